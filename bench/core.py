@@ -97,7 +97,7 @@ def _live(spec: JobSpec, story: event_sequences.Story, end: JobState) -> Figures
     if app.state.job is not end or app.state.refused:
         raise CannotRun(f"the story is wrong: {app.state.job.value}, {app.state.refused} events refused")
     begin = time.perf_counter()
-    app.digest()
+    app.compute_digest()
     return {
         **{kind: counts[kind] / spent[kind] for kind in counts},
         **{f"{kind} at most": seconds for kind, seconds in longest.items()},
@@ -139,7 +139,7 @@ def _write_log(folder: Path, tasks: int) -> tuple[Path, int]:
         app.handle(event, at)
         last = writer.append(event, at, at)
         if number % max(_SNAPSHOT_EVERY, tasks) == 0:
-            last = writer.append(Snapshot(digest=app.digest()), at, at)
+            last = writer.append(Snapshot(digest=app.compute_digest()), at, at)
     writer.close()
     return path, last
 

@@ -25,7 +25,7 @@ from bench.event_sequences import ordinary, ordinary_spec
 from bench.harness import Bench, Figures, Line, Result, Unit, at_most, interleaved, main
 from tests.web.home_source import HomeSource
 from tony.core.application import Application
-from tony.core.report_builder import ReportContext, report
+from tony.core.report_builder import ReportContext, build_report
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
@@ -38,7 +38,7 @@ from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 from tony.testing.sample_jobs import prepared_job
 from tony.web.app import create
-from tony.web.assets import assets
+from tony.web.assets import load_assets
 from tony.web.authorization import AccessDenied, PortalAction, PortalUser
 
 _JOB = "local-20260101-000000-0a1b2c"
@@ -84,7 +84,7 @@ def measure(quick: bool) -> Result:
                 "end": lambda: ask(f"{job}/log/worker:0/out"),
             }
             seen = interleaved(ways, rounds)
-    own = sum(len(assets()[name].content) for name in ("style.css", "page.js", "icon.svg"))
+    own = sum(len(load_assets()[name].content) for name in ("style.css", "page.js", "icon.svg"))
     return Result(
         lines=(
             Line(what="the job's page, a first look", ours=first["wall"], target=at_most(0.1)),
@@ -157,7 +157,7 @@ def _write(home: Home, tasks: int, size: int) -> None:
         log.append(event, at, _SUBMITTED + at)
     log.close()
     around = ReportContext(folder=str(folder.path), user="ann", submitted=_SUBMITTED, live={})
-    ended = report(app, at, around)
+    ended = build_report(app, at, around)
     state = ended.state if ended.state.ended else JobState.SUCCEEDED
     write_summary(folder, replace(ended, state=state, exit_code=0, ended=_SUBMITTED + at))
     with (folder.logs / "worker-0.s2.t1.out").open("wb") as file:

@@ -84,7 +84,7 @@ async def _filled(tasks: int, end: float, path: Path) -> dict[str, float]:
             measurements.ingest_sample(task, _sample(names, number, now, due))
         used += time.process_time() - began
         samples += tasks
-        widest = max(measurements.series.width(track) for track in measurements.series.tracks.values())
+        widest = max(measurements.series.find_bucket_width(track) for track in measurements.series.tracks.values())
         now += max(measurements.series.interval, widest / 2)
         if now >= written * end / _WRITES:
             written += 1

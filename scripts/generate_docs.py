@@ -7,7 +7,7 @@ from pathlib import Path
 from tony.advice.heuristics_doc import help_pages, index_table
 from tony.config.legacy.settings_doc import flags_table, settings_table, variables_table
 from tony.config.table.settings_doc import settings_table_markdown
-from tony.core.transitions import job_diagram, task_diagram
+from tony.core.transitions import draw_job_diagram, draw_task_diagram
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -24,8 +24,8 @@ def with_block(text: str, name: str, content: str) -> str:
 def generated() -> dict[Path, str]:
     """Every generated page with its content."""
     architecture = (DOCS / "architecture.md").read_text()
-    architecture = with_block(architecture, "job states", f"```mermaid\n{job_diagram()}\n```")
-    architecture = with_block(architecture, "task states", f"```mermaid\n{task_diagram()}\n```")
+    architecture = with_block(architecture, "job states", f"```mermaid\n{draw_job_diagram()}\n```")
+    architecture = with_block(architecture, "task states", f"```mermaid\n{draw_task_diagram()}\n```")
     migrating = (DOCS / "migrating.md").read_text()
     for name, table in (("settings", settings_table()), ("flags", flags_table()), ("variables", variables_table())):
         migrating = with_block(migrating, f"original {name}", table)

@@ -6,7 +6,7 @@ import pytest
 
 from tony.cli.terminal.sparkline import number
 from tony.units import Unit
-from tony.web.page_text import measured
+from tony.web.page_text import format_metric
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ from tony.web.page_text import measured
 )
 def test_terminals_and_pages_say_the_same(value: float | None, unit: Unit, terminal: str, page: str) -> None:
     """But for how they write thousands, degrees and what is not known."""
-    assert (terminal, page) == (number(value, unit), measured(value, unit))
+    assert (terminal, page) == (number(value, unit), format_metric(value, unit))

@@ -150,7 +150,7 @@ class PlayedJob:
 
     def report(self) -> JobReport:
         """The job as it stands."""
-        return self.master.report()
+        return self.master.build_report()
 
     def entries(self) -> list[LogEntry]:
         """What the event log holds."""

@@ -120,14 +120,14 @@ def test_who_is_not_expected_is_sent_away(scene: Scene, said: dict[str, object],
     """Another task, another container, another master's: nothing of it is taken."""
     wire = scene.attach(**said)  # type: ignore[arg-type]
     assert (wire.refused, wire.sent) == ([code], [])
-    assert not scene.desk.received(wire.me, ready(1))
+    assert not scene.desk.on_message(wire.me, ready(1))
     assert scene.fed == []
 
 
 def test_a_registered_task_has_one_executor(scene: Scene) -> None:
     """Once one has registered, another process in the same container is not believed."""
     wire = scene.attach()
-    scene.desk.received(wire.me, ready(1))
+    scene.desk.on_message(wire.me, ready(1))
     scene.simulation.deliver(scene.fed[0])
     assert scene.attach(incarnation="i-2").refused == [Code.STALE]
     assert scene.attach().refused == []
@@ -137,8 +137,8 @@ def test_a_new_connection_replaces_the_old_one(scene: Scene) -> None:
     """The same executor came back before we noticed that it was gone."""
     old = scene.attach()
     new = scene.attach()
-    assert (old.open, new.open, scene.desk.connected) == (False, True, 1)
-    scene.desk.closed(old.me)
+    assert (old.open, new.open, scene.desk.on_connected) == (False, True, 1)
+    scene.desk.on_closed(old.me)
     scene.desk.send(task("worker:0"), Prepare(session=1))
     assert new.sent[-1] == Prepare(session=1)
 
@@ -149,25 +149,25 @@ def test_a_new_connection_replaces_the_old_one(scene: Scene) -> None:
 def test_a_report_is_acknowledged_when_the_log_has_it(scene: Scene) -> None:
     """Not before; and once more if it is sent again."""
     wire = scene.attach()
-    assert scene.desk.received(wire.me, ready(1))
+    assert scene.desk.on_message(wire.me, ready(1))
     assert [type(m) for m in wire.sent] == [Welcome]
-    scene.desk.acknowledge(scene.desk.unacknowledged())
+    scene.desk.acknowledge(scene.desk.take_unacknowledged())
     assert wire.sent[1:] == [Ack(n=1)]
-    scene.desk.received(wire.me, ready(1))
+    scene.desk.on_message(wire.me, ready(1))
     assert (wire.sent[1:], len(scene.fed)) == ([Ack(n=1), Ack(n=1)], 1)
 
 
 def test_what_was_acknowledged_is_known_after_a_broken_connection(scene: Scene) -> None:
     """The executor sends the rest again, and nothing is counted twice."""
     wire = scene.attach()
-    scene.desk.received(wire.me, ready(1))
-    scene.desk.acknowledge(scene.desk.unacknowledged())
-    scene.desk.received(wire.me, ProgramStarted(n=2, session=1, try_=1, pid=9))
-    scene.desk.closed(wire.me)
-    scene.desk.acknowledge(scene.desk.unacknowledged())
+    scene.desk.on_message(wire.me, ready(1))
+    scene.desk.acknowledge(scene.desk.take_unacknowledged())
+    scene.desk.on_message(wire.me, ProgramStarted(n=2, session=1, try_=1, pid=9))
+    scene.desk.on_closed(wire.me)
+    scene.desk.acknowledge(scene.desk.take_unacknowledged())
     wire = scene.attach()
     assert wire.sent == [Welcome(attempt=1, heartbeat_interval=1.0, acked=2)]
-    scene.desk.received(wire.me, ProgramExited(n=3, session=1, try_=1, status=OK, ago=0.0))
+    scene.desk.on_message(wire.me, ProgramExited(n=3, session=1, try_=1, status=OK, ago=0.0))
     assert [event.kind for event in scene.fed] == ["registered", "started", "exited"]
 
 
@@ -177,7 +177,7 @@ def test_what_comes_of_an_older_session_is_said_once(scene: Scene, caplog: pytes
     scene.simulation.app.state.session = 3
     for wire in (first, second):
         for n, session in enumerate((1, 1, 2, 2, 3), 1):
-            scene.desk.received(wire.me, ProgramStarted(n=n, session=session, try_=1, pid=9))
+            scene.desk.on_message(wire.me, ProgramStarted(n=n, session=session, try_=1, pid=9))
     said = [r.getMessage() for r in caplog.records if "ignored a report" in r.getMessage()]
     assert said == [
         f"ignored a report of {who}: started of session {session}, the current session is 3"
@@ -193,14 +193,14 @@ def test_what_comes_of_an_older_session_is_said_once(scene: Scene, caplog: pytes
 def test_a_gap_in_the_numbers_is_refused(scene: Scene) -> None:
     """A report was lost: never pass over it."""
     wire = scene.attach()
-    scene.desk.received(wire.me, ready(2))
+    scene.desk.on_message(wire.me, ready(2))
     assert (wire.refused, scene.fed) == ([Code.BAD_MESSAGE], [])
 
 
 def test_what_an_executor_may_not_say(scene: Scene) -> None:
     """Messages of clients and of the master itself."""
     wire = scene.attach()
-    assert scene.desk.received(wire.me, KillJob(actor="me"))
+    assert scene.desk.on_message(wire.me, KillJob(actor="me"))
     assert wire.refused == [Code.BAD_MESSAGE]
 
 
@@ -209,7 +209,7 @@ def test_when_a_program_ended(scene: Scene, ago: float, at: float) -> None:
     """By the job's clock, never before the job began and never in the future."""
     scene.now = 1007.0
     wire = scene.attach()
-    scene.desk.received(wire.me, ProgramExited(n=1, session=1, try_=1, status=OK, ago=ago))
+    scene.desk.on_message(wire.me, ProgramExited(n=1, session=1, try_=1, status=OK, ago=ago))
     assert scene.fed == [ev.Exited(task=task("worker:0"), session=1, try_=1, status=OK, at=at)]
 
 
@@ -219,7 +219,7 @@ def test_what_a_program_hands_on_is_what_its_role_exports_and_no_longer_than_it_
     scene = Scene(roles(worker=Role(instances=2, exports=wanted)))
     wire = scene.attach()
     said: dict[str, str | None] = {"RESULT": "a\0b", "LONG": "ä" * LONGEST_EXPORT, "GONE": None, "PATH": "/evil"}
-    scene.desk.received(wire.me, ProgramExited(n=1, session=1, try_=1, status=OK, ago=0.0, exports=said))
+    scene.desk.on_message(wire.me, ProgramExited(n=1, session=1, try_=1, status=OK, ago=0.0, exports=said))
     (event,) = scene.fed
     assert isinstance(event, ev.Exited)
     assert event.exports == {"RESULT": "ab", "LONG": "ä" * (LONGEST_EXPORT // 2), "GONE": None}
@@ -231,14 +231,14 @@ def test_what_a_program_hands_on_is_what_its_role_exports_and_no_longer_than_it_
 def test_the_last_line_and_its_age(scene: Scene) -> None:
     """It ages by itself between two heartbeats; a new program has none yet."""
     wire = scene.attach()
-    scene.desk.received(wire.me, Heartbeat(last_output_age=3.0, last_line="epoch 1" + "x" * 500))
+    scene.desk.on_message(wire.me, Heartbeat(last_output_age=3.0, last_line="epoch 1" + "x" * 500))
     scene.now += 0.5
-    live = scene.desk.live()[task("worker:0")]
+    live = scene.desk.collect_live()[task("worker:0")]
     assert (live.last_output_age, len(live.last_line), live.last_step_age) == (3.5, 200, None)
     scene.desk.find_step_age = {task("worker:0"): 2.0}.get
-    assert scene.desk.live()[task("worker:0")].last_step_age == 2.0
-    scene.desk.received(wire.me, ProgramStarted(n=1, session=1, try_=1, pid=9))
-    assert scene.desk.live() == {}
+    assert scene.desk.collect_live()[task("worker:0")].last_step_age == 2.0
+    scene.desk.on_message(wire.me, ProgramStarted(n=1, session=1, try_=1, pid=9))
+    assert scene.desk.collect_live() == {}
 
 
 # --- liveness ---------------------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def test_silence_is_told_once(scene: Scene) -> None:
     """After the time-out, whether or not there is a connection."""
     scene.attach()
     gone = scene.attach("worker:1")
-    scene.desk.closed(gone.me)
+    scene.desk.on_closed(gone.me)
     check_for(scene, 5)
     assert scene.fed == []
     check_for(scene, 5)
@@ -270,7 +270,7 @@ def test_every_word_is_a_sign_of_life(scene: Scene) -> None:
     wire = scene.attach()
     for say in (Heartbeat(), ready(1)):
         check_for(scene, 4)
-        scene.desk.received(wire.me, say)
+        scene.desk.on_message(wire.me, say)
     check_for(scene, 4)
     scene.attach()
     check_for(scene, 4)
@@ -301,27 +301,27 @@ def test_heartbeats_of_large_jobs_are_rarer() -> None:
 def test_last_words_are_heard_for_a_while(scene: Scene) -> None:
     """Reports that were on their way when the container ended count; then the connection is closed."""
     wire = scene.attach()
-    assert scene.desk.container_ended("c-1")
-    scene.desk.received(wire.me, ready(1))
+    assert scene.desk.on_container_ended("c-1")
+    scene.desk.on_message(wire.me, ready(1))
     assert [event.kind for event in scene.fed] == ["registered"]
     check_for(scene, int(REPORT_WAIT))
     assert wire.open
     check_for(scene, 1)
-    assert (wire.open, scene.desk.connected) == (False, 0)
-    assert not scene.desk.received(wire.me, ready(2))
+    assert (wire.open, scene.desk.on_connected) == (False, 0)
+    assert not scene.desk.on_message(wire.me, ready(2))
     check_for(scene, 20)
     assert [event.kind for event in scene.fed] == ["registered"]
 
 
 def test_the_dead_say_nothing(scene: Scene) -> None:
     """No connection, or none any more: nothing can be on its way."""
-    assert not scene.desk.container_ended("c-9")
+    assert not scene.desk.on_container_ended("c-9")
     wire = scene.attach()
-    scene.desk.closed(wire.me)
-    assert not scene.desk.container_ended("c-1")
+    scene.desk.on_closed(wire.me)
+    assert not scene.desk.on_container_ended("c-1")
     wire = scene.attach("worker:1")
-    assert scene.desk.container_ended("c-2")
-    scene.desk.closed(wire.me)
+    assert scene.desk.on_container_ended("c-2")
+    scene.desk.on_closed(wire.me)
     check_for(scene, 20)
     assert scene.fed == []
 
@@ -337,8 +337,8 @@ def asks(mono: float) -> Heartbeat:
 def test_who_asks_is_told_what_was_heard(scene: Scene) -> None:
     """In the executor's own time, from which on its lease runs anew; who does not ask costs nothing."""
     wire = scene.attach()
-    scene.desk.received(wire.me, Heartbeat(mono=1.0))
-    scene.desk.received(wire.me, asks(2.5))
+    scene.desk.on_message(wire.me, Heartbeat(mono=1.0))
+    scene.desk.on_message(wire.me, asks(2.5))
     welcome = Welcome(attempt=1, heartbeat_interval=1.0, acked=0, renews=True)
     assert wire.sent == [welcome, Ack(n=0, heard=2.5)]
 
@@ -346,9 +346,9 @@ def test_who_asks_is_told_what_was_heard(scene: Scene) -> None:
 def test_no_lease_is_renewed_in_a_container_that_was_given_up(scene: Scene) -> None:
     """Its executor may be heard, and is told to end; but that another takes its place is reckoned with."""
     wire = scene.attach()
-    scene.desk.received(wire.me, ready(1))
+    scene.desk.on_message(wire.me, ready(1))
     scene.simulation.app.state.containers["c-1"].presumed = True
-    scene.desk.received(wire.me, asks(2.5))
+    scene.desk.on_message(wire.me, asks(2.5))
     assert [message for message in wire.sent if isinstance(message, Ack)] == []
     again = scene.attach()
     assert again.sent[0] == Welcome(attempt=1, heartbeat_interval=1.0, acked=0, renews=False)
@@ -358,10 +358,10 @@ def test_a_master_that_may_have_a_successor_renews_no_lease(scene: Scene) -> Non
     """It does not hear of its scheduler: the next one may have given up what we still hear."""
     wire = scene.attach()
     scene.desk.in_charge = lambda: False
-    scene.desk.received(wire.me, asks(2.5))
+    scene.desk.on_message(wire.me, asks(2.5))
     assert len(wire.sent) == 1
     scene.desk.in_charge = lambda: True
-    scene.desk.received(wire.me, asks(3.5))
+    scene.desk.on_message(wire.me, asks(3.5))
     assert wire.sent[-1] == Ack(n=0, heard=3.5)
 
 
@@ -370,26 +370,26 @@ def test_the_last_contact_is_told_in_the_jobs_time(scene: Scene) -> None:
     scene.now = 1010.0
     wire = scene.attach()
     scene.now = 1014.0
-    scene.desk.received(wire.me, Heartbeat())
-    scene.desk.closed(wire.me)
+    scene.desk.on_message(wire.me, Heartbeat())
+    scene.desk.on_closed(wire.me)
     scene.now = 1040.0
-    assert scene.desk.contact("c-1") == 14.0
-    assert scene.desk.contact("c-9") == 40.0
+    assert scene.desk.find_last_contact("c-1") == 14.0
+    assert scene.desk.find_last_contact("c-9") == 40.0
 
 
 def test_one_that_we_have_not_heard_may_have_been_heard_by_the_one_before_us(scene: Scene) -> None:
     """An older application master may live, and renew leases, until it must know that it is not in charge any more."""
-    scene.desk.received(scene.attach().me, ready(1))
+    scene.desk.on_message(scene.attach().me, ready(1))
     scene.simulation.deliver(scene.fed[0])
     later = Executors(scene.simulation.app, 2, scene.fed.append, lambda: scene.now - 1000.0)
     later.overlap = 480.0
     later.expect()
     scene.now = 1010.0
-    assert later.contact("c-1") == 480.0  # it was expected from 1000 on
-    assert later.contact("c-9") == 490.0
+    assert later.find_last_contact("c-1") == 480.0  # it was expected from 1000 on
+    assert later.find_last_contact("c-9") == 490.0
     scene.desk = later
     scene.attach()
-    assert later.contact("c-1") == 10.0
+    assert later.find_last_contact("c-1") == 10.0
 
 
 def test_whoever_nobody_counts_on_any_more_is_let_go(scene: Scene) -> None:

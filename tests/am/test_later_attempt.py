@@ -38,7 +38,7 @@ def test_it_goes_on_with_the_programs_that_run(tmp_path: Path, tls: bool) -> Non
         await until(lambda: bool(job.master.address))
         for executor in job.executors.values():  # they do not listen: told as if they did
             executor.part = replace(executor.part, am_address=job.master.address)
-        await until(lambda: job.master.executors.connected == 3)
+        await until(lambda: job.master.executors.on_connected == 3)
         await until(lambda: all(executor.attempt == 2 for executor in job.executors.values()))
         assert all(executor.runs for executor in job.executors.values())
         for executor in job.executors.values():
@@ -195,7 +195,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
         for attempt in range(2, 6):
             await until(lambda: _all_run(job) and _known(job))
             await job.die()
-            await until(lambda: job.master.executors.connected == 3)
+            await until(lambda: job.master.executors.on_connected == 3)
             assert job.attempt == attempt
         for executor in job.executors.values():
             executor.exit(OK)

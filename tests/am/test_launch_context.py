@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.core.specs import task
-from tony.am.executor_launch_context import build_container_setup, task_part
+from tony.am.executor_launch_context import build_container_setup, build_task_part
 from tony.core.actions import Launch
 from tony.errors import PlatformError
 from tony.frameworks.no_framework import NoFramework
@@ -48,7 +48,7 @@ SPEC = JobSpec(
 def part(folder: Path, who: str, spec: JobSpec = SPEC) -> TaskPart:
     """A task's part in session 3 of attempt 2."""
     record = prepared_job(folder, spec, job_id="j-1").record
-    return task_part(
+    return build_task_part(
         record,
         load(home_of(spec.framework)),
         2,
@@ -122,7 +122,7 @@ def test_an_adapter_that_breaks_is_named(tmp_path: Path) -> None:
 
     record = replace(prepared_job(tmp_path, SPEC).record, framework_module="my.own:Broken")
     with pytest.raises(PlatformError, match=r"the framework adapter my\.own:Broken failed: KeyError: 'oh'"):
-        task_part(record, Broken(), 1, Launch(container="c", task=task("chief:0"), session=1), "unix:/x", 0.0)
+        build_task_part(record, Broken(), 1, Launch(container="c", task=task("chief:0"), session=1), "unix:/x", 0.0)
 
 
 def test_what_a_container_is_waited_for(tmp_path: Path) -> None:

@@ -119,10 +119,10 @@ def test_a_client_that_goes_away_is_forgotten() -> None:
     scene.told.clear()
     scene.relay.drop(scene.client.me, DropLog(reader=1))
     assert scene.told == [(WORKER, DropLog(reader=numbers[0]))]
-    scene.relay.closed(scene.client.me)
+    scene.relay.on_closed(scene.client.me)
     assert scene.told[1:] == [(TASKS[1], DropLog(reader=numbers[1]))]
     assert len(scene.relay) == 0
-    scene.relay.closed(scene.client.me)
+    scene.relay.on_closed(scene.client.me)
     scene.relay.drop(scene.client.me, DropLog(reader=1))
 
 
@@ -134,9 +134,9 @@ def test_a_task_without_an_executor_is_waited_for() -> None:
     scene.ask(8, wait=False)
     assert scene.client.taken() == [LogPiece(reader=8)]
     scene.there.add(WORKER)
-    scene.relay.attached(WORKER)
-    scene.relay.attached(WORKER)
-    scene.relay.attached(TASKS[1])
+    scene.relay.on_attached(WORKER)
+    scene.relay.on_attached(WORKER)
+    scene.relay.on_attached(TASKS[1])
     assert [task for task, _ in scene.told] == [WORKER, WORKER]
 
 
@@ -145,9 +145,9 @@ def test_a_last_word_is_kept_for_the_tasks_next_executor() -> None:
     scene = Scene()
     scene.ask()
     scene.relay.handle_piece(WORKER, LogPiece(reader=scene.number(), last=True))
-    scene.relay.gone(WORKER, printed=True)
+    scene.relay.on_executor_lost(WORKER, printed=True)
     assert scene.client.taken() == []
-    scene.relay.attached(WORKER)
+    scene.relay.on_attached(WORKER)
     assert len(scene.told) == 2
     scene.relay.handle_piece(WORKER, LogPiece(reader=scene.number(), last=True))
     scene.relay.finish()
@@ -165,7 +165,7 @@ def test_an_executor_that_dies_without_a_last_word_is_told_of(asked: bool) -> No
         scene.relay.handle_piece(WORKER, LogPiece(reader=scene.number(), name="n", data="eA=="))
         scene.client.taken()
     scene.there.clear()
-    scene.relay.gone(WORKER, printed=True)
+    scene.relay.on_executor_lost(WORKER, printed=True)
     if not asked:
         scene.ask()
     assert scene.client.taken() == [LogPiece(reader=7, missed=True)]
@@ -176,8 +176,8 @@ def test_an_executor_that_dies_without_a_last_word_is_told_of(asked: bool) -> No
 def test_who_comes_late_is_told_what_is_missing() -> None:
     """An executor had printed and is gone, or an application master before this one had some: once for each reader."""
     scene = Scene()
-    scene.relay.gone(WORKER, printed=True)
-    scene.relay.gone(TASKS[1], printed=False)
+    scene.relay.on_executor_lost(WORKER, printed=True)
+    scene.relay.on_executor_lost(TASKS[1], printed=False)
     scene.ask()
     scene.ask()
     scene.ask(8, task="worker:1")

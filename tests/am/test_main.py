@@ -100,7 +100,7 @@ async def run(folder: JobFolder, cluster: Callable[[], Cluster], meanwhile: Mean
         async with asyncio.timeout(CEILING), asyncio.TaskGroup() as group:
             if meanwhile:
                 group.create_task(meanwhile(folder, around))
-            await am.attempt(folder, lambda _: around.source)
+            await am.run_attempt(folder, lambda _: around.source)
     finally:
         await around.close()
 
@@ -327,7 +327,7 @@ def test_an_adapter_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     record = replace(job.record, framework_module="nowhere:Nothing")
     job.folder.secret_job.write_text(json.dumps(to_plain(record)))
     source = FakeSource()
-    asyncio.run(am.attempt(job.folder, lambda _: source))
+    asyncio.run(am.run_attempt(job.folder, lambda _: source))
     report = left(job.folder)
     assert verdict(report) == (JobState.FAILED, 70, "bug")
     assert report.failure

@@ -47,7 +47,7 @@ def test_the_log_replays_to_the_same_state(tmp_path: Path) -> None:
     )
     assert finish.exit_code == 0
     replayed = job.replayed()
-    assert (replayed.mismatch, replayed.app.digest()) == (None, job.master.app.digest())
+    assert (replayed.mismatch, replayed.app.compute_digest()) == (None, job.master.app.compute_digest())
     assert replayed.checked >= 1
     assert [e.seq for e in job.entries()] == list(range(1, replayed.events + 1))
 
@@ -103,7 +103,7 @@ def test_no_report_is_waited_for_when_the_connection_is_gone_too(tmp_path: Path)
         (container, executor), *_ = job.executors.items()
         job.sees_ends = False
         await executor.die()
-        await until(lambda: job.master.executors.connected == 0)
+        await until(lambda: job.master.executors.on_connected == 0)
         job.source.end(container, "its executor was killed by SIGKILL")
         job.sees_ends = True
         await until(lambda: any(e.runs for e in job.executors.values() if e is not executor))

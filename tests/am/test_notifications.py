@@ -192,11 +192,11 @@ class TestWhatIsSent:
         async def work() -> None:
             async with place() as there:
                 wanted = Notifications(Notify(webhook=there.address, on=("succeeded",)), "j", 1, lambda: report)
-                wanted.restarted("so")
+                wanted.on_restarted("so")
                 await wanted.finish(report)
                 assert there.got == []
                 silent_one = Notifications(Notify(), "j", 1, lambda: report)
-                silent_one.restarted("so")
+                silent_one.on_restarted("so")
                 await silent_one.finish(report)
             good = succeeded(*recorded(Home(tmp_path), report.job[:-1] + "d"))
             async with place() as there:
@@ -211,9 +211,9 @@ class TestWhatIsSent:
         async def work() -> None:
             async with place(says(503), says(503), says(200)) as there:
                 made = notices(there, report)
-                made.started(1)
-                made.started(1)
-                made.restarted("worker:1 failed")
+                made.on_started(1)
+                made.on_started(1)
+                made.on_restarted("worker:1 failed")
                 await until(lambda: len(there.got) == 4)
                 await made.finish(report)
             assert [said["event"] for said in there.said][2:] == ["started", "restarted", "failed"]
@@ -246,7 +246,9 @@ class TestWhatGoesWrong:
         async def work() -> None:
             async with place(answer) as there:
                 with pytest.raises(WebhookRejectedError, match=why) as caught:
-                    await post(WebhookTarget.of(there.address), b"{}", {}, 0.5 if answer in (silent, slowly) else 30)
+                    await post(
+                        WebhookTarget.from_address(there.address), b"{}", {}, 0.5 if answer in (silent, slowly) else 30
+                    )
                 assert caught.value.is_retryable is again
                 assert "XYZZY" not in str(caught.value)
 
@@ -261,7 +263,7 @@ class TestWhatGoesWrong:
 
         async def work() -> None:
             async with place(answer) as there:
-                await post(WebhookTarget.of(there.address), b"{}", {}, 30)
+                await post(WebhookTarget.from_address(there.address), b"{}", {}, 30)
 
         run(work())
 
@@ -272,7 +274,7 @@ class TestWhatGoesWrong:
             async with place() as there:
                 pass
             made = notices(there, report)
-            made.restarted("so")
+            made.on_restarted("so")
             await until(lambda: "could not be notified yet" in caplog.text)
             began = clock.monotonic()
             await made.finish(report)
@@ -305,7 +307,7 @@ class TestWhatGoesWrong:
         async def work() -> None:
             async with place(says(500)) as there:
                 made = notices(there, report)
-                made.restarted("so")
+                made.on_restarted("so")
                 await until(lambda: "was not notified that the job restarted after" in caplog.text)
                 there.answers = [says(200)]
                 await made.finish(report)
@@ -322,7 +324,7 @@ class TestWhatGoesWrong:
             async with place(silent) as there:
                 made = notices(there, report)
                 for _ in range(module._MOST + 2):
-                    made.restarted("so")
+                    made.on_restarted("so")
                 made.drop()
             assert caplog.text.count("too many are waiting") == 2
 
@@ -343,14 +345,14 @@ class TestTls:
                 assert there.said[0]["event"] == "failed"
                 there.scheme = "http"
                 with pytest.raises(WebhookRejectedError):
-                    await post(WebhookTarget.of(there.address), b"{}", {}, 30)
+                    await post(WebhookTarget.from_address(there.address), b"{}", {}, 30)
             context, authority = certified(tmp_path, "elsewhere")
             monkeypatch.setenv("SSL_CERT_FILE", str(authority))
             async with place(context=context) as there:
                 with pytest.raises(
                     WebhookRejectedError, match="its certificate is not trusted: hostname mismatch"
                 ) as caught:
-                    await post(WebhookTarget.of(there.address), b"{}", {}, 30)
+                    await post(WebhookTarget.from_address(there.address), b"{}", {}, 30)
                 assert not caught.value.is_retryable
 
         run(work())
@@ -378,7 +380,7 @@ class TestTls:
             server = await asyncio.start_server(greets, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]
             with pytest.raises(WebhookRejectedError, match="the TLS handshake failed: ") as caught:
-                await post(WebhookTarget.of(f"https://localhost:{port}/"), b"{}", {}, 30)
+                await post(WebhookTarget.from_address(f"https://localhost:{port}/"), b"{}", {}, 30)
             assert not caught.value.is_retryable
             server.close()
 
@@ -400,10 +402,10 @@ def certified(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
 
 def test_addresses() -> None:
     """With the usual ports left out, and without the path, which may be a secret."""
-    assert str(WebhookTarget.of("https://h.example/x?y=z")) == "https://h.example"
-    assert WebhookTarget.of("https://h.example?y=z").path == "/?y=z"
-    assert str(WebhookTarget.of("http://[::1]:81/x")) == "http://[::1]:81"
-    assert WebhookTarget.of("http://h").port == 80
+    assert str(WebhookTarget.from_address("https://h.example/x?y=z")) == "https://h.example"
+    assert WebhookTarget.from_address("https://h.example?y=z").path == "/?y=z"
+    assert str(WebhookTarget.from_address("http://[::1]:81/x")) == "http://[::1]:81"
+    assert WebhookTarget.from_address("http://h").port == 80
 
 
 def test_a_job_that_was_killed(report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
@@ -448,7 +450,7 @@ def test_what_a_living_job_looks_like(tmp_path: Path) -> None:
     """The report is that of the moment."""
     folder, record = recorded(Home(tmp_path), spec=replace(TWO_WORKERS, tags=("nightly",)))
     report = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
-    said = module.notice("restarted", "x" * 5000, replace(report, tags=("nightly",)), 5.0)
+    said = module.build_notice("restarted", "x" * 5000, replace(report, tags=("nightly",)), 5.0)
     assert said["at"] == 5.0
     assert len(str(said["reason"])) == 2000
     job = said["job"]

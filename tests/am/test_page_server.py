@@ -83,8 +83,8 @@ class Process(PageProcess):
 
     idle = 900.0
 
-    def _config(self, listening: object) -> bytes:
-        return json.dumps({**json.loads(super()._config(listening)), "idle": self.idle}).encode() + b"\n"  # type: ignore[arg-type]
+    def _build_config(self, listening: object) -> bytes:
+        return json.dumps({**json.loads(super()._build_config(listening)), "idle": self.idle}).encode() + b"\n"  # type: ignore[arg-type]
 
 
 def visited(folder: JobFolder, door: PageProxy, do: Callable[[Visit], Awaitable[None]], idle: float = 900.0) -> None:

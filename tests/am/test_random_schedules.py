@@ -20,7 +20,7 @@ from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tests.support.guarantees import Promises
 from tony.core import events as ev
 from tony.core.actions import Action
-from tony.core.report_builder import ReportContext, report
+from tony.core.report_builder import ReportContext, build_report
 from tony.model.actor import Actor
 from tony.model.job_spec import JobSpec, Timeouts
 from tony.testing.faults import (
@@ -125,10 +125,10 @@ def check(folder: Path, seed: int) -> None:
     assert all(isinstance(event, ev.Snapshot) for event, _ in fed[len(watched[0].handled) :])
     assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
     again = job.replayed()
-    assert (again.mismatch, again.app.digest()) == (None, job.master.app.digest())
+    assert (again.mismatch, again.app.compute_digest()) == (None, job.master.app.compute_digest())
     assert again.checked >= 1
     around = ReportContext(folder="/jobs/1", user="ann", submitted=1000.0, live={})
-    assert report(again.app, 1e6, around) == report(job.master.app, 1e6, around)
+    assert build_report(again.app, 1e6, around) == build_report(job.master.app, 1e6, around)
     assert unexplained(finish, [event for event, _ in fed], job.master.app.state) == []
     heard_of = {event.container for event, _ in fed if isinstance(event, ev.Granted)}
     assert heard_of & set(job.source.containers) == set()  # what was granted after the end the source ends by itself

@@ -40,14 +40,14 @@ class Door:
     async def close(self) -> None:
         await self._server.close()
 
-    def connected(self, connection: RpcConnection) -> None:
+    def on_connected(self, connection: RpcConnection) -> None:
         pass
 
-    def received(self, connection: RpcConnection, message: Message) -> None:
+    def on_message(self, connection: RpcConnection, message: Message) -> None:
         self.heard.append(message)
         self._answer(connection, message)
 
-    def closed(self, connection: RpcConnection, reason: str) -> None:
+    def on_closed(self, connection: RpcConnection, reason: str) -> None:
         pass
 
 
@@ -124,7 +124,7 @@ def test_all_come_in_the_end() -> None:
         def comes(who: str) -> Callable[[RpcConnection, Message], None]:
             def answer(peer: RpcConnection, message: Message) -> None:
                 peer.send(Done())
-                calls.attached(who)
+                calls.on_attached(who)
 
             return answer
 
@@ -136,7 +136,7 @@ def test_all_come_in_the_end() -> None:
             await asyncio.sleep(0.01)
         late = Door(comes("d"))
         await late.open(addresses["d"])
-        calls.attached("somebody else")
+        calls.on_attached("somebody else")
         assert await done == frozenset()
         assert [len(door.heard) for door in (*doors.values(), late)] == [1, 1, 1, 0, 1]
         for door in (*doors.values(), late):
@@ -194,7 +194,7 @@ def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
             await asyncio.sleep(0.5 if is_dead else 0)
             at_once -= 1
             if not is_dead:
-                calls.attached(who)
+                calls.on_attached(who)
             return not is_dead
 
         monkeypatch.setattr(reattach_caller, "call_executors", call)

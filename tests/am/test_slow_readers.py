@@ -87,7 +87,7 @@ def test_a_follower_who_does_not_read_holds_up_nothing(tmp_path: Path) -> None:
         await until(lambda: len(job.master.subscribers._subscribers) == 1)
         until_then = time.monotonic() + 1.0
         while time.monotonic() < until_then:  # as many changes as can be
-            job.master.subscribers.changed()
+            job.master.subscribers.on_change()
             await asyncio.sleep(0)
         (connection,) = job.master.subscribers._subscribers
         assert connection.backlog < 8 << 20

@@ -73,7 +73,7 @@ def message(frame: bytes) -> Message | None:
 def test_all_tasks_get_the_same_bytes(starts: StartMessages, framework: Listing) -> None:
     """Asked once, encoded once: the ten thousandth start costs nothing more."""
     starts.publish(cluster())
-    frames = [starts.frame(start(index)) for index in range(3)]
+    frames = [starts.encode(start(index)) for index in range(3)]
     assert frames[0] is frames[1] is frames[2]
     assert framework.asked == 1
     assert message(frames[0]) == StartProgram(
@@ -84,28 +84,30 @@ def test_all_tasks_get_the_same_bytes(starts: StartMessages, framework: Listing)
 def test_a_later_version_or_try_is_an_order_of_its_own(starts: StartMessages) -> None:
     """Tasks that were started before keep theirs."""
     starts.publish(cluster(version=1))
-    first = starts.frame(start())
+    first = starts.encode(start())
     starts.publish(cluster(version=2))
-    orders = [message(starts.frame(start(version=2))), message(starts.frame(start(try_=2, version=2)))]
+    orders = [message(starts.encode(start(version=2))), message(starts.encode(start(try_=2, version=2)))]
     assert [(o.version, o.try_) for o in orders if isinstance(o, StartProgram)] == [(2, 1), (2, 2)]
-    assert starts.frame(start()) is first
+    assert starts.encode(start()) is first
 
 
 def test_what_was_handed_on_is_in_the_order(starts: StartMessages) -> None:
     """Those who get the same variables get the same bytes; those who get others do not."""
     starts.publish(cluster())
-    frames = [starts.frame(start(index, PARAMS="--lr 0.1")) for index in range(2)]
+    frames = [starts.encode(start(index, PARAMS="--lr 0.1")) for index in range(2)]
     assert frames[0] is frames[1]
     order = message(frames[0])
     assert isinstance(order, StartProgram)
     assert order.variables == {"PARAMS": "--lr 0.1"}
-    assert message(starts.frame(start(PARAMS="--lr 0.2"))) != order
-    assert message(starts.frame(start())) != order
+    assert message(starts.encode(start(PARAMS="--lr 0.2"))) != order
+    assert message(starts.encode(start())) != order
 
 
 def test_without_a_cluster_spec_nothing_is_shared(starts: StartMessages, framework: Listing) -> None:
     """First come, first served: version 0."""
-    assert message(starts.frame(start(version=0))) == StartProgram(attempt=3, session=1, try_=1, version=0, shared=None)
+    assert message(starts.encode(start(version=0))) == StartProgram(
+        attempt=3, session=1, try_=1, version=0, shared=None
+    )
     assert framework.asked == 0
 
 
@@ -113,10 +115,10 @@ def test_older_sessions_are_forgotten(starts: StartMessages) -> None:
     """A job that restarts for weeks does not grow, with cluster specs or without."""
     for session in range(1, 50):
         starts.publish(cluster(session=session))
-        starts.frame(start(session=session))
-        starts.frame(start(session=session, version=0))
+        starts.encode(start(session=session))
+        starts.encode(start(session=session, version=0))
     assert (len(starts._shared), len(starts._frames)) == (1, 2)
-    assert isinstance(message(starts.frame(start(session=49))), StartProgram)
+    assert isinstance(message(starts.encode(start(session=49))), StartProgram)
 
 
 def test_an_adapter_that_fails_is_named(starts: StartMessages, framework: Listing) -> None:
@@ -135,13 +137,13 @@ def test_addresses_that_placeholders_ask_for_are_in_the_order(tmp_path: Path, fr
     spec = JobSpec(command="run {address.worker}", env={"PS": "{address.ps}"}, roles=roles)
     starts = StartMessages(prepared_job(tmp_path, spec).record, framework, 1)
     starts.publish(cluster())
-    sent = message(starts.frame(start()))
+    sent = message(starts.encode(start()))
     assert isinstance(sent, StartProgram)
     assert sent.addresses == {"worker": "a:1"}
 
 
 def test_without_such_placeholders_no_address_is_sent(starts: StartMessages) -> None:
     starts.publish(cluster())
-    sent = message(starts.frame(start()))
+    sent = message(starts.encode(start()))
     assert isinstance(sent, StartProgram)
     assert sent.addresses == {}

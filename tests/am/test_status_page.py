@@ -9,7 +9,7 @@ from collections.abc import Collection
 import pytest
 
 from tony.am import status_page as page_module
-from tony.am.status_page import Page, rendered
+from tony.am.status_page import Page, render
 from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 
@@ -75,7 +75,7 @@ def test_how_a_job_stands() -> None:
 
 def test_foreign_text_is_text() -> None:
     """Whatever people call things."""
-    body = rendered(report())
+    body = render(report())
     assert "<script" not in body
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in body
     assert "&lt;node&gt;" in body
@@ -87,7 +87,7 @@ def test_an_ended_job_stays() -> None:
     failure = Failure(
         failure_class=FailureClass.USER, cause="exit", reason="worker:1 <failed>", session=2, at=1.0, tail=("x < y",)
     )
-    body = rendered(report(JobState.FAILED, failure))
+    body = render(report(JobState.FAILED, failure))
     assert "refresh" not in body
     assert "worker:1 &lt;failed&gt;" in body
     assert "<pre>x &lt; y</pre>" in body

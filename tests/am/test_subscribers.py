@@ -97,12 +97,12 @@ def test_the_first_report_comes_at_once_and_changes_come_together() -> None:
         watchers.add(client.me, gather=0.01)
         assert [r.report.session for r in client.reports] == [1]
         for _ in range(100):
-            watchers.changed()
+            watchers.on_change()
         await until(lambda: len(client.reports) == 2)
         assert [r.final for r in client.reports] == [False, False]
         assert counted.made == 2
         watchers.remove(client.me)
-        watchers.changed()
+        watchers.on_change()
         await asyncio.sleep(0.03)
         assert counted.made == 2
 
@@ -114,7 +114,7 @@ def test_without_watchers_no_report_is_made() -> None:
 
     async def run() -> None:
         counted = Counted()
-        Subscribers(counted).changed()
+        Subscribers(counted).on_change()
         await asyncio.sleep(0.03)
         assert counted.made == 0
 
@@ -130,7 +130,7 @@ def test_costly_reports_come_seldom() -> None:
         watchers.add(client.me, gather=0.01)
         began = time.monotonic()
         while len(client.reports) < 3:
-            watchers.changed()
+            watchers.on_change()
             await asyncio.sleep(0.005)
         assert time.monotonic() - began >= 0.3
 
@@ -146,7 +146,7 @@ def test_who_does_not_read_gets_no_more_until_he_has() -> None:
         watchers.add(client.me, gather=0.01)
         watchers.add(other.me, gather=0.01)
         client.backlog = 10 << 20
-        watchers.changed()
+        watchers.on_change()
         await until(lambda: len(other.reports) == 2)
         assert len(client.reports) == 1
         client.backlog = 0
@@ -165,7 +165,7 @@ def test_nothing_is_made_for_somebody_who_does_not_read(monkeypatch: pytest.Monk
         watchers = Subscribers(counted)
         watchers.add(client.me, gather=0.01)
         client.backlog = 10 << 20
-        watchers.changed()
+        watchers.on_change()
         await asyncio.sleep(0.1)
         assert counted.made == 1
         client.backlog = 0
@@ -185,7 +185,7 @@ def test_the_longest_pause_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         watchers.add(client.me, gather=0.01)
         async with asyncio.timeout(30):
             while len(client.reports) < 4:
-                watchers.changed()
+                watchers.on_change()
                 await asyncio.sleep(0.005)
 
     asyncio.run(run())
@@ -200,7 +200,7 @@ def test_the_last_report_is_marked_and_waited_for_not_too_long() -> None:
         watchers = Subscribers(Counted())
         watchers.add(client.me, gather=10.0)
         watchers.add(stuck.me, gather=10.0)
-        watchers.changed()
+        watchers.on_change()
         async with asyncio.timeout(30):
             await watchers.finish(report(99), timeout=0.05)
         assert [(r.report.session, r.final) for r in client.reports] == [(1, False), (99, True)]
@@ -216,20 +216,20 @@ def test_of_time_that_passes_only_those_hear_who_asked() -> None:
         counted, plain, live = Counted(), Played(), Played()
         watchers = Subscribers(counted)
         watchers.add(plain.me, gather=0.01)
-        watchers.aged()
+        watchers.on_time_passed()
         await asyncio.sleep(0.03)
         assert counted.made == 1
         watchers.add(live.me, gather=0.01, ages=True)
-        watchers.aged()
+        watchers.on_time_passed()
         await until(lambda: len(live.reports) == 2)
         assert len(plain.reports) == 1
-        watchers.aged()
-        watchers.changed()
+        watchers.on_time_passed()
+        watchers.on_change()
         await until(lambda: len(plain.reports) == 2 and len(live.reports) == 3)
         counted.waiting = "for somebody"
-        watchers.changed()
+        watchers.on_change()
         await until(lambda: len(plain.reports) == 3)
-        watchers.aged()
+        watchers.on_time_passed()
         await until(lambda: len(plain.reports) == 4)
         assert len(live.reports) == 5
 
@@ -244,7 +244,7 @@ def test_everybody_gets_a_report_now_and_then(monkeypatch: pytest.MonkeyPatch) -
         watchers = Subscribers(Counted())
         watchers.add(plain.me, gather=0.01)
         monkeypatch.setattr("tony.am.subscribers._MAX_REPORT_AGE_SECONDS", 0.0)
-        watchers.aged()
+        watchers.on_time_passed()
         await until(lambda: len(plain.reports) == 2)
 
     asyncio.run(run())
@@ -259,18 +259,18 @@ def test_what_would_be_gone_is_told_now() -> None:
         watchers.send_now()
         assert (len(watchers), counted.made) == (0, 0)
         watchers.add(client.me, gather=0.01)
-        watchers.changed()
+        watchers.on_change()
         watchers.send_now()
         assert (len(watchers), len(client.reports)) == (1, 2)
         await asyncio.sleep(0.03)
         assert len(client.reports) == 2
-        watchers.changed()
+        watchers.on_change()
         await until(lambda: len(client.reports) == 3)
-        watchers.changed()
+        watchers.on_change()
         watchers.remove(client.me)
         watchers.send_now()
         watchers.add(client.me, gather=0.01)
-        watchers.changed()
+        watchers.on_change()
         await until(lambda: len(client.reports) == 5)
 
     asyncio.run(run())

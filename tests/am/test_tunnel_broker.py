@@ -14,7 +14,7 @@ import pytest
 from tests.am.in_process_job import PlayedJob, play, succeed, until
 from tests.core.specs import OK, workers
 from tests.support.fake_executor import PlayedExecutor
-from tony.am.connection_limits import room_for_tunnels
+from tony.am.connection_limits import raise_tunnel_limit
 from tony.am.tunnel_broker import TunnelBroker
 from tony.errors import ProtocolError
 from tony.model.ids import TaskId
@@ -129,9 +129,9 @@ def test_a_tunnel_is_two_connections() -> None:
     far = scene.far.taken()
     assert far[0] is piece.frame
     assert (far[1:], scene.client.taken()) == ([EndTunnel()], [TunnelTaken()])
-    scene.tunnels.closed(scene.client.me)
+    scene.tunnels.on_closed(scene.client.me)
     assert (scene.far.over, len(scene.tunnels)) == (True, 0)
-    scene.tunnels.closed(scene.far.me)
+    scene.tunnels.on_closed(scene.far.me)
 
 
 @pytest.mark.parametrize(
@@ -166,10 +166,10 @@ def test_only_the_tasks_own_executor_may_say_that_it_failed() -> None:
     scene = Scene()
     scene.tunnels.open(scene.client.me, OPEN)
     word = scene.told[0].tunnel
-    scene.tunnels.failed(TASKS[1], TunnelFailed(tunnel=word, reason="no"))
-    scene.tunnels.failed(TASKS[0], TunnelFailed(tunnel="x", reason="no"))
+    scene.tunnels.on_failed(TASKS[1], TunnelFailed(tunnel=word, reason="no"))
+    scene.tunnels.on_failed(TASKS[0], TunnelFailed(tunnel="x", reason="no"))
     assert scene.client.taken() == []
-    scene.tunnels.failed(TASKS[0], TunnelFailed(tunnel=word, reason="n" * 5000))
+    scene.tunnels.on_failed(TASKS[0], TunnelFailed(tunnel=word, reason="n" * 5000))
     assert scene.client.taken() == [TunnelFailed(reason="n" * 1000)]
     scene.tunnels.join(scene.far.me, JoinTunnel(tunnel=word, address=""))
     assert scene.far.refused == [Code.STALE]
@@ -183,7 +183,7 @@ def test_there_may_be_so_many_and_no_more() -> None:
         scene.tunnels.open(client.me, OPEN)
     [failed] = clients[2].taken()
     assert failed == TunnelFailed(reason="2 tunnels of this job are open already; the maximum is 2")
-    scene.tunnels.closed(clients[0].me)
+    scene.tunnels.on_closed(clients[0].me)
     scene.tunnels.open(clients[2].me, OPEN)
     assert (clients[2].taken(), len(scene.tunnels)) == ([], 2)
 
@@ -235,18 +235,18 @@ def test_who_does_not_answer_is_not_waited_for() -> None:
     scene.tunnels.check()
     assert scene.client.taken() == [TunnelFailed(reason="the executor of worker:0 does not answer")]
     scene.tunnels.open(scene.client.me, OPEN)
-    scene.tunnels.gone(TASKS[1])
-    scene.tunnels.gone(TASKS[0])
+    scene.tunnels.on_executor_lost(TASKS[1])
+    scene.tunnels.on_executor_lost(TASKS[0])
     assert scene.client.taken() == [TunnelFailed(reason="the executor of worker:0 has exited")]
     scene = Scene().joined()
-    scene.tunnels.gone(TASKS[0])
+    scene.tunnels.on_executor_lost(TASKS[0])
     assert scene.far.over
 
 
 def test_tunnels_leave_room_for_executors() -> None:
     """As many as open files allow besides, and never more than so many."""
-    assert room_for_tunnels(10) == 256
-    assert room_for_tunnels(10**9) == 0
+    assert raise_tunnel_limit(10) == 256
+    assert raise_tunnel_limit(10**9) == 0
 
 
 # --- with a real application master -----------------------------------------------------------------------------------

@@ -226,9 +226,9 @@ def test_the_live_view(job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     name = LogName("worker", 0, 1, 1, "out")
     with LiveView(terminal) as view:
-        view.saw(running(job))
-        view.printed([LogLine(name, b"[red]a[/] \x1b[32mgreen\x1b[0m \x1b[2Jend"), LogLine(name, b"b\xff")])
-        view.noticed("the [b]connection[/b]\n broke")
+        view.on_report(running(job))
+        view.on_output([LogLine(name, b"[red]a[/] \x1b[32mgreen\x1b[0m \x1b[2Jend"), LogLine(name, b"b\xff")])
+        view.on_notice("the [b]connection[/b]\n broke")
         assert "worker:1" in terminal.text
     text = terminal.text
     assert "[red]a[/] " in text
@@ -244,8 +244,8 @@ def test_the_plain_view_on_a_poor_terminal(job: Recorded, monkeypatch: pytest.Mo
     monkeypatch.setenv("TERM", "dumb")
     terminal = Terminal()
     view = PlainView(terminal)
-    view.saw(running(job))
-    view.printed([LogLine(LogName("worker", 0, 1, 1, "out"), b"\x1b[2Ja\rb")])
+    view.on_report(running(job))
+    view.on_output([LogLine(LogName("worker", 0, 1, 1, "out"), b"\x1b[2Ja\rb")])
     assert terminal.text.splitlines()[1:] == [
         "12:00:00 Started worker:0 on here (pid 7)",
         "12:00:00 Started worker:1 on here (pid 7)",

@@ -20,7 +20,7 @@ from tony.errors import ConnectionFailed
 from tony.history.job_record import write_summary
 from tony.jobs import changing
 from tony.jobs.portal_client import KeptToken, PortalClient, keep_token
-from tony.jobs.whoami import user_name
+from tony.jobs.whoami import get_user_name
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
@@ -87,7 +87,7 @@ class TestRestart:
         assert (answer.code, answer.err) == (0, "")
         assert mentions(answer.out, f"job {JOB}", "session 2", "max_restarts", f"tony status {JOB}")
         assert tony("restart", "last", "--json").json == {"job": JOB, "session": 1, "state": "running"}
-        assert running.orders == [RestartJob(actor=user_name())] * 2
+        assert running.orders == [RestartJob(actor=get_user_name())] * 2
 
     def test_there_is_none_that_could_be_restarted(self, tony: Tony, running: Running) -> None:
         """The master says why not; that is nobody's bug."""
@@ -148,7 +148,7 @@ class TestStacks:
             "=== process 8: sleep",
             "\\x1b[2Jhrtimer",
         ]
-        assert running.orders == [GetStacks(actor=user_name(), task=f"worker:{n}") for n in (0, 1)]
+        assert running.orders == [GetStacks(actor=get_user_name(), task=f"worker:{n}") for n in (0, 1)]
 
     def test_as_json(self, tony: Tony, running: Running) -> None:
         """A line for each task."""
@@ -221,7 +221,7 @@ class TestLogLevel:
         assert answer.code == 0
         assert mentions(answer.out, f"job {JOB}", "debug")
         assert tony("log-level", JOB, "info", "--json").json == {"job": JOB, "level": "info", "state": "running"}
-        assert running.orders == [SetLogLevel(level=level, actor=user_name()) for level in ("debug", "info")]
+        assert running.orders == [SetLogLevel(level=level, actor=get_user_name()) for level in ("debug", "info")]
 
     def test_that_is_none(self, tony: Tony, running: Running) -> None:
         """All of them are named."""
@@ -292,7 +292,7 @@ class TestThroughAPortal:
             asked.append(task)
             raise ConnectionFailed(f"{portal} cannot be reached")
 
-        monkeypatch.setattr(PortalClient, "stacks", gone)
+        monkeypatch.setattr(PortalClient, "fetch_stacks", gone)
         answer = tony("stacks", "--portal", portal, JOB)
         assert (answer.code, answer.err) == (3, f"tony: {portal} cannot be reached\n")
         assert asked == ["worker:0"]

@@ -40,10 +40,10 @@ def test_output_scrolls_above_the_table(report: JobReport) -> None:
     """Every line once, in order; one table, below them."""
     terminal = Terminal()
     with LiveView(terminal) as view:
-        view.saw(report)
-        view.printed([LogLine(WORKER, b"one"), LogLine(WORKER, b"two")])
-        view.saw(report)
-        view.printed([LogLine(WORKER, b"three")])
+        view.on_report(report)
+        view.on_output([LogLine(WORKER, b"one"), LogLine(WORKER, b"two")])
+        view.on_report(report)
+        view.on_output([LogLine(WORKER, b"three")])
         rows = shown(terminal, 80)
         assert [row for row in rows if row.startswith("worker:0 |")] == [
             "worker:0 | one",
@@ -59,9 +59,9 @@ def test_the_table_goes_at_the_end(home: Home, report: JobReport) -> None:
     """What programs printed and what was told stays."""
     terminal = Terminal()
     with LiveView(terminal) as view:
-        view.saw(report)
-        view.printed([LogLine(WORKER, b"one")])
-        view.saw(succeeded(*recorded(home)))
+        view.on_report(report)
+        view.on_output([LogLine(WORKER, b"one")])
+        view.on_report(succeeded(*recorded(home)))
     rows = shown(terminal, 80)
     assert "worker:0 | one" in rows
     assert not any(row.startswith("TASK") for row in rows)
@@ -72,9 +72,9 @@ def test_long_lines_fold_and_leave_the_table_whole(report: JobReport) -> None:
     """Output is not cut, whatever its length."""
     terminal = Terminal()
     with LiveView(terminal) as view:
-        view.saw(report)
-        view.printed([LogLine(WORKER, b"@" * 200)])
-        view.printed([LogLine(WORKER, b"end")])
+        view.on_report(report)
+        view.on_output([LogLine(WORKER, b"@" * 200)])
+        view.on_output([LogLine(WORKER, b"end")])
         rows = shown(terminal, 80)
     assert "".join(rows).count("@") == 200
     assert sum(row.startswith("TASK") for row in rows) == 1
@@ -84,13 +84,13 @@ def test_a_window_that_is_made_narrower(report: JobReport, monkeypatch: pytest.M
     """The folded table is wiped as a whole; the next one fits."""
     terminal, screen = Terminal(), Screen(80)
     with LiveView(terminal) as view:
-        view.saw(report)
+        view.on_report(report)
         before = terminal.text
         screen.feed(before)
         screen.narrow(20)
         monkeypatch.setenv("COLUMNS", "20")
-        view.saw(report)
-        view.printed([LogLine(WORKER, b"end")])
+        view.on_report(report)
+        view.on_output([LogLine(WORKER, b"end")])
         screen.feed(terminal.text[len(before) :])
     assert sum(row.startswith("TASK") for row in screen.rows) == 1
     assert screen.rows[screen.rows.index("worker:0 | end") + 2].startswith("TASK")
@@ -102,8 +102,8 @@ def test_a_terminal_of_few_lines(report: JobReport, monkeypatch: pytest.MonkeyPa
     terminal = Terminal()
     with LiveView(terminal) as view:
         for _ in range(3):
-            view.saw(report)
-            view.printed([LogLine(WORKER, b"one")])
+            view.on_report(report)
+            view.on_output([LogLine(WORKER, b"one")])
     rows = shown(terminal, 80, lines=3)
     assert [row for row in rows[:-3] if "worker:" not in row] == rows[: len(rows) - 5]
     assert rows[-3:] == ["worker:0 | one"] * 3
@@ -121,11 +121,11 @@ def test_colours_only_where_they_are_wanted(report: JobReport, monkeypatch: pyte
     monkeypatch.setenv("NO_COLOR", "1")
     terminal = Terminal()
     with LiveView(terminal) as view:
-        view.saw(report)
-        view.noticed("something")
+        view.on_report(report)
+        view.on_notice("something")
     assert re.search("\x1b\\[\\d*m", terminal.text) is None
     monkeypatch.delenv("NO_COLOR")
     coloured = Terminal()
     with LiveView(coloured) as view:
-        view.saw(report)
+        view.on_report(report)
     assert "\x1b[36mrunning\x1b[0m" in coloured.text

@@ -18,7 +18,7 @@ from tony.core import events as ev
 from tony.history.job_record import write_summary
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
-from tony.jobs.job_metrics import ordered
+from tony.jobs.job_metrics import sort_series
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
@@ -251,4 +251,4 @@ def test_numbers(value: float | None, unit: Unit, text: str) -> None:
 
 def test_order_of_series() -> None:
     """As people look for them."""
-    assert ordered(["user.loss", "gpu0.util", "rss", "cpu"]) == ["cpu", "rss", "gpu0.util", "user.loss"]
+    assert sort_series(["user.loss", "gpu0.util", "rss", "cpu"]) == ["cpu", "rss", "gpu0.util", "user.loss"]

@@ -12,7 +12,7 @@ from tests.cli.conftest import Tony
 from tests.facts import mentions
 from tests.jobs.fake_am import JOB, recorded, succeeded
 from tony.history.job_record import write_summary
-from tony.jobs.portal_address_file import noted
+from tony.jobs.portal_address_file import publish_address
 from tony.model.layout import Home
 from tony.schedulers.interface import Submitter
 from tony.schedulers.local.submitter import LocalSubmitter
@@ -38,7 +38,7 @@ def test_without_a_portal(tony: Tony) -> None:
 
 def test_the_page_of_a_portal(tony: Tony, home: Home) -> None:
     """Its address, and how it is reached from another machine."""
-    with noted(home, PORTAL):
+    with publish_address(home, PORTAL):
         answer = tony("open", JOB)
         said = tony("open", JOB, "--json").json
     assert answer.code == 0
@@ -55,7 +55,7 @@ def test_a_browser(tony: Tony, home: Home, tmp_path: Path, monkeypatch: pytest.M
     browser.chmod(browser.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("BROWSER", f"{browser} %s")
     monkeypatch.setenv("DISPLAY", ":7")
-    with noted(home, PORTAL):
+    with publish_address(home, PORTAL):
         assert tony("open", JOB, "--print").out == f"{PORTAL}job/{JOB}\n"
         assert not seen.exists()
         assert tony("open", JOB).out == f"{PORTAL}job/{JOB}\n"

@@ -24,7 +24,7 @@ from tony.core.events import Judged, SessionOpened, Snapshot
 from tony.errors import SchedulerError, UserError
 from tony.history.job_record import write_summary
 from tony.history.session_facts import TELLING
-from tony.jobs.portal_client import PortalClient, address_of, is_private
+from tony.jobs.portal_client import PortalClient, is_private, normalize_address
 from tony.model.codec import to_plain
 from tony.model.ids import TaskId
 from tony.model.job_report import Restarts
@@ -113,7 +113,7 @@ def test_restarts_are_told(
         address = f"http://127.0.0.1:{port}"
         code, out, _ = tony(capfdbinary, "status", "--portal", address, JOB)
         with closing(PortalClient(address)) as portal:
-            kinds = [event.kind for event in portal.events(JOB, TELLING)]
+            kinds = [event.kind for event in portal.iterate_events(JOB, TELLING)]
     assert kinds == ["session-opened", "judged", "session-opened", "session-opened"]
     assert code == 0
     lines = out.splitlines()
@@ -137,9 +137,9 @@ def test_how_far_a_job_is(monkeypatch: pytest.MonkeyPatch) -> None:
     plain["new"] = 1
     monkeypatch.setattr(PortalClient, "get", lambda self, path: {"job_progress": plain})
     with closing(PortalClient("http://127.0.0.1:1")) as portal:
-        assert portal.job_progress(JOB) == known
+        assert portal.fetch_progress(JOB) == known
         monkeypatch.setattr(PortalClient, "get", lambda self, path: {"job_progress": None})
-        assert portal.job_progress(JOB) is None
+        assert portal.fetch_progress(JOB) is None
 
 
 def test_what_is_not_there(portal: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -220,7 +220,7 @@ def test_which_portal(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
 )
 def test_addresses(text: str, address: str, private: bool) -> None:
     """One portal has one address, however it is written."""
-    assert (address_of(text), is_private(address)) == (address, private)
+    assert (normalize_address(text), is_private(address)) == (address, private)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_addresses(text: str, address: str, private: bool) -> None:
 def test_what_is_no_address(text: str) -> None:
     """Is refused before anything is sent."""
     with pytest.raises(UserError, match="not an address"):
-        address_of(text)
+        normalize_address(text)
 
 
 def test_what_a_portal_cannot_have_is_said(

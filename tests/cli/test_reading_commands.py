@@ -147,7 +147,7 @@ class TestStatus:
             logged(folder, [ev.SessionOpened(session=2, reason="it failed")])
             return {}
 
-        monkeypatch.setattr(remote_job_sync, "sessions", bring)
+        monkeypatch.setattr(remote_job_sync, "load_session_reasons", bring)
         write_summary(folder, replace(failed(folder, record), session=2, session_reason="known"))
         assert "Restarted once:\n  session 2: known\n" in tony("status", JOB).out
         write_summary(folder, replace(failed(folder, record), session=3, session_reason="again"))

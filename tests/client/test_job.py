@@ -30,7 +30,7 @@ from tony.client.blocking import iterate, run
 from tony.core.events import Queued
 from tony.errors import ProgramError, UnknownJobError, UserError
 from tony.history.job_record import write_summary
-from tony.jobs.whoami import user_name
+from tony.jobs.whoami import get_user_name
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 from tony.protocol.client_messages import GetStacks, RestartJob
@@ -250,9 +250,9 @@ class TestJob:
             assert [each.task for each in job.stacks("worker:1")] == ["worker:1"]
             job.set_log_level("debug")
             assert master.orders == [
-                RestartJob(actor=user_name()),
-                *(GetStacks(actor=user_name(), task=f"worker:{n}") for n in (0, 1, 1)),
-                SetLogLevel(level="debug", actor=user_name()),
+                RestartJob(actor=get_user_name()),
+                *(GetStacks(actor=get_user_name(), task=f"worker:{n}") for n in (0, 1, 1)),
+                SetLogLevel(level="debug", actor=get_user_name()),
             ]
             with pytest.raises(UserError, match="has no task 'chief'; it has worker:0, worker:1"):
                 list(job.stacks("chief"))

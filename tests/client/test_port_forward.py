@@ -18,7 +18,7 @@ from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded
 from tony.client.port_forward import PortForward, open_proxy
 from tony.errors import UserError
 from tony.history.job_record import write_summary
-from tony.jobs.tunnel_client import answers
+from tony.jobs.tunnel_client import is_answering
 from tony.model.ids import TaskId
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
@@ -34,12 +34,12 @@ OTHER_USER = 12345
 class Refusing(PlayedMaster):
     """Every tunnel comes to nothing."""
 
-    def received(self, connection: RpcConnection, message: Message) -> None:
+    def on_message(self, connection: RpcConnection, message: Message) -> None:
         """For the server."""
         if isinstance(message, OpenTunnel):
             connection.send(TunnelFailed(reason=f"nothing listens at {message.port} of {message.task}"))
         else:
-            super().received(connection, message)
+            super().on_message(connection, message)
 
 
 def free_port() -> int:
@@ -104,7 +104,7 @@ def test_a_connection_that_comes_to_nothing(home: Home) -> None:
     told: list[str] = []
 
     async def story() -> None:
-        assert not await answers(home.job(JOB), WORKER, 8888)
+        assert not await is_answering(home.job(JOB), WORKER, 8888)
         async with await open_proxy(home, JOB, "worker:0", 8888, told.append) as proxy:
             for _ in range(3):
                 reader, writer = await asyncio.open_connection(proxy.address, proxy.port)

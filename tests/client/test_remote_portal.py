@@ -29,7 +29,7 @@ from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
 OTHER = "local-20260102-000000-0d0e0f"
-REPORT = portal_client.PortalClient.report
+REPORT = portal_client.PortalClient.fetch_report
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_a_job_that_runs(portal: tony.Portal, monkeypatch: pytest.MonkeyPatch) -
 
     def lives(looks: int) -> None:
         living = Living(looks)
-        monkeypatch.setattr(portal_client.PortalClient, "report", lambda *told, **more: living(*told, **more))
+        monkeypatch.setattr(portal_client.PortalClient, "fetch_report", lambda *told, **more: living(*told, **more))
 
     lives(3)
     assert job.wait().state.ended

@@ -14,7 +14,7 @@ import pytest
 import tony
 from tests.jobs.recording_scheduler import Desk, Office
 from tony.client import staging, submission
-from tony.client.submission import check, prepared, render_request, submit
+from tony.client.submission import check, prepare_submission, render_request, submit
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError, Problem, SchedulerError, StorageError
 from tony.history.job_record import read_job
@@ -119,11 +119,11 @@ async def test_two_jobs_that_draw_the_same_id(
 ) -> None:
     """The later one draws again, and neither gets into the other's folder."""
     drawn = iter(["local-20260131-000000-aaaaaa"] * 3 + ["local-20260131-000000-bbbbbb"])
-    monkeypatch.setattr(submission, "new_job_id", lambda scheduler, now: next(drawn))
+    monkeypatch.setattr(submission, "create_job_id", lambda scheduler, now: next(drawn))
     first = await submit(resolved, home, print)
     assert await submit(resolved, home, print) == "local-20260131-000000-bbbbbb"
     assert sorted(folders(home)) == [first, "local-20260131-000000-bbbbbb"]
-    monkeypatch.setattr(submission, "new_job_id", lambda scheduler, now: first)
+    monkeypatch.setattr(submission, "create_job_id", lambda scheduler, now: first)
     with pytest.raises(StorageError, match="100 ids in a row are in use"):
         await submit(resolved, home, print)
     assert read_job(home.job(first)) is not None
@@ -181,7 +181,7 @@ async def test_who_loses_patience_leaves_nothing_behind(
 
 def test_an_interrupt_while_preparing_leaves_nothing_behind(home: Home, desk: Desk, resolved: Resolved) -> None:
     """Ctrl-C may come at any moment."""
-    with pytest.raises(KeyboardInterrupt), prepared(resolved, home, print):
+    with pytest.raises(KeyboardInterrupt), prepare_submission(resolved, home, print):
         raise KeyboardInterrupt
     assert folders(home) == []
 
@@ -190,7 +190,7 @@ def test_an_interrupt_after_handing_over_leaves_the_job_alone(home: Home, desk: 
     """It runs already: its record must not go."""
 
     def submit_and_interrupt() -> None:
-        with prepared(resolved, home, print) as ready:
+        with prepare_submission(resolved, home, print) as ready:
             asyncio.run(ready.submit())
             raise KeyboardInterrupt
 
@@ -201,7 +201,7 @@ def test_an_interrupt_after_handing_over_leaves_the_job_alone(home: Home, desk: 
 
 def test_a_prepared_job_is_not_listed_yet(home: Home, desk: Desk, resolved: Resolved) -> None:
     """Its record comes last: nobody sees a job that is half there."""
-    with prepared(resolved, home, print) as ready:
+    with prepare_submission(resolved, home, print) as ready:
         assert read_job(ready.job.folder) is None
         assert asyncio.run(ready.submit()) == ready.job.folder.job_id
     assert read_job(ready.job.folder) is not None
@@ -272,6 +272,6 @@ def test_a_plug_in_is_found_by_its_folder(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "one" / "__init__.py").touch()
     (tmp_path / "two.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert submission._plug_in_folder("one.adapter:Thing") == str(tmp_path)
-    assert submission._plug_in_folder("two:Thing") == str(tmp_path)
-    assert submission._plug_in_folder("tony.frameworks.jax:Jax") is None
+    assert submission._find_plug_in_folder("one.adapter:Thing") == str(tmp_path)
+    assert submission._find_plug_in_folder("two:Thing") == str(tmp_path)
+    assert submission._find_plug_in_folder("tony.frameworks.jax:Jax") is None

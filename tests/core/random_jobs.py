@@ -15,7 +15,7 @@ from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tests.support.simulation import SimulatedExecutor, Simulation
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.state_digest import fingerprint
+from tony.core.state_digest import build_fingerprint
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -200,7 +200,7 @@ class Life:
                 cluster.exit(cluster.running()[0].task, OK)
             elif not cluster.advance():
                 break
-        raise AssertionError(f"the job does not end: {fingerprint(cluster.app.state)}")
+        raise AssertionError(f"the job does not end: {build_fingerprint(cluster.app.state)}")
 
     def drain(self) -> None:
         """After the end: whatever is still on its way arrives."""

@@ -111,9 +111,9 @@ def test_registration_may_be_delivered_again() -> None:
     """A second delivery of the same registration changes nothing."""
     simulation = started(workers(1))
     registered = next(e for e, _ in simulation.log if isinstance(e, ev.Registered))
-    before = simulation.app.digest()
+    before = simulation.app.compute_digest()
     assert simulation.deliver(registered) == []
-    assert simulation.app.digest() == before
+    assert simulation.app.compute_digest() == before
 
 
 def test_another_incarnation_is_refused() -> None:
@@ -446,7 +446,7 @@ def test_the_next_session_waits_for_what_does_not_die() -> None:
     simulation.app.handle(ev.Exited(task=task("worker:0"), session=1, try_=1, status=FAILED, at=1.0), 1.0)
     now, kills = 1.0, 0
     for _ in range(5):
-        wake = simulation.app.state.timers.next()
+        wake = simulation.app.state.timers.find_next()
         assert wake
         now = wake[0]
         actions = simulation.app.handle(ev.DeadlinePassed(deadline=wake[1]), now)
@@ -463,9 +463,9 @@ def test_messages_of_an_older_session_change_nothing() -> None:
     simulation = started(workers(2, max_restarts=1))
     simulation.exit(task("worker:0"), FAILED)
     simulation.run()
-    before = simulation.app.digest()
+    before = simulation.app.compute_digest()
     simulation.deliver(ev.Exited(task=task("worker:1"), session=1, try_=1, status=FAILED, at=0.0))
-    assert simulation.app.digest() == before
+    assert simulation.app.compute_digest() == before
     assert simulation.app.state.refused == 1
 
 
@@ -616,10 +616,10 @@ def test_a_grant_that_is_told_again_after_the_container_ended_changes_nothing() 
     simulation.demand.clear()
     simulation.lose("c-1")
     simulation.run()
-    before = simulation.app.digest()
+    before = simulation.app.compute_digest()
     assert states(simulation) == {"worker:0": "requested"}
     assert simulation.deliver(granted) == []
-    assert simulation.app.digest() == before
+    assert simulation.app.compute_digest() == before
 
 
 def test_a_launch_that_fails_is_tried_elsewhere() -> None:
@@ -668,7 +668,7 @@ def test_either_order_leads_to_the_same_state(
         exited = ev.Exited(task=task("other:0"), session=1, try_=1, status=status, at=4.0)
         for event in (exited, ev.ContainerEnded(container="c-3", cause="gone"))[::order]:
             simulation.app.handle(event, 5.0)
-        digests.append(simulation.app.digest())
+        digests.append(simulation.app.compute_digest())
     assert digests[0] == digests[1]
 
 
@@ -744,10 +744,10 @@ def test_the_silence_of_an_executor_that_was_replaced_says_nothing_of_its_succes
     simulation.pending.clear()
     simulation.lose("c-1")
     simulation.run(until=lambda: "c-2" in simulation.executors)
-    before = simulation.app.digest()
+    before = simulation.app.compute_digest()
     old = ev.Silent(task=task("worker:0"), incarnation="i-c-1", silence=25.0, container="c-1")
     assert simulation.deliver(old) == []
-    assert simulation.app.digest() == before
+    assert simulation.app.compute_digest() == before
 
 
 def test_a_lost_container_is_asked_for_again_while_the_others_still_stop() -> None:
@@ -853,7 +853,7 @@ def test_a_sidecar_without_a_container_runs_into_no_allocation_time_out() -> Non
     """It is not waited for, so nobody minds when it comes."""
     spec = replace(roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR)), timeouts=Timeouts(allocation=5.0))
     simulation = started(spec, capacity=1)
-    assert simulation.app.state.timers.next() is None
+    assert simulation.app.state.timers.find_next() is None
     simulation.exit(task("worker:0"), OK)
     assert outcome(simulation) == ("succeeded", 0, None)
 
@@ -891,7 +891,7 @@ def test_output_ends_the_start_up() -> None:
     """A program that printed something is past its start-up time-out."""
     simulation = started(workers(1, timeouts=Timeouts(startup=5.0)))
     simulation.deliver(ev.FirstOutput(task=task("worker:0"), session=1, try_=1))
-    assert simulation.app.state.timers.next() is None
+    assert simulation.app.state.timers.find_next() is None
 
 
 @pytest.mark.parametrize(("rule", "exit_code"), [(OnTimeout.FAIL, 1), (OnTimeout.IGNORE, 0)])
@@ -1003,7 +1003,7 @@ def test_the_job_ends_although_a_container_never_does() -> None:
     simulation.app.handle(ev.KillRequested(actor=Actor("ann")), now)
     finish = None
     for _ in range(5):
-        wake = simulation.app.state.timers.next()
+        wake = simulation.app.state.timers.find_next()
         if wake is None:
             break
         now = wake[0]
@@ -1064,10 +1064,10 @@ def test_the_end_is_the_last_word() -> None:
 def test_attempts_rise() -> None:
     """An attempt that does not rise is a bug of the shell: refused, state unchanged."""
     simulation = started(workers(1))
-    before = simulation.app.digest()
+    before = simulation.app.compute_digest()
     with pytest.raises(InvalidTransition):
         simulation.app.handle(ev.AttemptStarted(attempt=1, wall=0.0, settings="x"), 2.0)
-    assert simulation.app.digest() == before
+    assert simulation.app.compute_digest() == before
 
 
 def test_stopped_from_outside_is_infrastructure() -> None:

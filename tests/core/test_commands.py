@@ -8,7 +8,7 @@ from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.core.policies.restart_policy import FREE_RESTARTS
-from tony.core.report_builder import ReportContext, report
+from tony.core.report_builder import ReportContext, build_report
 from tony.model.actor import Actor
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, Restarts
@@ -28,7 +28,7 @@ def running(restarts: int = 0) -> Simulation:
 
 def seen(cluster: Simulation) -> JobReport:
     """The job as it stands."""
-    return report(cluster.app, cluster.now, AROUND)
+    return build_report(cluster.app, cluster.now, AROUND)
 
 
 @pytest.mark.parametrize("restarts", [0, 2])
@@ -114,6 +114,6 @@ def test_what_fails_while_it_is_stopped_for_an_order_is_no_failure_of_the_job() 
 def test_other_words_are_for_the_record_only() -> None:
     """Who looked at stacks or changed a log level has changed nothing."""
     cluster = running()
-    before = cluster.app.digest()
+    before = cluster.app.compute_digest()
     cluster.deliver(ev.StacksRequested(actor=Actor("ann"), task=TaskId("worker", 0)))
-    assert cluster.app.digest() == before
+    assert cluster.app.compute_digest() == before

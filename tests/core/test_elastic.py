@@ -16,7 +16,7 @@ from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.report_builder import ReportContext, report
+from tony.core.report_builder import ReportContext, build_report
 from tony.core.state import RoleState
 from tony.core.steps import elastic_start
 from tony.model.cluster_spec import place_among
@@ -111,12 +111,12 @@ def test_it_makes_do_with_what_there_is_after_the_wait() -> None:
 def test_what_is_said_of_it() -> None:
     """Who waits for how long; then how many there are, who is left out and why."""
     simulation = begun(capacity=3)
-    said = report(simulation.app, 4.0, AROUND)
+    said = build_report(simulation.app, 4.0, AROUND)
     assert mentions(said.waiting, "4 s", "6 s", "worker:3", "gang_wait")
     assert said.sizes == (RoleSize(role="worker", tasks=4, least=2, most=4),)
     simulation.advance()
     simulation.run()
-    said = report(simulation.app, simulation.now, AROUND)
+    said = build_report(simulation.app, simulation.now, AROUND)
     assert said.sizes == (RoleSize(role="worker", tasks=3, least=2, most=4, left_out=("worker:3",)),)
     assert (said.tasks[3].state, said.waiting) == (TaskState.PENDING, "")
     assert mentions(said.tasks[3].note, "session 1", "10 s", "gang_wait")
@@ -137,7 +137,7 @@ def test_never_fewer_than_the_least() -> None:
     simulation.advance()
     simulation.run()
     assert (running(simulation), simulation.demand) == ([], {"worker": 4})
-    assert mentions(report(simulation.app, 11.0, AROUND).waiting, "11 s", "worker:1", "worker:2", "worker:3")
+    assert mentions(build_report(simulation.app, 11.0, AROUND).waiting, "11 s", "worker:1", "worker:2", "worker:3")
     simulation.now, simulation.capacity = 50.0, 3
     simulation.grant()
     simulation.run()
@@ -179,7 +179,7 @@ def test_a_small_session_succeeds_without_those_left_out() -> None:
     for program in simulation.running():
         simulation.exit(program.task, OK)
     simulation.settle()
-    said = report(simulation.app, simulation.now, AROUND)
+    said = build_report(simulation.app, simulation.now, AROUND)
     assert (said.state, said.exit_code) == (JobState.SUCCEEDED, 0)
     assert [each.state for each in said.tasks] == [TaskState.SUCCEEDED] * 2 + [TaskState.STOPPED] * 2
     assert mentions(said.tasks[3].note, "session 1", "10 s", "gang_wait")
@@ -398,4 +398,4 @@ def test_other_jobs_are_as_they_were() -> None:
     """No waiting of this kind, no such events, no sizes."""
     simulation = begun(roles(worker=Role(instances=4)), capacity=3)
     assert timers(simulation) <= {"gang-patience"}
-    assert report(simulation.app, 0.0, AROUND).sizes == ()
+    assert build_report(simulation.app, 0.0, AROUND).sizes == ()

@@ -125,7 +125,7 @@ def test_the_first_cause(decided: tuple[str, float], others: list[tuple[str, flo
     state = job()
     first = failure(*decided)
     state.failures = [first, *(failure(*other, "worker:1") for other in others)]
-    found = failures.root(state, first)
+    found = failures.select_root_cause(state, first)
     assert (found.cause, found.at) == root
     assert len(found.others) == len(others)
 
@@ -134,7 +134,7 @@ def test_others_are_named_up_to_twenty() -> None:
     """Ten thousand tasks may fail at once."""
     state = job()
     state.failures = [failure("program", float(n), f"worker:{n}") for n in range(10_000)]
-    found = failures.root(state, state.failures[17])
+    found = failures.select_root_cause(state, state.failures[17])
     assert found.task == "worker:0"
     assert len(found.others) == 21
     assert found.others[-1] == "and 9979 more"

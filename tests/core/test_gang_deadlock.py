@@ -13,7 +13,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_backoff
-from tony.core.report_builder import ReportContext, report
+from tony.core.report_builder import ReportContext, build_report
 from tony.model.actor import Actor
 from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.states import AfterCondition, DistributedMode, JobState, RoleKind, TaskState
@@ -54,7 +54,7 @@ def test_it_gives_way_and_asks_again() -> None:
     assert mentions(ended[0].reason, "worker has 2 of 4", "h (2)", "10 s", "gang_patience")
     simulation.run()
     assert simulation.containers == {}
-    said = report(simulation.app, simulation.now, AROUND)
+    said = build_report(simulation.app, simulation.now, AROUND)
     assert said.waiting.startswith(
         "the gang was incomplete for too long and released its containers; it requests them again"
     )
@@ -78,7 +78,7 @@ def test_killed_while_it_waits_to_ask_again() -> None:
     simulation.run()
     simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     simulation.run()
-    said = report(simulation.app, simulation.now, AROUND)
+    said = build_report(simulation.app, simulation.now, AROUND)
     assert (said.state, {each.note for each in said.tasks}) == (JobState.KILLED, {""})
 
 
@@ -217,7 +217,7 @@ def settle(jobs: list[Simulation], room: int) -> None:
 
 def let_time_pass(jobs: list[Simulation]) -> None:
     """Until the first of all deadlines."""
-    due = [(when[0], number) for number, job in enumerate(jobs) if (when := job.app.state.timers.next())]
+    due = [(when[0], number) for number, job in enumerate(jobs) if (when := job.app.state.timers.find_next())]
     if due:
         at, number = min(due)
         for job in jobs:
@@ -229,8 +229,8 @@ def test_pauses_grow() -> None:
     """They double up to a minute, and no two jobs agree on them."""
     for seed in ("a", "b", "c"):
         assert all(
-            middle / 2 <= gang_backoff.gang_pause(times, seed) <= middle * 1.5
+            middle / 2 <= gang_backoff.compute_gang_pause(times, seed) <= middle * 1.5
             for times, middle in enumerate((5, 10, 20, 40, 60, 60), start=1)
         )
-        assert 60.0 <= gang_backoff.gang_timeout(60.0, 3, seed) <= 75.0
-    assert len({gang_backoff.gang_pause(1, f"job-{number}") for number in range(50)}) == 50
+        assert 60.0 <= gang_backoff.compute_gang_timeout(60.0, 3, seed) <= 75.0
+    assert len({gang_backoff.compute_gang_pause(1, f"job-{number}") for number in range(50)}) == 50

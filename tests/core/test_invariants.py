@@ -10,7 +10,7 @@ from tests.core.specs import OK, task, with_restarts, workers
 from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core.deadline import Deadline
-from tony.core.invariants import broken
+from tony.core.invariants import find_violations
 from tony.core.state import Container, ContainerIntent, State
 from tony.model.states import JobState, TaskState
 
@@ -77,9 +77,9 @@ DAMAGE: list[tuple[Callable[[State], object], str]] = [
 def test_damage_is_noticed(damage: Callable[[State], object], sentence: str) -> None:
     """A healthy job has nothing to say; a damaged one says what is wrong with it."""
     simulation = running()
-    assert broken(simulation.app) == []
+    assert find_violations(simulation.app) == []
     damage(simulation.app.state)
-    assert any(said.startswith(sentence) for said in broken(simulation.app)), broken(simulation.app)
+    assert any(said.startswith(sentence) for said in find_violations(simulation.app)), find_violations(simulation.app)
 
 
 def test_a_job_that_waits_for_nothing_is_noticed() -> None:
@@ -91,7 +91,7 @@ def test_a_job_that_waits_for_nothing_is_noticed() -> None:
         each.state = TaskState.PENDING
         state.roles["worker"].counts[TaskState.PENDING] += 1
     state.living = 0
-    assert mentions(broken(simulation.app), "waits for nothing")
+    assert mentions(find_violations(simulation.app), "waits for nothing")
 
 
 def test_an_end_with_something_left_is_noticed() -> None:
@@ -101,8 +101,8 @@ def test_an_end_with_something_left_is_noticed() -> None:
         simulation.exit(program.task, OK)
     simulation.settle()
     state = simulation.app.state
-    assert broken(simulation.app) == []
+    assert find_violations(simulation.app) == []
     state.timers.set(Deadline.parse("job"), 9.0)
-    assert mentions(broken(simulation.app), "programs, containers or deadlines")
+    assert mentions(find_violations(simulation.app), "programs, containers or deadlines")
     state.final = None
-    assert mentions(broken(simulation.app), "exit code")
+    assert mentions(find_violations(simulation.app), "exit code")

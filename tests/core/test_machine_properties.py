@@ -22,7 +22,7 @@ from tests.core.specs import OK
 from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.core.application import Application
-from tony.core.report_builder import ReportContext, report
+from tony.core.report_builder import ReportContext, build_report
 from tony.history.event_log import VERSION, Header, LogEntry, LogWriter, read, settings_digest
 from tony.history.replay import replay
 from tony.model.job_spec import Timeouts
@@ -76,7 +76,7 @@ def check_log(cluster: Simulation, folder: Path) -> None:
     result = replay("sim", spec, entries)
     assert (result.mismatch, result.events) == (None, len(fed))
     assert result.checked == sum(isinstance(event, ev.Snapshot) for event in fed)
-    assert report(result.app, cluster.now, AROUND) == report(cluster.app, cluster.now, AROUND)
+    assert build_report(result.app, cluster.now, AROUND) == build_report(cluster.app, cluster.now, AROUND)
 
 
 @contextmanager
@@ -137,7 +137,7 @@ def test_the_same_events_lead_to_the_same_state(seed: int) -> None:
     asked = []
     for (event, at), digest in zip(life.cluster.log, life.cluster.digests, strict=True):
         asked += twin.handle(event, at)
-        assert twin.digest() == digest
+        assert twin.compute_digest() == digest
     assert asked == life.cluster.actions
 
 

@@ -24,9 +24,9 @@ def running() -> Simulation:
 
 def told(simulation: Simulation, incarnation: str = "i-c-1") -> list[act.Action]:
     """What the executor in c-1 is told."""
-    before = simulation.app.digest()
-    actions = simulation.app.wanted("c-1", incarnation)
-    assert simulation.app.digest() == before
+    before = simulation.app.compute_digest()
+    actions = simulation.app.find_reattach_actions("c-1", incarnation)
+    assert simulation.app.compute_digest() == before
     return actions
 
 

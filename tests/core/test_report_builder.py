@@ -10,7 +10,7 @@ from tests.core.specs import FAILED, OK, SEGV, roles, staged, task, workers
 from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core import events as ev
-from tony.core.report_builder import Live, ReportContext, report
+from tony.core.report_builder import Live, ReportContext, build_report
 from tony.model.actor import Actor
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -25,7 +25,7 @@ NOBODY: Mapping[TaskId, Live] = {}
 def seen(simulation: Simulation, now: float | None = None, live: Mapping[TaskId, Live] = NOBODY) -> JobReport:
     """The report now."""
     around = ReportContext(folder="/home/jobs/sim", user="ann", submitted=999.5, live=live)
-    return report(simulation.app, simulation.now if now is None else now, around)
+    return build_report(simulation.app, simulation.now if now is None else now, around)
 
 
 def one(simulation: Simulation, who: str = "worker:0", **more: object) -> TaskReport:

@@ -279,5 +279,5 @@ def test_what_was_handed_on_is_part_of_the_state() -> None:
     for value in ("7", "8", None):
         simulation = begun(spec())
         exits(simulation, "prepare:0", RESULT=value)
-        digests.add(simulation.app.digest())
+        digests.add(simulation.app.compute_digest())
     assert 3 == len(digests)

@@ -12,7 +12,7 @@ from tests.core.specs import FAILED, task, with_restarts, workers
 from tests.support.simulation import Simulation
 from tony.core.deadline import Deadline
 from tony.core.state import Container, ContainerIntent, Final, Restart, RoleState, State, Task
-from tony.core.state_digest import MACHINE, digest
+from tony.core.state_digest import MACHINE, compute_digest
 from tony.core.timers import Timers
 from tony.model.job_report import Failure, FailureClass
 from tony.model.states import JobState, RoleKind, TaskState
@@ -118,33 +118,33 @@ PARTS: dict[type[Any], Callable[[State], object]] = {
 def test_a_difference_shows(cls: type[Any], name: str) -> None:
     """Two states that differ in one thing that decides have two digests."""
     state = running().app.state
-    before = digest(state)
+    before = compute_digest(state)
     changed(PARTS[cls](state), name)
-    assert digest(state) != before
+    assert compute_digest(state) != before
 
 
 def test_deadlines_show() -> None:
     """Their names and times."""
     state = running().app.state
-    before = digest(state)
+    before = compute_digest(state)
     state.timers.set(Deadline.parse("job"), 9.0)
-    with_one = digest(state)
+    with_one = compute_digest(state)
     state.timers.set(Deadline.parse("job"), 10.0)
-    assert len({before, with_one, digest(state)}) == 3
+    assert len({before, with_one, compute_digest(state)}) == 3
     assert isinstance(state.timers, Timers)
 
 
 def test_what_is_only_told_does_not_show() -> None:
     """A note may be worded otherwise without another version of the machine."""
     state = running().app.state
-    before = digest(state)
+    before = compute_digest(state)
     state.tasks[task("worker:0")].note = "another sentence"
     state.tasks[task("worker:0")].status = FAILED
-    assert digest(state) == before
+    assert compute_digest(state) == before
 
 
 def test_the_version_stands_before_the_digest() -> None:
     """So a reader knows whether it can be compared."""
-    version, _, rest = digest(State("j", workers(1))).partition("-")
+    version, _, rest = compute_digest(State("j", workers(1))).partition("-")
     assert (version, len(rest)) == (str(MACHINE), 64)
-    assert digest(State("j", workers(1))) != digest(State("j", workers(2)))
+    assert compute_digest(State("j", workers(1))) != compute_digest(State("j", workers(2)))

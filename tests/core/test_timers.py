@@ -17,13 +17,13 @@ def named(host: str) -> Deadline:
 def test_the_earliest_is_next() -> None:
     """Whatever the order in which they were set; of equal times the one that was set first."""
     timers = Timers()
-    assert timers.next() is None
+    assert timers.find_next() is None
     timers.set(named("b"), 2.0)
     timers.set(named("c"), 1.0)
     timers.set(named("a"), 2.0)
-    assert timers.next() == (1.0, named("c"))
+    assert timers.find_next() == (1.0, named("c"))
     timers.cancel(named("c"))
-    assert timers.next() == (2.0, named("b"))
+    assert timers.find_next() == (2.0, named("b"))
     assert timers.all == {named("a"): 2.0, named("b"): 2.0}
 
 
@@ -32,10 +32,10 @@ def test_a_deadline_can_be_moved() -> None:
     timers = Timers()
     for at in (5.0, 9.0, 3.0, 7.0):
         timers.set(named("a"), at)
-    assert timers.next() == (7.0, named("a"))
+    assert timers.find_next() == (7.0, named("a"))
     assert not timers.pop_due(named("a"), 6.9)
     assert timers.pop_due(named("a"), 7.0)
-    assert timers.next() is None
+    assert timers.find_next() is None
 
 
 def test_a_deadline_comes_once() -> None:
@@ -58,9 +58,9 @@ def test_clearing_forgets_all() -> None:
     timers = Timers()
     timers.set(named("a"), 5.0)
     timers.clear()
-    assert (timers.next(), dict(timers.all)) == (None, {})
+    assert (timers.find_next(), dict(timers.all)) == (None, {})
     timers.set(named("a"), 5.0)
-    assert timers.next() == (5.0, named("a"))
+    assert timers.find_next() == (5.0, named("a"))
 
 
 NAMES = st.sampled_from("abcde")
@@ -91,7 +91,7 @@ def test_they_behave_like_a_plain_table(steps: list[tuple[str, str, int]]) -> No
             assert timers.pop_due(name, at) is due
             if due:
                 del plain[name]
-        following = timers.next()
+        following = timers.find_next()
         assert (following and following[0]) == min(plain.values(), default=None)
         assert following is None or plain[following[1]] == following[0]
         assert timers.all == plain
@@ -107,4 +107,4 @@ def test_what_was_cancelled_is_not_kept() -> None:
             timers.cancel(named(f"execution:{task}"))
     timers.set(named("last"), 2e6)
     assert len(timers._heap) < 200
-    assert timers.next() == (2e6, named("last"))
+    assert timers.find_next() == (2e6, named("last"))

@@ -9,16 +9,16 @@ import pytest
 from tests.core.sample_states import WAYS, standing
 from tests.core.specs import workers
 from tony.core.state import State
-from tony.core.state_digest import fingerprint
+from tony.core.state_digest import build_fingerprint
 from tony.core.transitions import (
     JOB_TABLE,
     TASK_TABLE,
     JobMove,
     TaskMove,
-    job_diagram,
-    next_job_state,
-    next_task_state,
-    task_diagram,
+    draw_job_diagram,
+    draw_task_diagram,
+    find_next_job_state,
+    find_next_task_state,
 )
 from tony.errors import InvalidTransition
 from tony.model.states import ENDED_JOB_STATES, ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
@@ -29,10 +29,10 @@ def test_every_move_of_a_task(state: TaskState, move: TaskMove) -> None:
     """Allowed: the counters follow. Refused: nothing has changed."""
     job = standing(workers(1), worker=state.value)
     (task,) = job.tasks.values()
-    before = fingerprint(job)
+    before = build_fingerprint(job)
     if (state, move) in TASK_TABLE:
         target = TASK_TABLE[state, move]
-        assert next_task_state(state, move, "worker:0") is target
+        assert find_next_task_state(state, move, "worker:0") is target
         job.move_task(task, move, 7.0)
         assert (task.state, task.since) == (target, 7.0)
         assert job.roles["worker"].counts == {each: int(each is target) for each in TaskState}
@@ -40,7 +40,7 @@ def test_every_move_of_a_task(state: TaskState, move: TaskMove) -> None:
     else:
         with pytest.raises(InvalidTransition, match=f"worker:0 is {state.value}: cannot {move.value}"):
             job.move_task(task, move, 7.0)
-        assert fingerprint(job) == before
+        assert build_fingerprint(job) == before
 
 
 @pytest.mark.parametrize(("state", "move"), list(product(JobState, JobMove)), ids=lambda each: str(each.value))
@@ -48,15 +48,15 @@ def test_every_move_of_a_job(state: JobState, move: JobMove) -> None:
     """Allowed: as the table says. Refused: nothing has changed."""
     job = State("j", workers(1))
     job.job = state
-    before = fingerprint(job)
+    before = build_fingerprint(job)
     if (state, move) in JOB_TABLE:
-        assert next_job_state(state, move) is JOB_TABLE[state, move]
+        assert find_next_job_state(state, move) is JOB_TABLE[state, move]
         job.move_job(move)
         assert job.job is JOB_TABLE[state, move]
     else:
         with pytest.raises(InvalidTransition, match=f"the job is {state.value}: cannot {move.value}"):
             job.move_job(move)
-        assert fingerprint(job) == before
+        assert build_fingerprint(job) == before
 
 
 def test_a_job_that_has_ended_never_moves_again() -> None:
@@ -101,8 +101,8 @@ def _closure(known: set[object], arrows: set[tuple[object, object]]) -> set[obje
 def test_the_diagrams_show_every_arrow() -> None:
     """The docs' pictures are made from the tables."""
     for diagram, table, ends in (
-        (job_diagram(), JOB_TABLE, ENDED_JOB_STATES),
-        (task_diagram(), TASK_TABLE, ENDED_TASK_STATES),
+        (draw_job_diagram(), JOB_TABLE, ENDED_JOB_STATES),
+        (draw_task_diagram(), TASK_TABLE, ENDED_TASK_STATES),
     ):
         lines = diagram.splitlines()
         assert lines[0] == "stateDiagram-v2"
@@ -110,5 +110,5 @@ def test_the_diagrams_show_every_arrow() -> None:
             (line,) = (line for line in lines if line.startswith(f"    {source.value} --> {target.value}: "))
             assert move.value in line.partition(": ")[2].split(", ")
         assert {line for line in lines if line.endswith("--> [*]")} == {f"    {s.value} --> [*]" for s in ends}
-    assert job_diagram().splitlines()[1] == "    [*] --> submitted"
-    assert task_diagram().splitlines()[1] == "    [*] --> pending"
+    assert draw_job_diagram().splitlines()[1] == "    [*] --> submitted"
+    assert draw_task_diagram().splitlines()[1] == "    [*] --> pending"

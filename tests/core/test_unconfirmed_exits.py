@@ -8,13 +8,13 @@ from tests.core.specs import OK, task, with_restarts, workers
 from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core import events as ev
-from tony.core.policies.unconfirmed_exit import DRIFT, SLACK, latest_exit_time
+from tony.core.policies.unconfirmed_exit import DRIFT, SLACK, compute_latest_exit_time
 from tony.model.actor import Actor
 from tony.model.states import JobState, TaskState
 
 #: Seconds of an executor's lease, and the stop grace of the job.
 LEASE, GRACE = 100.0, 5.0
-OVER = latest_exit_time(0.0, LEASE, GRACE)
+OVER = compute_latest_exit_time(0.0, LEASE, GRACE)
 LOST = task("worker:0")
 
 
@@ -48,8 +48,8 @@ def until(simulation: Simulation, end: float) -> None:
 
 def test_the_arithmetic() -> None:
     """Lease and stop grace by a clock that is 5 % too slow, and time to notice."""
-    assert latest_exit_time(1000.0, 600.0, 30.0) == 1000.0 + 630.0 * (1 + DRIFT) + SLACK
-    assert pytest.approx(1691.5) == latest_exit_time(1000.0, 600.0, 30.0)
+    assert compute_latest_exit_time(1000.0, 600.0, 30.0) == 1000.0 + 630.0 * (1 + DRIFT) + SLACK
+    assert pytest.approx(1691.5) == compute_latest_exit_time(1000.0, 600.0, 30.0)
 
 
 def test_the_next_session_waits_until_the_lease_is_over() -> None:
@@ -129,10 +129,10 @@ def test_said_twice_is_said_once() -> None:
     """The second time tells nothing new, whatever it says of times."""
     simulation = running()
     container = given_up(simulation)
-    before = simulation.app.digest()
+    before = simulation.app.compute_digest()
     again = ev.ContainerEnded(container=container, cause="again", presumed=True, contact=60.0, lease=900.0)
     simulation.deliver(again)
-    assert simulation.app.digest() == before
+    assert simulation.app.compute_digest() == before
 
 
 def test_where_nothing_ran_nothing_is_waited_for() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.lab import Lab
 from tony.core.events import REQUESTS
-from tony.jobs.whoami import user_name
+from tony.jobs.whoami import get_user_name
 from tony.model.layout import Home
 
 pytestmark = pytest.mark.e2e
@@ -59,7 +59,7 @@ def test_a_job_that_hangs(lab: Lab) -> None:
     lab.wait_output(job, "worker:1", "done")
     entries = [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
     asked = [each for each in entries if each["event"] in [kind.kind for kind in REQUESTS]]
-    assert {each["data"]["actor"]["name"] for each in asked} == {user_name()}
+    assert {each["data"]["actor"]["name"] for each in asked} == {get_user_name()}
     assert sorted(each["data"]["task"] for each in asked[:4]) == ["keeper:0", "worker:0", "worker:1", "worker:1"]
     assert [each["event"] for each in asked[4:]] == ["log-level-requested", "restart-requested"]
     for line in (("stacks", job), ("restart", job), ("log-level", job, "info")):

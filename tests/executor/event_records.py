@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from tony.executor.metrics.tfevents import masked_crc
+from tony.executor.metrics.tfevents import compute_masked_crc
 
 
 def varint(value: int) -> bytes:
@@ -42,7 +42,7 @@ def tensor(step: int, tag: str, value: float, *, content: bool) -> bytes:
 def framed(data: bytes) -> bytes:
     """A record of a file."""
     length = struct.pack("<Q", len(data))
-    return length + struct.pack("<I", masked_crc(length)) + data + struct.pack("<I", masked_crc(data))
+    return length + struct.pack("<I", compute_masked_crc(length)) + data + struct.pack("<I", compute_masked_crc(data))
 
 
 #: What every file begins with.

@@ -154,10 +154,10 @@ class Master:
 
     # --- what its server tells it ---------------------------------------------------------------------------------
 
-    def connected(self, connection: RpcConnection) -> None:
+    def on_connected(self, connection: RpcConnection) -> None:
         """Somebody has shown the token."""
 
-    def received(self, connection: RpcConnection, message: Message) -> None:
+    def on_message(self, connection: RpcConnection, message: Message) -> None:
         """Welcomes and acknowledges."""
         with self._changed:
             self.messages.append(message)
@@ -180,7 +180,7 @@ class Master:
                 connection.send(Ack(n=self._acked, heard=message.mono))
             self._changed.notify_all()
 
-    def closed(self, connection: RpcConnection, reason: str) -> None:
+    def on_closed(self, connection: RpcConnection, reason: str) -> None:
         """Somebody is gone."""
         with self._changed:
             self.closed_count += 1

@@ -124,7 +124,7 @@ def test_lease_holds_while_somebody_may_come_back() -> None:
     async def scenario() -> None:
         line = Line([welcome(attempt=2), None])
         world = World(GONE, GONE, GONE, line, length=0.5, patience=0.5)
-        world.dialog.ready(1, "h:1")
+        world.dialog.report_ready(1, "h:1")
         assert await world.link.keep() == "nobody listens there"
         assert world.tries > 4
         attach, ready = line.sent
@@ -233,7 +233,7 @@ def test_reports_flow_while_connected() -> None:
 
     async def scenario() -> None:
         async def report() -> None:
-            world.dialog.started(1, 1, 42)
+            world.dialog.report_started(1, 1, 42)
             world.link.flush()
             world.link.flush()
 
@@ -342,7 +342,7 @@ def test_a_lease_runs_from_when_we_asked() -> None:
         world.lease = world.link._lease = Lease(60.0, 5.0, began)
         keeping = asyncio.ensure_future(world.link.keep())
         await until(lambda: world.tries > 1)()
-        left = world.lease.left(world.clock.monotonic(), gone=True)
+        left = world.lease.compute_time_left(world.clock.monotonic(), gone=True)
         assert 30.0 < left < 36.0  # welcomed at 50, it is 75 now
         keeping.cancel()
 
@@ -388,7 +388,9 @@ def test_a_laptop_may_sleep() -> None:
         line = Answer([welcome(interval=0.01), pass_by(world, 3600.0), Ack(n=0)])
         world.lines = [line]
         keeping = asyncio.ensure_future(world.link.keep())
-        await until(lambda: world.lease.left(world.clock.monotonic(), gone=True) > 50.0 and not line.script)()
+        await until(
+            lambda: world.lease.compute_time_left(world.clock.monotonic(), gone=True) > 50.0 and not line.script
+        )()
         assert not keeping.done()
         keeping.cancel()
 
@@ -401,7 +403,7 @@ def test_what_waited_while_we_stood_still_starts_nothing() -> None:
     async def scenario() -> None:
         start = StartProgram(attempt=1, session=1, try_=1, version=1, shared=None)
         world = World(length=60.0)
-        world.dialog.ready(1, "h:1")
+        world.dialog.report_ready(1, "h:1")
         second = Line([welcome(), start, until(lambda: False)])
         world.lines = [Answer([welcome(interval=0.01), pass_by(world, 3600.0), start]), second]
         keeping = asyncio.ensure_future(world.link.keep())

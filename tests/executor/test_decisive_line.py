@@ -39,7 +39,7 @@ def test_the_last_line_that_looks_like_an_exception(output: bytes, found: bytes)
 def tail_of(folder: Path, output: bytes) -> list[str]:
     """The tail of a program that printed this on stderr."""
     found, _ = asyncio.run(printed(folder, b"", output))
-    return list(found.tail())
+    return list(found.read_tail())
 
 
 @pytest.mark.parametrize("lines", [60, 2000, 20_000])

@@ -16,7 +16,7 @@ from tests.executor.fake_am import Master, wait_until
 from tests.executor.test_executor import ended, run
 from tests.executor.test_program_environment import CONTAINER, TASK, task_with
 from tony.executor.program import hadoop_classpath
-from tony.executor.program.hadoop_classpath import HadoopClasspath, expanded, find, is_wanted
+from tony.executor.program.hadoop_classpath import HadoopClasspath, expand_folders, find, is_wanted
 from tony.executor.program.reaper import Reaper
 from tony.linux.process import is_alive
 from tony.model.exit_status import ExitReason
@@ -105,8 +105,8 @@ def asked_twice(home: str, container: ContainerPart) -> str:
     async def twice() -> str:
         own = {"HADOOP_HOME": home, "PATH": "/usr/bin:/bin"}
         asked = HadoopClasspath(TASK, container, own, cast(Reaper, OneChild()))
-        first = await asked.known()
-        assert await asked.known() == first
+        first = await asked.wait_for_classpath()
+        assert await asked.wait_for_classpath() == first
         return first
 
     return asyncio.run(twice())
@@ -182,7 +182,7 @@ def test_where_it_is_looked_for(tmp_path: Path) -> None:
 def test_folders_of_jars(tmp_path: Path) -> None:
     """As Java's launcher reads them; a folder without any is nothing."""
     (tmp_path / "a.jar").touch()
-    assert expanded(["/conf", f"{tmp_path}/*", f"{tmp_path}/a.jar", "/none/*", "/conf"]) == [
+    assert expand_folders(["/conf", f"{tmp_path}/*", f"{tmp_path}/a.jar", "/none/*", "/conf"]) == [
         "/conf",
         f"{tmp_path}/a.jar",
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from tony.errors import UserError
 from tony.executor.network import host_address
-from tony.executor.network.host_address import ip_of
+from tony.executor.network.host_address import resolve_ip
 
 
 def resolving(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:
@@ -24,27 +24,27 @@ def resolving(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.1.2.3"])
 def test_what_is_plain_is_taken_as_it_is(host: str) -> None:
     """Numbers, and this machine for jobs that never leave it."""
-    assert ip_of(host) == ("127.0.0.1" if host == "localhost" else host)
+    assert resolve_ip(host) == ("127.0.0.1" if host == "localhost" else host)
 
 
 def test_an_address_that_others_reach_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name may have several."""
     resolving(monkeypatch, "127.0.1.1", "10.0.0.7", "10.0.0.8")
-    assert ip_of("node7") == "10.0.0.7"
+    assert resolve_ip("node7") == "10.0.0.7"
 
 
 def test_a_name_that_means_only_this_machine_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Debian gives a machine's own name 127.0.1.1: nobody else would reach that."""
     resolving(monkeypatch, "127.0.1.1")
-    monkeypatch.setattr(host_address, "_outgoing_address", lambda: "10.0.0.7")
-    assert ip_of("node7") == "10.0.0.7"
-    monkeypatch.setattr(host_address, "_outgoing_address", lambda: None)
-    assert ip_of("node7") == "127.0.1.1"
+    monkeypatch.setattr(host_address, "_find_outgoing_address", lambda: "10.0.0.7")
+    assert resolve_ip("node7") == "10.0.0.7"
+    monkeypatch.setattr(host_address, "_find_outgoing_address", lambda: None)
+    assert resolve_ip("node7") == "127.0.1.1"
 
 
 def test_the_way_out_is_an_address_of_ours() -> None:
     """Or none, where there is no network."""
-    own = host_address._outgoing_address()
+    own = host_address._find_outgoing_address()
     if own is not None:
         with socket.socket() as probe:
             probe.bind((own, 0))
@@ -53,4 +53,4 @@ def test_the_way_out_is_an_address_of_ours() -> None:
 def test_a_name_without_an_address() -> None:
     """It is said whose."""
     with pytest.raises(UserError, match=r"^the host no\.such\.host\.invalid cannot be resolved to an IPv4 address"):
-        ip_of("no.such.host.invalid")
+        resolve_ip("no.such.host.invalid")

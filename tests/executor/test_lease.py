@@ -16,14 +16,14 @@ def test_lease_ends_sooner_if_nobody_is_there(
     lease = Lease(length, patience, now=100.0)
     lease.renew(200.0)
     lease.renew(150.0)  # late news change nothing
-    assert lease.left(210.0, gone=True) == left_if_gone
-    assert lease.left(210.0, gone=False) == left_if_unknown
+    assert lease.compute_time_left(210.0, gone=True) == left_if_gone
+    assert lease.compute_time_left(210.0, gone=False) == left_if_unknown
 
 
 def test_a_renewal_is_asked_for_when_a_tenth_of_the_term_has_passed() -> None:
     """Ten thousand executors with ten minutes each cost their application master 170 answers a second."""
     lease = Lease(600.0, 60.0, now=0.0)
-    assert not lease.wants_renewal(59.0)
-    assert lease.wants_renewal(61.0)
+    assert not lease.needs_renewal(59.0)
+    assert lease.needs_renewal(61.0)
     lease.renew(30.0)
-    assert not lease.wants_renewal(61.0)
+    assert not lease.needs_renewal(61.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tony.core.policies.unconfirmed_exit import DRIFT, latest_exit_time
+from tony.core.policies.unconfirmed_exit import DRIFT, compute_latest_exit_time
 from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS
 from tony.executor.control.lease import Lease
 
@@ -63,8 +63,8 @@ def test_the_program_is_over_when_another_may_start(
         if question.back is not None:
             answers.append((now + question.there + question.back, executor.at(now)))
     for came, sent in sorted(answers):
-        if lease.left(executor.at(came), gone=False) > 0:  # else it has ended before that came
+        if lease.compute_time_left(executor.at(came), gone=False) > 0:  # else it has ended before that came
             lease.renew(sent)
     noticed = lease.ends + max(EXPIRY_GRACE_SECONDS, ATTACHING)
     over = executor.true(noticed + grace)
-    assert over <= master.true(latest_exit_time(contact, length, grace))
+    assert over <= master.true(compute_latest_exit_time(contact, length, grace))

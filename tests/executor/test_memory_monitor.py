@@ -147,5 +147,5 @@ def test_nobody_measures_what_the_kernel_keeps(
 
     assert not asyncio.run(watch())
     (tmp_path / "memory.peak").unlink(missing_ok=True)
-    assert meter.peak(0) == (8192 if measured else None)
-    assert meter.usage() == 8192
+    assert meter.read_peak(0) == (8192 if measured else None)
+    assert meter.read_usage() == 8192

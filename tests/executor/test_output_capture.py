@@ -142,31 +142,31 @@ def test_streams_go_to_their_files(tmp_path: Path) -> None:
     assert (tmp_path / "worker-0.s1.t1.err").read_bytes() == b"oops\n"
     assert firsts == 1
     assert output.last is not None
-    assert output.tail() == ("oops",)
+    assert output.read_tail() == ("oops",)
 
 
 def test_tail_is_stderr_or_else_stdout_and_bounded(tmp_path: Path) -> None:
     """Twenty lines of 2000 bytes at most; bytes that are no text are replaced; progress bars are lines."""
     lines = b"".join(b"line %d\n" % number for number in range(100)) + b"x" * 5000 + b"\n\xff\xfe\r50%\r100%"
     output, _ = asyncio.run(printed(tmp_path, lines))
-    tail = output.tail()
+    tail = output.read_tail()
     assert len(tail) == 20
     assert tail[0] == "line 84"
     assert tail[-4:] == ("x" * 2000, "\ufffd\ufffd", "50%", "100%")
-    assert output.last_line() == "100%"
+    assert output.read_last_line() == "100%"
 
 
 def test_silence_has_no_tail(tmp_path: Path) -> None:
     """A program that says nothing has empty files and no last line."""
     output, firsts = asyncio.run(printed(tmp_path, b""))
-    assert (output.tail(), output.last_line(), output.last, firsts) == ((), "", None, 0)
+    assert (output.read_tail(), output.read_last_line(), output.last, firsts) == ((), "", None, 0)
     assert (tmp_path / "worker-0.s1.t1.out").read_bytes() == b""
 
 
 def test_last_line_is_cut(tmp_path: Path) -> None:
     """What goes into every heartbeat is short."""
     output, _ = asyncio.run(printed(tmp_path, b"y" * 10000))
-    assert output.last_line() == "y" * 200
+    assert output.read_last_line() == "y" * 200
 
 
 def test_loss_is_described(tmp_path: Path) -> None:

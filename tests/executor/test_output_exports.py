@@ -20,10 +20,10 @@ MARK = "Model parameters: "
 def found(*pieces: bytes, mark: str = MARK) -> str | None:
     """The value in one stream that comes in these pieces."""
     exports = Exports({"V": mark})
-    reader = exports.reader()
+    reader = exports.create_reader()
     for piece in pieces:
         reader.feed(piece)
-    return exports.values()["V"]
+    return exports.collect_values()["V"]
 
 
 @pytest.mark.parametrize(
@@ -76,36 +76,36 @@ def test_a_long_value_is_cut_between_characters() -> None:
 def test_of_an_endless_line_only_the_beginning_is_kept_and_looked_at(size: int) -> None:
     """However it is cut; the next line counts again."""
     exports = Exports({"V": MARK})
-    reader = exports.reader()
+    reader = exports.create_reader()
     line = b"x" * (LONGEST_LINE + size) + MARK.encode() + b"too late"
     for at in range(0, len(line), size):
         reader.feed(line[at : at + size])
         assert len(reader._partial) <= LONGEST_LINE
     reader.feed(b"\n")
-    assert exports.values() == {"V": None}
+    assert exports.collect_values() == {"V": None}
     reader.feed(MARK.encode() + b"in time\n")
-    assert exports.values() == {"V": "in time"}
+    assert exports.collect_values() == {"V": "in time"}
 
 
 def test_what_was_printed_last_counts_whichever_stream_it_was() -> None:
     """Both streams are looked at."""
     exports = Exports({"V": "v=", "W": "w="})
-    out, err = exports.reader(), exports.reader()
+    out, err = exports.create_reader(), exports.create_reader()
     out.feed(b"v=1\nw=1\n")
     err.feed(b"v=2\n")
-    assert exports.values() == {"V": "2", "W": "1"}
+    assert exports.collect_values() == {"V": "2", "W": "1"}
     out.feed(b"v=3\n")
-    assert exports.values() == {"V": "3", "W": "1"}
+    assert exports.collect_values() == {"V": "3", "W": "1"}
 
 
 def test_all_values_together_fit_into_a_message() -> None:
     """Whoever hands on more than that loses the last ones, and is told so: they are missing."""
     wanted = {f"V{number}": f"v{number}=" for number in range(20)}
     exports = Exports(wanted)
-    reader = exports.reader()
+    reader = exports.create_reader()
     for mark in wanted.values():
         reader.feed(mark.encode() + b'"' * LONGEST_EXPORT + b"\n")
-    values = exports.values()
+    values = exports.collect_values()
     assert [len(value or "") for value in values.values()] == [LONGEST_EXPORT] * 3 + [0] * 17
     assert list(values.values())[3:] == [None] * 17
 
@@ -113,13 +113,13 @@ def test_all_values_together_fit_into_a_message() -> None:
 def test_looking_is_as_quick_as_a_search_in_memory() -> None:
     """A hundred megabytes of short lines in far less than a second; told by the processor's time, generously."""
     exports = Exports({"V": MARK, "W": "another: "})
-    reader = exports.reader()
+    reader = exports.create_reader()
     piece = b"step 1000 loss 0.12345 accuracy 0.9876\n" * 6500
     began = time.process_time()
     for _ in range(400):
         reader.feed(piece)
     assert time.process_time() - began < 10.0
-    assert exports.values() == {"V": None, "W": None}
+    assert exports.collect_values() == {"V": None, "W": None}
 
 
 @pytest.mark.slow

@@ -88,14 +88,14 @@ def test_who_was_kept_out_by_our_own_hold_gets_in_next_time() -> None:
     """A server that sets no option fails once; then its port is given up when it starts."""
     ports = TaskPorts(None, wants_tb_port=False)
     ports.renew()
-    ports.before_start()
+    ports.release_before_start()
     with pytest.raises(OSError, match="in use") as refused:
         bind_plainly(ports.port)
     assert ports.explain_bind_failure([str(refused.value)]) != ""
     ports.renew()
     with pytest.raises(OSError, match="in use"):
         bind_plainly(ports.port)
-    ports.before_start()
+    ports.release_before_start()
     bind_plainly(ports.port)
     ports.close()
 
@@ -117,7 +117,7 @@ def test_a_free_port_can_be_bound_by_any_server_at_the_first_try() -> None:
     ports.renew()
     with pytest.raises(OSError, match="in use"):
         bind_plainly(ports.port)
-    ports.before_start()
+    ports.release_before_start()
     bind_plainly(ports.port)
     ports.close()
 

@@ -8,11 +8,11 @@ import pytest
 
 from tony.executor.program.program_environment import (
     LaunchFailed,
+    build_command_line,
+    build_environments,
+    build_task_view,
     check_sizes,
-    command_line,
-    environments,
     load_framework,
-    view,
 )
 from tony.frameworks.base import Framework, TaskView, common_environment
 from tony.frameworks.no_framework import NoFramework
@@ -78,8 +78,8 @@ def built(
     fields = {*TaskPart.__slots__, *JobProgramSettings.__slots__}
     task = task_with(**{name: value for name, value in more.items() if name in fields})
     container = replace(CONTAINER, **{name: value for name, value in more.items() if name not in fields})
-    seen = view(task, START, "h1:5000", 6006)
-    return environments(task, container, framework or NoFramework(), shared, seen, own)
+    seen = build_task_view(task, START, "h1:5000", 6006)
+    return build_environments(task, container, framework or NoFramework(), shared, seen, own)
 
 
 class Suggests(NoFramework):
@@ -99,7 +99,7 @@ def test_what_a_framework_suggests_gives_way() -> None:
 
 def test_view_is_what_a_framework_sees() -> None:
     """Identity, shape and ports of the task."""
-    seen = view(TASK, START, "h1:5000", 6006)
+    seen = build_task_view(TASK, START, "h1:5000", 6006)
     assert (seen.task, seen.chief) == (TaskId("worker", 2), TaskId("worker", 0))
     assert (seen.attempt, seen.session, seen.try_) == (1, 2, 3)
     assert (seen.address, seen.tb_port) == ("h1:5000", 6006)
@@ -107,23 +107,23 @@ def test_view_is_what_a_framework_sees() -> None:
 
 def test_text_runs_through_bash_and_lists_do_not() -> None:
     """Placeholders are filled in both; the shell's own braces stay."""
-    seen = view(TASK, START, "h1:5000", None)
-    assert ["bash", "-c", "run --lr 0.1 worker:2/3 $HOME ${role} {role}"] == command_line(TASK, seen)
+    seen = build_task_view(TASK, START, "h1:5000", None)
+    assert ["bash", "-c", "run --lr 0.1 worker:2/3 $HOME ${role} {role}"] == build_command_line(TASK, seen)
     as_list = replace(TASK, command=("run", "{index}", "$HOME"))
-    assert ["run", "2", "$HOME"] == command_line(as_list, seen)
+    assert ["run", "2", "$HOME"] == build_command_line(as_list, seen)
 
 
 def test_the_address_of_a_role_is_filled_in() -> None:
     """In the command and in variables; one that is not known is no start, since the text would be taken as it is."""
-    seen = view(TASK, START, "h1:5000", None)
+    seen = build_task_view(TASK, START, "h1:5000", None)
     task = replace(TASK, command="run {address.head}", env={"HEAD": "{address.head}"})
     known = {"head": "h2:6000"}
-    assert command_line(task, seen, known)[-1] == "run h2:6000"
-    (env,) = environments(task, CONTAINER, NoFramework(), None, seen, {}, addresses=known)
+    assert build_command_line(task, seen, known)[-1] == "run h2:6000"
+    (env,) = build_environments(task, CONTAINER, NoFramework(), None, seen, {}, addresses=known)
     assert env["HEAD"] == "h2:6000"
     for attempt in (
-        lambda: command_line(task, seen),
-        lambda: environments(task, CONTAINER, NoFramework(), None, seen, {}),
+        lambda: build_command_line(task, seen),
+        lambda: build_environments(task, CONTAINER, NoFramework(), None, seen, {}),
     ):
         with pytest.raises(
             LaunchFailed, match=r"\{address.head\} is not known: head has not started, or has already ended"
@@ -179,10 +179,10 @@ def test_the_program_of_a_job_without_roles_is_at_home_in_its_working_directory(
 
 def test_what_others_handed_on_is_stronger_than_the_jobs_own_variables() -> None:
     """Those are what holds as long as nobody has said anything else; what tony sets stays."""
-    seen = view(TASK, START, "h1:5000", 6006)
+    seen = build_task_view(TASK, START, "h1:5000", 6006)
     task = replace(TASK, env={"PARAMS": "default", "OTHER": "own"})
     handed_on = {"PARAMS": "{role} --lr 0.1", "JOB_ID": "nonsense"}
-    (env,) = environments(task, CONTAINER, NoFramework(), None, seen, {}, handed_on)
+    (env,) = build_environments(task, CONTAINER, NoFramework(), None, seen, {}, handed_on)
     assert (env["PARAMS"], env["OTHER"], env["JOB_ID"]) == ("{role} --lr 0.1", "own", "job-1")
 
 
@@ -253,10 +253,10 @@ def test_of_a_session_without_some_a_task_sees_the_others_only() -> None:
         TASK, role="worker", index=2, instances={"worker": 4}, chief="worker:0", board="worker:0", num_tasks=4
     )
     order = replace(START, absent={"worker": (0, 1)}, instances={"worker": 2}, num_tasks=2)
-    seen = view(task, order, "h1:5000", 6006)
+    seen = build_task_view(task, order, "h1:5000", 6006)
     assert (str(seen.task), dict(seen.instances), seen.num_tasks, seen.tb_port) == ("worker:0", {"worker": 2}, 2, 6006)
     assert common_environment(seen)["IS_CHIEF"] == "true"
-    assert view(replace(task, index=3), order, "h1:5000", 6007).tb_port is None
-    assert view(task, START, "h1:5000", 6006).tb_port is None
+    assert build_task_view(replace(task, index=3), order, "h1:5000", 6007).tb_port is None
+    assert build_task_view(task, START, "h1:5000", 6006).tb_port is None
     placed = replace(task, command="run {index} of {num_tasks}")
-    assert command_line(placed, seen) == ["bash", "-c", "run 0 of 2"]
+    assert build_command_line(placed, seen) == ["bash", "-c", "run 0 of 2"]

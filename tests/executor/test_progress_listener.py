@@ -57,10 +57,10 @@ def test_a_program_has_only_so_many_series() -> None:
 def test_later_words_complete_earlier_ones() -> None:
     """Of the same number the later one holds, and there are never more than one program's."""
     first = Advance(1.0, 10.0, {"user.a": 1.0, "user.b": 1.0})
-    assert first.then(Advance(2.0, None, {"user.a": 3.0})) == Advance(2.0, 10.0, {"user.a": 3.0, "user.b": 1.0})
+    assert first.merge_with(Advance(2.0, None, {"user.a": 3.0})) == Advance(2.0, 10.0, {"user.a": 3.0, "user.b": 1.0})
     many = Advance(1.0, None, {f"user.m{number}": 1.0 for number in range(32)})
-    assert len(many.then(Advance(2.0, None, {"user.new": 1.0})).metrics) == 32
-    assert many.then(Advance(2.0, None, {"user.new": 1.0})).values()["user.new"] == 1.0
+    assert len(many.merge_with(Advance(2.0, None, {"user.new": 1.0})).metrics) == 32
+    assert many.merge_with(Advance(2.0, None, {"user.new": 1.0})).to_values()["user.new"] == 1.0
 
 
 @contextlib.contextmanager
@@ -104,8 +104,8 @@ def test_the_newest_word_counts_and_every_checkpoint() -> None:
             teller.send(f"p\t{step}\t\tloss={step}".encode())
             teller.send(f"c\t{step}\t{now}\t0.25".encode())
         assert progress.advance() == Advance(2.0, None, {"user.loss": 2.0})
-        assert [each.step for each in progress.saved()] == [0, 1, 2]
-        assert (progress.advance(), progress.saved()) == (None, [])
+        assert [each.step for each in progress.take_checkpoints()] == [0, 1, 2]
+        assert (progress.advance(), progress.take_checkpoints()) == (None, [])
 
     in_loop(work)
 
@@ -125,7 +125,7 @@ def test_a_flood_is_taken_at_leisure_and_bounded() -> None:
             except BlockingIOError:
                 await asyncio.sleep(0)
         assert sent < 10_000
-        assert len(progress.saved()) <= 256
+        assert len(progress.take_checkpoints()) <= 256
         assert progress.refused > 0
 
     in_loop(work)
@@ -172,7 +172,7 @@ def test_what_comes_while_nobody_asks_is_heard() -> None:
         saved: list[CheckpointReport] = []
 
         def all_came() -> bool:
-            saved.extend(progress.saved())
+            saved.extend(progress.take_checkpoints())
             return len(saved) == 40
 
         await until(all_came)

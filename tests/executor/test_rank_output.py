@@ -27,7 +27,7 @@ def logged(folder: Path, count: int, write: Writes, mask: SecretMask | None = No
         pen = WriterThread()
         output = Output(folder, "t", 1 << 30, pen, lambda: None, mask=mask)
         ranks = RankOutput(output, count)
-        ends = [os.dup(ranks.writing(rank)[0]) for rank in range(count)]
+        ends = [os.dup(ranks.get_write_ends(rank)[0]) for rank in range(count)]
         ranks.begin()
         output.begin()
         await write(ends)

@@ -12,7 +12,7 @@ import pytest
 from tests.executor.event_records import VERSION, field, framed, scalar, tensor
 from tony.executor.metrics.progress_listener import Advance
 from tony.executor.metrics.tensorboard_progress import TensorBoardProgress
-from tony.executor.metrics.tfevents import DamagedFileError, Scalars, length_of, masked_crc, record
+from tony.executor.metrics.tfevents import DamagedFileError, Scalars, compute_masked_crc, parse_record, read_length
 
 NAME = "events.out.tfevents.1700000000.host.1.0"
 
@@ -27,7 +27,7 @@ def write(path: Path, *pieces: bytes) -> None:
 def test_the_sum_is_that_of_the_format() -> None:
     """CRC32C of the nine digits is a known number; masked as TFRecords are."""
     crc = 0xE3069283
-    assert masked_crc(b"123456789") == (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+    assert compute_masked_crc(b"123456789") == (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 @pytest.mark.parametrize(
@@ -48,16 +48,16 @@ def test_the_sum_is_that_of_the_format() -> None:
 def test_an_event_says_what_it_says(data: bytes, expected: Scalars | None) -> None:
     """Scalars in all their forms; nothing of all else."""
     framed_data = framed(data)
-    assert record(framed_data[12:]).scalars() == expected
-    assert length_of(framed_data[:12]) == len(data)
+    assert parse_record(framed_data[12:]).parse_scalars() == expected
+    assert read_length(framed_data[:12]) == len(data)
 
 
 def test_what_does_not_add_up_is_nothing() -> None:
     """One bit wrong in the data, or in its length."""
     good = framed(scalar(7, loss=0.5))
-    assert record(good[12:-5] + bytes([good[-5] ^ 1]) + good[-4:]).scalars() is None
+    assert parse_record(good[12:-5] + bytes([good[-5] ^ 1]) + good[-4:]).parse_scalars() is None
     with pytest.raises(DamagedFileError):
-        length_of(bytes([good[0] ^ 1]) + good[1:12])
+        read_length(bytes([good[0] ^ 1]) + good[1:12])
 
 
 TENSORFLOW = """\
@@ -148,7 +148,7 @@ def test_what_is_no_event_file_is_nothing(tmp_path: Path) -> None:
     (tmp_path / "b.tfevents").mkdir()
     os.mkfifo(tmp_path / "c.tfevents")
     length = struct.pack("<Q", 1 << 62)
-    write(tmp_path / "d.tfevents", length + struct.pack("<I", masked_crc(length)) + b"x" * 50)
+    write(tmp_path / "d.tfevents", length + struct.pack("<I", compute_masked_crc(length)) + b"x" * 50)
     summaries = TensorBoardProgress(tmp_path, time.time())
     assert (summaries.poll(), summaries.poll()) == (None, None)
 

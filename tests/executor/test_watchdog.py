@@ -69,7 +69,7 @@ def kennel() -> Iterator[Kennel]:
 def test_an_executor_that_stands_still_cannot_keep_its_program(kennel: Kennel) -> None:
     """Its lease is over, it says nothing, and it is not dead: whoever froze it did not freeze the program."""
     program = kennel.program()
-    kennel.dog.lease(clock.monotonic() + 0.1, timeout=0.1)
+    kennel.dog.renew_lease(clock.monotonic() + 0.1, timeout=0.1)
     assert program.wait(30) == -9
 
 
@@ -77,24 +77,24 @@ def test_a_machine_that_has_slept_has_time(kennel: Kennel) -> None:
     """The lease is over when it wakes up; the executor is given time to renew it."""
     program = kennel.program()
     long_ago = clock.monotonic() / 2  # the machine may have begun within the hour
-    kennel.dog.lease(long_ago, timeout=60.0)
+    kennel.dog.renew_lease(long_ago, timeout=60.0)
     other = Kennel()
     try:
         hasty = other.program()
-        other.dog.lease(long_ago, timeout=0.2)
+        other.dog.renew_lease(long_ago, timeout=0.2)
         assert hasty.wait(30) == -9
     finally:
         other.close()
     assert program.poll() is None
-    kennel.dog.lease(clock.monotonic() + 3600, timeout=60.0)
-    kennel.dog.lease(clock.monotonic() - 1.0, timeout=0.0)
+    kennel.dog.renew_lease(clock.monotonic() + 3600, timeout=60.0)
+    kennel.dog.renew_lease(clock.monotonic() - 1.0, timeout=0.0)
     assert program.wait(30) == -9
 
 
 def test_the_next_watchdog_knows_the_lease(kennel: Kennel) -> None:
     """One that was killed is replaced, and what it knew is told again."""
     program = kennel.program()
-    kennel.dog.lease(clock.monotonic() + 2.0, timeout=0.0)
+    kennel.dog.renew_lease(clock.monotonic() + 2.0, timeout=0.0)
     os.kill(kennel.dog.pid, 9)
     os.waitpid(kennel.dog.pid, 0)
     kennel.dog.replace()

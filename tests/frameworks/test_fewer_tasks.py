@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.am.executor_launch_context import task_part
+from tony.am.executor_launch_context import build_task_part
 from tony.am.start_messages import StartMessages
 from tony.config.load import load as load_job
 from tony.core.actions import Launch, Start
 from tony.errors import ConfigError
-from tony.executor.program.program_environment import view
+from tony.executor.program.program_environment import build_task_view
 from tony.frameworks.base import common_environment
 from tony.frameworks.horovod import Horovod
 from tony.frameworks.registry import home_of, load, names
@@ -65,11 +65,11 @@ def told(spec: JobSpec, cluster: ClusterSpec) -> dict[str, Any]:
         for index, address in zip(present, addresses, strict=True):
             task = TaskId(role, index)
             decoder = Decoder(MAX_FROM_AM)
-            decoder.feed(starts.frame(Start(task=task, session=1, try_=1, version=1)))
+            decoder.feed(starts.encode(Start(task=task, session=1, try_=1, version=1)))
             order = decoder.next_message()
             assert isinstance(order, StartProgram)
-            part = task_part(record, framework, 1, Launch(container="c", task=task, session=1), "unix:/x", 1.0)
-            seen = view(part, order, address, 6006 if part.wants_tb_port else None)
+            part = build_task_part(record, framework, 1, Launch(container="c", task=task, session=1), "unix:/x", 1.0)
+            seen = build_task_view(part, order, address, 6006 if part.wants_tb_port else None)
             found[address] = common_environment(seen), framework.environment(order.shared, seen), dict(seen.instances)
     return found
 

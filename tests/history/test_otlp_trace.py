@@ -9,7 +9,7 @@ import pytest
 from tests.history.simulated_logs import entries, life, record
 from tests.history.test_goodput import EXPECTED, SAID, trained
 from tests.support.simulation import Simulation
-from tony.core.report_builder import ReportContext, report
+from tony.core.report_builder import ReportContext, build_report
 from tony.history.otlp_trace import MOST, requests
 from tony.history.timeline import timeline
 
@@ -19,7 +19,7 @@ AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={}
 def traced(cluster: Simulation, marks: Any = None) -> list[Any]:
     """The requests for a simulated job."""
     line = timeline(record(cluster.app.state.spec), entries(cluster))
-    return list(requests(line, report(cluster.app, cluster.now, AROUND), marks, "1.0"))
+    return list(requests(line, build_report(cluster.app, cluster.now, AROUND), marks, "1.0"))
 
 
 def spans_of(bodies: list[Any]) -> list[Any]:

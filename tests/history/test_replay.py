@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tony.core import events as ev
 from tony.core.application import Application
-from tony.core.invariants import broken
+from tony.core.invariants import find_violations
 from tony.core.state_digest import MACHINE
 from tony.errors import InvalidTransition
 from tony.history.event_log import LogEntry, read, segments
@@ -69,7 +69,7 @@ def test_a_real_job_comes_to_the_same_end(name: str) -> None:
     wrong: list[tuple[int, str]] = []
 
     def watch(entry: LogEntry, app: Application) -> None:
-        wrong.extend((entry.seq, text) for text in broken(app))
+        wrong.extend((entry.seq, text) for text in find_violations(app))
 
     result = replay(job.job_id, job.spec, entries(name), watch)
     assert (result.mismatch, wrong) == (None, [])
@@ -155,4 +155,4 @@ def test_no_order_of_real_events_breaks_the_machine(name: str, data: st.DataObje
             app.handle(entry.event, entry.at)
         except InvalidTransition:
             assert isinstance(entry.event, ev.SessionOpened)
-        assert broken(app) == []
+        assert find_violations(app) == []

@@ -65,7 +65,7 @@ class Recorder:
         """One event, which the machine has just handled."""
         self._append(event, at)
         if self.events % self._every == 0:
-            self._append(ev.Snapshot(digest=digest_of.digest()), at)
+            self._append(ev.Snapshot(digest=digest_of.compute_digest()), at)
             self.digests += 1
 
     def _append(self, event: ev.Event, at: float) -> None:

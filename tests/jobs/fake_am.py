@@ -206,11 +206,11 @@ class PlayedMaster:
             os.close(self._lock)
             self._lock = -1
 
-    def connected(self, connection: RpcConnection) -> None:
+    def on_connected(self, connection: RpcConnection) -> None:
         """For the server."""
         self.visitors.append(connection)
 
-    def received(self, connection: RpcConnection, message: Message) -> None:
+    def on_message(self, connection: RpcConnection, message: Message) -> None:
         """For the server."""
         self.asked += 1
         if isinstance(message, GetReport):
@@ -245,7 +245,7 @@ class PlayedMaster:
         else:
             connection.send(Done())
 
-    def closed(self, connection: RpcConnection, reason: str) -> None:
+    def on_closed(self, connection: RpcConnection, reason: str) -> None:
         """For the server."""
         with contextlib.suppress(ValueError):
             self._watchers.remove(connection)

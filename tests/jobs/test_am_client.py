@@ -11,7 +11,7 @@ from tests.jobs.fake_am import PlayedMaster, recorded, standing
 from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageError
 from tony.history.json_files import write_json
 from tony.jobs import am_client
-from tony.jobs.am_client import AmLocation, ask_report, tell_kill, watch, whereabouts
+from tony.jobs.am_client import AmLocation, ask_report, locate_am, tell_kill, watch
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
@@ -111,7 +111,7 @@ async def test_one_that_does_not_answer(job: tuple[JobFolder, JobRecord], monkey
     monkeypatch.setattr(am_client, "PATIENCE", 0.1)
 
     class Deaf(PlayedMaster):
-        def received(self, connection: RpcConnection, message: Message) -> None:
+        def on_message(self, connection: RpcConnection, message: Message) -> None:
             return
 
     async with Deaf(folder, running(job)):
@@ -125,7 +125,7 @@ async def test_one_that_hangs_up(job: tuple[JobFolder, JobRecord]) -> None:
     folder, _ = job
 
     class Rude(PlayedMaster):
-        def received(self, connection: RpcConnection, message: Message) -> None:
+        def on_message(self, connection: RpcConnection, message: Message) -> None:
             connection.close()
 
     async with Rude(folder, running(job)):
@@ -147,13 +147,13 @@ async def test_the_wrong_token(job: tuple[JobFolder, JobRecord]) -> None:
 def test_where_it_is(job: tuple[JobFolder, JobRecord]) -> None:
     """What it wrote down; a newer one may have written more."""
     folder, _ = job
-    assert whereabouts(folder) is None
+    assert locate_am(folder) is None
     there = {"pid": 1, "host": "h", "attempt": 1, "address": "unix:/x"}
     write_json(folder.am, {**there, "colour": "blue"})
-    assert whereabouts(folder) == AmLocation(pid=1, host="h", attempt=1, address="unix:/x")
+    assert locate_am(folder) == AmLocation(pid=1, host="h", attempt=1, address="unix:/x")
     write_json(folder.am, {"pid": "one"})
     with pytest.raises(RecordError, match=r"am\.json is invalid"):
-        whereabouts(folder)
+        locate_am(folder)
 
 
 async def test_damaged_credentials(job: tuple[JobFolder, JobRecord]) -> None:

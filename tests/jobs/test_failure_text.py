@@ -8,7 +8,7 @@ import pytest
 
 from tests.jobs.fake_am import FAILURE, JOB, failed, recorded, succeeded, write_log
 from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
-from tony.jobs.failure_text import error_of, outcome, page
+from tony.jobs.failure_text import build_error, format_outcome, format_report
 from tony.model.job_report import Failure, FailureClass, JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState
@@ -29,7 +29,7 @@ def of(report: JobReport, **more: object) -> JobReport:
 
 def test_a_program_that_failed(report: JobReport) -> None:
     """Task, host and exit code; its last lines; the path to the rest; what to type next."""
-    assert page(report) == [
+    assert format_report(report) == [
         f"job {JOB} (digits) failed after 8 s: worker:1 on here: exit code 3",
         "  Last lines of output:",
         "    Traceback (most recent call last):",
@@ -47,16 +47,16 @@ def test_only_files_that_hold_something_are_named(home: Home) -> None:
     folder, record = recorded(home)
     report = failed(folder, record)
     (folder.logs / "worker-1.s1.t1.err").touch()
-    assert not [line for line in page(report) if "Full log" in line or "tony logs" in line]
+    assert not [line for line in format_report(report) if "Full log" in line or "tony logs" in line]
     write_log(folder, "worker-1.s1.t1.out", "a\n")
-    assert f"  Full log: {folder.logs}/worker-1.s1.t1.out" in page(report)
+    assert f"  Full log: {folder.logs}/worker-1.s1.t1.out" in format_report(report)
     write_log(folder, "worker-1.s1.t1.err", "b\n")
-    assert f"  Full log: {folder.logs}/worker-1.s1.t1.out and {folder.logs}/worker-1.s1.t1.err" in page(report)
+    assert f"  Full log: {folder.logs}/worker-1.s1.t1.out and {folder.logs}/worker-1.s1.t1.err" in format_report(report)
 
 
 def test_others_follow_one_line_each(report: JobReport) -> None:
     """They are mostly consequences."""
-    lines = page(of(report, others=("worker:0 was killed by SIGTERM on here", "and 7 more")))
+    lines = format_report(of(report, others=("worker:0 was killed by SIGTERM on here", "and 7 more")))
     at = lines.index("Also failed:")
     assert lines[at - 1 : at + 4] == [
         "",
@@ -69,20 +69,20 @@ def test_others_follow_one_line_each(report: JobReport) -> None:
 
 def test_a_signal_is_named(report: JobReport) -> None:
     """Not "exit code 137"."""
-    lines = page(of(report, exit_code=None, signal="SIGSEGV", reason="worker:1 was killed by SIGSEGV on here"))
+    lines = format_report(of(report, exit_code=None, signal="SIGSEGV", reason="worker:1 was killed by SIGSEGV on here"))
     assert lines[0].endswith(": worker:1 was killed by SIGSEGV on here")
 
 
 def test_a_limit_is_explained(report: JobReport) -> None:
     """The reason is the headline, not the signal, and it is said once."""
     why = "worker:1 ran out of memory (limit 1g): 1 process killed by the kernel on here"
-    lines = page(of(report, exit_code=None, signal="SIGKILL", cause="memory", reason=why))
+    lines = format_report(of(report, exit_code=None, signal="SIGKILL", cause="memory", reason=why))
     assert [line for line in lines if why in line] == [f"job {JOB} (digits) failed after 8 s: {why}"]
 
 
 def test_a_later_session_is_named(report: JobReport) -> None:
     """Its logs are those of that session."""
-    lines = page(replace(of(report, session=3), session=3))
+    lines = format_report(replace(of(report, session=3), session=3))
     assert lines[0].startswith(f"job {JOB} (digits) failed after 8 s in session 3:")
     assert f"  tony logs {JOB} worker:1 --session 3" in lines
 
@@ -96,7 +96,7 @@ def test_a_failure_of_no_task(report: JobReport) -> None:
         session=1,
         at=60.0,
     )
-    assert page(replace(report, failure=failure)) == [
+    assert format_report(replace(report, failure=failure)) == [
         f"job {JOB} (digits) failed after 8 s: not every container was granted within 1 m 00 s (allocation_timeout)",
         "",
         "Next:",
@@ -109,16 +109,16 @@ def test_a_killed_job_needs_no_page(report: JobReport) -> None:
     """One line says who."""
     failure = Failure(failure_class=FailureClass.KILLED, cause="killed", reason="killed by ann", session=1, at=1.0)
     killed = replace(report, state=JobState.KILLED, failure=failure, exit_code=4)
-    assert page(killed) == [f"job {JOB} (digits) killed after 8 s: killed by ann"]
+    assert format_report(killed) == [f"job {JOB} (digits) killed after 8 s: killed by ann"]
 
 
 def test_a_job_that_succeeded_has_no_page(home: Home) -> None:
     """Even if something failed on the way."""
     report = succeeded(*recorded(home))
-    assert page(report) == []
-    assert page(replace(report, failure=FAILURE)) == []
-    assert error_of(report) is None
-    assert outcome(report) == f"job {JOB} (digits) succeeded after 8 s"
+    assert format_report(report) == []
+    assert format_report(replace(report, failure=FAILURE)) == []
+    assert build_error(report) is None
+    assert format_outcome(report) == f"job {JOB} (digits) succeeded after 8 s"
 
 
 @pytest.mark.parametrize(
@@ -132,19 +132,19 @@ def test_a_job_that_succeeded_has_no_page(home: Home) -> None:
 )
 def test_a_failure_is_an_error(report: JobReport, failure_class: FailureClass, kind: type[TonyError]) -> None:
     """Its class says whose failure it was, its text is the page."""
-    error = error_of(of(report, failure_class=failure_class))
+    error = build_error(of(report, failure_class=failure_class))
     assert type(error) is kind
     assert str(error).startswith(f"job {JOB} (digits) failed")
 
 
 def test_a_job_that_the_master_refused(report: JobReport) -> None:
     """Exit code 2 is refused input also when the application master was the one to refuse it."""
-    error = error_of(replace(report, exit_code=2))
+    error = build_error(replace(report, exit_code=2))
     assert (type(error), error and error.exit_code) == (UserError, 2)
 
 
 def test_a_known_error_has_a_hint_below_its_lines(report: JobReport) -> None:
     """What to do, where the error's own text does not say it."""
     tail = ("ValueError: Attempt to convert a value (PerReplica:{", "...", "  [0. 0. 0.]")
-    lines = page(of(report, tail=tail))
+    lines = format_report(of(report, tail=tail))
     assert lines[lines.index("      [0. 0. 0.]") + 1].startswith("  Hint: model.fit of Keras 3 does not work under ")

@@ -17,9 +17,9 @@ from tony.history.event_log import settings_digest
 from tony.history.job_record import read_summary, write_summary
 from tony.history.json_files import write_json
 from tony.history.kill_request import KillRequest, save_kill_request
-from tony.jobs.dead_am_report import last_report
+from tony.jobs.dead_am_report import build_last_report
 from tony.jobs.finalize_lost import close_lost
-from tony.jobs.job_status import submitter_of
+from tony.jobs.job_status import load_submitter
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -64,7 +64,7 @@ def exited(task: TaskId, code: int, at: float) -> ev.Exited:
 
 def submitter(home: Home, record: JobRecord) -> Submitter:
     """The real one of the local scheduler."""
-    return submitter_of(home, record)
+    return load_submitter(home, record)
 
 
 def states(report: JobReport) -> list[TaskState]:
@@ -78,7 +78,7 @@ def test_a_job_that_ran_is_lost(job: Recorded) -> None:
     logged(folder, started())
     folder.am_log.write_text("one\nKilled\n")
     os.utime(folder.am_log, (LONG_AGO + 30, LONG_AGO + 30))
-    report = last_report(folder, record)
+    report = build_last_report(folder, record)
     assert (report.state, report.exit_code, report.am) == (JobState.FAILED, 3, None)
     assert states(report) == [TaskState.LOST] * 2
     assert [(task.pid, task.executor_pid) for task in report.tasks] == [(None, None)] * 2
@@ -91,9 +91,9 @@ def test_a_job_that_ran_is_lost(job: Recorded) -> None:
     assert (failure.tail, failure.log, failure.session) == (("one", "Killed"), "am.log", 1)
     there = {"pid": 4711, "host": "here", "attempt": 1, "address": "unix:/x"}
     write_json(folder.am, {**there, "supervisor": None})  # it had given up
-    assert last_report(folder, record) == report
+    assert build_last_report(folder, record) == report
     write_json(folder.am, {**there, "supervisor": 4710})
-    killed = last_report(folder, record).failure
+    killed = build_last_report(folder, record).failure
     assert killed is not None
     assert killed.reason.startswith(f"{failure.reason} Its supervisor (pid 4710)")
 
@@ -102,7 +102,7 @@ def test_tasks_that_had_ended_stay_as_they_are(job: Recorded) -> None:
     """What is known is not overwritten."""
     folder, record = job
     logged(folder, [*started(), exited(WORKERS[0], 0, 5.0)])
-    report = last_report(folder, record)
+    report = build_last_report(folder, record)
     assert states(report) == [TaskState.SUCCEEDED, TaskState.LOST]
 
 
@@ -110,7 +110,7 @@ def test_before_the_first_container(job: Recorded) -> None:
     """Nothing was lost: nothing had been started."""
     folder, record = job
     logged(folder, started()[:4])
-    report = last_report(folder, record)
+    report = build_last_report(folder, record)
     assert [(task.state, task.note) for task in report.tasks] == [(TaskState.STOPPED, "never started")] * 2
 
 
@@ -118,7 +118,7 @@ def test_before_the_first_event(job: Recorded) -> None:
     """It died while it came up."""
     folder, record = job
     folder.am_log.write_text("ImportError: no\n")
-    report = last_report(folder, record)
+    report = build_last_report(folder, record)
     assert report.failure is not None
     assert report.failure.reason.startswith("the application master died, and the job with it")
     assert report.failure.tail == ("ImportError: no",)
@@ -138,7 +138,7 @@ async def test_killed_by_somebody(home: Home, job: Recorded) -> None:
 def test_never_started(job: Recorded) -> None:
     """The client died between the record and the start."""
     folder, record = job
-    report = last_report(folder, record)
+    report = build_last_report(folder, record)
     assert report.failure is not None
     assert report.failure.reason.startswith("the application master was never started")
     assert report.ended == record.submitted
@@ -148,7 +148,7 @@ def test_a_decided_result_stands(job: Recorded) -> None:
     """The job had succeeded; only giving back its containers was left to do."""
     folder, record = job
     logged(folder, [*started(), exited(WORKERS[0], 0, 5.0), exited(WORKERS[1], 0, 6.0)])
-    report = last_report(folder, record)
+    report = build_last_report(folder, record)
     assert (report.state, report.exit_code, report.failure) == (JobState.SUCCEEDED, 0, None)
     assert states(report) == [TaskState.SUCCEEDED] * 2
 
@@ -157,7 +157,7 @@ def test_a_decided_failure_stands(job: Recorded) -> None:
     """A program had failed: that, not the master's death, is the first cause."""
     folder, record = job
     logged(folder, [*started(), exited(WORKERS[1], 3, 5.0)])
-    report = last_report(folder, record)
+    report = build_last_report(folder, record)
     assert (report.state, report.exit_code) == (JobState.FAILED, 1)
     assert report.failure is not None
     assert (report.failure.task, report.failure.exit_code) == ("worker:1", 3)
@@ -168,7 +168,7 @@ def test_a_kill_stands(job: Recorded) -> None:
     """Somebody had killed the job, and then its master."""
     folder, record = job
     logged(folder, [*started(), ev.KillRequested(actor=Actor("ann"))])
-    report = last_report(folder, record)
+    report = build_last_report(folder, record)
     assert (report.state, report.exit_code) == (JobState.KILLED, 4)
 
 
@@ -178,7 +178,7 @@ def test_a_damaged_log_is_no_obstacle(job: Recorded) -> None:
     logged(folder, started()[:2])
     with folder.events(1).open("a") as file:
         file.write("nonsense\n")
-    report = last_report(folder, record)
+    report = build_last_report(folder, record)
     assert report.failure is not None
     assert "Its event log is damaged" in report.failure.reason
     assert report.state is JobState.FAILED
@@ -193,7 +193,7 @@ def test_a_bug_in_the_machine_is_no_obstacle(job: Recorded, monkeypatch: pytest.
         raise LookupError("no such thing")
 
     monkeypatch.setattr(Application, "handle", broken)
-    report = last_report(folder, record)
+    report = build_last_report(folder, record)
     assert report.failure is not None
     assert "cannot be replayed (LookupError: no such thing); this is a bug in tony" in report.failure.reason
 
@@ -258,6 +258,6 @@ def test_the_time_of_the_end_is_not_in_the_future(job: Recorded) -> None:
     folder.am_log.write_text("x")
     later = clock.wall() + 1e6
     os.utime(folder.am_log, (later, later))
-    ended = last_report(folder, record).ended
+    ended = build_last_report(folder, record).ended
     assert ended is not None
     assert ended <= clock.wall()

@@ -57,19 +57,19 @@ class Diary:
         found = [report.state for report in self.reports]
         return [state for number, state in enumerate(found) if number == 0 or found[number - 1] is not state]
 
-    def saw(self, report: JobReport) -> None:
+    def on_report(self, report: JobReport) -> None:
         """For the follower."""
         self.reports.append(report)
 
-    def opened(self, session: int, reason: str) -> None:
+    def on_session_opened(self, session: int, reason: str) -> None:
         """For the follower."""
         self.sessions.append((session, reason))
 
-    def printed(self, lines: Sequence[LogLine]) -> None:
+    def on_output(self, lines: Sequence[LogLine]) -> None:
         """For the follower."""
         self.lines += [f"{line.name.task} {line.text}" for line in lines]
 
-    def noticed(self, text: str) -> None:
+    def on_notice(self, text: str) -> None:
         """For the follower."""
         self.notices.append(text)
 
@@ -280,7 +280,7 @@ async def test_a_viewer_that_fails_ends_the_following(home: Home, job: Recorded)
     write_log(folder, "worker-0.s1.t1.out", "a\n")
 
     class Gone(Diary):
-        def printed(self, lines: Sequence[LogLine]) -> None:
+        def on_output(self, lines: Sequence[LogLine]) -> None:
             raise BrokenPipeError
 
     async with PlayedMaster(folder, running(job)):
@@ -337,7 +337,7 @@ async def test_the_report_says_why_where_the_log_cannot(
     async def away(*_: object) -> dict[int, str]:
         raise AssertionError("nobody needs the log")
 
-    monkeypatch.setattr(remote_job_sync, "sessions", away)
+    monkeypatch.setattr(remote_job_sync, "load_session_reasons", away)
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await until(lambda: master.watched)
@@ -354,12 +354,12 @@ async def test_a_progress_bar_moves(home: Home, job: Recorded) -> None:
     told: list[str] = []
 
     class Order(Diary):
-        def saw(self, report: JobReport) -> None:
-            super().saw(report)
+        def on_report(self, report: JobReport) -> None:
+            super().on_report(report)
             told.append(report.state.value)
 
-        def printed(self, lines: Sequence[LogLine]) -> None:
-            super().printed(lines)
+        def on_output(self, lines: Sequence[LogLine]) -> None:
+            super().on_output(lines)
             told.extend(line.text for line in lines)
 
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
@@ -381,7 +381,7 @@ async def test_whole_lines_byte_for_byte(home: Home, job: Recorded) -> None:
     seen: list[bytes] = []
 
     class Raw(Diary):
-        def printed(self, lines: Sequence[LogLine]) -> None:
+        def on_output(self, lines: Sequence[LogLine]) -> None:
             seen.extend(line.data for line in lines)
 
     await follow(home, JOB, Raw(), live=False)

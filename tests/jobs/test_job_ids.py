@@ -10,7 +10,7 @@ import pytest
 from tests.jobs.fake_am import recorded
 from tony.errors import UnknownJobError
 from tony.jobs import remote_job_sync
-from tony.jobs.job_ids import ending, known, new_job_id, remember, resolve
+from tony.jobs.job_ids import create_job_id, find_unique_suffix, list_job_ids, remember, resolve
 from tony.model.ids import JOB_ID
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
@@ -30,7 +30,7 @@ def jobs(home: Home) -> Home:
 
 def test_a_new_id_says_where_and_when() -> None:
     """It is safe as a folder's name, and no two are alike."""
-    ids = {new_job_id("local", 1_767_225_599.9) for _ in range(20)}
+    ids = {create_job_id("local", 1_767_225_599.9) for _ in range(20)}
     assert len(ids) == 20
     assert all(re.fullmatch("local-20251231-235959-[0-9a-f]{6}", i) and JOB_ID.fullmatch(i) for i in ids)
 
@@ -39,8 +39,8 @@ def test_known_jobs_are_sorted_by_age(jobs: Home) -> None:
     """What holds no record is none."""
     (jobs.jobs / "local-20270101-000000-dddddd").mkdir()
     (jobs.jobs / ".hidden").mkdir()
-    assert known(jobs) == [A, B, C]
-    assert known(Home(jobs.path / "nowhere")) == []
+    assert list_job_ids(jobs) == [A, B, C]
+    assert list_job_ids(Home(jobs.path / "nowhere")) == []
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_a_home_that_cannot_be_written_has_no_note(tmp_path: Path) -> None:
 def test_the_end_of_an_id_that_is_enough() -> None:
     """As much of it as tells it from the others, wherever they have the same characters."""
     ids = [A, "local-20260101-000001-aaaaaa", "local-20260301-222222-000001"]
-    assert [ending(job_id, ids) for job_id in ids] == ["000000-aaaaaa", "000001-aaaaaa", "222222-000001"]
-    assert ending(B, [B]) == "bbbbbb"
-    assert ending("x", ["x"]) == "x"
+    assert [find_unique_suffix(job_id, ids) for job_id in ids] == ["000000-aaaaaa", "000001-aaaaaa", "222222-000001"]
+    assert find_unique_suffix(B, [B]) == "bbbbbb"
+    assert find_unique_suffix("x", ["x"]) == "x"
 
 
 @pytest.mark.parametrize(

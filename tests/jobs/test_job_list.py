@@ -9,7 +9,7 @@ import pytest
 from tests.jobs.fake_am import LONG_AGO, PlayedMaster, failed, job_of, recorded, standing, succeeded
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
-from tony.jobs.job_list import Filter, ended_jobs, list_jobs
+from tony.jobs.job_list import Filter, list_ended_jobs, list_jobs
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
@@ -67,12 +67,12 @@ async def test_filters(jobs: Home) -> None:
 
 async def test_ended_jobs_are_listed_without_asking(jobs: Home) -> None:
     """As long as no wanted job is open."""
-    assert ended_jobs(jobs, Filter()) is None
-    quick = ended_jobs(jobs, Filter(name="eval-*"))
+    assert list_ended_jobs(jobs, Filter()) is None
+    quick = list_ended_jobs(jobs, Filter(name="eval-*"))
     assert quick is not None
     assert [head.job for head in quick.heads] == [B]
     assert await ids(jobs) == [B, C, A]
-    assert ended_jobs(jobs, Filter()) == await list_jobs(jobs, Filter())
+    assert list_ended_jobs(jobs, Filter()) == await list_jobs(jobs, Filter())
 
 
 async def test_what_cannot_be_learnt_is_said(jobs: Home) -> None:

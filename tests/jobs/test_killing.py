@@ -14,7 +14,7 @@ from tony.history.job_record import pending_report, write_summary
 from tony.history.kill_request import KillRequest, load_kill_request
 from tony.jobs import killing
 from tony.jobs.killing import kill
-from tony.jobs.whoami import user_name
+from tony.jobs.whoami import get_user_name
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.protocol.client_messages import KillJob
@@ -93,7 +93,7 @@ async def test_no_such_job(home: Home) -> None:
 def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Containers run under numbers that no password file knows."""
     monkeypatch.setattr(getpass, "getuser", lambda: (_ for _ in ()).throw(KeyError("uid not found")))
-    assert user_name().startswith("uid ")
+    assert get_user_name().startswith("uid ")
 
 
 async def test_a_gap_between_two_masters(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ async def test_a_gap_between_two_masters(home: Home, monkeypatch: pytest.MonkeyP
         await master.leave()
         asking = asyncio.ensure_future(kill(home, JOB, now=True))
         await until(folder.kill_request.exists)
-        assert load_kill_request(folder) == KillRequest(actor=user_name(), now=True)
+        assert load_kill_request(folder) == KillRequest(actor=get_user_name(), now=True)
         await master.listen()
         assert await asking == running
         assert master.kills == []
@@ -126,8 +126,8 @@ async def test_a_gap_that_does_not_end(home: Home, monkeypatch: pytest.MonkeyPat
         await master.leave()
         report = await kill(home, JOB)
     assert not report.state.ended
-    assert swept == [f"killed by {user_name()}"]
-    assert load_kill_request(folder) == KillRequest(actor=user_name())
+    assert swept == [f"killed by {get_user_name()}"]
+    assert load_kill_request(folder) == KillRequest(actor=get_user_name())
 
 
 async def test_a_master_that_dies_for_good_when_it_is_asked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,5 +141,5 @@ async def test_a_master_that_dies_for_good_when_it_is_asked(home: Home, monkeypa
     report = await asking
     assert (report.state, report.exit_code) == (JobState.KILLED, 4)
     assert report.failure is not None
-    assert report.failure.reason == f"killed by {user_name()}"
+    assert report.failure.reason == f"killed by {get_user_name()}"
     assert not folder.kill_request.exists()

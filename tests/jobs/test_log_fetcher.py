@@ -19,7 +19,7 @@ from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.jobs import log_fetcher
 from tony.jobs.job_follower import follow
-from tony.jobs.log_fetcher import LogFetcher, bring, bringing
+from tony.jobs.log_fetcher import LogFetcher, bring, fetch_logs
 from tony.jobs.log_mirror import Mirror, complete
 from tony.jobs.log_names import Selection
 from tony.model.codec import Json, to_plain
@@ -62,7 +62,7 @@ class Far(Submitter):
         if self.error:
             raise self.error
         for name, (older, newer) in self.shows.items():
-            have = sink.begins(name, len(older), len(newer))
+            have = sink.find_start(name, len(older), len(newer))
             if have is None:
                 continue
             if have < len(older):
@@ -136,9 +136,9 @@ class TalkingMaster(PlayedMaster):
         self._over = True
         self._answer_all()
 
-    def received(self, connection: RpcConnection, message: Message) -> None:
+    def on_message(self, connection: RpcConnection, message: Message) -> None:
         if not isinstance(message, ReadLog):
-            super().received(connection, message)
+            super().on_message(connection, message)
         elif not self.answers(connection, message):
             self.asked_logs.append(message)
             self._open[connection, message.reader] = message
@@ -203,7 +203,7 @@ async def test_output_comes_as_it_is_printed(home: Home, played: Played) -> None
     notes = Notes()
     async with TalkingMaster(folder, running(folder, record)) as master:
         master.say("worker-0.s1.t1.out", b"before\n")
-        async with bringing(home, record, Selection(), notes) as logs:
+        async with fetch_logs(home, record, Selection(), notes) as logs:
             assert logs is not None
             await until(lambda: read(folder, "worker-0.s1.t1.out") == b"before\n")
             master.say("worker-0.s1.t1.out", b"after\n")
@@ -212,7 +212,7 @@ async def test_output_comes_as_it_is_printed(home: Home, played: Played) -> None
             await until(lambda: read(folder, "worker-0.s1.t2.out") == b"again")
             assert read(folder, "worker-0.s1.t1.out") == b"before\nafter\n"
             master.over()
-            await logs.finished()
+            await logs.wait_until_finished()
             assert read(folder, "worker-1.s1.t1.err") == b"\x00\xff\n" * 100_000
     assert complete(folder.logs) == {"worker:0 out", "worker:0 err", "worker:1 out", "worker:1 err"}
     assert (notes, far.asked) == ([], [])
@@ -235,7 +235,7 @@ async def test_a_connection_that_breaks_costs_nothing(home: Home, played: Played
     """It goes on where it was, also with an application master that comes up later."""
     folder, record, _ = played
     notes = Notes()
-    async with bringing(home, record, Selection(), notes) as logs:
+    async with fetch_logs(home, record, Selection(), notes) as logs:
         assert logs is not None
         async with TalkingMaster(folder, running(folder, record)) as master:
             master.say("worker-0.s1.t1.out", b"one ")
@@ -249,11 +249,11 @@ async def test_a_connection_that_breaks_costs_nothing(home: Home, played: Played
 async def test_two_who_follow_do_not_write_twice(home: Home, played: Played) -> None:
     """The second one writes as soon as the first one has gone."""
     folder, record, _ = played
-    early = bringing(home, record, Selection(), Notes())
+    early = fetch_logs(home, record, Selection(), Notes())
     async with TalkingMaster(folder, running(folder, record)) as master, early as first:
         assert first is not None
         await until(lambda: len(master.asked_logs) >= 4)
-        async with bringing(home, record, Selection(), Notes()) as second:
+        async with fetch_logs(home, record, Selection(), Notes()) as second:
             assert second is not None
             for number in range(50):
                 master.say("worker-0.s1.t1.out", b"%d\n" % number)
@@ -282,7 +282,7 @@ async def test_what_the_master_missed_is_fetched(home: Home, played: Played) -> 
     }
     async with TalkingMaster(folder, running(folder, record)) as master:
         master.say("worker-0.s1.t1.out", b"half")
-        async with bringing(home, record, Selection(tasks=("worker:0",), streams=("out",)), Notes()) as logs:
+        async with fetch_logs(home, record, Selection(tasks=("worker:0",), streams=("out",)), Notes()) as logs:
             assert logs is not None
             await until(lambda: read(folder, "worker-0.s1.t1.out") == b"half")
             master.tell(LogPiece(reader=0, missed=True))
@@ -290,7 +290,7 @@ async def test_what_the_master_missed_is_fetched(home: Home, played: Played) -> 
             master.say("worker-0.s1.t2.out", b"next")
             await until(lambda: read(folder, "worker-0.s1.t2.out") == b"next")
             master.over()
-            await logs.finished()
+            await logs.wait_until_finished()
     assert far.asked[0] == {"c1": "h1"}
     assert complete(folder.logs) == frozenset()
     assert sorted(path.name for path in folder.logs.iterdir() if not path.name.startswith(".")) == [
@@ -366,7 +366,7 @@ async def test_a_master_out_of_its_senses_writes_nothing(home: Home, played: Pla
     """No file but the stream's own, no piece that makes no sense; it is said, and no more is asked."""
     folder, record, _ = played
     notes = Notes()
-    one = bringing(home, record, Selection(tasks=("worker:0",), streams=("out",)), notes)
+    one = fetch_logs(home, record, Selection(tasks=("worker:0",), streams=("out",)), notes)
     async with TalkingMaster(folder, running(folder, record)) as master, one:
         await until(lambda: master.asked_logs)
         master.tell(piece)
@@ -387,10 +387,10 @@ async def test_an_older_master_is_no_trouble(home: Home, played: Played) -> None
             return True
 
         master.answers = refuses
-        async with bringing(home, record, Selection(), notes) as logs:
+        async with fetch_logs(home, record, Selection(), notes) as logs:
             assert logs is not None
             await until(lambda: notes)
-            await logs.finished()
+            await logs.wait_until_finished()
     assert len(notes) == 1
     assert "older than this tony" in notes[0]
     assert read(folder, "worker-0.s1.t1.out") == b"at last"
@@ -405,7 +405,7 @@ async def test_a_full_disk_is_said(home: Home, played: Played, monkeypatch: pyte
 
     monkeypatch.setattr(Mirror, "write", full)
     notes = Notes()
-    async with TalkingMaster(folder, running(folder, record)) as master, bringing(home, record, Selection(), notes):
+    async with TalkingMaster(folder, running(folder, record)) as master, fetch_logs(home, record, Selection(), notes):
         master.say("worker-0.s1.t1.out", b"x")
         await until(lambda: notes)
     assert "No space left on device" in notes[0]
@@ -415,7 +415,7 @@ async def test_many_tasks_share_the_credit(home: Home, played: Played, monkeypat
     """Each asks for little; who prints much gets large pieces, as long as there is credit."""
     folder, record, _ = played
     monkeypatch.setattr(log_fetcher, "_CREDIT_BYTES", 4 * 1000)
-    everything = bringing(home, record, Selection(), Notes())
+    everything = fetch_logs(home, record, Selection(), Notes())
     async with TalkingMaster(folder, running(folder, record)) as master, everything:
         await until(lambda: len(master.asked_logs) == 4)
         assert {ask.most for ask in master.asked_logs} == {1000}
@@ -432,17 +432,17 @@ async def test_following_shows_the_last_lines_before_the_end(home: Home, played:
         def __init__(self) -> None:
             self.told: list[str] = []
 
-        def saw(self, report: JobReport) -> None:
+        def on_report(self, report: JobReport) -> None:
             if report.state.ended:
                 self.told.append("ended")
 
-        def opened(self, session: int, reason: str) -> None:
+        def on_session_opened(self, session: int, reason: str) -> None:
             pass
 
-        def printed(self, lines: Sequence[Any]) -> None:
+        def on_output(self, lines: Sequence[Any]) -> None:
             self.told.extend(line.text for line in lines)
 
-        def noticed(self, text: str) -> None:
+        def on_notice(self, text: str) -> None:
             self.told.append(text)
 
     viewer = Viewer()
@@ -462,7 +462,7 @@ async def test_following_shows_the_last_lines_before_the_end(home: Home, played:
 async def _bring(folder: JobFolder, record: JobRecord, selection: Selection) -> None:
     logs = LogFetcher(folder, record, FarScheduler.theirs, selection, Notes(), wait=False)
     logs.start()
-    await logs.finished()
+    await logs.wait_until_finished()
     await logs.close()
 
 

@@ -23,7 +23,7 @@ async def printed(tail: LogTail, count: int) -> list[str]:
     said: list[str] = []
     changed = None
     while len(said) < count:
-        said += [f"{line.name.task} {line.text}" for line in tail.new_lines(changed)]
+        said += [f"{line.name.task} {line.text}" for line in tail.read_new_lines(changed)]
         if len(said) < count:
             changed = await tail.wait_change()
     return said
@@ -54,7 +54,7 @@ async def test_a_new_try_brings_out_the_last_words(folder: JobFolder) -> None:
     """A line without an end is complete once the next try of its task prints."""
     with LogTail(folder.logs, Selection()) as tail:
         write_log(folder, "worker-0.s1.t1.out", "last words")
-        assert list(tail.new_lines()) == []
+        assert list(tail.read_new_lines()) == []
         write_log(folder, "worker-0.s2.t1.out", "again\n")
         assert await printed(tail, 2) == ["worker:0 last words", "worker:0 again"]
 
@@ -63,7 +63,7 @@ async def test_draining_gives_the_rest(folder: JobFolder) -> None:
     """Lines without an end, and files that nobody told us of."""
     with LogTail(folder.logs, Selection()) as tail:
         write_log(folder, "worker-0.s1.t1.out", "a\nb")
-        assert [line.text for line in tail.new_lines()] == ["a"]
+        assert [line.text for line in tail.read_new_lines()] == ["a"]
         write_log(folder, "worker-1.s1.t1.out", "c")
         assert [line.text for line in tail.drain()] == ["b", "c"]
         assert list(tail.drain()) == []
@@ -85,13 +85,13 @@ async def test_lines_without_an_end_wait_for_it_one_by_one(folder: JobFolder, mo
     with LogTail(folder.logs, Selection(), live=True) as tail:
         for index in range(3):
             write_log(folder, f"worker-{index}.s1.t1.out", "half")
-        assert list(tail.new_lines()) == []
+        assert list(tail.read_new_lines()) == []
         write_log(folder, "worker-1.s1.t1.out", " done\n")
-        assert [line.text for line in tail.new_lines()] == ["half done"]
+        assert [line.text for line in tail.read_new_lines()] == ["half done"]
         assert tail.due is not None
-        assert [line.name.task for line in tail.due_lines()] == ["worker:0", "worker:2"]
+        assert [line.name.task for line in tail.take_due_lines()] == ["worker:0", "worker:2"]
         assert [tail.due] == [None]
-        assert list(tail.due_lines()) == []
+        assert list(tail.take_due_lines()) == []
         write_log(folder, "worker-0.s1.t1.out", " of it")
-        assert list(tail.new_lines()) == []
-        assert [line.text for line in tail.due_lines()] == [" of it"]
+        assert list(tail.read_new_lines()) == []
+        assert [line.text for line in tail.take_due_lines()] == [" of it"]

@@ -20,7 +20,7 @@ NAME = LogName("worker", 0, 1, 1, "out")
 
 def on_disk(folder: Path, name: LogName = NAME) -> bytes:
     """Both files, older first."""
-    older = name.rotated(folder)
+    older = name.build_rotated_path(folder)
     newer = folder / name.file
     return (older.read_bytes() if older.exists() else b"") + (newer.read_bytes() if newer.exists() else b"")
 
@@ -78,7 +78,7 @@ def test_a_writer_killed_between_two_steps_is_gone_on_with(tmp_path: Path) -> No
     mirror.write(NAME, 0, 0, b"first")
     mirror.write(NAME, 5, 5, b"second")
     mirror.close()
-    os.replace(tmp_path / NAME.file, NAME.rotated(tmp_path))
+    os.replace(tmp_path / NAME.file, NAME.build_rotated_path(tmp_path))
     mirror = Mirror(tmp_path)
     assert mirror.end(NAME) == 11
     mirror.write(NAME, 11, 11, b"third")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.jobs.log_names import LogName, Selection, find
-from tony.jobs.log_reader import LONGEST_LINE, LogLine, LogReader, readers
+from tony.jobs.log_reader import LONGEST_LINE, LogLine, LogReader, open_readers
 
 OUT = LogName("worker", 0, 1, 1, "out")
 FILE = "worker-0.s1.t1.out"
@@ -201,8 +201,8 @@ def test_the_last_lines_go_back_over_tries(tmp_path: Path) -> None:
     append(tmp_path, b"d\n", "worker-0.s2.t1.out")
     append(tmp_path, b"e\n", "worker-0.s2.t1.err")
     found = find(tmp_path, Selection())
-    assert [text for reader in readers(tmp_path, found, 2) for text in texts(reader.drain())] == ["c", "d", "e"]
-    assert [text for reader in readers(tmp_path, found) for text in texts(reader.drain())] == list("abcde")
+    assert [text for reader in open_readers(tmp_path, found, 2) for text in texts(reader.drain())] == ["c", "d", "e"]
+    assert [text for reader in open_readers(tmp_path, found) for text in texts(reader.drain())] == list("abcde")
 
 
 @given(

@@ -10,14 +10,14 @@ import pytest
 from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded, write_log
 from tony.errors import UnknownJobError
 from tony.jobs.log_names import Selection
-from tony.jobs.log_stream import lines
+from tony.jobs.log_stream import iterate_lines
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 
 
 async def said(home: Home, **how: object) -> list[str]:
     """All lines of the job."""
-    return [line.text async for part in lines(home, JOB, Selection(), print, **how) for line in part]  # type: ignore[arg-type]
+    return [line.text async for part in iterate_lines(home, JOB, Selection(), print, **how) for line in part]  # type: ignore[arg-type]
 
 
 async def test_what_was_printed_so_far(home: Home) -> None:
@@ -33,7 +33,7 @@ async def test_to_the_end_of_the_job(home: Home) -> None:
     folder, record = recorded(home)
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
         write_log(folder, "worker-0.s1.t1.out", "a\n")
-        async with aclosing(lines(home, JOB, Selection(), print, follow=True)) as stream:
+        async with aclosing(iterate_lines(home, JOB, Selection(), print, follow=True)) as stream:
             assert [line.text for line in await anext(stream)] == ["a"]
             waiting = asyncio.ensure_future(anext(stream))
             await asyncio.sleep(0)
@@ -51,7 +51,7 @@ async def test_a_slow_taker_loses_nothing(home: Home) -> None:
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
         write_log(folder, "worker-0.s1.t1.out", text)
         seen: list[str] = []
-        async for part in lines(home, JOB, Selection(), print, follow=True):
+        async for part in iterate_lines(home, JOB, Selection(), print, follow=True):
             seen += [line.text for line in part]
             if len(part) < 600 and master.folder.secret.exists():
                 write_log(folder, "worker-0.s1.t1.out", text)
@@ -71,4 +71,4 @@ async def test_a_master_that_dies_ends_it(home: Home) -> None:
 async def test_no_such_job(home: Home) -> None:
     """It is said at the first step."""
     with pytest.raises(UnknownJobError):
-        await anext(lines(home, "x", Selection(), print))
+        await anext(iterate_lines(home, "x", Selection(), print))

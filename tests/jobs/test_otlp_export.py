@@ -14,7 +14,7 @@ import pytest
 from tests.history.test_goodput import SAID, trained
 from tests.history.test_otlp_trace import spans_of, traced
 from tony.errors import ConnectionFailed, InfraError, UserError
-from tony.jobs.otlp_export import address, headers_of, send
+from tony.jobs.otlp_export import build_traces_url, parse_headers, send
 
 
 class Collector:
@@ -79,7 +79,7 @@ def test_a_trace_arrives() -> None:
     """With the headers that were wanted, as the protocol has it."""
     bodies = traced(trained(), SAID)
     with collector() as made:
-        sent = send(address(made.url), bodies, {"Authorization": "Bearer x"})
+        sent = send(build_traces_url(made.url), bodies, {"Authorization": "Bearer x"})
         assert (sent.spans, sent.rejected, sent.message) == (len(spans_of(bodies)), 0, "")
     assert made.bodies == bodies
     assert made.headers[0]["content-type"] == "application/json"
@@ -91,7 +91,7 @@ def test_one_that_is_busy_is_asked_again() -> None:
     pauses: list[float] = []
     with collector() as made:
         made.answers = [(503, {}, b""), (429, {"Retry-After": "7"}, b""), (502, {"Retry-After": "soon"}, b"")]
-        send(address(made.url), traced(trained()), pause=pauses.append)
+        send(build_traces_url(made.url), traced(trained()), pause=pauses.append)
         assert len(made.bodies) == 1
     assert pauses == [0.5, 7.0, 14.0]
 
@@ -101,7 +101,7 @@ def test_one_that_is_busy_for_ever() -> None:
     with collector() as made:
         made.answers = [(503, {}, b"later\x1b[2J")] * 4
         with pytest.raises(InfraError, match=r"refused the trace: HTTP 503, later \[2J"):
-            send(address(made.url), traced(trained()), pause=lambda seconds: None)
+            send(build_traces_url(made.url), traced(trained()), pause=lambda seconds: None)
 
 
 def test_one_that_refuses_is_not_asked_again() -> None:
@@ -109,7 +109,7 @@ def test_one_that_refuses_is_not_asked_again() -> None:
     with collector() as made:
         made.answers = [(401, {}, b"no such token")]
         with pytest.raises(InfraError, match="HTTP 401, no such token"):
-            send(address(made.url), traced(trained()), pause=lambda seconds: None)
+            send(build_traces_url(made.url), traced(trained()), pause=lambda seconds: None)
         assert len(made.headers) == 1
 
 
@@ -118,7 +118,9 @@ def test_nobody_is_sent_elsewhere() -> None:
     with collector() as made, collector() as other:
         made.answers = [(302, {"Location": f"{other.url}/v1/traces"}, b"")]
         with pytest.raises(InfraError, match="HTTP 302"):
-            send(address(made.url), traced(trained()), {"Authorization": "Bearer x"}, pause=lambda seconds: None)
+            send(
+                build_traces_url(made.url), traced(trained()), {"Authorization": "Bearer x"}, pause=lambda seconds: None
+            )
         assert (len(made.headers), other.headers) == (1, [])
 
 
@@ -126,10 +128,10 @@ def test_some_spans_are_not_wanted() -> None:
     """The collector takes the others."""
     with collector() as made:
         made.answers = [(200, {}, b'{"partialSuccess": {"rejectedSpans": "3", "errorMessage": "too old"}}')]
-        sent = send(address(made.url), traced(trained()))
+        sent = send(build_traces_url(made.url), traced(trained()))
         assert (sent.rejected, sent.message) == (3, "too old")
         made.answers = [(200, {}, b"<html>")]
-        assert send(address(made.url), traced(trained())).rejected == 0
+        assert send(build_traces_url(made.url), traced(trained())).rejected == 0
 
 
 def test_nobody_is_there() -> None:
@@ -137,7 +139,7 @@ def test_nobody_is_there() -> None:
     with collector() as made:
         url = made.url
     with pytest.raises(ConnectionFailed, match=f"no collector answers at {url}/v1/traces"):
-        send(address(url), traced(trained()), pause=lambda seconds: None)
+        send(build_traces_url(url), traced(trained()), pause=lambda seconds: None)
 
 
 @pytest.mark.parametrize(
@@ -151,21 +153,21 @@ def test_nobody_is_there() -> None:
 )
 def test_where_traces_go(text: str, expected: str) -> None:
     """The path of the protocol is added where it is missing."""
-    assert address(text) == expected
+    assert build_traces_url(text) == expected
 
 
 @pytest.mark.parametrize("text", ["h:4318", "ftp://h", "http://", "file:///etc/passwd", "http://h:x", ""])
 def test_what_is_no_address(text: str) -> None:
     """Is refused, with one that would do."""
     with pytest.raises(UserError, match="http://host:4318"):
-        address(text)
+        build_traces_url(text)
 
 
 def test_headers() -> None:
     """As every exporter reads them; wrong ones are refused without a word of what they hold."""
-    assert headers_of("") == {}
-    assert headers_of("a=b, api-key = x%20y=z") == {"a": "b", "api-key": "x y=z"}
+    assert parse_headers("") == {}
+    assert parse_headers("a=b, api-key = x%20y=z") == {"a": "b", "api-key": "x y=z"}
     for text in ("secret", "a b=secret", "a=se%0Acret", "=secret"):
         with pytest.raises(UserError) as caught:
-            headers_of(text)
+            parse_headers(text)
         assert "secret" not in str(caught.value)

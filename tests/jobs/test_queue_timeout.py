@@ -15,7 +15,7 @@ from tony.core import events as ev
 from tony.errors import SchedulerError
 from tony.history.job_record import pending_report, read_summary
 from tony.jobs import job_status
-from tony.jobs.job_follower import reports
+from tony.jobs.job_follower import iterate_reports
 from tony.jobs.queue_timeout import QueueLimit
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Timeouts
@@ -65,13 +65,13 @@ class Queue(Desk):
 def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
     """The scheduler of every job."""
     queue = Queue()
-    monkeypatch.setattr(job_status, "submitter_of", lambda *_: queue)
+    monkeypatch.setattr(job_status, "load_submitter", lambda *_: queue)
     return queue
 
 
 async def followed(home: Home) -> list[JobReport]:
     """All that a follower hears."""
-    async with aclosing(reports(home, JOB, lambda text: None)) as stream:
+    async with aclosing(iterate_reports(home, JOB, lambda text: None)) as stream:
         return [report async for report in stream]
 
 

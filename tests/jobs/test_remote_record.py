@@ -49,7 +49,7 @@ async def test_less_is_read_of_records_of_other_users(played: Played, monkeypatc
         raise AssertionError
 
     with pytest.raises(RecordError, match="for jobs of other users"):
-        await RemoteRecord(Home(folder.path.parent.parent), folder, owner).links()
+        await RemoteRecord(Home(folder.path.parent.parent), folder, owner).find_links()
 
 
 async def test_output_of_a_job_that_has_ended(home: Home, played: Played) -> None:
@@ -94,7 +94,7 @@ async def test_nobody_waits_for_long(home: Home, played: Played, monkeypatch: py
 
     async def slow(folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = "") -> None:
         await go.wait()
-        sink.begins(OUT, 0, 4)
+        sink.find_start(OUT, 0, 4)
         sink.put(OUT, 0, 0, b"late")
 
     monkeypatch.setattr(scheduler, "fetch_logs", slow)
@@ -182,7 +182,7 @@ async def test_what_is_not_far(home: Home, played: Played) -> None:
     assert "yarn logs -applicationId" in await RemoteRecord(home, folder).bring("worker:0")
     write_json(folder.job, to_plain(replace(record, spec=replace(record.spec, scheduler="local"))))
     assert await RemoteRecord(home, folder).bring("worker:0") == ""
-    assert await RemoteRecord(home, folder).links() == ()
+    assert await RemoteRecord(home, folder).find_links() == ()
     folder.job.write_text("{")
     assert "job.json" in await RemoteRecord(home, folder).bring("worker:0")
     assert scheduler.asked == []
@@ -209,7 +209,7 @@ async def test_links(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(scheduler, "links", links)
     monkeypatch.setattr(scheduler, "container_links", container_links)
     far = RemoteRecord(home, folder, eve)
-    assert ["page"] == [link.label for link in await far.links()]
-    assert ["log"] == [link.label for link in (await far.container_links({"c1": "h1"}))["c1"]]
-    assert await far.container_links({}) == {}
+    assert ["page"] == [link.label for link in await far.find_links()]
+    assert ["log"] == [link.label for link in (await far.find_container_links({"c1": "h1"}))["c1"]]
+    assert await far.find_container_links({}) == {}
     assert asked == [(folder.job_id, False), ({"c1": "h1"}, "eve")]

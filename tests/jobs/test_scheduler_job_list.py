@@ -11,7 +11,7 @@ from tests.jobs.recording_scheduler import Desk, Office
 from tony.errors import SchedulerError
 from tony.history.job_record import write_summary
 from tony.jobs import job_status
-from tony.jobs.job_list import Filter, ended_jobs, list_jobs
+from tony.jobs.job_list import Filter, list_ended_jobs, list_jobs
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
@@ -66,7 +66,7 @@ def cluster(home: Home, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 async def test_merged(home: Home, cluster: Cluster) -> None:
     """Newest first; of what is recorded here the record is told."""
     wanted = Filter(scheduler="yarn")
-    assert ended_jobs(home, wanted) is None
+    assert list_ended_jobs(home, wanted) is None
     theirs, ours = (await list_jobs(home, wanted)).heads
     assert (ours.job, ours.name, ours.state, ours.exit_code) == (HERE, "digits", JobState.SUCCEEDED, 0)
     assert (theirs.job, theirs.name, theirs.state, theirs.exit_code) == (THERE, "theirs", JobState.FAILED, 1)

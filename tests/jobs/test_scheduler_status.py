@@ -18,8 +18,8 @@ from tony.errors import ConnectionFailed, Problem, SchedulerError
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.jobs import aborted_submissions, job_status, killing, remote_job_sync
-from tony.jobs.am_client import whereabouts
-from tony.jobs.dead_am_report import last_report
+from tony.jobs.am_client import locate_am
+from tony.jobs.dead_am_report import build_last_report
 from tony.jobs.killing import kill
 from tony.model.actor import Actor, ActorKind
 from tony.model.codec import Json, to_plain
@@ -74,7 +74,7 @@ def test_the_record_breaks_off(
     """HDFS took no more of it: YARN knows how the job ended all the same."""
     folder, record = recorded(home)
     logged(folder, started())
-    report = last_report(folder, record, sight)
+    report = build_last_report(folder, record, sight)
     assert (report.state, report.exit_code) == (state, exit_code)
     assert (report.failure is None) is (reason is None)
     on_purpose = sight is not None and (sight.result is JobState.KILLED or sight.overdue)
@@ -90,7 +90,7 @@ def test_the_record_knows_better(home: Home) -> None:
     folder, record = recorded(home)
     events: list[Event] = [*started(), exited(TaskId("worker", 0), 7, 9.0)]
     logged(folder, events)
-    report = last_report(
+    report = build_last_report(
         folder, record, ApplicationStatus(alive=False, result=JobState.KILLED, note="the application was over")
     )
     assert report.state is JobState.FAILED
@@ -110,7 +110,7 @@ class Elsewhere(Submitter):
     async def application_status(self, job_id: str) -> ApplicationStatus | None:
         if self._sight:
             return self._sight
-        there = whereabouts(self._folder)
+        there = locate_am(self._folder)
         assert there is not None
         return ApplicationStatus(alive=True, address=there.address, host="far", attempt=1)
 
@@ -151,7 +151,7 @@ async def test_killed_while_it_is_submitted(home: Home, monkeypatch: pytest.Monk
     """Who kills it waits until there is something to kill."""
     folder, _ = recorded(home)
     submitter = Elsewhere(folder, ApplicationStatus(alive=True))
-    monkeypatch.setattr(job_status, "submitter_of", lambda *_: submitter)
+    monkeypatch.setattr(job_status, "load_submitter", lambda *_: submitter)
     with aborted_submissions.mark_submission(home, JOB):
         killing_it = asyncio.ensure_future(kill(home, JOB))
         await asyncio.sleep(0.2)
@@ -224,7 +224,7 @@ async def test_a_follower_asks_whose_signal_it_was(home: Home, away: bool) -> No
                 raise SchedulerError("nobody answers")
             return seen.pop(0)
 
-    report = await remote_job_sync.last_am_report(folder, Slow(folder), last)
+    report = await remote_job_sync.build_last_am_report(folder, Slow(folder), last)
     assert report.failure is not None
     assert (report.exit_code, report.failure.reason) == (
         (4, "killed by signal SIGTERM") if away else (1, "longer than 3s")
@@ -286,7 +286,7 @@ async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.Mon
     logged(folder, started())
     monkeypatch.setattr(job_status, "PATIENCE", 0.1)
     sight = ApplicationStatus(alive=True, address="unix:/no/such/socket", host="far", attempt=1)
-    monkeypatch.setattr(job_status, "submitter_of", lambda *_: Elsewhere(folder, sight))
+    monkeypatch.setattr(job_status, "load_submitter", lambda *_: Elsewhere(folder, sight))
     report = await job_status.load_report(home, JOB)
     assert report.state is JobState.RUNNING
     assert report.waiting == (
@@ -429,7 +429,7 @@ async def test_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.Mon
         raise ConnectionFailed("no answer")
 
     monkeypatch.setattr(killing, "tell_kill", deaf)
-    monkeypatch.setattr(job_status, "submitter_of", lambda *_: submitter)
+    monkeypatch.setattr(job_status, "load_submitter", lambda *_: submitter)
     async with PlayedMaster(folder, running):
         assert (await kill(home, JOB)).job == JOB
     assert submitter.swept == 1

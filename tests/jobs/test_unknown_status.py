@@ -125,7 +125,7 @@ async def test_a_master_that_dies_while_it_is_asked(home: Home) -> None:
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     async with PlayedMaster(folder, running) as master:
-        master.received = lambda connection, message: master.hang_up()  # type: ignore[method-assign]
+        master.on_message = lambda connection, message: master.hang_up()  # type: ignore[method-assign]
         asking = asyncio.ensure_future(job_status.load_report(home, JOB))
         await until(lambda: master.visitors)
         await master.die()

@@ -51,7 +51,7 @@ def opened(location: str, home: Home) -> FileStore:
 async def until(source: IndexedJobs, holds: Callable[[JobsPage], bool], query: Query = Query()) -> JobsPage:  # noqa: B008
     """The page for which it holds, as soon as it does."""
     async with asyncio.timeout(CEILING):
-        while not holds(page := await source.jobs(query)):
+        while not holds(page := await source.list_jobs(query)):
             await asyncio.sleep(0.02)
     return page
 
@@ -75,15 +75,15 @@ def test_ones_own_home(tmp_path: Path) -> None:
         async with portal(home, home.path) as source:
             await until(source, lambda page: len(page.heads) == 3 == page.total)
             await until(source, lambda page: page.problems == ())
-            view = await source.job(JOBS[0])
+            view = await source.find_job(JOBS[0])
             assert view is not None
             assert not view.live
             assert (await view.status()).state is JobState.SUCCEEDED
             record = await view.record()
             assert record is not None
             assert record.spec.name == "digits"
-            assert await source.job("nobody") is None
-            assert await source.job("../../etc") is None
+            assert await source.find_job("nobody") is None
+            assert await source.find_job("../../etc") is None
 
     run(check())
 
@@ -99,7 +99,7 @@ def test_a_job_of_ones_own_comes_and_ends(tmp_path: Path) -> None:
             began = clock.monotonic()
             await until(source, lambda page: len(page.heads) == 1)
             appeared = clock.monotonic() - began
-            view = await source.job(JOB)
+            view = await source.find_job(JOB)
             assert view is not None
             assert view.live
             async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
@@ -129,7 +129,7 @@ def test_jobs_of_others_are_not_asked(tmp_path: Path) -> None:
         before = {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()}
         async with portal(home, other.path) as source:
             await until(source, lambda page: len(page.heads) == 1 and page.heads[0].state is JobState.STARTING)
-            view = await source.job(JOB)
+            view = await source.find_job(JOB)
             assert view is not None
             report = await view.status()
             assert (report.state, report.tasks[0].host) == (JobState.STARTING, "there")
@@ -152,7 +152,7 @@ def test_a_record_in_a_store(tmp_path: Path) -> None:
         put(opened(address, home), folder.path, f"2023/11/14/{JOB}")
         async with portal(home, address) as source:
             await until(source, lambda page: len(page.heads) == 1)
-            view = await source.job(JOB)
+            view = await source.find_job(JOB)
             assert view is not None
             report = await view.status()
             assert (report.state, report.folder.startswith(str(home.path))) == (JobState.SUCCEEDED, True)
@@ -182,7 +182,7 @@ def test_logs_of_a_store_are_brought_when_somebody_looks(tmp_path: Path) -> None
         put(opened(address, home), folder.path, f"2023/11/14/{JOB}")
         async with portal(home, address) as source:
             await until(source, lambda page: len(page.heads) == 1)
-            view = await source.job(JOB)
+            view = await source.find_job(JOB)
             assert view is not None
             await view.status()
             assert here() == {f"worker-{number}.s1.t1.out" for number in range(20)}
@@ -222,11 +222,11 @@ def test_one_of_the_original(tmp_path: Path) -> None:
         async with portal(home, tmp_path / "history") as source:
             page = await until(source, lambda page: len(page.heads) == 2)
             assert {head.tags for head in page.heads} == {("ads", "nightly")}
-            living = await source.job(runs)
+            living = await source.find_job(runs)
             assert living is not None
             assert living.live
             assert (await living.status()).state is JobState.RUNNING
-            view = await source.job(legacy_histories.APP)
+            view = await source.find_job(legacy_histories.APP)
             assert view is not None
             assert not view.live
             report, record = await view.status(), await view.record()
@@ -278,7 +278,7 @@ def test_portals_of_other_locations_have_jobs_of_their_own(tmp_path: Path) -> No
         page = await until(source, lambda page: len(page.heads) == len(jobs) and not page.problems)
         assert {head.job for head in page.heads} == jobs
         for job in both:
-            assert (await source.job(job) is not None) is (job in jobs)
+            assert (await source.find_job(job) is not None) is (job in jobs)
 
     async def check() -> None:
         ended(mine, JOBS[0])

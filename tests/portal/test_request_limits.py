@@ -218,13 +218,13 @@ def test_views_are_kept_by_their_bytes(tmp_path: Path, monkeypatch: pytest.Monke
         source = IndexedJobs(home, [LocalStore(home.path)], "jobs")
         try:
             for job in JOBS[:3]:
-                view = await source.job(job)
+                view = await source.find_job(job)
                 assert view is not None
                 await view.status()
                 assert view.weight > 2 * 2000
             assert sum(each.weight for each in source._views.values()) < 150_000
             monkeypatch.setattr(module, "_MAX_VIEW_BYTES", 1)
-            await source.job(JOBS[0])
+            await source.find_job(JOBS[0])
             assert [job for _, job, _ in source._views] == [JOBS[0]]
         finally:
             await source.close()
@@ -260,7 +260,7 @@ def test_who_waits_for_what_another_user_copies_is_told_so(
         source.index.put([IndexEntry(head=head(job), place=hanging.address, path=job) for job in JOBS[:1]])
         loop = asyncio.get_running_loop()
         with acting_for("ben"):
-            copying = loop.create_task(source.job(JOBS[0]))
+            copying = loop.create_task(source.find_job(JOBS[0]))
         try:
             async with asyncio.timeout(CEILING):
                 while not hanging.callers:
@@ -268,7 +268,7 @@ def test_who_waits_for_what_another_user_copies_is_told_so(
                 with acting_for("ann"):
                     for _ in range(3):
                         with pytest.raises(OverloadedError, match=r"is being copied for another request"):
-                            await source.job(JOBS[0])
+                            await source.find_job(JOBS[0])
                     assert await STORES.run(len, "ab") == 2
             assert hanging.callers == 1
         finally:
@@ -300,12 +300,12 @@ def test_ones_own_jobs_are_not_behind_those_of_others(tmp_path: Path, monkeypatc
         assert source.index.claim()
         source.index.put([IndexEntry(head=head(job), place=str(shared.path), path=f"jobs/{job}") for job in JOBS[1:3]])
         with acting_for("ann"):
-            copying = [asyncio.get_running_loop().create_task(source.job(job)) for job in JOBS[1:3]]
+            copying = [asyncio.get_running_loop().create_task(source.find_job(job)) for job in JOBS[1:3]]
             try:
                 async with asyncio.timeout(CEILING):
                     while len(waiting) < 2:
                         await asyncio.sleep(0.01)
-                    view = await source.job(JOBS[0])
+                    view = await source.find_job(JOBS[0])
                     assert view is not None
                     assert (await view.status()).job == JOBS[0]
                     assert not any(task.done() for task in copying)

@@ -46,7 +46,7 @@ def test_wrong_tokens(tmp_path: Path) -> None:
 def test_no_text_breaks_it(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     """Whatever is sent, it is no token and no cookie."""
     file = TokenFile(tmp_path_factory.getbasetemp() / "hostile")
-    assert (file.find(text), file.session(text)) == (None, None)
+    assert (file.find(text), file.find_session(text)) == (None, None)
 
 
 def test_a_running_portal_sees_what_changes(tmp_path: Path) -> None:
@@ -69,10 +69,10 @@ def test_a_token_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert known is not None
     cookie, until = file.cookie(known)
     assert until == known.until
-    assert file.session(cookie) is not None
+    assert file.find_session(cookie) is not None
     later = clock.wall() + 61
     monkeypatch.setattr(clock, "wall", lambda: later)
-    assert (file.find(short), file.session(cookie)) == (None, None)
+    assert (file.find(short), file.find_session(cookie)) == (None, None)
     assert file.find(endless) is not None
 
 
@@ -83,16 +83,16 @@ def test_a_cookie_ends_with_its_token(tmp_path: Path, monkeypatch: pytest.Monkey
     known = file.find(text)
     assert known is not None
     cookie, _ = file.cookie(known)
-    again = TokenFile(tmp_path).session(cookie)
+    again = TokenFile(tmp_path).find_session(cookie)
     assert again is not None
     assert (again.user, again.token) == ("ann", entry.name)
     before = clock.wall()
     monkeypatch.setattr(clock, "wall", lambda: before + SESSION + 5)
-    assert file.session(cookie) is None
+    assert file.find_session(cookie) is None
     monkeypatch.setattr(clock, "wall", lambda: before)
-    assert file.session(cookie) is not None
+    assert file.find_session(cookie) is not None
     file.revoke("ann")
-    assert file.session(cookie) is None
+    assert file.find_session(cookie) is None
 
 
 def test_a_forged_cookie(tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_a_forged_cookie(tmp_path: Path) -> None:
         f"{user}.{token}.{until}.{'0' * 16}.{sign}",
         f"{user}.{token}.{until}.{name}.{'0' * 64}",
     ):
-        assert file.session(forged) is None
-    assert other.session(cookie) is None
+        assert file.find_session(forged) is None
+    assert other.find_session(cookie) is None
     assert entry.name == token
 
 
@@ -140,9 +140,9 @@ def test_a_cookie_ends_when_its_user_logs_out(tmp_path: Path) -> None:
     first, second = (file.cookie(known)[0] for _ in range(2))
     file.end_session(first)
     for portal in (file, TokenFile(tmp_path)):
-        assert portal.session(first) is None
-        assert portal.session(second) is not None
-        assert portal.session(portal.cookie(known)[0]) is not None
+        assert portal.find_session(first) is None
+        assert portal.find_session(second) is not None
+        assert portal.find_session(portal.cookie(known)[0]) is not None
 
 
 def test_few_ended_cookies_of_a_token_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,8 +157,8 @@ def test_few_ended_cookies_of_a_token_are_kept(tmp_path: Path, monkeypatch: pyte
     cookies = [file.cookie(known[1])[0] for _ in range(5)]
     for cookie in (*cookies, "forged", cookies[0]):
         file.end_session(cookie)
-    assert file.session(ann) is None
-    assert file.session(cookies[-1]) is None
+    assert file.find_session(ann) is None
+    assert file.find_session(cookies[-1]) is None
     assert sorted(map(len, json.loads((tmp_path / "ended.json").read_text()).values())) == [1, 3]
     monkeypatch.setattr(clock, "wall", lambda: time.time() + SESSION + 1)
     file.end_session(file.cookie(known[1])[0])
@@ -172,5 +172,5 @@ def test_a_damaged_list_of_ended_cookies_lets_no_cookie_in(tmp_path: Path) -> No
     assert known is not None
     cookie = file.cookie(known)[0]
     (tmp_path / "ended.json").write_text("[")
-    assert file.session(cookie) is None
+    assert file.find_session(cookie) is None
     assert file.find(text) == known

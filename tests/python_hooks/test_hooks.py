@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tony
-from tony.executor.program.python_hook_variables import STACKS_SIGNAL, folder, variables
+from tony.executor.program.python_hook_variables import STACKS_SIGNAL, build_variables, find_folder
 from tony.executor.stacks import faulthandler_stacks
 
 #: Whether a program has the hook's file open.
@@ -42,8 +42,8 @@ def stacks(code: str) -> tuple[str, str]:
         assert program.stdout
         line = program.stdout.readline()
         try:
-            text = faulthandler_stacks.stacks_of(program.pid)
-            again = faulthandler_stacks.stacks_of(program.pid) if text else ""
+            text = faulthandler_stacks.read_stacks(program.pid)
+            again = faulthandler_stacks.read_stacks(program.pid) if text else ""
             assert bool(again) == bool(text)
             assert program.poll() is None, "it goes on"
             return text, line
@@ -100,7 +100,7 @@ def test_a_fork_shows_where_it_stands_itself() -> None:
         child = int(program.stdout.readline())
         try:
             deadline = time.monotonic() + 60
-            while "in child" not in (text := faulthandler_stacks.stacks_of(child)):
+            while "in child" not in (text := faulthandler_stacks.read_stacks(child)):
                 assert time.monotonic() < deadline, text
             assert "in parent" not in text
         finally:
@@ -149,24 +149,24 @@ def test_one_that_fails_says_so_as_ever(tmp_path: Path) -> None:
 
 def test_variables_keep_what_the_program_has() -> None:
     """Its own PYTHONPATH goes first; without hooks only the library is added; an empty one is none."""
-    base = folder()
+    base = find_folder()
     assert base is not None
-    assert variables({"PYTHONPATH": "src"}, "/x", hooks=True) == {
+    assert build_variables({"PYTHONPATH": "src"}, "/x", hooks=True) == {
         "TONY_PROGRESS": "/x",
         "TONY_STACKS": str(int(STACKS_SIGNAL)),
         "PYTHONPATH": f"src:{base}/library:{base}/hooks",
     }
-    assert variables({"PYTHONPATH": ""}, None, hooks=False) == {"PYTHONPATH": f"{base}/library"}
+    assert build_variables({"PYTHONPATH": ""}, None, hooks=False) == {"PYTHONPATH": f"{base}/library"}
 
 
 def test_on_a_node_the_sources_lie_beside_what_was_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there are none, there is nothing to point to."""
     monkeypatch.setattr(tony, "__file__", f"{tmp_path}/programs-cpython-311.zip/tony/__init__.pyc")
     (tmp_path / "programs-cpython-311.zip").touch()
-    assert folder() is None
-    assert variables({}, None, hooks=False) == {}
+    assert find_folder() is None
+    assert build_variables({}, None, hooks=False) == {}
     (tmp_path / "programs.zip").touch()
-    assert folder() == f"{tmp_path}/programs.zip/tony/python_hooks"
+    assert find_folder() == f"{tmp_path}/programs.zip/tony/python_hooks"
 
 
 def test_both_can_be_imported_from_a_zip_of_sources(tmp_path: Path) -> None:

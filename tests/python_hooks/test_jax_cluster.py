@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.executor.program.python_hook_variables import variables
+from tony.executor.program.python_hook_variables import build_variables
 
 #: JAX's registry of cluster environments, as far as programs notice it.
 CLUSTERS = """
@@ -48,7 +48,7 @@ def jax(tmp_path: Path) -> Path:
 def printed(jax: Path, job: dict[str, str], code: str = ASK, *, stacks: bool = False) -> list[str]:
     """The words that a program prints which the executor starts with these variables."""
     own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(jax), **job}
-    env = {**own, **variables(own, None, hooks=stacks)}
+    env = {**own, **build_variables(own, None, hooks=stacks)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.split()

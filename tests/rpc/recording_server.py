@@ -43,18 +43,18 @@ class Diary:
     answer: Callable[[RpcConnection, Message], None] = lambda connection, message: None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def connected(self, connection: RpcConnection) -> None:
+    def on_connected(self, connection: RpcConnection) -> None:
         """Writes it down."""
         self.connections.append(connection)
         self.changed.set()
 
-    def received(self, connection: RpcConnection, message: Message) -> None:
+    def on_message(self, connection: RpcConnection, message: Message) -> None:
         """Writes it down, and answers."""
         self.messages.append(message)
         self.changed.set()
         self.answer(connection, message)
 
-    def closed(self, connection: RpcConnection, reason: str) -> None:
+    def on_closed(self, connection: RpcConnection, reason: str) -> None:
         """Writes it down."""
         self.connections.remove(connection)
         self.ends.append(reason)

@@ -9,7 +9,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.invariants import broken
+from tony.core.invariants import find_violations
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, RestartScope, TaskState
@@ -74,7 +74,7 @@ class Promises:
         if isinstance(event, ev.ReconcileClosed):
             waited_for = {held.id for held in self._app.state.containers.values() if held.presumed}
             self._ended |= self._known - self._seen - waited_for
-        wrong = broken(self._app)
+        wrong = find_violations(self._app)
         after = _Moment(self._app)
         wrong += _wrong_moves(self._before, after, event)
         if idle and after.digest != self._before.digest:
@@ -251,7 +251,7 @@ class _Moment:
         self.alone = {name for name, role in state.roles.items() if role.spec.restart is RestartScope.TASK}
         self.left_out = {role.tasks[index].id for role in state.roles.values() for index in role.left_out}
         self.deadlines = dict(state.timers.all)
-        self.digest = app.digest()
+        self.digest = app.compute_digest()
 
 
 def _wrong_moves(before: _Moment, after: _Moment, event: ev.Event) -> list[str]:

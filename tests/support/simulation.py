@@ -14,7 +14,7 @@ from tests.support.guarantees import BrokenPromiseError, Promises
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
-from tony.core.gang_size_event import gathered
+from tony.core.gang_size_event import build_gathered_event
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
@@ -168,7 +168,7 @@ class Simulation:
         self.app = Application(self.app.state.job_id, self.app.state.spec)
         for event, at in self.log:
             self.app.handle(event, at)
-        if self.app.digest() != self.digests[-1]:
+        if self.app.compute_digest() != self.digests[-1]:
             raise BrokenPromiseError("the state that the next AM attempt recovered from the log differs")
         self.promises.succeeded_by(self.app)
         attempt = self.app.state.attempt + 1
@@ -305,7 +305,7 @@ class Simulation:
             return
         executor.connected = True
         self._speak(executor)
-        for action in self.app.wanted(container, executor.incarnation):
+        for action in self.app.find_reattach_actions(container, executor.incarnation):
             if isinstance(action, act.Release):  # the program was to be killed, and was not
                 self._exited(executor, ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
             self._perform(action)
@@ -331,7 +331,7 @@ class Simulation:
             case act.Renew() | act.Start() | act.Stop():
                 self._command(action)
             case act.Publish(spec=spec):
-                said = gathered(self.app.state.spec, spec)
+                said = build_gathered_event(self.app.state.spec, spec)
                 if said:
                     self._send(said)
             case act.Release(container=container):

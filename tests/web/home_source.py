@@ -44,7 +44,7 @@ class HomeSource:
     def title(self) -> str:
         return f"jobs of {self._user}"
 
-    async def jobs(self, query: Query) -> JobsPage:
+    async def list_jobs(self, query: Query) -> JobsPage:
         listing = await to_thread(scan, self._home)
         problems: list[str] = []
         running = await asyncio.gather(*(self._refresh(head, problems) for head in listing.open))
@@ -52,7 +52,7 @@ class HomeSource:
         heads = (*listing.ended, *running, *damaged)
         return await to_thread(select_jobs, heads, query, clock.wall(), problems)
 
-    async def job(self, job: str) -> DirectoryJobView | None:
+    async def find_job(self, job: str) -> DirectoryJobView | None:
         if not JOB_ID.fullmatch(job) or not await to_thread(self._home.job(job).job.exists):
             return None
         return self._view(job)

@@ -12,7 +12,7 @@ import httpx
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tests.history.simulated_logs import entries, life
-from tony.core.report_builder import ReportContext, report
+from tony.core.report_builder import ReportContext, build_report
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
@@ -55,7 +55,7 @@ def keep(
         log.append(entry.event, entry.at, LONG_AGO + entry.at)
     log.close()
     around = ReportContext(folder=str(folder.path), user=user, submitted=LONG_AGO, live={})
-    ended = report(cluster.app, cluster.now, around)
+    ended = build_report(cluster.app, cluster.now, around)
     state = ended.state if ended.state.ended else JobState.SUCCEEDED
     write_summary(
         folder,

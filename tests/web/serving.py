@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from starlette.types import ASGIApp
 
 from tony.linux.peer_credentials import peer_uid
-from tony.web.uvicorn_server import listen, server
+from tony.web.uvicorn_server import create_server, listen
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def served(app: ASGIApp) -> Iterator[int]:
     """Serves it on 127.0.0.1; gives the port."""
     socket = listen("127.0.0.1", 0)
     ready = threading.Event()
-    made = server(app, peer_uid)
+    made = create_server(app, peer_uid)
 
     async def run() -> None:
         task = asyncio.ensure_future(made.serve(sockets=[socket]))

@@ -24,7 +24,7 @@ from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.web import am_server
-from tony.web.am_server import AmServer, PageServerConfig, _derive_origins, _reverse_lookup, auth_config
+from tony.web.am_server import AmServer, PageServerConfig, _derive_origins, _reverse_lookup, build_auth_config
 from tony.web.app import create
 from tony.web.user_authentication import Authenticator
 
@@ -46,11 +46,11 @@ class Running:
         self._folder = folder
         self._report = replace(ended, state=JobState.RUNNING, exit_code=None, ended=None, failure=None, user="ann")
 
-    async def jobs(self, query: Query) -> JobsPage:
+    async def list_jobs(self, query: Query) -> JobsPage:
         """As `Source`."""
         raise AssertionError("one job is served alone")
 
-    async def job(self, job: str) -> DirectoryJobView:
+    async def find_job(self, job: str) -> DirectoryJobView:
         """As `Source`."""
         return DirectoryJobView(self._folder, self._how)
 
@@ -62,7 +62,7 @@ class Running:
 def app(tmp_path: Path) -> ASGIApp:
     """Of a job that runs."""
     folder = keep(Home(tmp_path), editors=("mo", "@ml"))
-    return create(Running(folder), Authenticator(auth_config(PAPERS)), only=folder.job_id, flows=False)
+    return create(Running(folder), Authenticator(build_auth_config(PAPERS)), only=folder.job_id, flows=False)
 
 
 def shown(app: ASGIApp, user: str) -> str:

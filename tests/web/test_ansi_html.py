@@ -41,15 +41,15 @@ from tony.web.ansi_html import PLAIN, TextStyle
 )
 def test_a_line(text: str, shown: str) -> None:
     """Each kind of thing that programs print, as it is shown."""
-    assert shown == ansi_html.line(text)[0]
+    assert shown == ansi_html.render_line(text)[0]
 
 
 def test_colours_go_on_over_lines_and_pieces() -> None:
     """A colour holds until it is changed, also where the next piece begins, whose reader hands its name on."""
-    shown, style = ansi_html.lines(b"\x1b[1;33mone\ntwo\n")
+    shown, style = ansi_html.render_lines(b"\x1b[1;33mone\ntwo\n")
     assert [(0, '<span class="b f3">one</span>'), (11, '<span class="b f3">two</span>')] == shown
     assert "b.f3" == str(style)
-    (last,), _ = ansi_html.lines(b"three", TextStyle.parse("b.f3"))
+    (last,), _ = ansi_html.render_lines(b"three", TextStyle.parse("b.f3"))
     assert (0, '<span class="b f3">three</span>') == last
 
 
@@ -61,16 +61,16 @@ def test_what_is_no_style_is_none(text: str) -> None:
 
 def test_letters_that_are_taken_back() -> None:
     """However many there are, each is looked at once: this is done while nobody else has a turn."""
-    assert ansi_html.line("abc\b\bd\b\b\be") == ("e", PLAIN)
+    assert ansi_html.render_line("abc\b\bd\b\b\be") == ("e", PLAIN)
     began = time.process_time()
-    shown, _ = ansi_html.lines((b"a" * 9_999 + b"\b" * 9_998 + b"\n") * 50)
+    shown, _ = ansi_html.render_lines((b"a" * 9_999 + b"\b" * 9_998 + b"\n") * 50)
     assert {html for _, html in shown} == {"a"}
     assert time.process_time() - began < 20
 
 
 def test_a_long_line_is_cut() -> None:
     """Of a line without an end so much is shown as a browser bears, and said how much more there is."""
-    shown, _ = ansi_html.line("x" * 1_000_000)
+    shown, _ = ansi_html.render_line("x" * 1_000_000)
     assert len(shown) < 25_000
     assert "980000 characters more on this line" in shown
 
@@ -78,7 +78,7 @@ def test_a_long_line_is_cut() -> None:
 @given(st.binary(max_size=400) | st.text(max_size=400).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_nothing_gets_through(data: bytes) -> None:
     """Whatever is printed: no markup but spans of classes, nothing that steers, and every line keeps its offset."""
-    shown, style = ansi_html.lines(data)
+    shown, style = ansi_html.render_lines(data)
     text = "".join(html for _, html in shown)
     bare = text.replace("</span>", "")
     while (start := bare.find('<span class="')) >= 0:

@@ -33,7 +33,7 @@ class FewTokens:
         """As `Tokens`."""
         return {"anns": TokenOwner("ann", "0a"), "roots": TokenOwner("boss", "0b")}.get(text)
 
-    def session(self, cookie: str) -> TokenOwner | None:
+    def find_session(self, cookie: str) -> TokenOwner | None:
         """As `Tokens`."""
         return TokenOwner("ann", "0a", 1e12) if cookie == "anns-cookie" else None
 

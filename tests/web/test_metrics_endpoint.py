@@ -26,16 +26,16 @@ JOB, OTHER = "local-20260101-000000-0a1b2c", "local-20260102-000000-0a1b2c"
 class Running(HomeSource):
     """A home all of whose jobs are taken to run: the records that tests have are of jobs that have ended."""
 
-    async def jobs(self, query: Query) -> JobsPage:
+    async def list_jobs(self, query: Query) -> JobsPage:
         """As `Source`."""
         assert query.state == "active"
-        return await super().jobs(replace(query, state=""))
+        return await super().list_jobs(replace(query, state=""))
 
-    async def job(self, job: str) -> DirectoryJobView | None:
+    async def find_job(self, job: str) -> DirectoryJobView | None:
         """As `Source`."""
         if job == OTHER and self.damaged:
             raise RecordError(f"the record of {job} cannot be copied")
-        return None if job == OTHER and self.without else await super().job(job)
+        return None if job == OTHER and self.without else await super().find_job(job)
 
     without = damaged = False
 

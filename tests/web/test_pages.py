@@ -23,7 +23,7 @@ from tony.model.layout import Home, JobFolder
 from tony.model.progress import Progress, measure_job
 from tony.model.states import JobState, TaskState
 from tony.web.app import create
-from tony.web.assets import assets
+from tony.web.assets import load_assets
 from tony.web.pages import job as job_page
 from tony.web.user_authentication import AuthConfig, Authenticator
 
@@ -221,7 +221,7 @@ def test_the_first_page_is_small(tmp_path: Path) -> None:
 
 def test_files_of_ours_are_kept_by_browsers(app: ASGIApp) -> None:
     """Under a name that changes with what is in them, for ever; another name is none."""
-    name = assets()["style.css"].name
+    name = load_assets()["style.css"].name
     answer = fetch(app, f"/assets/{name}")
     assert "immutable" in answer.headers["cache-control"]
     again = fetch(app, f"/assets/{name}", headers={"If-None-Match": answer.headers["etag"]})
@@ -231,8 +231,8 @@ def test_files_of_ours_are_kept_by_browsers(app: ASGIApp) -> None:
 
 def test_the_charts_are_those_that_were_tried() -> None:
     """Another version of their code may break a policy, or draw something else."""
-    assert assets().has_charts
-    assert b"v1.6.18" in assets()["uplot.js"].content[:300]
+    assert load_assets().has_charts
+    assert b"v1.6.18" in load_assets()["uplot.js"].content[:300]
 
 
 @pytest.mark.parametrize(

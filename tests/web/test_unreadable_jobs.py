@@ -21,11 +21,11 @@ JOB, DAMAGED = "local-20260102-000000-0a1b2c", "local-20260101-000000-0a1b2c"
 class Damaged(HomeSource):
     """One of its records cannot be copied."""
 
-    async def job(self, job: str) -> DirectoryJobView | None:
+    async def find_job(self, job: str) -> DirectoryJobView | None:
         """As `Source`."""
         if job == DAMAGED:
             raise RecordError(f"the record of {job} cannot be copied")
-        return await super().job(job)
+        return await super().find_job(job)
 
 
 @pytest.fixture

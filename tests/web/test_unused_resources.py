@@ -17,7 +17,7 @@ from tony.history.event_log import segments
 from tony.model.layout import Home
 from tony.web import unused_resources
 from tony.web.app import create
-from tony.web.unused_resources import waste_for
+from tony.web.unused_resources import compute_waste
 from tony.web.user_authentication import AuthConfig, Authenticator
 from tony.web.user_permissions import AuthMethod, User
 
@@ -44,13 +44,13 @@ def test_only_what_may_be_seen_is_summed_up(source: HomeSource) -> None:
     """By week and user; a record without events is counted as not known; older than wanted is left out."""
 
     async def look() -> None:
-        mine = await waste_for(visitor("ann"), source, since=0.0)
+        mine = await compute_waste(visitor("ann"), source, since=0.0)
         assert [("ann", "2023-W46", 3)] == [(week.user, week.week, week.jobs) for week in mine.weeks]
         assert 0 < mine.weeks[0].wasted.gb_hours < mine.weeks[0].held.gb_hours
         assert (3, 0, 0, False) == (mine.jobs, mine.unknown, mine.left, mine.more)
-        assert 1 == (await waste_for(visitor("bob"), source, since=0.0)).jobs
-        assert 0 == (await waste_for(visitor("cem"), source, since=0.0)).jobs
-        assert 0 == (await waste_for(visitor("ann"), source)).jobs
+        assert 1 == (await compute_waste(visitor("bob"), source, since=0.0)).jobs
+        assert 0 == (await compute_waste(visitor("cem"), source, since=0.0)).jobs
+        assert 0 == (await compute_waste(visitor("ann"), source)).jobs
 
     asyncio.run(look())
 
@@ -64,11 +64,11 @@ def test_what_takes_long_goes_on_when_somebody_asks_again(
 
     async def look() -> None:
         monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", -1.0)
-        assert (0, 0, 3) == _counts(await waste_for(visitor("ann"), source, since=0.0))
+        assert (0, 0, 3) == _counts(await compute_waste(visitor("ann"), source, since=0.0))
         monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", 60.0)
-        assert (2, 1, 0) == _counts(await waste_for(visitor("ann"), source, since=0.0))
+        assert (2, 1, 0) == _counts(await compute_waste(visitor("ann"), source, since=0.0))
         monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", -1.0)
-        assert (2, 1, 0) == _counts(await waste_for(visitor("ann"), source, since=0.0))
+        assert (2, 1, 0) == _counts(await compute_waste(visitor("ann"), source, since=0.0))
 
     asyncio.run(look())
 

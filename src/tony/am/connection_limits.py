@@ -35,7 +35,7 @@ def allow_connections(spec: JobSpec) -> None:
         )
 
 
-def room_for_tunnels(tasks: int) -> int:
+def raise_tunnel_limit(tasks: int) -> int:
     """Return how many tunnels may be open besides the connections of `tasks` executors, raising the limit.
 
     Call it only when a tunnel is requested: child processes inherit the limit.

@@ -63,7 +63,7 @@ class DurabilityBarrier:
             self._hold(size, actions, acknowledge)
         else:
             self._hold(size, (), acknowledge)
-            self._perform(actions, _no_acknowledgement)
+            self._perform(actions, _skip_acknowledgement)
 
     def on_durable(self, size: int) -> None:
         """Handle that the first `size` bytes of the log are durable."""
@@ -76,19 +76,19 @@ class DurabilityBarrier:
             self._waiting_actions -= bool(held.actions)
             if is_waived:
                 self._unacknowledged.append(held)
-            self._perform(held.actions, _no_acknowledgement if is_waived else held.acknowledge)
+            self._perform(held.actions, _skip_acknowledgement if is_waived else held.acknowledge)
         for held in list(self._held) if self._waiting_actions else ():
             if any(action.shows for action in held.actions):
                 break
             if held.actions:  # they only waited for those before them
                 actions, held.actions = held.actions, ()
                 self._waiting_actions -= 1
-                self._perform(actions, _no_acknowledgement)
+                self._perform(actions, _skip_acknowledgement)
 
     def _hold(self, size: int, actions: Sequence[Action], acknowledge: Callable[[], None]) -> None:
         self._held.append(_Held(size, actions, acknowledge))
         self._waiting_actions += bool(actions)
 
 
-def _no_acknowledgement() -> None:
+def _skip_acknowledgement() -> None:
     """Do nothing: no report caused the actions."""

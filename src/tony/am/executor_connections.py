@@ -188,7 +188,7 @@ class Executors:
         peer.listens = message.listens if is_callable(message.listens) else ""
         peer.connection, peer.heard = connection, clock.monotonic()
         self._by_connection[connection] = peer
-        renews = self._renews(peer)
+        renews = self._needs_renewal(peer)
         connection.send(
             Welcome(
                 attempt=self._attempt,
@@ -201,7 +201,7 @@ class Executors:
         )
         if self._level:
             connection.send(SetLogLevel(level=self._level))
-        self.logs.attached(task)
+        self.logs.on_attached(task)
         return peer
 
     def _find_lost_tail(self, task: TaskId, message: Attach) -> str:
@@ -215,7 +215,7 @@ class Executors:
             return f"{task} knows task attempt {message.try_}, the log only {begun}: the end of the log was lost"
         return ""
 
-    def received(self, connection: RpcConnection, message: Message) -> bool:
+    def on_message(self, connection: RpcConnection, message: Message) -> bool:
         """Handle a message of an attached executor; return False if none is attached on this connection."""
         peer = self._by_connection.get(connection)
         if peer is None:
@@ -225,10 +225,10 @@ class Executors:
             age = message.last_output_age
             peer.output_at = None if age is None else peer.heard - max(0.0, age)
             peer.last_line = message.last_line[:200]
-            if message.asks and self._renews(peer):
+            if message.asks and self._needs_renewal(peer):
                 connection.send(Ack(n=peer.acked, heard=message.mono))
         elif isinstance(message, Reported):
-            self._reported(peer, connection, message)
+            self._on_report(peer, connection, message)
         elif isinstance(message, Sample):
             self.on_sample(peer.task, message)
         elif isinstance(message, Stacks):
@@ -236,12 +236,12 @@ class Executors:
         elif isinstance(message, LogPiece) and self.logs.handle_piece(peer.task, message):
             pass  # it was forwarded
         elif isinstance(message, TunnelFailed):
-            self.tunnels.failed(peer.task, message)
+            self.tunnels.on_failed(peer.task, message)
         else:
             connection.refuse(Code.BAD_MESSAGE, f"an executor may not send {message.kind}")
         return True
 
-    def _reported(self, peer: Peer, connection: RpcConnection, message: Reported) -> None:
+    def _on_report(self, peer: Peer, connection: RpcConnection, message: Reported) -> None:
         if message.n <= peer.seen:
             connection.send(Ack(n=peer.acked))
             return
@@ -251,7 +251,7 @@ class Executors:
         if isinstance(message, Ready) and not _is_valid(message):
             connection.refuse(Code.BAD_MESSAGE, "this is not a valid address and list of ports")
             return
-        event = self._event(peer, message)
+        event = self._build_event(peer, message)
         if event is None:
             connection.refuse(Code.BAD_MESSAGE, f"an executor may not send {message.kind}")
             return
@@ -274,7 +274,7 @@ class Executors:
                 now,
             )
 
-    def _event(self, peer: Peer, message: Reported) -> Event | None:
+    def _build_event(self, peer: Peer, message: Reported) -> Event | None:
         match message:
             case Ready():
                 return Registered(
@@ -300,13 +300,13 @@ class Executors:
                     task=peer.task,
                     session=message.session,
                     try_=message.try_,
-                    status=_bounded(message.status),
+                    status=_limit_status(message.status),
                     at=round(max(0.0, self._now() - max(0.0, message.ago)), 6),
                     exports={name: _cut(message.exports[name]) for name in wanted if name in message.exports},
                 )
         return None
 
-    def closed(self, connection: RpcConnection) -> None:
+    def on_closed(self, connection: RpcConnection) -> None:
         """Handle a closed connection, which proves nothing: the executor may reconnect."""
         peer = self._by_connection.pop(connection, None)
         if peer and peer.connection is connection:
@@ -316,7 +316,7 @@ class Executors:
 
     # --- to the wire ----------------------------------------------------------------------------------------------
 
-    def unacknowledged(self) -> Sequence[tuple[Peer, int]]:
+    def take_unacknowledged(self) -> Sequence[tuple[Peer, int]]:
         """Return the executors that have reported since the last call, and up to which number."""
         reports = [(peer, peer.seen) for peer in self._unacked]
         self._unacked.clear()
@@ -354,11 +354,11 @@ class Executors:
         return len(self._by_container)
 
     @property
-    def connected(self) -> int:
+    def on_connected(self) -> int:
         """The number of executors that are connected now."""
         return len(self._by_connection)
 
-    def container_ended(self, container: str) -> bool:
+    def on_container_ended(self, container: str) -> bool:
         """Note that a container has ended; return True if reports of its executor may still arrive.
 
         They may as long as the connection is there; there will be no new one.
@@ -372,7 +372,7 @@ class Executors:
         peer.ended = clock.monotonic()
         return True
 
-    def contact(self, container: str) -> float:
+    def find_last_contact(self, container: str) -> float:
         """Return when the executor in a container was last heard, in the job's time.
 
         For one that this AM attempt has never heard: until when the previous attempt may have heard it.
@@ -382,7 +382,7 @@ class Executors:
         by_others = self.overlap if self._attempt > 1 and (peer is None or peer.expected) else 0.0
         return round(max(0.0, self._now() - silence + by_others), 6)
 
-    def _renews(self, peer: Peer) -> bool:
+    def _needs_renewal(self, peer: Peer) -> bool:
         """Return True if an executor's lease is to be renewed: its container is in use, this attempt in charge."""
         held = self._app.state.containers.get(peer.container)
         return held is not None and not held.presumed and self.in_charge()
@@ -395,9 +395,9 @@ class Executors:
         if peer.connection:
             self._by_connection.pop(peer.connection, None)
             peer.connection.close()
-        self.logs.gone(peer.task, printed=peer.printed)
-        self.tunnels.gone(peer.task)
-        self.stacks.gone(peer.task)
+        self.logs.on_executor_lost(peer.task, printed=peer.printed)
+        self.tunnels.on_executor_lost(peer.task)
+        self.stacks.on_executor_lost(peer.task)
 
     # --- liveness -------------------------------------------------------------------------------------------------
 
@@ -423,7 +423,7 @@ class Executors:
                 container = peer.container
                 self._feed(Silent(task=peer.task, incarnation=peer.incarnation, silence=silence, container=container))
 
-    def live(self) -> dict[TaskId, Live]:
+    def collect_live(self) -> dict[TaskId, Live]:
         """Return what the last heartbeats contained, for reports."""
         now = clock.monotonic()
         return {
@@ -451,7 +451,7 @@ def _cut(value: str | None) -> str | None:
     return value and value.encode("utf-8", "replace")[:LONGEST_EXPORT].decode("utf-8", "ignore").replace("\0", "")
 
 
-def _bounded(status: ExitStatus) -> ExitStatus:
+def _limit_status(status: ExitStatus) -> ExitStatus:
     """Limit an exit status to the lengths that an executor may send."""
     return replace(
         status,

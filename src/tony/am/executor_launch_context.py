@@ -16,7 +16,7 @@ from tony.protocol.launch import TaskPart
 CONNECT_TIMEOUT = 60.0
 
 
-def task_part(
+def build_task_part(
     record: JobRecord, framework: Framework, attempt: int, launch: Launch, address: str, lease: float
 ) -> TaskPart:
     """Return the task's part of a launch context.
@@ -55,26 +55,26 @@ def task_part(
         board=str(board) if changes else None,
         port_range=spec.port_range_of(task.role),
         stop_grace=spec.stop_grace_of(task.role),
-        lease=lease_of_am(spec, lease),
+        lease=compute_am_lease(spec, lease),
         connect_timeout=CONNECT_TIMEOUT,
-        meeting=_rendezvous(record, framework, task),
+        meeting=_find_rendezvous(record, framework, task),
         left_out=record.staged.left_out,
         job_settings=spec.program_settings,
         role_settings=role.program_settings,
     )
 
 
-def lease_of_am(spec: JobSpec, lease: float) -> float:
+def compute_am_lease(spec: JobSpec, lease: float) -> float:
     """Return for how many seconds programs outlive their AM."""
     return lease if spec.orphan_grace is None else spec.orphan_grace
 
 
-def executor_lease(spec: JobSpec, lease: float) -> float:
+def compute_executor_lease(spec: JobSpec, lease: float) -> float:
     """Return after how many seconds without an AM an executor has certainly given up."""
-    return max(lease_of_am(spec, lease), CONNECT_TIMEOUT)
+    return max(compute_am_lease(spec, lease), CONNECT_TIMEOUT)
 
 
-def _rendezvous(record: JobRecord, framework: Framework, task: TaskId) -> Meeting | None:
+def _find_rendezvous(record: JobRecord, framework: Framework, task: TaskId) -> Meeting | None:
     try:
         return framework.meeting(record.spec, task)
     except TonyError:

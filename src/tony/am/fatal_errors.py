@@ -35,7 +35,9 @@ def report_fatal_error(report: JobReport, error: Exception, wall: float) -> JobR
         wall: seconds since 1970.
     """
     failure_class, cause, exit_code = _classify(error)
-    reasons = [str(problem) for problem in error.problems] if isinstance(error, ConfigError) else [_reason(error)]
+    reasons = (
+        [str(problem) for problem in error.problems] if isinstance(error, ConfigError) else [_format_reason(error)]
+    )
     # A scheduler that enforces its time limit also sends a signal: that is not a second cause.
     by_signal = isinstance(error, Overdue) and report.failure and report.failure.failure_class is FailureClass.KILLED
     if report.failure and not by_signal:
@@ -57,7 +59,7 @@ def report_fatal_error(report: JobReport, error: Exception, wall: float) -> JobR
         am=None,
         ended=wall,
         waiting="",
-        tasks=tuple(_ended(task, wall) for task in report.tasks),
+        tasks=tuple(_mark_ended(task, wall) for task in report.tasks),
     )
 
 
@@ -74,7 +76,7 @@ def _classify(error: Exception) -> tuple[FailureClass, str, ExitCode]:
     return FailureClass.PLATFORM, "bug", ExitCode.BUG
 
 
-def _reason(error: Exception) -> str:
+def _format_reason(error: Exception) -> str:
     if isinstance(error, TonyError):
         return resource_limit_errors.describe_os_error(error)
     if resource_limit_errors.explain(error):
@@ -82,7 +84,7 @@ def _reason(error: Exception) -> str:
     return f"a bug in the application master: {type(error).__name__}: {error}"
 
 
-def _ended(task: TaskReport, wall: float) -> TaskReport:
+def _mark_ended(task: TaskReport, wall: float) -> TaskReport:
     if task.state in ENDED_TASK_STATES:
         return replace(task, executor_pid=None)
     return replace(

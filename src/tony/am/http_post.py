@@ -55,7 +55,7 @@ class WebhookTarget:
     path: str
 
     @classmethod
-    def of(cls, address: str) -> WebhookTarget:
+    def from_address(cls, address: str) -> WebhookTarget:
         """Parse an address that was checked when the job was submitted."""
         parts = urlsplit(address)
         secure = parts.scheme == "https"
@@ -85,7 +85,7 @@ async def post(target: WebhookTarget, body: bytes, headers: Mapping[str, str], t
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, EOFError):
         raise WebhookRejectedError("the connection was closed without an answer", is_retryable=True) from None
     except OSError as error:
-        raise _refused(error) from None
+        raise _build_refusal(error) from None
     if not 200 <= status < 300:
         if 300 <= status < 400:
             raise WebhookRejectedError(f"it redirects ({status}), which is not followed", is_retryable=False)
@@ -95,23 +95,23 @@ async def post(target: WebhookTarget, body: bytes, headers: Mapping[str, str], t
 
 
 async def _exchange(target: WebhookTarget, body: bytes, headers: Mapping[str, str]) -> int:
-    context = await _in_daemon_thread(_context) if target.secure else None
-    reader, writer = await _connected(target, context)
+    context = await _run_in_daemon_thread(_create_ssl_context) if target.secure else None
+    reader, writer = await _connect(target, context)
     try:
-        writer.write(_head(target, len(body), headers) + body)
+        writer.write(_format_head(target, len(body), headers) + body)
         await writer.drain()
-        return await status_of(reader)
+        return await read_status(reader)
     finally:
         writer.transport.abort()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
 
 
-async def _connected(
+async def _connect(
     target: WebhookTarget, context: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the first of the host's addresses that can be reached."""
-    places = await _in_daemon_thread(lambda: socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM))
+    places = await _run_in_daemon_thread(lambda: socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM))
     last: OSError = OSError("its name has no address")
     for _, _, _, _, place in places:
         try:
@@ -129,7 +129,7 @@ async def _connected(
     raise last
 
 
-def _head(target: WebhookTarget, length: int, headers: Mapping[str, str]) -> bytes:
+def _format_head(target: WebhookTarget, length: int, headers: Mapping[str, str]) -> bytes:
     name = str(target).partition("://")[2]
     lines = [
         f"POST {target.path} HTTP/1.1",
@@ -141,7 +141,7 @@ def _head(target: WebhookTarget, length: int, headers: Mapping[str, str]) -> byt
     return "".join(f"{line}\r\n" for line in [*lines, ""]).encode("ascii")
 
 
-async def status_of(reader: asyncio.StreamReader) -> int:
+async def read_status(reader: asyncio.StreamReader) -> int:
     """Read the status code of a response, skipping interim ones (1xx).
 
     Raises:
@@ -163,7 +163,7 @@ async def status_of(reader: asyncio.StreamReader) -> int:
     raise WebhookRejectedError("its answer does not end", is_retryable=False)
 
 
-def _refused(error: OSError) -> WebhookRejectedError:
+def _build_refusal(error: OSError) -> WebhookRejectedError:
     if _is_of_tls(error):
         detail = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
         trust = "its certificate is not trusted" if getattr(error, "verify_message", "") else "the TLS handshake failed"
@@ -178,13 +178,13 @@ def _is_of_tls(error: OSError) -> bool:
     return isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
 
 
-def _context() -> ssl.SSLContext:
+def _create_ssl_context() -> ssl.SSLContext:
     import ssl  # importing it takes about 30 ms, and most jobs have no webhook
 
     return ssl.create_default_context()
 
 
-async def _in_daemon_thread(work: Callable[[], T]) -> T:
+async def _run_in_daemon_thread(work: Callable[[], T]) -> T:
     """Run blocking work in a thread that the process does not wait for at its exit."""
     try:
         done = start_in_thread(work, daemon=True)

@@ -80,7 +80,7 @@ class LogRelay:
 
     def ask(self, client: RpcConnection, message: ReadLog) -> None:
         """Handle a client's request for a piece; refuse the client if the request is invalid."""
-        task, error = self._checked(message)
+        task, error = self._check(message)
         if task is None:
             client.refuse(Code.BAD_MESSAGE, error)
             return
@@ -115,7 +115,7 @@ class LogRelay:
         if reader:
             self._forget(reader)
 
-    def closed(self, client: RpcConnection) -> None:
+    def on_closed(self, client: RpcConnection) -> None:
         """Handle that a client has disconnected."""
         for reader in list(self._of_client.get(client, {}).values()):
             self._forget(reader)
@@ -131,13 +131,13 @@ class LogRelay:
 
     # --- executors ------------------------------------------------------------------------------------------------
 
-    def attached(self, task: TaskId) -> None:
+    def on_attached(self, task: TaskId) -> None:
         """Forward the open requests to a task's executor that has (re)connected."""
         for reader in list(self._of_task.get(task, {}).values()):
             if reader.open:
                 self._forward(reader)
 
-    def gone(self, task: TaskId, *, printed: bool) -> None:
+    def on_executor_lost(self, task: TaskId, *, printed: bool) -> None:
         """Handle that an executor will not come back.
 
         Args:
@@ -168,7 +168,7 @@ class LogRelay:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _checked(self, message: ReadLog) -> tuple[TaskId | None, str]:
+    def _check(self, message: ReadLog) -> tuple[TaskId | None, str]:
         try:
             task = TaskId.parse(message.task)
         except ValueError as error:

@@ -89,7 +89,7 @@ def run(create_allocator: Callable[[PreparedJob], ContainerAllocator]) -> int:
         log.error("%s has ended already", folder.job_id)
         return ExitCode.BUG
     try:
-        asyncio.run(attempt(folder, create_allocator, _close_pipe))
+        asyncio.run(run_attempt(folder, create_allocator, _close_pipe))
     except TonyError as error:
         log.error("%s", error)
         return error.exit_code
@@ -117,7 +117,7 @@ def _close_pipe() -> None:
         os.close(int(number))
 
 
-async def attempt(
+async def run_attempt(
     folder: JobFolder,
     create_allocator: Callable[[PreparedJob], ContainerAllocator] = _load_allocator,
     on_listening: Callable[[], None] = lambda: None,
@@ -139,13 +139,13 @@ async def attempt(
         on_listening()
         assert parts.master is not None
         await parts.master.run(started)
-        report = parts.master.report()
+        report = parts.master.build_report()
     except NotInCharge as error:
         log.error("this application master exits and leaves the job unchanged: %s", error)
         await _leave(parts)
         raise
     except Exception as error:  # the outermost handler: a bug of tony is an outcome, too
-        report = report_fatal_error(_last_report(job, parts), error, clock.wall())
+        report = report_fatal_error(_build_last_report(job, parts), error, clock.wall())
         expected = isinstance(error, InfraError | ConfigError | Overdue)
         log.error("job aborted: %s", report.failure and report.failure.reason, exc_info=not expected and error)
     await _end(folder, parts, report)
@@ -168,12 +168,12 @@ async def _begin(
     digest = settings_digest(record.spec)
     header = Header(format=FORMAT, version=VERSION, job=record.job_id, attempt=number, settings=digest)
     parts.writer = LogWriter(folder.events(number), header, recovered.next_seq)
-    address = _address(job, parts.allocator)
+    address = _choose_address(job, parts.allocator)
     parts.master = Master(
         job,
         recovered.app,
         credentials,
-        _framework(record.framework_module),
+        _load_framework(record.framework_module),
         parts.allocator,
         parts.writer,
         recovered.clock,
@@ -214,7 +214,7 @@ def _check_site_policy(spec: JobSpec) -> None:
             raise ConfigError(problems)
 
 
-def _framework(home: str) -> Framework:
+def _load_framework(home: str) -> Framework:
     try:
         return frameworks.load(home)
     except Exception as error:  # importing a plug-in may raise anything
@@ -223,11 +223,11 @@ def _framework(home: str) -> Framework:
         ) from error
 
 
-def _last_report(job: PreparedJob, parts: _Parts) -> JobReport:
+def _build_last_report(job: PreparedJob, parts: _Parts) -> JobReport:
     """Return the state of the job when its AM failed, as far as it is known."""
     if parts.master:
         try:
-            return parts.master.report()
+            return parts.master.build_report()
         except Exception:  # may fail for the same reason
             log.exception("the state of the job cannot be determined")
     return pending_report(job.folder, job.record)
@@ -236,10 +236,10 @@ def _last_report(job: PreparedJob, parts: _Parts) -> JobReport:
 async def _leave(parts: _Parts) -> None:
     """Close connections only: another AM attempt has the job, so its containers, record and secrets stay."""
     if parts.server:
-        with _step("closing the connections"):
+        with _guard_step("closing the connections"):
             await parts.server.close()
     if parts.page:
-        with _step("closing the page"):
+        with _guard_step("closing the page"):
             await parts.page.close()
     if parts.master:
         parts.master.notifications.drop()
@@ -248,45 +248,45 @@ async def _leave(parts: _Parts) -> None:
 async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
     """Close everything. Secrets are removed before the summary is written: the summary marks the end of the job."""
     if parts.allocator:
-        with _step("releasing the containers"):
+        with _guard_step("releasing the containers"):
             async with asyncio.timeout(CLOSING):
                 await parts.allocator.close()
     if parts.master:
-        with _step("ending the output streams"):
+        with _guard_step("ending the output streams"):
             parts.master.executors.logs.finish()
     if parts.writer:
-        with _step("closing the event log"):
+        with _guard_step("closing the event log"):
             parts.writer.close()
     if parts.master:
-        with _step("writing the metrics"):
+        with _guard_step("writing the metrics"):
             await parts.master.metrics.finish()
-    with _step("removing the job's secrets"):
+    with _guard_step("removing the job's secrets"):
         import shutil  # late: imports every compressor
 
         shutil.rmtree(folder.secret)
     for path in (folder.am, folder.am_socket, folder.kill_request):
-        with _step(f"removing {path}"):
+        with _guard_step(f"removing {path}"):
             path.unlink(missing_ok=True)
-    with _step("writing the summary"):
+    with _guard_step("writing the summary"):
         write_summary(folder, report)
         log.info("the job %s", report.state.value)
     if parts.master:
-        with _step("notifying the subscribers"):
+        with _guard_step("notifying the subscribers"):
             await parts.master.subscribers.finish(report, GOODBYE)
     if not folder.summary.exists():
-        with _step("writing the summary again"):
+        with _guard_step("writing the summary again"):
             await _write_later(folder, report)
     if parts.server:
-        with _step("closing the connections"):
+        with _guard_step("closing the connections"):
             await parts.server.close()
     if parts.page:
-        with _step("closing the page"):
+        with _guard_step("closing the page"):
             await parts.page.close()
     if parts.master:
-        with _step("sending the last webhook"):
+        with _guard_step("sending the last webhook"):
             await parts.master.notifications.finish(report)
     if parts.allocator:
-        with _step("notifying the scheduler"):
+        with _guard_step("notifying the scheduler"):
             await parts.allocator.finish(report)
 
 
@@ -306,7 +306,7 @@ async def _write_later(folder: JobFolder, report: JobReport) -> None:
 
 
 @contextlib.contextmanager
-def _step(what: str) -> Iterator[None]:
+def _guard_step(what: str) -> Iterator[None]:
     """Run one step of the shutdown; log its failure, so that the other steps still run."""
     try:
         yield
@@ -329,7 +329,7 @@ def _load(folder: JobFolder) -> PreparedJob:
     return PreparedJob(home=Home(folder.path.parent.parent), folder=folder, record=record)
 
 
-def _address(job: PreparedJob, allocator: ContainerAllocator) -> str:
+def _choose_address(job: PreparedJob, allocator: ContainerAllocator) -> str:
     """Return where to listen: a Unix socket on a single machine, TLS if messages can leave it or if required."""
     if allocator.capabilities.same_host and job.record.spec.tls is TlsMode.AUTO:
         return f"unix:{job.folder.am_socket}"
@@ -349,7 +349,7 @@ async def _show_page(parts: _Parts, allocator: ContainerAllocator, master: Maste
     if proxy.packages:
         record = master.job.record
         process = PageProcess(master.job.folder.path, record.user, proxy)
-    parts.page = Page(master.report, proxy.peers, proxy.proxy, process, proxy.plain)
+    parts.page = Page(master.build_report, proxy.peers, proxy.proxy, process, proxy.plain)
     try:
         allocator.page_address = f"{allocator.host}:{await parts.page.listen(allocator.host)}"
     except OSError as error:

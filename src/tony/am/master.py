@@ -17,19 +17,19 @@ from typing import Any
 from tony import clock
 from tony.am.durability_barrier import DurabilityBarrier
 from tony.am.executor_connections import Executors
-from tony.am.executor_launch_context import build_container_setup, executor_lease, task_part
+from tony.am.executor_launch_context import build_container_setup, build_task_part, compute_executor_lease
 from tony.am.job_clock import JobClock
 from tony.am.metrics_store import MetricsStore
 from tony.am.notifications import Notifications
-from tony.am.recovery import known_containers
+from tony.am.recovery import find_known_containers
 from tony.am.start_messages import StartMessages
 from tony.am.subscribers import Subscribers
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.deadline import Deadline
-from tony.core.gang_size_event import gathered, sizes_text
-from tony.core.report_builder import Live, ReportContext, report
+from tony.core.gang_size_event import build_gathered_event, format_sizes
+from tony.core.report_builder import Live, ReportContext, build_report
 from tony.errors import InfraError, NotInCharge
 from tony.frameworks.base import Framework
 from tony.history.event_log import LogWriter
@@ -114,8 +114,8 @@ class Master:
         self.executors.find_step_age = self.metrics.find_step_age
         self.executors.sample_interval = self.metrics.interval
         self.executors.step_interval = self.metrics.step_interval
-        self.subscribers = Subscribers(self.report)
-        self.notifications = Notifications(job.record.spec.notify, job.record.job_id, attempt, self.report)
+        self.subscribers = Subscribers(self.build_report)
+        self.notifications = Notifications(job.record.spec.notify, job.record.job_id, attempt, self.build_report)
         self.barrier = DurabilityBarrier(self._perform_all)
         self.executors.expect()
         if len(self.executors):
@@ -143,16 +143,16 @@ class Master:
             if self._timer:
                 self._timer.cancel()
 
-    def report(self) -> JobReport:
+    def build_report(self) -> JobReport:
         """Return the current report of the job."""
         record = self.job.record
         context = ReportContext(
             folder=str(self.job.folder.path),
             user=record.user,
             submitted=record.submitted,
-            live={**self._in_setup, **self.executors.live()},
+            live={**self._in_setup, **self.executors.collect_live()},
         )
-        return report(self.app, self._clock.now(), context)
+        return build_report(self.app, self._clock.now(), context)
 
     # --- events in ------------------------------------------------------------------------------------------------
 
@@ -171,14 +171,14 @@ class Master:
         try:
             actions = self._handle_all()
             self._writer.flush()
-            reports = self.executors.unacknowledged()
+            reports = self.executors.take_unacknowledged()
             acknowledge = partial(self.executors.acknowledge, reports)
             self.barrier.submit(self._writer.size, actions, acknowledge, has_reports=bool(reports))
         except Exception as error:  # the outermost handler of the loop: the job must end with an outcome
             if not self._finished.done():
                 self._finished.set_exception(error)
             return
-        self.subscribers.changed()
+        self.subscribers.on_change()
 
     def _handle_all(self) -> list[act.Action]:
         actions: list[act.Action] = []
@@ -189,7 +189,7 @@ class Master:
             self._log_event(event)
             actions += self._handle(event)
         if self._since_snapshot >= self._snapshot_every:
-            actions += self._handle(ev.Snapshot(digest=self.app.digest()))
+            actions += self._handle(ev.Snapshot(digest=self.app.compute_digest()))
             self._since_snapshot = 0
         return actions
 
@@ -198,9 +198,9 @@ class Master:
         if event.presumed:  # its executor may be running, and even be connected
             self._has_unconfirmed.set()
             spec = self.job.record.spec
-            lease = executor_lease(spec, self._allocator.lease)
-            return replace(event, contact=self.executors.contact(event.container), lease=lease)
-        if not self.executors.container_ended(event.container):
+            lease = compute_executor_lease(spec, self._allocator.lease)
+            return replace(event, contact=self.executors.find_last_contact(event.container), lease=lease)
+        if not self.executors.on_container_ended(event.container):
             return replace(event, silent=True)
         return event
 
@@ -254,13 +254,13 @@ class Master:
                 self.executors.send(task, Prepare(session=session))
             case act.Publish(spec=spec):
                 self._starts.publish(spec)
-                size = gathered(self.job.record.spec, spec)
+                size = build_gathered_event(self.job.record.spec, spec)
                 if size:
-                    log.info("session %d has %s", spec.session, sizes_text(size.tasks, size.absent))
+                    log.info("session %d has %s", spec.session, format_sizes(size.tasks, size.absent))
                     self.feed(size)
             case act.Start(session=session):
                 self._start(action)
-                self.notifications.started(session)
+                self.notifications.on_started(session)
             case act.Stop(task=task, session=session, try_=try_, grace=grace, reason=reason):
                 self.executors.send(task, StopProgram(session=session, try_=try_, grace=grace, reason=reason))
             case act.Release(container=container):
@@ -277,24 +277,24 @@ class Master:
                 self.subscribers.send_now()  # the end of the last session: soon every task is reset
                 self.feed(ev.SessionOpened(session=session, reason=reason))
                 if session > 1:
-                    self.notifications.restarted(reason)
+                    self.notifications.on_restarted(reason)
             case act.Verdict(failure=failure, decision=decision, reason=reason):
                 log.warning("%s -> %s (%s)", failure.reason, decision, reason)
                 if decision == "retry":
-                    self.notifications.restarted(failure.reason)
+                    self.notifications.on_restarted(failure.reason)
             case act.WakeAt(at=at, deadline=deadline):
                 self._wake_at(at, deadline)
             case act.Finish():
-                self._writer.append(ev.Snapshot(digest=self.app.digest()), self._clock.now(), clock.wall())
+                self._writer.append(ev.Snapshot(digest=self.app.compute_digest()), self._clock.now(), clock.wall())
                 if not self._finished.done():
                     self._finished.set_result(action)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._spawned)
+        task.add_done_callback(self._on_task_done)
 
-    def _spawned(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error and not self._finished.done():
@@ -307,14 +307,14 @@ class Master:
 
             timeout = self.job.record.spec.heartbeat_timeout
             calls: ReattachCaller[TaskId] = ReattachCaller(self._credentials.am, self._attempt, self.address, timeout)
-            self._on_attached = calls.attached
+            self._on_attached = calls.on_attached
             await calls.call_all(addresses)
             if calls.superseded:
                 raise NotInCharge(f"executors have obeyed a later AM attempt than {self._attempt}")
 
     async def _reconcile(self) -> None:
         await self._allocator.open(self.feed)
-        found = await self._allocator.recover(known_containers(self.app))
+        found = await self._allocator.recover(find_known_containers(self.app))
         await self._prove_ends(set(found))
         self.feed(ev.ContainersFound(containers=tuple(found)))
         self.feed(ev.ReconcileClosed())
@@ -365,7 +365,9 @@ class Master:
                 self._has_unconfirmed.clear()
 
     async def _launch(self, action: act.Launch) -> None:
-        part = task_part(self.job.record, self._framework, self._attempt, action, self.address, self._allocator.lease)
+        part = build_task_part(
+            self.job.record, self._framework, self._attempt, action, self.address, self._allocator.lease
+        )
         self._in_setup[action.task] = Live(preparing=build_container_setup(self.job.record, action.task.role))
         try:
             await self._allocator.launch(action.container, part, self._credentials.executors)
@@ -378,7 +380,7 @@ class Master:
             self._in_setup.pop(action.task, None)
 
     def _start(self, action: act.Start) -> None:
-        self.executors.send_frame(action.task, self._starts.frame(action))
+        self.executors.send_frame(action.task, self._starts.encode(action))
 
     def _release(self, container: str) -> None:
         held = self.app.state.containers.get(container)
@@ -403,10 +405,10 @@ class Master:
 
     # --- the wire -------------------------------------------------------------------------------------------------
 
-    def connected(self, connection: RpcConnection) -> None:
+    def on_connected(self, connection: RpcConnection) -> None:
         """Handle an authenticated peer. It sends first."""
 
-    def received(self, connection: RpcConnection, message: Message) -> None:
+    def on_message(self, connection: RpcConnection, message: Message) -> None:
         """Handle a message of an authenticated peer."""
         if self.executors.tunnels.carry(connection, message):
             return
@@ -415,13 +417,13 @@ class Master:
         else:
             self._from_client(connection, message)
 
-    def closed(self, connection: RpcConnection, reason: str) -> None:
+    def on_closed(self, connection: RpcConnection, reason: str) -> None:
         """Handle a closed connection."""
         self.subscribers.remove(connection)
-        self.executors.closed(connection)
-        self.executors.logs.closed(connection)
-        self.executors.tunnels.closed(connection)
-        self.executors.stacks.closed(connection)
+        self.executors.on_closed(connection)
+        self.executors.logs.on_closed(connection)
+        self.executors.tunnels.on_closed(connection)
+        self.executors.stacks.on_closed(connection)
 
     def _from_executor(self, connection: RpcConnection, message: Message) -> None:
         if isinstance(message, Attach):
@@ -429,17 +431,17 @@ class Master:
             if peer:
                 self._has_peers.set()
                 self._on_attached(peer.task)
-                wanted = self.app.wanted(peer.container, peer.incarnation)
-                self.barrier.submit(self._writer.size, wanted, _no_acknowledgement, has_reports=False)
+                wanted = self.app.find_reattach_actions(peer.container, peer.incarnation)
+                self.barrier.submit(self._writer.size, wanted, _skip_acknowledgement, has_reports=False)
         elif isinstance(message, JoinTunnel):
             self.executors.tunnels.join(connection, message)
-        elif not self.executors.received(connection, message):
+        elif not self.executors.on_message(connection, message):
             connection.refuse(Code.BAD_MESSAGE, f"{message.kind} before attach")
 
     def _from_client(self, connection: RpcConnection, message: Message) -> None:
         match message:
             case GetReport():
-                connection.send(Report(report=self.report()))
+                connection.send(Report(report=self.build_report()))
             case Watch(gather=gather, ages=ages):
                 self.subscribers.add(connection, gather, ages=ages)
                 self._has_peers.set()
@@ -480,7 +482,7 @@ class Master:
             await self._has_peers.wait()
             await asyncio.sleep(self.executors.interval)
             self.executors.check()
-            self.subscribers.aged()
+            self.subscribers.on_time_passed()
             if not len(self.executors) and not len(self.subscribers):
                 self._has_peers.clear()
 
@@ -495,5 +497,5 @@ def _parse_user(name: str) -> Actor:
     return Actor("".join(char for char in name if char.isprintable())[:_MAX_NAME])
 
 
-def _no_acknowledgement() -> None:
+def _skip_acknowledgement() -> None:
     """Do nothing: no report led to these actions."""

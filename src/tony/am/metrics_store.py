@@ -146,11 +146,11 @@ class MetricsStore:
         now = self._now()
         at = max(0.0, now - max(0.0, message.ago))
         if which == newest:
-            self.series.add(known.name, at, self._known_values(message.values))
+            self.series.add(known.name, at, self._select_known_values(message.values))
         self._note_steps(known, message, now, at)
         self._note_saved(known, message, now)
 
-    def _known_values(self, values: Mapping[str, float]) -> dict[str, float]:
+    def _select_known_values(self, values: Mapping[str, float]) -> dict[str, float]:
         """Drop values with unknown names, and those that are not numbers."""
         found = {}
         for name, value in list(values.items())[:_VALUES]:
@@ -248,7 +248,7 @@ class MetricsStore:
     def answer(self, asked: GetMetrics) -> Measured:
         """Answer a client's request for recent metrics."""
         points, more = self.series.answer(asked.tasks, asked.series, asked.points)
-        progress = self._newest_progress(asked.tasks) if not asked.series or "step" in asked.series else ()
+        progress = self._find_newest_progress(asked.tasks) if not asked.series or "step" in asked.series else ()
         return Measured(now=self._now(), points=points, more=more, progress=progress)
 
     def find_step_age(self, task: TaskId) -> float | None:
@@ -257,7 +257,7 @@ class MetricsStore:
         progress = attempts[max(attempts)].progress if attempts else None
         return None if progress is None or progress.first_at < 0 else max(0.0, self._now() - progress.at)
 
-    def _newest_progress(self, tasks: Sequence[str]) -> tuple[Progress, ...]:
+    def _find_newest_progress(self, tasks: Sequence[str]) -> tuple[Progress, ...]:
         attempts = (self._attempts.get(task) for task in tasks or self._attempts)
         return tuple(_condense(each[max(each)].progress) for each in attempts if each)
 
@@ -307,7 +307,7 @@ class MetricsStore:
         """
         dirty = [track for track in self.series.tracks.values() if track.dirty is not None and not steps_only]
         has_steps = steps_only and bool(self._attempts)  # readers must see that there is no new one
-        if not dirty and not self._saved and not has_steps and not any(True for _ in self._changed()):
+        if not dirty and not self._saved and not has_steps and not any(True for _ in self._take_changed()):
             return 0.0
         began = clock.monotonic()
         try:
@@ -348,12 +348,12 @@ class MetricsStore:
         finally:
             await to_thread(copy.unlink, missing_ok=True)
 
-    def _changed(self) -> Iterator[_TaskAttempt]:
+    def _take_changed(self) -> Iterator[_TaskAttempt]:
         return (each for attempts in self._attempts.values() for each in attempts.values() if each.changed)
 
     async def _write_batch(self, tracks: Sequence[Track], *, with_progress: bool) -> None:
-        parts = [self._part(track) for track in tracks]
-        attempts = list(self._changed()) if with_progress else []
+        parts = [self._build_update(track) for track in tracks]
+        attempts = list(self._take_changed()) if with_progress else []
         saved, self._saved = (self._saved, []) if with_progress else ([], self._saved)
         progress = [each.progress for each in attempts]
         for each in attempts:
@@ -371,7 +371,7 @@ class MetricsStore:
                 track.anew, track.dirty = True, track.first
             raise
 
-    def _part(self, track: Track) -> TaskMetricsUpdate:
+    def _build_update(self, track: Track) -> TaskMetricsUpdate:
         """Return what has changed of a task, in whole chunks."""
         from tony.history.metrics_schema import (  # late: many jobs end before anything is written
             CHUNK,
@@ -384,7 +384,7 @@ class MetricsStore:
         part = TaskMetricsUpdate(
             task=track.task,
             role=track.task.rpartition(":")[0],
-            width=self.series.width(track),
+            width=self.series.find_bucket_width(track),
             anew=track.anew,
             first=first,
             series={
@@ -402,13 +402,13 @@ class MetricsStore:
         if self._writer is None:
             job, interval = self._state.job_id, self.series.interval
 
-            def opened() -> MetricsWriter:
+            def open_writer() -> MetricsWriter:
                 from tony.history.metrics_writer import MetricsWriter  # late: imports SQLite
 
                 return MetricsWriter(self._path, job, interval)
 
             try:
-                self._writer = await self._run_in_writer(opened)
+                self._writer = await self._run_in_writer(open_writer)
             except ImportError as error:
                 raise StorageError(f"this Python has no SQLite: {error}") from error
         return self._writer

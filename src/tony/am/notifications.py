@@ -62,7 +62,7 @@ class Notifications:
     """
 
     def __init__(self, notify: Notify, job: str, attempt: int, report: Callable[[], JobReport]) -> None:
-        self._target = _target(notify.webhook)
+        self._target = _parse_target(notify.webhook)
         self._key = (notify.secret or "").encode("utf-8", "surrogateescape")
         self._on = frozenset(notify.on)
         self._job, self._attempt, self._report = job, attempt, report
@@ -73,14 +73,14 @@ class Notifications:
         self._ending = asyncio.Event()
         self._started = False
 
-    def started(self, session: int) -> None:
+    def on_started(self, session: int) -> None:
         """Handle that a program was started."""
         if not self._started:
             self._started = True
             if self._attempt == 1 and session == 1:
                 self.notify("started", "its programs start")
 
-    def restarted(self, reason: str) -> None:
+    def on_restarted(self, reason: str) -> None:
         """Handle that a task or the gang restarts."""
         self.notify("restarted", reason)
 
@@ -90,7 +90,7 @@ class Notifications:
             return
         self._number += 1
         now = clock.wall()
-        body = notice(what, reason, report or self._report(), now)
+        body = build_notice(what, reason, report or self._report(), now)
         text = json.dumps(body, separators=(",", ":")).encode()
         made = _Notice(name=what, id=f"{self._job}.{self._attempt}.{self._number}", body=text, since=clock.monotonic())
         if len(self._waiting) == _MOST:
@@ -140,7 +140,7 @@ class Notifications:
         assert self._target is not None
         for tries, pause in enumerate(BACKOFF, start=1):
             try:
-                await post(self._target, each.body, self._headers(each), PATIENCE)
+                await post(self._target, each.body, self._build_headers(each), PATIENCE)
             except WebhookRejectedError as error:
                 over = clock.monotonic() - each.since > PERSISTENCE
                 if not error.is_retryable or over:
@@ -164,7 +164,7 @@ class Notifications:
         except TimeoutError:
             pass
 
-    def _headers(self, each: _Notice) -> Mapping[str, str]:
+    def _build_headers(self, each: _Notice) -> Mapping[str, str]:
         headers = {
             "Content-Type": "application/json",
             "User-Agent": f"tony/{tony.__version__}",
@@ -173,19 +173,19 @@ class Notifications:
         }
         if self._key:
             moment = str(int(clock.wall()))
-            headers |= {"X-Tony-Timestamp": moment, "X-Tony-Signature": signature(self._key, moment, each.body)}
+            headers |= {"X-Tony-Timestamp": moment, "X-Tony-Signature": sign(self._key, moment, each.body)}
         return headers
 
 
-def _target(webhook: str | None) -> WebhookTarget | None:
+def _parse_target(webhook: str | None) -> WebhookTarget | None:
     if webhook is None:
         return None
     from tony.am.http_post import WebhookTarget  # late: most jobs have no webhook
 
-    return WebhookTarget.of(webhook)
+    return WebhookTarget.from_address(webhook)
 
 
-def signature(key: bytes, moment: str, body: bytes) -> str:
+def sign(key: bytes, moment: str, body: bytes) -> str:
     """Sign a notification with its time: `sha256=<hex>` over `<moment>.<body>`."""
     import hashlib
     import hmac
@@ -193,7 +193,7 @@ def signature(key: bytes, moment: str, body: bytes) -> str:
     return f"sha256={hmac.new(key, moment.encode() + b'.' + body, hashlib.sha256).hexdigest()}"
 
 
-def notice(what: str, reason: str, report: JobReport, now: float) -> dict[str, object]:
+def build_notice(what: str, reason: str, report: JobReport, now: float) -> dict[str, object]:
     """Build the body: the job in short, and one line of text, which chat services show unchanged."""
     failure = report.failure
     restarts = report.restarts
@@ -201,8 +201,8 @@ def notice(what: str, reason: str, report: JobReport, now: float) -> dict[str, o
         "version": VERSION,
         "event": what,
         "at": now,
-        "text": _text(what, reason, report),
-        "reason": _short(reason),
+        "text": _format_text(what, reason, report),
+        "reason": _shorten(reason),
         "job": {
             "job": report.job,
             "name": report.name,
@@ -223,7 +223,7 @@ def notice(what: str, reason: str, report: JobReport, now: float) -> dict[str, o
             and {
                 "failure_class": failure.failure_class.value,
                 "cause": failure.cause,
-                "reason": _short(failure.reason),
+                "reason": _shorten(failure.reason),
                 "session": failure.session,
                 "task": failure.task,
                 "host": failure.host,
@@ -234,13 +234,13 @@ def notice(what: str, reason: str, report: JobReport, now: float) -> dict[str, o
     }
 
 
-def _text(what: str, reason: str, report: JobReport) -> str:
+def _format_text(what: str, reason: str, report: JobReport) -> str:
     took = ""
     if report.submitted is not None and report.ended is not None:
         took = f" after {format_duration(max(0.0, report.ended - report.submitted))}"
     why = f": {reason}" if reason and what != "started" else ""
-    return _short(f"job {report.name} ({report.job}) {what}{took}{why}")
+    return _shorten(f"job {report.name} ({report.job}) {what}{took}{why}")
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

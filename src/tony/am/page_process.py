@@ -63,7 +63,7 @@ class PageProcess:
         assert process.stdin
         assert process.stdout
         try:
-            process.stdin.write(self._config(listening))
+            process.stdin.write(self._build_config(listening))
             async with asyncio.timeout(_START_TIMEOUT):
                 started = await process.stdout.readline() == _UP
         except TimeoutError:
@@ -78,7 +78,7 @@ class PageProcess:
             return f"it {what}" if code else ""
         return f"it did not start, and {what}"
 
-    def _config(self, listening: socket.socket) -> bytes:
+    def _build_config(self, listening: socket.socket) -> bytes:
         door = self._door
         config = {
             "folder": str(self._folder),

@@ -114,7 +114,7 @@ class ReattachCaller(Generic[Who]):
         self._made = 0
         self._all_attached = asyncio.Event()
 
-    def attached(self, who: Who) -> None:
+    def on_attached(self, who: Who) -> None:
         """Note that an executor has connected, whether it was expected or not."""
         if self._missing.pop(who, None) is not None and not self._missing:
             self._all_attached.set()

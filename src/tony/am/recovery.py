@@ -54,7 +54,7 @@ def recover_state(folder: JobFolder, record: JobRecord) -> RecoveredState:
     return RecoveredState(app=result.app, next_seq=result.events + 1, clock=JobClock(since))
 
 
-def known_containers(app: Application) -> list[KnownContainer]:
+def find_known_containers(app: Application) -> list[KnownContainer]:
     """Return the containers that were granted and have not ended, according to the log."""
     state = app.state
     return [

@@ -94,7 +94,7 @@ class SeriesStore:
         """The number of series of all tasks together."""
         return self._arrays
 
-    def width(self, track: Track) -> float:
+    def find_bucket_width(self, track: Track) -> float:
         """Return the width of a bucket in seconds."""
         return float(self.interval * (1 << track.level))
 
@@ -108,13 +108,13 @@ class SeriesStore:
         track = self.tracks.get(task)
         if track is None or not values:
             return
-        place = self._bucket(track, at)
+        place = self._ensure_bucket(track, at)
         offset, count = place - track.first, track.counts[place - track.first] + 1
         track.counts[offset] = count
         track.dirty = place if track.dirty is None else min(track.dirty, place)
         at3 = 3 * offset
         for name, value in values.items():
-            column = self._column(track, name)
+            column = self._ensure_column(track, name)
             if column is None:
                 continue
             value = min(max(value, -_LARGEST), _LARGEST)
@@ -142,7 +142,7 @@ class SeriesStore:
         self._arrays -= sum(column is not None for column in mine.columns)
         self.tracks[task] = track
         for name, numbers in columns.items():
-            column = self._column(track, name)
+            column = self._ensure_column(track, name)
             if column is not None:
                 column[: len(numbers)] = array("f", numbers)
         for offset, samples in enumerate(mine.counts):
@@ -152,12 +152,12 @@ class SeriesStore:
 
     def _merge(self, track: Track, other: Track, offset: int) -> None:
         """Merge one bucket of another track of the same task."""
-        place = self._bucket(track, (other.first + offset + 0.5) * self.width(other))
+        place = self._ensure_bucket(track, (other.first + offset + 0.5) * self.find_bucket_width(other))
         at, at3 = place - track.first, 3 * (place - track.first)
         before, more = track.counts[at], other.counts[offset]
         track.counts[at] = before + more
         for number, theirs in enumerate(other.columns):
-            column = self._column(track, self.names[number]) if theirs is not None else None
+            column = self._ensure_column(track, self.names[number]) if theirs is not None else None
             if theirs is None or column is None or theirs[3 * offset + 1] != theirs[3 * offset + 1]:
                 continue
             mine, new = column[at3 : at3 + 3], theirs[3 * offset : 3 * offset + 3]
@@ -189,26 +189,26 @@ class SeriesStore:
             for number in numbers:
                 column = track.columns[number] if number < len(track.columns) else None
                 if column is not None:
-                    yield self._points(track, self.names[number], column, most)
+                    yield self._build_points(track, self.names[number], column, most)
 
-    def _points(self, track: Track, name: str, column: array[float], most: int) -> Points:
+    def _build_points(self, track: Track, name: str, column: array[float], most: int) -> Points:
         # A new step is sent alone: the newest bucket may have numbers of some series only.
         numbers = (each for each in reversed(range(len(track.counts))) if not math.isnan(column[3 * each + 1]))
         places = list(islice(numbers, most))[::-1]
-        width = self.width(track)
+        width = self.find_bucket_width(track)
         return Points(
             task=track.task,
             series=name,
             every=width,
             at=tuple((track.first + each + 1) * width for each in places),
-            least=tuple(_short(column[3 * each]) for each in places),
-            mean=tuple(_short(column[3 * each + 1]) for each in places),
-            most=tuple(_short(column[3 * each + 2]) for each in places),
+            least=tuple(_round_to_float32(column[3 * each]) for each in places),
+            mean=tuple(_round_to_float32(column[3 * each + 1]) for each in places),
+            most=tuple(_round_to_float32(column[3 * each + 2]) for each in places),
         )
 
     # --- buckets --------------------------------------------------------------------------------------------------
 
-    def _bucket(self, track: Track, at: float) -> int:
+    def _ensure_bucket(self, track: Track, at: float) -> int:
         """Return the index of the bucket for a time, creating buckets as needed."""
         steps = int(max(0.0, at) / self.interval)
         if not track.counts:
@@ -223,7 +223,7 @@ class SeriesStore:
                 _grow(track, capacity)
         return place
 
-    def _column(self, track: Track, name: str) -> array[float] | None:
+    def _ensure_column(self, track: Track, name: str) -> array[float] | None:
         """Return a series of a task; None if there is no room for another one."""
         number = self._numbers.get(name)
         if number is None:
@@ -263,7 +263,7 @@ def _halve(track: Track) -> None:
     ahead, behind = counts[0::2], counts[1::2]
     for column in track.columns:
         if column is not None:
-            made = _halved(column[: 3 * len(track.counts)], odd, ahead, behind)
+            made = _halve_column(column[: 3 * len(track.counts)], odd, ahead, behind)
             column[: len(made)] = made
             left = len(column) - len(made)
             column[len(made) :] = array("f", [EMPTY]) * left
@@ -273,7 +273,7 @@ def _halve(track: Track) -> None:
     track.anew, track.dirty = True, track.first
 
 
-def _halved(column: array[float], odd: int, ahead: Sequence[int], behind: Sequence[int]) -> array[float]:
+def _halve_column(column: array[float], odd: int, ahead: Sequence[int], behind: Sequence[int]) -> array[float]:
     """Return one series in half as many buckets.
 
     Args:
@@ -287,22 +287,22 @@ def _halved(column: array[float], odd: int, ahead: Sequence[int], behind: Sequen
         column = column + nothing
     made = array("f", column[: len(column) // 2])
     # NaN differs from itself.
-    made[0::3] = array("f", [a if a <= b or b != b else b for a, b in _pairs(column, 0)])
+    made[0::3] = array("f", [a if a <= b or b != b else b for a, b in _iterate_pairs(column, 0)])
     made[1::3] = array(
         "f",
         [
             b if a != a else a if b != b else (a * m + b * n) / (m + n)
-            for (a, b), m, n in zip(_pairs(column, 1), ahead, behind, strict=True)
+            for (a, b), m, n in zip(_iterate_pairs(column, 1), ahead, behind, strict=True)
         ],
     )
-    made[2::3] = array("f", [a if a >= b or b != b else b for a, b in _pairs(column, 2)])
+    made[2::3] = array("f", [a if a >= b or b != b else b for a, b in _iterate_pairs(column, 2)])
     return made
 
 
-def _pairs(column: array[float], of: int) -> Iterator[tuple[float, float]]:
+def _iterate_pairs(column: array[float], of: int) -> Iterator[tuple[float, float]]:
     return zip(column[of::6], column[of + 3 :: 6], strict=True)
 
 
-def _short(value: float) -> float:
+def _round_to_float32(value: float) -> float:
     """Round to the precision of a 32-bit float."""
     return float(f"{value:.7g}")

@@ -90,11 +90,11 @@ class StackRelay:
             )
         )
 
-    def gone(self, task: TaskId) -> None:
+    def on_executor_lost(self, task: TaskId) -> None:
         """Answer the requests for a task whose executor is gone."""
         self._fail(lambda request: request.task == task, f"the executor of {task} has exited")
 
-    def closed(self, client: RpcConnection) -> None:
+    def on_closed(self, client: RpcConnection) -> None:
         """Drop the requests of a client that has disconnected."""
         for word in [word for word, request in self._waiting.items() if request.client is client]:
             del self._waiting[word]

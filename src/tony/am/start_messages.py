@@ -56,7 +56,7 @@ class StartMessages:
             module = self._record.framework_module
             raise PlatformError(f"the framework adapter {module} failed: {type(error).__name__}: {error}") from error
 
-    def frame(self, start: Start) -> bytes:
+    def encode(self, start: Start) -> bytes:
         """Return the encoded command. It is not specific to one task, so all share the same bytes.
 
         Raises:

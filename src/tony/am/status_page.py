@@ -107,12 +107,12 @@ class Page:
             while self._process is not None:
                 await _wait_for_connection(listening)
                 if wrong := await self._process.serve(listening):
-                    self._note(wrong)
+                    self._record_failure(wrong)
             self._server = await asyncio.start_server(self._serve, sock=listening, limit=_MOST)
             async with self._server:
                 await self._server.serve_forever()
 
-    def _note(self, wrong: str) -> None:
+    def _record_failure(self, wrong: str) -> None:
         """Record a failure of the process; after too many serve the plain page only."""
         _log.warning("the process that serves the job's pages failed: %s", wrong)
         self._failed.append(clock.monotonic())
@@ -155,16 +155,16 @@ class Page:
     def _answer(self, request: bytes, peer: str) -> bytes:
         words = request.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or words[0] not in (b"GET", b"HEAD"):
-            return _response("405 Method Not Allowed", "Only GET is allowed.", "Allow: GET, HEAD\r\n")
+            return _build_response("405 Method Not Allowed", "Only GET is allowed.", "Allow: GET, HEAD\r\n")
         if not self._is_answered(peer):
             if not self._proxy:
-                return _response("403 Forbidden", "Open this page through the cluster's own web pages.")
-            return _response(
+                return _build_response("403 Forbidden", "Open this page through the cluster's own web pages.")
+            return _build_response(
                 "302 Found", "Open this page through the cluster's own web pages.", f"Location: {self._proxy}\r\n"
             )
         if words[1].split(b"?", 1)[0] not in (b"/", b""):
-            return _response("404 Not Found", "The only page here is /")
-        return _response("200 OK", rendered(self._report(), self._why), with_body=words[0] == b"GET")
+            return _build_response("404 Not Found", "The only page here is /")
+        return _build_response("200 OK", render(self._report(), self._why), with_body=words[0] == b"GET")
 
 
 async def _wait_for_connection(listening: socket.socket) -> None:
@@ -178,7 +178,7 @@ async def _wait_for_connection(listening: socket.socket) -> None:
         loop.remove_reader(listening)
 
 
-def _response(status: str, body: str, headers: str = "", *, with_body: bool = True) -> bytes:
+def _build_response(status: str, body: str, headers: str = "", *, with_body: bool = True) -> bytes:
     if not body.startswith("<!doctype"):
         body = f"<!doctype html><title>{html.escape(status)}</title><p>{html.escape(body)}</p>"
     content = body.encode("utf-8", "backslashreplace")
@@ -191,7 +191,7 @@ def _response(status: str, body: str, headers: str = "", *, with_body: bool = Tr
     return head.encode("latin-1", "replace") + (content if with_body else b"")
 
 
-def rendered(report: JobReport, why: str = "") -> str:
+def render(report: JobReport, why: str = "") -> str:
     """Return the page as HTML; all values are escaped.
 
     Args:
@@ -214,13 +214,13 @@ def rendered(report: JobReport, why: str = "") -> str:
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">{reload}<title>{title}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{title}</h1>"
         f"<p><b class={state}>{state}</b>, session {report.session}, framework {html.escape(report.framework)}, "
-        f"user {html.escape(report.user)}{_times(report)}</p>{waiting}{_failure(report)}"
+        f"user {html.escape(report.user)}{_format_times(report)}</p>{waiting}{_format_failure(report)}"
         f"<table><tr><th>task<th>state<th>host<th>attempt<th>exit<th></tr>{rows}</table>{rest}"
-        f"{_cli_hint(job, why)}</body></html>"
+        f"{_format_cli_hint(job, why)}</body></html>"
     )
 
 
-def _cli_hint(job: str, why: str) -> str:
+def _format_cli_hint(job: str, why: str) -> str:
     if not why:
         return ""
     commands = ", ".join(f"<code>tony {each} {job}</code>" for each in ("status", "logs", "timeline", "kill"))
@@ -231,7 +231,7 @@ def _exit(code: int | None, signal: str | None) -> str:
     return html.escape(signal or ("" if code is None else str(code)))
 
 
-def _times(report: JobReport) -> str:
+def _format_times(report: JobReport) -> str:
     if report.submitted is None:
         return ""
     since = datetime.fromtimestamp(report.submitted, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -239,7 +239,7 @@ def _times(report: JobReport) -> str:
     return f", submitted {since}{took}"
 
 
-def _failure(report: JobReport) -> str:
+def _format_failure(report: JobReport) -> str:
     if report.failure is None:
         return ""
     tail = "\n".join(report.failure.tail)

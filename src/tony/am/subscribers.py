@@ -61,15 +61,15 @@ class Subscribers:
         """Remove a client that has disconnected."""
         self._subscribers.pop(connection, None)
 
-    def changed(self) -> None:
+    def on_change(self) -> None:
         """Schedule a report; further changes until then go out with it."""
         self._for_all = True
         self._schedule()
 
-    def aged(self) -> None:
+    def on_time_passed(self) -> None:
         """Handle that only time has passed: clients that show ages get a report, the others one now and then."""
         if self._waiting or clock.monotonic() - self._sent_at >= _MAX_REPORT_AGE_SECONDS:
-            self.changed()
+            self.on_change()
         elif any(subscriber.ages for subscriber in self._subscribers.values()):
             self._schedule()
 

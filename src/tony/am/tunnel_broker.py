@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tony import clock
-from tony.am.connection_limits import room_for_tunnels
+from tony.am.connection_limits import raise_tunnel_limit
 from tony.model.ids import TaskId
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import Raw
@@ -55,7 +55,7 @@ class _Tunnel:
     asked: float
     executor: RpcConnection | None = None
 
-    def other(self, end: RpcConnection) -> RpcConnection | None:
+    def find_other_end(self, end: RpcConnection) -> RpcConnection | None:
         """Return the other end."""
         return self.executor if end is self.client else self.client
 
@@ -74,7 +74,7 @@ class TunnelBroker:
         self,
         send: Callable[[TaskId, Message], bool],
         tasks: Collection[TaskId],
-        most: Callable[[int], int] = room_for_tunnels,
+        most: Callable[[int], int] = raise_tunnel_limit,
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         self._send = send
@@ -93,7 +93,7 @@ class TunnelBroker:
 
     def open(self, client: RpcConnection, message: OpenTunnel) -> None:
         """Handle a client's request for a tunnel."""
-        reason = self._refusal(message)
+        reason = self._explain_refusal(message)
         if reason:
             client.send(TunnelFailed(reason=reason))
             return
@@ -115,7 +115,7 @@ class TunnelBroker:
         self._by_connection[connection] = tunnel
         tunnel.client.send(TunnelOpened(address=message.address[:_WORD]))
 
-    def failed(self, task: TaskId, message: TunnelFailed) -> None:
+    def on_failed(self, task: TaskId, message: TunnelFailed) -> None:
         """Handle that an executor could not reach the port."""
         tunnel = self._waiting.get(message.tunnel)
         if tunnel and tunnel.task == task:
@@ -126,7 +126,7 @@ class TunnelBroker:
         tunnel = self._by_connection.get(end)
         if tunnel is None:
             return False
-        other = tunnel.other(end)
+        other = tunnel.find_other_end(end)
         if other is None or not isinstance(message, Raw | EndTunnel | TunnelTaken):
             end.refuse(Code.BAD_MESSAGE, f"a tunnel may not carry {message.kind}")
         elif isinstance(message, Raw):
@@ -139,18 +139,18 @@ class TunnelBroker:
             other.send(message)
         return True
 
-    def closed(self, end: RpcConnection) -> None:
+    def on_closed(self, end: RpcConnection) -> None:
         """Close the other end of a tunnel whose connection was closed."""
         tunnel = self._by_connection.get(end)
         if tunnel:
             self._forget(tunnel)
-            other = tunnel.other(end)
+            other = tunnel.find_other_end(end)
             if other:
                 other.close()
 
     # --- from the AM ----------------------------------------------------------------------------------------------
 
-    def gone(self, task: TaskId) -> None:
+    def on_executor_lost(self, task: TaskId) -> None:
         """Handle that an executor will not come back."""
         for tunnel in [each for each in self._all if each.task == task]:
             if tunnel.executor is None:
@@ -170,7 +170,7 @@ class TunnelBroker:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _refusal(self, message: OpenTunnel) -> str:
+    def _explain_refusal(self, message: OpenTunnel) -> str:
         try:
             task = TaskId.parse(message.task)
         except ValueError as error:

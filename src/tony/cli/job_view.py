@@ -34,7 +34,7 @@ def open_portal(text: str) -> Iterator[PortalClient]:
     """
     from tony.jobs.portal_client import PortalClient  # late: rarely needed, and it loads TLS
 
-    portal = PortalClient.of(home(), text)
+    portal = PortalClient.from_address(home(), text)
     try:
         yield portal
     finally:

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from tony.config.table.suggest import closest_match
 from tony.errors import TonyError
-from tony.jobs.job_ids import LAST, known, resolve
+from tony.jobs.job_ids import LAST, list_job_ids, resolve
 from tony.jobs.state_dir import find_state_dir
 from tony.model.ids import TaskId
 from tony.model.layout import Home
@@ -42,7 +42,7 @@ class JobParameter(TextType):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the job ids of the state directory, newest first."""
         try:
-            ids = [LAST, *reversed(known(home()))]
+            ids = [LAST, *reversed(list_job_ids(home()))]
         except TonyError:
             return []
         return [CompletionItem(job_id) for job_id in ids if job_id.startswith(incomplete)]

@@ -129,12 +129,12 @@ def _has_run(task: TaskReport) -> bool:
 
 
 def _submit(resolved: Resolved, place: Home, early: SignalGuard) -> str:
-    from tony.client.submission import prepared
+    from tony.client.submission import prepare_submission
 
     ready = None
     try:
         # Staging blocks; outside an event loop Ctrl-C interrupts it at once.
-        with clean_exit_on_signals(), prepared(resolved, place, warn) as ready:
+        with clean_exit_on_signals(), prepare_submission(resolved, place, warn) as ready:
             job_id = asyncio.run(ready.submit())
             early.begin()
             return job_id

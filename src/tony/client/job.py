@@ -61,7 +61,7 @@ async def submit_async(job: JobLike, scheduler: str | None = None, **settings: A
     given = settings if scheduler is None else {**settings, "scheduler": scheduler}
     resolved = await to_thread(_resolve, job, given)
     home = find_state_dir(os.environ)
-    return Job(DirectoryJobView.from_home(home, await submit_resolved(resolved, home, _notice)))
+    return Job(DirectoryJobView.from_home(home, await submit_resolved(resolved, home, _print_notice)))
 
 
 def attach(job_id: str) -> Job:
@@ -194,6 +194,6 @@ def _merge(own: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any
     return values
 
 
-def _notice(text: str) -> None:
+def _print_notice(text: str) -> None:
     warning = text.startswith("warning:")
     log.log(logging.WARNING if warning else logging.INFO, "%s", text.removeprefix("warning:").strip())

@@ -20,9 +20,9 @@ from tony.address import format_host
 from tony.errors import ConnectionFailed, TonyError, UserError
 from tony.history.job_record import record_of
 from tony.jobs import job_status
-from tony.jobs.failure_text import outcome
-from tony.jobs.log_names import named_tasks
-from tony.jobs.tunnel_client import opened
+from tony.jobs.failure_text import format_outcome
+from tony.jobs.log_names import select_named_tasks
+from tony.jobs.tunnel_client import open_tunnel
 from tony.linux.peer_credentials import is_ours, peer_uid
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
@@ -121,7 +121,7 @@ class PortForward:
         try:
             while not connected:
                 try:
-                    async with opened(self._folder, self.task, self.task_port) as (connection, _):
+                    async with open_tunnel(self._folder, self.task, self.task_port) as (connection, _):
                         connected = True
                         await carry(connection, reader, writer)
                 except ConnectionFailed as error:
@@ -166,10 +166,10 @@ async def open_proxy(
         UserError: there is no such task, the job has ended, or the port is not available.
     """
     record = record_of(home, job_id)
-    task = _task(record, target)
+    task = _parse_task(record, target)
     report = await job_status.load_report(home, job_id)
     if report.state.ended:
-        raise UserError(f"cannot forward to an ended job: {outcome(report)}")
+        raise UserError(f"cannot forward to an ended job: {format_outcome(report)}")
     host = next((each.host for each in report.tasks if each.task == str(task)), None)
     is_local = host is None or _is_local(host)
     if port is not None and port == task_port and host is not None and is_local:
@@ -183,8 +183,8 @@ async def open_proxy(
     return proxy
 
 
-def _task(record: JobRecord, word: str) -> TaskId:
-    found = named_tasks(record.job_id, record.spec.task_ids, (word,)) or frozenset()
+def _parse_task(record: JobRecord, word: str) -> TaskId:
+    found = select_named_tasks(record.job_id, record.spec.task_ids, (word,)) or frozenset()
     if len(found) > 1:
         raise UserError(f"role {word} has {len(found)} tasks; name one of them: {word}:0")
     return TaskId.parse(next(iter(found)))

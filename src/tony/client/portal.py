@@ -17,7 +17,7 @@ from typing import Any
 
 from tony.client.blocking import blocking
 from tony.client.job import JobMethods
-from tony.jobs.portal_client import KeptToken, PortalClient, address_of, stored_token
+from tony.jobs.portal_client import KeptToken, PortalClient, normalize_address, stored_token
 from tony.jobs.portal_view import PortalJobView
 from tony.jobs.state_dir import find_state_dir
 from tony.model.job_query import from_words
@@ -40,7 +40,7 @@ class Portal:
     """
 
     def __init__(self, address: str, token: str | None = None) -> None:
-        self.address = address_of(address)
+        self.address = normalize_address(address)
         given = None if token is None else KeptToken(portal=self.address, user="", token=token)
         self._client = PortalClient(self.address, given or stored_token(find_state_dir(os.environ), self.address))
 
@@ -88,7 +88,7 @@ class Portal:
         }
         words = {name: str(value) for name, value in filters.items() if value not in ("", None)}
         from_words(words)  # validate now, not at the first iteration
-        return self._client.jobs(words, lambda head: True, most)
+        return self._client.iterate_jobs(words, lambda head: True, most)
 
     def job(self, job_id: str) -> PortalJob:
         """Return one job.

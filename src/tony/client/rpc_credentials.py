@@ -49,10 +49,10 @@ class _Authority:
         # A unique name per job: errors then say "unknown authority", not "bad signature".
         self._name = f"tony job {os.urandom(4).hex()}"
         self._identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
-        builder = self._builder(self._name, self._key.public_key())
+        builder = self._create_builder(self._name, self._key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        builder = builder.add_extension(_usage(signs_certificates=True), critical=True)
-        self._certificate = self._signed(builder.add_extension(self._identifier, critical=False))
+        builder = builder.add_extension(_build_key_usage(signs_certificates=True), critical=True)
+        self._certificate = self._sign(builder.add_extension(self._identifier, critical=False))
 
     def sign(self, token: str, name: str) -> AmCredentials:
         """Create a key pair and its certificate."""
@@ -63,19 +63,21 @@ class _Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         extensions: list[tuple[x509.ExtensionType, bool]] = [
             (x509.BasicConstraints(ca=False, path_length=None), True),
-            (_usage(signs_certificates=False), True),
+            (_build_key_usage(signs_certificates=False), True),
             # Either side may listen, so each certificate is used for server and client authentication.
             (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), False),
             (x509.SubjectAlternativeName([x509.DNSName(name)]), False),
             (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False),
             (x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._identifier), False),
         ]
-        builder = self._builder(name, key.public_key())
+        builder = self._create_builder(name, key.public_key())
         for extension, critical in extensions:
             builder = builder.add_extension(extension, critical=critical)
-        return AmCredentials(token=token, ca=self._certificate, certificate=self._signed(builder), key=_private(key))
+        return AmCredentials(
+            token=token, ca=self._certificate, certificate=self._sign(builder), key=_encode_private_key(key)
+        )
 
-    def _builder(self, name: str, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    def _create_builder(self, name: str, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         from cryptography import x509
         from cryptography.x509.oid import NameOID
 
@@ -89,14 +91,14 @@ class _Authority:
             not_valid_after=now + _VALIDITY,
         )
 
-    def _signed(self, builder: x509.CertificateBuilder) -> str:
+    def _sign(self, builder: x509.CertificateBuilder) -> str:
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.serialization import Encoding
 
         return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM).decode("ascii")
 
 
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+def _build_key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     from cryptography import x509
 
     return x509.KeyUsage(
@@ -112,7 +114,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _private(key: ec.EllipticCurvePrivateKey) -> str:
+def _encode_private_key(key: ec.EllipticCurvePrivateKey) -> str:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode("ascii")

@@ -68,7 +68,7 @@ def stage(
         plans = stager.plan()
         stager.raise_problems()
         roles = {name: stager.store(plan) for name, plan in plans.items()}
-        left_out = stager.left_out_of_source()
+        left_out = stager.find_left_out()
         stager.raise_problems()
     finally:
         stager.close()
@@ -125,7 +125,7 @@ class _Stager:
         if self.files:
             self.files.close()
 
-    def remote_files(self) -> RemoteFiles:
+    def get_remote_files(self) -> RemoteFiles:
         """Return the cluster's file systems.
 
         Raises:
@@ -147,7 +147,7 @@ class _Stager:
     def plan_role(self, role: str, source: _KeyedRequest | None, files: tuple[_KeyedRequest, ...]) -> _Plan:
         own = self.spec.effective_roles[role].python
         key, text = (f"roles.{role}.python", own) if own else ("python", self.spec.python)
-        python = self.once(key, text, lambda: self.plan_python(text)) if text else None
+        python = self.resolve_once(key, text, lambda: self.plan_python(text)) if text else None
         first = (source,) if source else ()
         if isinstance(python, StagingRequest) and text:
             return _Plan(requests=(*first, *files, _KeyedRequest(key=key, text=text, request=python)), python=None)
@@ -168,7 +168,7 @@ class _Stager:
         keys += [(f"roles.{role}.files", text) for text in self.spec.effective_roles[role].files]
         requests: dict[tuple[Path, str], _KeyedRequest] = {}
         for key, text in keys:
-            found = self.once(key, text, lambda text=text: self.plan_file(text))  # type: ignore[misc]
+            found = self.resolve_once(key, text, lambda text=text: self.plan_file(text))  # type: ignore[misc]
             for request in found if isinstance(found, tuple) else ():
                 requests.setdefault((request.path, request.name), _KeyedRequest(key=key, text=text, request=request))
         self.refuse_clashes(tuple(requests.values()))
@@ -186,12 +186,12 @@ class _Stager:
                 raise
             self.notice(f"warning: {entry.path} does not exist; the job continues without it (#optional)")
             return ()
-        return (staging_requests.file(entry, self.own_folders(Path(entry.path))),)
+        return (staging_requests.file(entry, self.find_own_folders(Path(entry.path))),)
 
     def plan_remote_file(self, entry: FileEntry, *, renamed: bool) -> tuple[StagingRequest, ...]:
         from tony.storage.staging import remote_sources  # late: most jobs name no address
 
-        files = self.remote_files()
+        files = self.get_remote_files()
         found, warning = remote_sources.file(entry.path, entry.name, renamed=renamed, unpack=entry.unpack, files=files)
         if warning:
             self.notice(f"warning: {entry.path}: {warning}")
@@ -200,27 +200,27 @@ class _Stager:
     def archive(self, address: str, placement: Placement) -> StagingRequest:
         from tony.storage.staging import remote_sources  # late: most jobs name no address
 
-        return remote_sources.archive(address, placement, self.remote_files())
+        return remote_sources.archive(address, placement, self.get_remote_files())
 
     def plan_source(self, files: Iterable[tuple[_KeyedRequest, ...]]) -> _KeyedRequest | None:
         text = self.spec.source
         if not text:
             return None
         if is_address(text):
-            found = self.once("source", text, lambda: self.archive(text, Placement.ROOT))
+            found = self.resolve_once("source", text, lambda: self.archive(text, Placement.ROOT))
             return _KeyedRequest(key="source", text=text, request=found) if isinstance(found, StagingRequest) else None
-        without = {*self.own_folders(Path(text)), *_replaced(Path(text), files)}
-        request = self.once(
+        without = {*self.find_own_folders(Path(text)), *_find_replaced(Path(text), files)}
+        request = self.resolve_once(
             "source", text, lambda: staging_requests.source(text, frozenset(without), git=self.spec.gitignore)
         )
         return _KeyedRequest(key="source", text=text, request=request) if isinstance(request, StagingRequest) else None
 
-    def left_out_of_source(self) -> LeftOut | None:
+    def find_left_out(self) -> LeftOut | None:
         """Return what an ignore file leaves out of the source folder; None if nothing."""
         found = self.planned.get(("source", self.spec.source or ""))
         return found.scan.left_out if isinstance(found, StagingRequest) and found.scan else None
 
-    def once(self, key: str, text: str, resolve: Callable[[], Resolution]) -> Resolution | None:
+    def resolve_once(self, key: str, text: str, resolve: Callable[[], Resolution]) -> Resolution | None:
         """Resolve one key, the same text only once for all roles; None if it was refused."""
         if (key, text) not in self.planned:
             self.planned[key, text] = None
@@ -254,7 +254,7 @@ class _Stager:
                 "Rename one of them: path::name.",
             )
 
-    def own_folders(self, folder: Path) -> list[str]:
+    def find_own_folders(self, folder: Path) -> list[str]:
         """Return the cache and job directories as paths inside `folder`: packing them would never end."""
         top = Path(os.path.realpath(folder))  # like `resolve`, but loops of links are reported later
         own = (path.resolve() for path in (self.home.cache, self.home.jobs))
@@ -297,7 +297,7 @@ class _Stager:
     def warn_if_large(self, keyed: _KeyedRequest) -> None:
         """Warn before packing, which takes a while, so that the user can interrupt it."""
         scan = keyed.request.scan
-        label = _label(keyed)
+        label = _format_label(keyed)
         if scan and scan.size > LARGE:
             parts = ", ".join(f"{path} ({format_size(size)})" for path, size in largest_entries(scan))
             self.notice(
@@ -310,7 +310,7 @@ class _Stager:
 
     def report_stored(self, keyed: _KeyedRequest, stored: Stored) -> None:
         request, scan = keyed.request, keyed.request.scan
-        label = _label(keyed)
+        label = _format_label(keyed)
         again = ", unchanged" if stored.reused else ""
         if request.remote and self.files and self.files.in_place:
             again = ", already in HDFS"
@@ -345,11 +345,11 @@ def _describe_left_out(left_out: LeftOut) -> str:
     return f"left out by {left_out.ignore_file}: {', and '.join(parts)}; {left_out.remedy}"
 
 
-def _label(keyed: _KeyedRequest) -> str:
+def _format_label(keyed: _KeyedRequest) -> str:
     return "source" if keyed.key == "source" else keyed.request.name
 
 
-def _replaced(source: Path, files: Iterable[tuple[_KeyedRequest, ...]]) -> set[str]:
+def _find_replaced(source: Path, files: Iterable[tuple[_KeyedRequest, ...]]) -> set[str]:
     """Return files of the source that every role's `files` provides under the same name: they are not packed twice."""
     top = os.path.abspath(source)
     common: set[str] | None = None

@@ -24,9 +24,9 @@ from tony.errors import ConfigError, Problem, StorageError
 from tony.frameworks import registry as frameworks
 from tony.history.json_files import write_json
 from tony.jobs import aborted_submissions
-from tony.jobs.job_ids import new_job_id, remember
+from tony.jobs.job_ids import create_job_id, remember
 from tony.jobs.state_dir import prepare
-from tony.jobs.whoami import user_name
+from tony.jobs.whoami import get_user_name
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home, JobFolder
@@ -58,12 +58,12 @@ def check(resolved: Resolved, home: Home) -> Submitter:
 
 
 def _check(resolved: Resolved, submitter: Submitter) -> None:
-    problems = [*submitter.check(resolved.spec), *_unavailable_images(resolved, submitter)]
+    problems = [*submitter.check(resolved.spec), *_find_unavailable_images(resolved, submitter)]
     if problems:
         raise ConfigError(with_sources(problems, resolved.sources))
 
 
-def _unavailable_images(resolved: Resolved, submitter: Submitter) -> list[Problem]:
+def _find_unavailable_images(resolved: Resolved, submitter: Submitter) -> list[Problem]:
     if RoleSetting.IMAGE in submitter.capabilities.honours or not resolved.images:
         return []
     able = [name for name in schedulers.names() if RoleSetting.IMAGE in schedulers.capabilities_of(name).honours]
@@ -98,7 +98,7 @@ class Prepared:
             SchedulerError: the scheduler refused it.
         """
         # This file makes the job visible to `status`, so it is written after all others.
-        write_json(self.job.folder.job, to_plain(_redacted(self.job.record)))
+        write_json(self.job.folder.job, to_plain(_redact(self.job.record)))
         await self.submitter.submit(self.job)
         self.accepted.set()
         remember(self.job.home, self.job.record.job_id)
@@ -106,7 +106,7 @@ class Prepared:
 
 
 @contextmanager
-def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepared]:
+def prepare_submission(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepared]:
     """Check, stage and record a job. Blocking. If the body fails, the job is removed.
 
     Args:
@@ -128,7 +128,7 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
     prepare(home)
     aborted_submissions.remove_aborted_submissions(home)
     now = clock.wall()
-    folder = _new_folder(home, resolved.spec.scheduler, submitter.allocate_job_id(), now)
+    folder = _create_folder(home, resolved.spec.scheduler, submitter.allocate_job_id(), now)
     with aborted_submissions.mark_submission(home, folder.job_id), _remove_unless_accepted(folder) as accepted:
         staged = stage(
             resolved.spec,
@@ -139,7 +139,7 @@ def prepared(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepare
             same_host=same_host,
             remote_files=lambda: submitter.remote_files(resolved.spec, resolved.other_schedulers),
         )
-        record = _record(resolved, folder, staged, now)
+        record = _build_record(resolved, folder, staged, now)
         write_json(folder.credentials, to_plain(credentials()))
         write_json(folder.secret_job, to_plain(record))
         job = PreparedJob(home=home, folder=folder, record=record)
@@ -156,7 +156,7 @@ async def submit(resolved: Resolved, home: Home, notice: Notice) -> str:
     """
     with ExitStack() as stack:
         entering = asyncio.get_running_loop().create_task(
-            to_thread(stack.enter_context, prepared(resolved, home, notice))
+            to_thread(stack.enter_context, prepare_submission(resolved, home, notice))
         )
         try:
             ready = await asyncio.shield(entering)
@@ -176,7 +176,7 @@ def render_request(resolved: Resolved, home: Home) -> Json:
     resolved = replace(resolved, spec=resolve_reference(resolved.spec, os.environ, resolved.sources))
     submitter = check(resolved, home)
     folder = home.job(f"{resolved.spec.scheduler}-00000000-000000-000000")
-    record = _redacted(_record(resolved, folder, StagedJob(), clock.wall()))
+    record = _redact(_build_record(resolved, folder, StagedJob(), clock.wall()))
     return submitter.render(PreparedJob(home=home, folder=folder, record=record))
 
 
@@ -192,10 +192,10 @@ def _create_credentials(tls: bool) -> Iterator[Callable[[], JobCredentials]]:
         yield other.submit(make_credentials, tls=True).result
 
 
-def _new_folder(home: Home, scheduler: str, allocated_id: str | None, now: float) -> JobFolder:
+def _create_folder(home: Home, scheduler: str, allocated_id: str | None, now: float) -> JobFolder:
     """Create the job directory with an unused id; two submissions at the same time may choose the same id."""
     for _ in range(_MAX_ID_ATTEMPTS):
-        folder = home.job(allocated_id or new_job_id(scheduler, now))
+        folder = home.job(allocated_id or create_job_id(scheduler, now))
         with _explain_mkdir_error(folder.path), contextlib.suppress(FileExistsError):
             folder.path.mkdir(mode=0o700)
             return folder
@@ -224,24 +224,24 @@ def _remove_unless_accepted(folder: JobFolder) -> Iterator[asyncio.Event]:
         raise
 
 
-def _record(resolved: Resolved, folder: JobFolder, staged: StagedJob, now: float) -> JobRecord:
+def _build_record(resolved: Resolved, folder: JobFolder, staged: StagedJob, now: float) -> JobRecord:
     framework = frameworks.home_of(resolved.spec.framework)
     return JobRecord(
         version=RECORD_VERSION,
         job_id=folder.job_id,
-        user=user_name(),
+        user=get_user_name(),
         host=socket.gethostname(),
         submitted=now,
         tony_version=tony.__version__,
         spec=resolved.spec,
         staged=staged,
         framework_module=framework,
-        framework_path=_plug_in_folder(framework),
+        framework_path=_find_plug_in_folder(framework),
         sources=dict(resolved.sources),
     )
 
 
-def _plug_in_folder(framework: str) -> str | None:
+def _find_plug_in_folder(framework: str) -> str | None:
     """Return the folder to import a plug-in from without site-packages; None if it is built in."""
     top = framework.partition(":")[0].partition(".")[0]
     if top == tony.__name__:
@@ -253,5 +253,5 @@ def _plug_in_folder(framework: str) -> str | None:
     return str(Path(found.origin).resolve().parents[levels - 1])
 
 
-def _redacted(record: JobRecord) -> JobRecord:
+def _redact(record: JobRecord) -> JobRecord:
     return replace(record, spec=redact(record.spec))

@@ -19,7 +19,7 @@ from tony.core.actions import Action, WakeAt
 from tony.core.deadline import Deadline
 from tony.core.reattach_actions import reattach_actions
 from tony.core.state import State
-from tony.core.state_digest import digest
+from tony.core.state_digest import compute_digest
 from tony.core.step_context import StepContext
 from tony.core.steps import (
     am_attempts,
@@ -95,7 +95,7 @@ class Application:
         if isinstance(event, ev.AttemptStarted):
             self._last_wake = None  # the timer belonged to the previous AM attempt
         self.state.latest = now
-        wake = self.state.timers.next()
+        wake = self.state.timers.find_next()
         if wake and wake is not self._last_wake:
             ctx.request(WakeAt(at=wake[0], deadline=wake[1]))
         self._last_wake = wake
@@ -105,13 +105,13 @@ class Application:
         """Return True if the executor that claims to be `task` in `container` is the current one. Reads only."""
         return gang_start.is_current_executor(self.state, task, container, incarnation)
 
-    def wanted(self, container: str, incarnation: str) -> list[Action]:
+    def find_reattach_actions(self, container: str, incarnation: str) -> list[Action]:
         """Return the actions for an accepted executor that has (re)connected. Reads only."""
         return reattach_actions(self.state, container, incarnation)
 
-    def digest(self) -> str:
+    def compute_digest(self) -> str:
         """Return a short digest of the state: equal states have equal digests, in every process."""
-        return digest(self.state)
+        return compute_digest(self.state)
 
     @property
     def exit_code(self) -> ExitCode | None:

@@ -57,7 +57,7 @@ def failure_from_exit(
     reason = f"{task.id} {_describe_exit(status)}"
     if outside:
         reason = f"{task.id} was stopped externally: {forced or _UNKNOWN_STOP}"
-    return _task_failure(
+    return _build_task_failure(
         state,
         task,
         cause="lost" if outside else _CAUSES.get(status.reason, "program"),
@@ -73,13 +73,13 @@ def failure_from_memory_limit(
     state: State, task: Task, text: str, at: float, status: ExitStatus | None = None
 ) -> Failure:
     """Return the failure of a task whose container the cluster or the node ended for exceeding its memory limit."""
-    failure = _task_failure(
+    failure = _build_task_failure(
         state, task, cause="memory", failure_class=FailureClass.USER, reason="", at=at, status=status
     )
-    return replace(failure, reason=_memory_limit_reason(task, text))
+    return replace(failure, reason=_describe_memory_limit(task, text))
 
 
-def _memory_limit_reason(task: Task, text: str) -> str:
+def _describe_memory_limit(task: Task, text: str) -> str:
     return f"{task.id} failed{f' on {task.host}' if task.host else ''}: {text}"
 
 
@@ -90,7 +90,7 @@ def refine_cause(state: State, task: Task, forced: str, *, over_memory: bool = F
             continue
         better = replace(each, reason=each.reason.replace(_UNKNOWN_STOP, forced))
         if over_memory:
-            reason = _memory_limit_reason(task, forced)
+            reason = _describe_memory_limit(task, forced)
             better = replace(better, cause="memory", failure_class=FailureClass.USER, reason=reason)
         state.failures[number] = better
     if state.restart_reason.startswith(f"{task.id} "):
@@ -118,7 +118,7 @@ def failure_from_task(
     blameless: bool = False,
 ) -> Failure:
     """Return a failure of one task that is not its program's exit."""
-    return _task_failure(
+    return _build_task_failure(
         state,
         task,
         cause=cause,
@@ -188,7 +188,7 @@ def failure_from_job(state: State, cause: str, failure_class: FailureClass, reas
     return Failure(failure_class=failure_class, cause=cause, reason=reason, session=max(state.session, 0), at=at)
 
 
-def root(state: State, decided: Failure) -> Failure:
+def select_root_cause(state: State, decided: Failure) -> Failure:
     """Return the root cause: the earliest failure of this session, with the others listed in it.
 
     When a task dies, its peers fail with their own errors within a second or two, and reports may overtake each other;
@@ -203,7 +203,7 @@ def root(state: State, decided: Failure) -> Failure:
     return replace(first, others=tuple(lines))
 
 
-def _task_failure(
+def _build_task_failure(
     state: State,
     task: Task,
     *,

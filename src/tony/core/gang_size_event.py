@@ -12,7 +12,7 @@ from tony.model.job_spec import JobSpec
 _MAX_NAMED = 5
 
 
-def gathered(spec: JobSpec, cluster: ClusterSpec) -> Gathered | None:
+def build_gathered_event(spec: JobSpec, cluster: ClusterSpec) -> Gathered | None:
     """Return the event that records it; None if every published role has all of its tasks by definition."""
     elastic = [name for name in spec.elastic_roles if name in cluster.roles]
     if not elastic:
@@ -24,12 +24,12 @@ def gathered(spec: JobSpec, cluster: ClusterSpec) -> Gathered | None:
     )
 
 
-def sizes_text(tasks: Mapping[str, int], absent: Mapping[str, Sequence[int]]) -> str:
+def format_sizes(tasks: Mapping[str, int], absent: Mapping[str, Sequence[int]]) -> str:
     """Return a text such as `3 of 4 tasks of worker (without worker:3)`."""
-    return ", ".join(_role_text(role, count, absent.get(role, ())) for role, count in tasks.items())
+    return ", ".join(_format_role(role, count, absent.get(role, ())) for role, count in tasks.items())
 
 
-def _role_text(role: str, count: int, absent: Sequence[int]) -> str:
+def _format_role(role: str, count: int, absent: Sequence[int]) -> str:
     if not absent:
         return f"all {count} tasks of {role}"
     more = f" and {len(absent) - _MAX_NAMED} more" if len(absent) > _MAX_NAMED else ""

@@ -21,23 +21,23 @@ from tony.model.states import (
 )
 
 
-def broken(app: Application) -> list[str]:
+def find_violations(app: Application) -> list[str]:
     """Return every violated invariant, one sentence each. O(number of tasks)."""
     state = app.state
     return [
-        *_counters(state),
-        *_containers(state),
-        *_programs(state),
-        *_gang(state),
-        *_sizes(state),
-        *_setup(state),
-        *_waits(state),
-        *_timers(state),
-        *_ends(app),
+        *_check_counters(state),
+        *_check_containers(state),
+        *_check_programs(state),
+        *_check_gang(state),
+        *_check_sizes(state),
+        *_check_setup(state),
+        *_check_waits(state),
+        *_check_timers(state),
+        *_check_ends(app),
     ]
 
 
-def _counters(state: State) -> list[str]:
+def _check_counters(state: State) -> list[str]:
     wrong = []
     for role in state.roles.values():
         real = Counter(task.state for task in role.tasks)
@@ -50,13 +50,13 @@ def _counters(state: State) -> list[str]:
             wrong.append(f"{role.name} counts {role.unstarted} tasks that ended and never ran, not {never}")
         if role.arrived != {task.id.index for task in role.tasks if task.state is TaskState.REGISTERED}:
             wrong.append(f"{role.name} has a wrong set of registered tasks")
-        wrong += _line(state, role)
+        wrong += _check_requests(state, role)
     if state.living != sum(task.living for task in state.tasks.values()):
         wrong.append("the counter of running programs is wrong")
     return wrong
 
 
-def _line(state: State, role: RoleState) -> list[str]:
+def _check_requests(state: State, role: RoleState) -> list[str]:
     """Check that containers are requested for exactly the tasks that need one."""
     waiting = set(role.waiting)
     need = {task.id.index for task in role.tasks if task.state is TaskState.REQUESTED}
@@ -65,7 +65,7 @@ def _line(state: State, role: RoleState) -> list[str]:
     return [] if waiting == need else [f"containers of {role.name} are requested for {waiting}, and {need} need one"]
 
 
-def _containers(state: State) -> list[str]:
+def _check_containers(state: State) -> list[str]:
     held = Counter(c.role for c in state.containers.values() if c.task and not c.is_released)
     wrong = [
         f"{r.name} counts {r.held} containers, not {held[r.name]}"
@@ -96,7 +96,7 @@ def _use(state: State, task: Task) -> list[str]:
     return [f"{task.id} is {task.state.value} in {held.id}, which was released"] if held and held.is_released else []
 
 
-def _programs(state: State) -> list[str]:
+def _check_programs(state: State) -> list[str]:
     wrong = []
     for task in state.tasks.values():
         if task.living and task.session != state.session:
@@ -112,7 +112,7 @@ def _programs(state: State) -> list[str]:
     return wrong
 
 
-def _gang(state: State) -> list[str]:
+def _check_gang(state: State) -> list[str]:
     """Check that programs of a gang start together: a published role has no tasks that were not started with it."""
     if state.spec.distributed_mode is DistributedMode.FCFS:
         return []
@@ -126,7 +126,7 @@ def _gang(state: State) -> list[str]:
     ]
 
 
-def _sizes(state: State) -> list[str]:
+def _check_sizes(state: State) -> list[str]:
     """Check that tasks are left out only of elastic roles, not below `min`, and that they hold nothing."""
     wrong = []
     for role in state.roles.values():
@@ -145,7 +145,7 @@ def _sizes(state: State) -> list[str]:
     return wrong
 
 
-def _setup(state: State) -> list[str]:
+def _check_setup(state: State) -> list[str]:
     """Check that setup roles end before anything else starts, are in no cluster spec, and keep no containers."""
     first = [role for role in state.roles.values() if role.kind is RoleKind.SETUP]
     wrong = [f"{role.name} is a setup role and was published" for role in first if role.version]
@@ -157,7 +157,7 @@ def _setup(state: State) -> list[str]:
     return wrong
 
 
-def _waits(state: State) -> list[str]:
+def _check_waits(state: State) -> list[str]:
     """Check that an active job waits for something that can still happen."""
     if not state.active or not state.session:
         return []
@@ -177,7 +177,7 @@ def _waits(state: State) -> list[str]:
     return wrong
 
 
-def _timers(state: State) -> list[str]:
+def _check_timers(state: State) -> list[str]:
     """Check that no deadline outlives its purpose."""
     wrong = []
     for each in state.timers.all:
@@ -221,13 +221,13 @@ _OF_TASKS: Mapping[DeadlineKind, Callable[[Task], bool]] = {
 }
 
 
-def _ends(app: Application) -> list[str]:
+def _check_ends(app: Application) -> list[str]:
     state = app.state
     wrong = []
     if (state.final is not None) != (state.job is JobState.STOPPING or state.job.ended):
         wrong.append(f"the job is {state.job.value} and its result is {state.final}")
     if state.job.ended:
-        if state.living or state.containers or state.timers.next():
+        if state.living or state.containers or state.timers.find_next():
             wrong.append("the job ended with programs, containers or deadlines left")
         if any(task.state not in ENDED_TASK_STATES for task in state.tasks.values()):
             wrong.append("the job ended with tasks that have not")

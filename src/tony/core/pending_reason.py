@@ -15,10 +15,10 @@ def describe_pending(state: State) -> str:
     ready = [role for role in state.roles.values() if role.ready and not role.finished]
     if not any(len(role.waiting) for role in ready):
         return ""
-    return "; ".join(_role(role) for role in ready)
+    return "; ".join(_describe_role(role) for role in ready)
 
 
-def _role(role: RoleState) -> str:
+def _describe_role(role: RoleState) -> str:
     missing = len(role.waiting)
     text = f"{role.name} has {role.total - missing} of {role.total} containers"
     hosts = Counter(task.host for task in role.tasks if task.container and task.host)

@@ -29,5 +29,5 @@ def reattach_actions(state: State, container: str, incarnation: str) -> list[act
 
 
 def _start(state: State, task: Task) -> act.Start:
-    variables = state.variables_of(task.id.role)
+    variables = state.collect_variables(task.id.role)
     return act.Start(task=task.id, session=task.session, try_=task.try_, version=task.version, variables=variables)

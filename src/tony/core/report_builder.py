@@ -9,7 +9,7 @@ from tony.core.application import Application
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.hung_peers import describe_silent_peers
 from tony.core.policies import gang_size_policy
-from tony.core.policies.restart_policy import counting
+from tony.core.policies.restart_policy import select_counted_restarts
 from tony.core.state import RoleState, State, Task
 from tony.core.unfinished import describe_unfinished
 from tony.model.ids import TaskId
@@ -57,12 +57,12 @@ _WAITS: Mapping[TaskState, str] = {
 }
 
 
-def report(app: Application, now: float, context: ReportContext) -> JobReport:
+def build_report(app: Application, now: float, context: ReportContext) -> JobReport:
     """Build the report of the job at `now`. O(number of tasks)."""
     state = app.state
     am = AmReport(pid=state.am_pid, host=state.am_host) if state.am_pid and not state.job.ended else None
     exit_code = app.exit_code
-    waiting = _waiting(state, now, context.live)
+    waiting = _explain_waiting(state, now, context.live)
     silent = ""
     if not waiting:
         silent = describe_silent_peers(state, now, lambda task: _find_silence(context.live.get(task, _NO_LIVE)))
@@ -75,7 +75,9 @@ def report(app: Application, now: float, context: ReportContext) -> JobReport:
         exit_code=None if exit_code is None else int(exit_code),
         folder=context.folder,
         am=am,
-        tasks=tuple(_task(state, task, now, context.live.get(task.id, _NO_LIVE)) for task in state.tasks.values()),
+        tasks=tuple(
+            _build_task_report(state, task, now, context.live.get(task.id, _NO_LIVE)) for task in state.tasks.values()
+        ),
         failure=state.final.failure if state.final else (state.failures[0] if state.failures else None),
         framework=state.spec.framework,
         scheduler=state.spec.scheduler,
@@ -84,13 +86,13 @@ def report(app: Application, now: float, context: ReportContext) -> JobReport:
         ended=None if state.ended_at is None else state.accepted_wall + state.ended_at,
         waiting=waiting or silent,
         unfinished="" if silent else describe_unfinished(state),  # both would name the same tasks
-        restarts=_restarts(state, now),
+        restarts=_build_restarts(state, now),
         session_reason=state.session_reason,
         restarting=state.restart_reason if state.job is JobState.RESTARTING else "",
-        sizes=tuple(_size(role) for role in state.roles.values() if role.spec.min_instances is not None),
+        sizes=tuple(_build_role_size(role) for role in state.roles.values() if role.spec.min_instances is not None),
         queue=state.spec.queue,
         tags=state.spec.all_tags,
-        used=_used(state, now),
+        used=_sum_used(state, now),
         viewers=state.spec.viewers,
         editors=state.spec.editors,
     )
@@ -101,14 +103,14 @@ def _find_silence(live: Live) -> float | None:
     return min((age for age in (live.last_output_age, live.last_step_age) if age is not None), default=None)
 
 
-def _restarts(state: State, now: float) -> Restarts | None:
+def _build_restarts(state: State, now: float) -> Restarts | None:
     free = state.restarts_for_ports + state.restarts_free
     if not state.restarts_charged and not free:
         return None
-    return Restarts(charged=len(counting(state, now)), most=state.spec.max_restarts, free=free)
+    return Restarts(charged=len(select_counted_restarts(state, now)), most=state.spec.max_restarts, free=free)
 
 
-def _used(state: State, now: float) -> Used:
+def _sum_used(state: State, now: float) -> Used:
     """Sum up the resources used; containers that have not ended count up to the job's end, or to now."""
     until = now if state.ended_at is None else state.ended_at
     seconds = {name: role.used for name, role in state.roles.items()}
@@ -126,13 +128,13 @@ def _used(state: State, now: float) -> Used:
     )
 
 
-def _size(role: RoleState) -> RoleSize:
+def _build_role_size(role: RoleState) -> RoleSize:
     left_out = tuple(role.tasks[index].name for index in sorted(role.left_out))
     least = role.spec.min_instances or role.spec.instances
     return RoleSize(role=role.name, tasks=role.total, least=least, most=role.spec.instances, left_out=left_out)
 
 
-def _task(state: State, task: Task, now: float, live: Live) -> TaskReport:
+def _build_task_report(state: State, task: Task, now: float, live: Live) -> TaskReport:
     status = task.status
     return TaskReport(
         task=str(task.id),
@@ -148,11 +150,11 @@ def _task(state: State, task: Task, now: float, live: Live) -> TaskReport:
         signal=status.signal if status else None,
         since=state.accepted_wall + task.since,
         last_output_age=live.last_output_age if task.living else None,
-        note=_why(state, task, now, live) or task.note,
+        note=_explain_pending(state, task, now, live) or task.note,
     )
 
 
-def _why(state: State, task: Task, now: float, live: Live) -> str:
+def _explain_pending(state: State, task: Task, now: float, live: Live) -> str:
     """Return why a task does not run yet; empty if there is nothing to report."""
     if task.state is TaskState.PENDING and state.session and state.active:
         role = state.roles[task.id.role]
@@ -167,7 +169,7 @@ def _why(state: State, task: Task, now: float, live: Live) -> str:
     return f"{why} (before: {task.note})" if why and task.note else why
 
 
-def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
+def _explain_waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
     """Return which tasks are missing and why, in one sentence; empty if the job waits for nothing."""
     if state.pausing:
         again = format_duration(max(0.0, (state.timers.get(Deadline(DeadlineKind.GANG_PAUSE)) or now) - now))
@@ -181,17 +183,17 @@ def _waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
         return f"session {state.session + 1} opens in {format_duration(max(0.0, due - now))}" if due else ""
     if state.job is JobState.STOPPING:
         stopping = [str(task.id) for task in state.tasks.values() if task.living]
-        return f"waiting for {_names(stopping)} to stop" if stopping else "releasing containers"
+        return f"waiting for {_format_names(stopping)} to stop" if stopping else "releasing containers"
     if not state.active:
         return ""
-    missing = [t for role in state.roles.values() if _holds_up(role) for t in role.tasks if _absent(t)]
+    missing = [t for role in state.roles.values() if _is_holding_up(role) for t in role.tasks if _is_absent(t)]
     if not missing:
         return ""
     missing.sort(key=lambda task: task.since)
     first = missing[0]
     seen = live.get(first.id, _NO_LIVE)
-    text = f"waiting {format_duration(max(0.0, now - first.since))} for {_names([str(t.id) for t in missing])}: "
-    text += _why(state, first, now, seen) + (f"; last line: {seen.last_line}" if seen.last_line else "")
+    text = f"waiting {format_duration(max(0.0, now - first.since))} for {_format_names([str(t.id) for t in missing])}: "
+    text += _explain_pending(state, first, now, seen) + (f"; last line: {seen.last_line}" if seen.last_line else "")
     return text + _shrink_deadline(state, now)
 
 
@@ -201,22 +203,22 @@ def _shrink_deadline(state: State, now: float) -> str:
     due = state.timers.get(deadline)
     if (
         due is None
-        or not gang_size_policy.enough(state)
-        or not any(len(r.waiting) for r in gang_size_policy.forming(state))
+        or not gang_size_policy.has_enough(state)
+        or not any(len(r.waiting) for r in gang_size_policy.find_forming_roles(state))
     ):
         return ""
     left = format_duration(max(0.0, due - now))
     return f"; starts without the missing tasks in {left} ({deadline.kind.setting})"
 
 
-def _holds_up(role: RoleState) -> bool:
+def _is_holding_up(role: RoleState) -> bool:
     return role.ready and role.kind is not RoleKind.SIDECAR and role.registered < role.total
 
 
-def _absent(task: Task) -> bool:
+def _is_absent(task: Task) -> bool:
     return task.state in (TaskState.REQUESTED, TaskState.STARTING)
 
 
-def _names(tasks: list[str]) -> str:
+def _format_names(tasks: list[str]) -> str:
     more = len(tasks) - _MAX_NAMED
     return ", ".join(tasks[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -9,7 +9,7 @@ from enum import Enum
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.index_heap import IndexHeap
 from tony.core.timers import Timers
-from tony.core.transitions import JobMove, TaskMove, next_job_state, next_task_state
+from tony.core.transitions import JobMove, TaskMove, find_next_job_state, find_next_task_state
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
@@ -317,7 +317,7 @@ class State:
     def move_task(self, task: Task, move: TaskMove, now: float) -> None:
         """Apply one transition of the task table and update the role's counters."""
         before = task.state
-        target = next_task_state(before, move, task.name)
+        target = find_next_task_state(before, move, task.name)
         role = self.roles[task.id.role]
         role.counts[before] -= 1
         role.counts[target] += 1
@@ -337,9 +337,9 @@ class State:
 
     def move_job(self, move: JobMove) -> None:
         """Apply one transition of the job table."""
-        self.job = next_job_state(self.job, move)
+        self.job = find_next_job_state(self.job, move)
 
-    def first_chief(self) -> TaskId | None:
+    def find_first_chief(self) -> TaskId | None:
         """Return the job's chief; in a role with tasks left out, the first that takes part."""
         chief = self.spec.chief
         return self.roles[chief.role].members[0].id if chief else None
@@ -349,7 +349,7 @@ class State:
         """True as long as programs may be started: not restarting, stopping or ended."""
         return self.job in _ACTIVE
 
-    def variables_of(self, role: str) -> Mapping[str, str]:
+    def collect_variables(self, role: str) -> Mapping[str, str]:
         """Return the variables that other roles export to a program of this role."""
         others = [own for other, own in self.exports.items() if other != role]
         return {name: text for own in others for name, (_, text) in own.items()}

@@ -15,13 +15,13 @@ MACHINE = 8
 _ENCODER = json.JSONEncoder(sort_keys=True, check_circular=False, separators=(",", ":"))
 
 
-def digest(state: State) -> str:
+def compute_digest(state: State) -> str:
     """Return `<version>-<SHA-256 of the state>`; the same in every process. O(number of tasks)."""
-    text = _ENCODER.encode(fingerprint(state))
+    text = _ENCODER.encode(build_fingerprint(state))
     return f"{MACHINE}-{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def fingerprint(state: State) -> Mapping[str, object]:
+def build_fingerprint(state: State) -> Mapping[str, object]:
     """Return the state as plain, sorted values."""
     final = state.final
     return {
@@ -51,11 +51,11 @@ def fingerprint(state: State) -> Mapping[str, object]:
         "containers": sorted(
             [c.id, c.role, str(c.task), c.intent.value, c.presumed] for c in state.containers.values()
         ),
-        "tasks": [_task(task) for task in state.tasks.values()],
+        "tasks": [_encode_task(task) for task in state.tasks.values()],
     }
 
 
-def _task(task: Task) -> list[object]:
+def _encode_task(task: Task) -> list[object]:
     return [
         task.name,
         task.state.value,

@@ -61,7 +61,7 @@ class Timers:
         self.cancel(deadline)
         return True
 
-    def next(self) -> Wake | None:
+    def find_next(self) -> Wake | None:
         """Return the earliest deadline, or None. The same object until another one is the earliest."""
         heap = self._heap
         while heap:

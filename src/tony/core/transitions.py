@@ -1,7 +1,7 @@
 """The transition tables of tasks and of the job. The diagrams in the docs are generated from them.
 
-Two rules. Every change of a state goes through `next_task_state` or `next_job_state`. A transition that is not in a
-table raises `InvalidTransition` and changes nothing.
+Two rules. Every change of a state goes through `find_next_task_state` or `find_next_job_state`. A transition that is
+not in a table raises `InvalidTransition` and changes nothing.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ JOB_TABLE: Mapping[tuple[JobState, JobMove], JobState] = {
 }
 
 
-def next_task_state(state: TaskState, move: TaskMove, who: str) -> TaskState:
+def find_next_task_state(state: TaskState, move: TaskMove, who: str) -> TaskState:
     """Return the state to which `move` leads a task.
 
     Raises:
@@ -98,7 +98,7 @@ def next_task_state(state: TaskState, move: TaskMove, who: str) -> TaskState:
         raise InvalidTransition(f"{who} is {state.value}: cannot {move.value}") from None
 
 
-def next_job_state(state: JobState, move: JobMove) -> JobState:
+def find_next_job_state(state: JobState, move: JobMove) -> JobState:
     """Return the state to which `move` leads the job.
 
     Raises:
@@ -110,7 +110,7 @@ def next_job_state(state: JobState, move: JobMove) -> JobState:
         raise InvalidTransition(f"the job is {state.value}: cannot {move.value}") from None
 
 
-def _mermaid(table: Mapping[tuple[Any, Any], Any], ended: frozenset[Any]) -> str:
+def _draw_mermaid(table: Mapping[tuple[Any, Any], Any], ended: frozenset[Any]) -> str:
     """Return a state diagram of one table, in Mermaid's notation."""
     arrows: dict[tuple[str, str], list[str]] = {}
     for (state, move), target in table.items():
@@ -122,11 +122,11 @@ def _mermaid(table: Mapping[tuple[Any, Any], Any], ended: frozenset[Any]) -> str
     return "\n".join(lines)
 
 
-def job_diagram() -> str:
+def draw_job_diagram() -> str:
     """Return the diagram of the job's states, for the docs."""
-    return _mermaid(JOB_TABLE, ENDED_JOB_STATES)
+    return _draw_mermaid(JOB_TABLE, ENDED_JOB_STATES)
 
 
-def task_diagram() -> str:
+def draw_task_diagram() -> str:
     """Return the diagram of a task's states, for the docs."""
-    return _mermaid(TASK_TABLE, ENDED_TASK_STATES)
+    return _draw_mermaid(TASK_TABLE, ENDED_TASK_STATES)

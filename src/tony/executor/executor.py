@@ -104,11 +104,13 @@ class Executor:
         self._readers = LogReaders(writer, lambda piece: self._connection.send(piece))
         self._ports = TaskPorts(task.port_range, task.wants_tb_port, task.role, task.role_settings.port)
         self._rendezvous = Rendezvous(task.meeting, context.container.work_folder, self._reaper)
-        self._classpath = _hadoop_classpath(context, environment, self._reaper)
+        self._classpath = _build_hadoop_classpath(context, environment, self._reaper)
         self._run_context = RunContext(
             context=context,
             environment=environment,
-            process_tree=ProcessTree(f"{MARKER}={context.container.marker}", context.container.cgroup, self._helpers),
+            process_tree=ProcessTree(
+                f"{MARKER}={context.container.marker}", context.container.cgroup, self._list_helpers
+            ),
             ports=self._ports,
             reaper=self._reaper,
             writer=writer,
@@ -136,7 +138,7 @@ class Executor:
             self._lease,
             connect,
             clock,
-            self._heartbeat,
+            self._build_heartbeat,
             self._perform,
             on_disconnect=self._readers.forget,
             on_renew=self._extend_watchdog,
@@ -158,14 +160,14 @@ class Executor:
         """Run until the executor is released, told to exit, or out of contact for too long; return the exit code."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._on_sigterm)
-        self._reaper.watch(self._watchdog.pid, lambda status, usage: self._watchdog_ended())
+        self._reaper.watch(self._watchdog.pid, lambda status, usage: self._on_watchdog_ended())
         self._reaper.open()
         if self._classpath:
             self._classpath.ask()  # runs while the task registers
         self._queue.put_nowait(PrepareSession(session=self._protocol.session))
         self._extend_watchdog()
         if self._create_reattach_listener:
-            self._protocol.listens(await self._create_reattach_listener.open())
+            self._protocol.set_listen_address(await self._create_reattach_listener.open())
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -233,12 +235,12 @@ class Executor:
 
             self._stacks = StackDumper(self._context.container, self._run_context.environment, self._reaper)
         try:
-            found = await self._stacks.dump(self._run_context.process_tree.near(), run.mask)
+            found = await self._stacks.dump(self._run_context.process_tree.list_near(), run.mask)
         except Exception as error:  # a failing stack dump must not end the program
             log.exception("stack dump failed: please report this")
             self._connection.send(Stacks(task=name, request=request, problem=f"stack dump failed: {error}"))
             return
-        file = run.file_name("stacks")
+        file = run.format_file_name("stacks")
         await self._stacks.keep(Path(self._context.container.log_folder), file, found)
         self._connection.send(
             Stacks(task=name, request=request, text=found.text, how=found.how, problem=found.problem, name=file)
@@ -248,10 +250,10 @@ class Executor:
         if self._tunnels is None:
             from tony.executor.control.tunnel_endpoint import TunnelEndpoint  # late: most jobs never need it
 
-            self._tunnels = TunnelEndpoint(self._context, self._reach, self._own_port, self._connection.send)
+            self._tunnels = TunnelEndpoint(self._context, self._reach, self._find_own_port, self._connection.send)
         self._tunnels.dial(command)
 
-    def _own_port(self) -> int:
+    def _find_own_port(self) -> int:
         return (self._ports.tb_port if self._has_board else None) or self._ports.port
 
     def _stop_run(self, grace: float, reason: str) -> None:
@@ -304,7 +306,7 @@ class Executor:
             self._rendezvous.open(self._ports.listen(), session)
         log.info("session %d: reserved port %d", session, self._ports.port)
         address = f"{self._context.container.host}:{self._ports.port}"
-        self._protocol.ready(session, address, self._ports.tb_port)
+        self._protocol.report_ready(session, address, self._ports.tb_port)
         self._connection.flush()
 
     async def _run_attempt(self, start: StartTaskAttempt) -> None:
@@ -312,8 +314,8 @@ class Executor:
         run = self._run = ProgramRun(
             self._run_context,
             start.command,
-            started=lambda pid: self._report(partial(self._protocol.started, session, try_, pid)),
-            first_output=lambda: self._report(partial(self._protocol.first_output, session, try_)),
+            started=lambda pid: self._report(partial(self._protocol.report_started, session, try_, pid)),
+            first_output=lambda: self._report(partial(self._protocol.report_first_output, session, try_)),
         )
         early = self._stop_early
         if early and (early.session, early.try_) == (session, try_):
@@ -325,7 +327,7 @@ class Executor:
         finally:
             self._run = None
         log.info("session %d, task attempt %d ended: %s", session, try_, status.describe())
-        self._protocol.exited(session, try_, status, run.ended, run.exports)
+        self._protocol.report_exited(session, try_, status, run.ended, run.exports)
         self._connection.flush()
 
     def _report(self, report: partial[None]) -> None:
@@ -341,29 +343,29 @@ class Executor:
             await self._readers.finish(_LAST_OUTPUT_SECONDS)
 
     def _extend_watchdog(self) -> None:
-        self._watchdog.lease(
+        self._watchdog.renew_lease(
             self._lease.ends, self._context.task.stop_grace + EXPIRY_GRACE_SECONDS + _WATCHDOG_GRACE_SECONDS
         )
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
-    def _helpers(self) -> set[int]:
+    def _list_helpers(self) -> set[int]:
         own = {self._watchdog.pid, self._rendezvous.pid}
         return own | self._stacks.helpers if self._stacks else own
 
-    def _heartbeat(self) -> Heartbeat:
+    def _build_heartbeat(self) -> Heartbeat:
         run = self._run
         output = run.output if run else None
         age = None if output is None or output.last is None else max(0.0, clock.monotonic() - output.last)
         return Heartbeat(
             last_output_age=age,
-            last_line=output.last_line() if output else "",
+            last_line=output.read_last_line() if output else "",
             memory=run.memory if run else None,
             wall=clock.wall(),
             mono=clock.monotonic(),
         )
 
-    def _watchdog_ended(self) -> None:
+    def _on_watchdog_ended(self) -> None:
         log.warning("the watchdog was killed; starting another one")
         # At most one per second, if every watchdog dies at once.
         wait = max(0.0, self._watchdog_from + _WATCHDOG_PAUSE_SECONDS - clock.monotonic())
@@ -377,7 +379,7 @@ class Executor:
             log.error("cannot start a watchdog: %s; retrying", error)
             asyncio.get_running_loop().call_later(_WATCHDOG_PAUSE_SECONDS, self._replace_watchdog)
             return
-        self._reaper.watch(self._watchdog.pid, lambda status, usage: self._watchdog_ended())
+        self._reaper.watch(self._watchdog.pid, lambda status, usage: self._on_watchdog_ended())
 
 
 def _create_reattach_listener(context: LaunchContext, obey: Callable[[Summon], bool]) -> ReattachListener | None:
@@ -388,7 +390,9 @@ def _create_reattach_listener(context: LaunchContext, obey: Callable[[Summon], b
     return ReattachListener(context, obey)
 
 
-def _hadoop_classpath(context: LaunchContext, environment: Mapping[str, str], reaper: Reaper) -> HadoopClasspath | None:
+def _build_hadoop_classpath(
+    context: LaunchContext, environment: Mapping[str, str], reaper: Reaper
+) -> HadoopClasspath | None:
     if not context.task.job_settings.hadoop_classpath:
         return None
     from tony.executor.program.hadoop_classpath import HadoopClasspath, is_wanted  # late: few jobs need it

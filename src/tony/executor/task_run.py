@@ -30,14 +30,14 @@ from tony.executor.program.process_tree import ProcessTree
 from tony.executor.program.program_environment import (
     MARKER,
     LaunchFailed,
-    command_line,
-    environments,
+    build_command_line,
+    build_environments,
+    build_task_view,
+    find_summaries_folder,
     find_task_secrets,
     load_framework,
-    summaries_folder,
-    view,
 )
-from tony.executor.program.python_hook_variables import variables
+from tony.executor.program.python_hook_variables import build_variables
 from tony.executor.program.reaper import Reaper
 from tony.executor.program.spawn import spawn
 from tony.frameworks.base import TaskView
@@ -150,14 +150,14 @@ class ProgramRun:
     @property
     def memory(self) -> int | None:
         """Return the bytes that the program uses now; None if it does not run or was not measured."""
-        return self._memory_monitor.usage() if self._pids else None
+        return self._memory_monitor.read_usage() if self._pids else None
 
     @property
     def is_running(self) -> bool:
         """Return True if the program has been started and has not exited."""
         return bool(self._pids) and not self._has_exited()
 
-    def file_name(self, kind: str) -> str:
+    def format_file_name(self, kind: str) -> str:
         """Return the name of a log file of this task attempt: `worker-0.s1.t1.<kind>`."""
         task = self._run_context.context.task
         return log_file_name(TaskId(task.role, task.index), self._command.session, self._command.try_, kind)
@@ -205,7 +205,7 @@ class ProgramRun:
 
     async def _run(self, began: float) -> ExitStatus:
         await self._run_context.writer.stop(_DISK_TIMEOUT_SECONDS)
-        classpath = await self._known_classpath()
+        classpath = await self._wait_for_classpath()
         if self._stop is not None:
             self.ended = began
             return ExitStatus(reason=ExitReason.NOT_STARTED, message="stopped before it was started")
@@ -222,21 +222,21 @@ class ProgramRun:
             for each in watching:
                 each.cancel()
         self.ended = self._ends[-1].at if len(self._ends) == len(self._pids) else clock.monotonic()
-        left = await self._left_behind()
+        left = await self._find_left_behind()
         undead = await self._process_tree.end()
         await self._wait_reaped()
         await output.wait_ended(_DRAIN_SECONDS)
         await sampler.finish()
-        self.exports = self._exports.values() if self._exports else {}
+        self.exports = self._exports.collect_values() if self._exports else {}
         return self._classify(output, left, undead, began)
 
     # --- start ----------------------------------------------------------------------------------------------------
 
-    async def _known_classpath(self) -> str | None:
+    async def _wait_for_classpath(self) -> str | None:
         """Return Hadoop's class path, unless it is not needed or the attempt is stopped meanwhile."""
         if self._run_context.classpath is None:
             return None
-        known = asyncio.ensure_future(self._run_context.classpath.known())
+        known = asyncio.ensure_future(self._run_context.classpath.wait_for_classpath())
         try:
             while not known.done() and self._stop is None:
                 self._changed.clear()
@@ -269,15 +269,15 @@ class ProgramRun:
             self._command.session,
             self._command.try_,
             self._run_context.sample_interval,
-            self._process_tree.near,
+            self._process_tree.list_near,
             self._run_context.outbox,
             ProcessUsage(container.cgroup, self._started_at),
             self._progress,
             self._run_context.step_interval,
         )
-        summaries = summaries_folder(task, container, self._task_view())
+        summaries = find_summaries_folder(task, container, self._build_task_view())
         pattern = task.role_settings.progress_pattern
-        sampler.add_sources(pattern, (output.out, output.err), summaries, _devices(task, container))
+        sampler.add_sources(pattern, (output.out, output.err), summaries, _open_devices(task, container))
         return sampler
 
     def _launch(self, classpath: str | None) -> Output:
@@ -287,7 +287,7 @@ class ProgramRun:
         argv, envs = self._prepare(classpath)
         if isinstance(task.command, str):
             make_executable(argv[-1], container.work_folder)
-        name = self.file_name("")[:-1]
+        name = self.format_file_name("")[:-1]
         folder, writer = Path(container.log_folder), self._run_context.writer
         try:
             readers, began = self._run_context.readers, self._first_output
@@ -298,12 +298,12 @@ class ProgramRun:
             raise LaunchFailed(
                 f"cannot create pipes for its output: {resource_limit_errors.describe_os_error(error)}"
             ) from error
-        self._run_context.ports.before_start()
+        self._run_context.ports.release_before_start()
         self._run_context.reaper.adopt(self._on_other_exit)
         self._started_at = clock.monotonic()
-        ranks = self._ranks = self._rank_output(output, len(envs))
+        ranks = self._ranks = self._open_rank_output(output, len(envs))
         for number, env in enumerate(envs):
-            out, err = ranks.writing(number) if ranks else (output.out.writing, output.err.writing)
+            out, err = ranks.get_write_ends(number) if ranks else (output.out.writing, output.err.writing)
             pid = spawn(argv, env, container.work_folder, container.cgroup, out, err)
             self._pids.append(pid)
             self._run_context.reaper.watch(pid, partial(self._on_exit, number))
@@ -315,7 +315,7 @@ class ProgramRun:
         )
         return output
 
-    def _rank_output(self, output: Output, count: int) -> RankOutput | None:
+    def _open_rank_output(self, output: Output, count: int) -> RankOutput | None:
         if count == 1:
             return None
         from tony.executor.output.rank_output import RankOutput  # late: most tasks have one process
@@ -331,11 +331,11 @@ class ProgramRun:
     def _prepare(self, classpath: str | None) -> tuple[list[str], Sequence[dict[str, str]]]:
         context, command = self._run_context.context, self._command
         task, container = context.task, context.container
-        seen = self._task_view()
+        seen = self._build_task_view()
         try:
             framework = load_framework(task.framework_module, task.framework_path)
             own, more = self._run_context.environment, command.variables
-            envs = environments(
+            envs = build_environments(
                 task, container, framework, command.shared, seen, own, more, classpath, command.addresses
             )
         except LaunchFailed:
@@ -345,14 +345,16 @@ class ProgramRun:
             raise LaunchFailed(f"framework adapter {task.framework_module}: {type(error).__name__}: {error}") from error
         progress_path = self._progress.path if self._progress else None
         for env in envs:
-            env.update(variables(env, progress_path, hooks=task.job_settings.python_stacks))
+            env.update(build_variables(env, progress_path, hooks=task.job_settings.python_stacks))
         self._mask = SecretMask(find_task_secrets(task, *envs))
-        return command_line(task, seen, command.addresses), envs
+        return build_command_line(task, seen, command.addresses), envs
 
-    def _task_view(self) -> TaskView:
+    def _build_task_view(self) -> TaskView:
         container, ports = self._run_context.context.container, self._run_context.ports
         address = f"{container.host}:{ports.port}"
-        return view(self._run_context.context.task, self._command, address, ports.tb_port, container.work_folder)
+        return build_task_view(
+            self._run_context.context.task, self._command, address, ports.tb_port, container.work_folder
+        )
 
     # --- end ------------------------------------------------------------------------------------------------------
 
@@ -377,10 +379,10 @@ class ProgramRun:
         if self._stop is None:
             return self._has_exited()
         if clock.monotonic() >= self._stop.deadline:
-            self._forced = not self._has_exited() or bool(self._process_tree.tree())
+            self._forced = not self._has_exited() or bool(self._process_tree.list_descendants())
             return True
         # Children have the grace, too: a shell dies of SIGTERM before the commands that it runs.
-        return self._has_exited() and not self._process_tree.tree()
+        return self._has_exited() and not self._process_tree.list_descendants()
 
     def _wait_timeout(self) -> float | None:
         if self._stop is None:
@@ -413,7 +415,7 @@ class ProgramRun:
         self._cpu += usage.ru_utime + usage.ru_stime
         self._largest_process = max(self._largest_process, usage.ru_maxrss * _KIB)
 
-    async def _left_behind(self) -> list[str]:
+    async def _find_left_behind(self) -> list[str]:
         """Return names of processes that it left running, without helpers that exit a moment later."""
         if self._stop is not None or self._memory_monitor.exceeded is not None:
             return []
@@ -421,7 +423,7 @@ class ProgramRun:
         while (
             left := []
             if self._process_tree.is_over()
-            else [p for p in self._process_tree.near() if process.is_alive(p)]
+            else [p for p in self._process_tree.list_near() if process.is_alive(p)]
         ):
             if clock.monotonic() >= deadline:
                 break
@@ -440,7 +442,7 @@ class ProgramRun:
                     await self._changed.wait()
 
     def _classify(self, output: Output, left: Sequence[str], undead: Sequence[int], began: float) -> ExitStatus:
-        tail = output.tail()
+        tail = output.read_tail()
         ends = self._ends or [ProcessExit(process=0, code=None, signum=signal.SIGKILL, at=self.ended)]
         stop = self._stop
         stopped = stop is not None and not stop.is_internal
@@ -450,7 +452,7 @@ class ProgramRun:
             self._run_context.context.task,
             self._run_context.context.container,
         )
-        peak = self._memory_monitor.peak(self._own_largest_process())
+        peak = self._memory_monitor.read_peak(self._read_own_largest_process())
         killed = any(
             signal.SIGKILL in (end.signum, (end.code or 0) - 128) for end in ends
         )  # a shell exits with 128 + 9
@@ -478,23 +480,23 @@ class ProgramRun:
             message=self._mask.hide_text(classified.message),
             peak_memory=peak,
             cpu_time=round(self._cpu, 6),
-            duration=_seconds_between(began, self.ended),
-            first_output=None if output.first is None else _seconds_between(began, output.first),
-            last_output=None if output.last is None else _seconds_between(began, output.last),
+            duration=_compute_seconds_between(began, self.ended),
+            first_output=None if output.first is None else _compute_seconds_between(began, output.first),
+            last_output=None if output.last is None else _compute_seconds_between(began, output.last),
             tail=tail,
         )
 
-    def _own_largest_process(self) -> int:
+    def _read_own_largest_process(self) -> int:
         """Return the largest process's peak, unless it may be the executor's: a child is its copy until exec."""
         return self._largest_process if self._largest_process > own_peak() else 0
 
     def _on_pids(self, pids: Sequence[int]) -> None:
-        unmarked = self._process_tree.unmarked(pids)
+        unmarked = self._process_tree.select_unmarked(pids)
         if unmarked:
             self._run_context.point_out(unmarked)
 
 
-def _devices(task: TaskPart, container: ContainerPart) -> Devices | None:
+def _open_devices(task: TaskPart, container: ContainerPart) -> Devices | None:
     if not task.gpus:
         return None
     from tony.executor.metrics.gpu_metrics import Devices  # late: most tasks have none
@@ -502,5 +504,5 @@ def _devices(task: TaskPart, container: ContainerPart) -> Devices | None:
     return Devices(container.gpu_devices)
 
 
-def _seconds_between(began: float, then: float) -> float:
+def _compute_seconds_between(began: float, then: float) -> float:
     return round(max(0.0, then - began), 6)

@@ -63,7 +63,7 @@ def replay(
             break
         if isinstance(entry.event, Snapshot) and _is_ours(entry.event.digest):
             checked += 1
-            if app.digest() != entry.event.digest:
+            if app.compute_digest() != entry.event.digest:
                 mismatch = f"the replayed state before event {entry.seq} differs from the recorded one"
                 break
         try:

@@ -48,7 +48,7 @@ class AmLocation:
     supervisor: int | None = None
 
 
-def whereabouts(folder: JobFolder) -> AmLocation | None:
+def locate_am(folder: JobFolder) -> AmLocation | None:
     """Return where the AM is; None before it has started.
 
     Raises:
@@ -78,7 +78,7 @@ def describe_delay(folder: JobFolder) -> ConnectionFailed | None:
     Raises:
         RecordError: `am.json` is invalid.
     """
-    there = whereabouts(folder)
+    there = locate_am(folder)
     if there is None or there.supervisor is None or there.host != socket.gethostname():
         return None
     if process.is_alive(there.pid) or not process.is_stopped(there.supervisor):
@@ -110,7 +110,7 @@ async def connect_to_am(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIt
     if there is None or secret is None:
         raise ConnectionFailed(f"job {folder.job_id} has no running application master", gone=True)
     try:
-        connection = await connect(there.address, _credentials(folder, secret), PeerKind.CLIENT, timeout)
+        connection = await connect(there.address, _load_credentials(folder, secret), PeerKind.CLIENT, timeout)
     except ValueError as error:
         raise RecordError(f"{folder.am} and {folder.credentials} do not match: {error}") from error
     except ConnectionFailed as error:
@@ -233,7 +233,7 @@ async def _receive_answer(connection: RpcConnection, kind: type[M], patience: fl
     raise ConnectionFailed(f"{connection.peer} closed the connection without an answer", gone=True)
 
 
-def _credentials(folder: JobFolder, secret: object) -> AmCredentials:
+def _load_credentials(folder: JobFolder, secret: object) -> AmCredentials:
     try:
         return from_plain(JobCredentials, secret, ignore_unknown=True).executors
     except DecodeError as error:

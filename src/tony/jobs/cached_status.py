@@ -24,7 +24,7 @@ from tony.schedulers import registry
 _AM_UNREACHABLE = "its application master does not answer; showing the last known status"
 
 
-async def last_known(home: Home, job_id: str) -> JobReport:
+async def load_last_known_report(home: Home, job_id: str) -> JobReport:
     """Return the last known status of a job whose AM does not answer.
 
     Raises:
@@ -45,9 +45,9 @@ def load_cached_report(folder: JobFolder, record: JobRecord, *, fresh: bool) -> 
     Args:
         fresh: the local log is as new as the remote one that it is a copy of.
     """
-    from tony.jobs.dead_am_report import as_logged  # late: it loads the state machine
+    from tony.jobs.dead_am_report import report_as_logged  # late: it loads the state machine
 
-    logged, heard = as_logged(folder, record), _read_cached(folder)
+    logged, heard = report_as_logged(folder, record), _read_cached(folder)
     if heard is None:
         return logged
     newer = (heard.attempt, heard.session), (logged.attempt, logged.session)
@@ -56,7 +56,7 @@ def load_cached_report(folder: JobFolder, record: JobRecord, *, fresh: bool) -> 
     return replace(logged, submitted=heard.submitted)  # by the scheduler's clock, as in every report of its AM
 
 
-def note(folder: JobFolder, report: JobReport) -> None:
+def cache_report(folder: JobFolder, report: JobReport) -> None:
     """Cache a report of a job on another machine; failing to do so is not an error."""
     with contextlib.suppress(StorageError):
         write_json(folder.heard, to_plain(report))
@@ -88,7 +88,7 @@ class ReportCache:
         """Write the newest report."""
         last, self.last = self.last, None
         if last and self._folder:
-            note(self._folder, last)
+            cache_report(self._folder, last)
 
 
 def _read_cached(folder: JobFolder) -> JobReport | None:

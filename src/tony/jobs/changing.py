@@ -14,8 +14,8 @@ from tony.errors import ConnectionFailed, InfraError, ProtocolError, UserError
 from tony.history.job_record import record_of
 from tony.jobs import job_status
 from tony.jobs.am_client import PATIENCE, ask_all_stacks, tell_log_level, tell_restart
-from tony.jobs.log_names import named_tasks
-from tony.jobs.whoami import user_name
+from tony.jobs.log_names import select_named_tasks
+from tony.jobs.whoami import get_user_name
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import LIVING_TASK_STATES, JobState
@@ -54,7 +54,7 @@ async def restart(home: Home, job_id: str, actor: str = "") -> JobReport:
             return  # the AM obeyed, although the connection ended without an answer
         session = report.session
         try:
-            await tell_restart(home.job(job_id), actor or user_name())
+            await tell_restart(home.job(job_id), actor or get_user_name())
         except ProtocolError as error:
             if error.code != Code.BUSY:
                 raise
@@ -73,12 +73,14 @@ async def set_log_level(home: Home, job_id: str, level: str, actor: str = "") ->
         raise ValueError(f"level={level!r}: write one of {', '.join(LOG_LEVELS)}")
 
     async def tell(report: JobReport) -> None:
-        await tell_log_level(home.job(job_id), level, actor or user_name())
+        await tell_log_level(home.job(job_id), level, actor or get_user_name())
 
     return await _send_command(home, job_id, NOTHING_LOGS, tell)
 
 
-async def stacks(home: Home, job_id: str, words: Sequence[str] = (), actor: str = "") -> AsyncGenerator[Stacks, None]:
+async def request_stacks(
+    home: Home, job_id: str, words: Sequence[str] = (), actor: str = ""
+) -> AsyncGenerator[Stacks, None]:
     """Yield the stack traces of tasks, one task after the other; without traces the answer says why.
 
     Args:
@@ -90,11 +92,11 @@ async def stacks(home: Home, job_id: str, words: Sequence[str] = (), actor: str 
         InfraError: no task is running.
         ConnectionFailed: its AM cannot be reached.
     """
-    chosen = named_tasks(job_id, record_of(home, job_id).spec.task_ids, words)
+    chosen = select_named_tasks(job_id, record_of(home, job_id).spec.task_ids, words)
     report = await job_status.load_report(home, job_id)
     try:
         async with aclosing(
-            ask_all_stacks(home.job(job_id), actor or user_name(), select_tasks(report, chosen))
+            ask_all_stacks(home.job(job_id), actor or get_user_name(), select_tasks(report, chosen))
         ) as answers:
             async for told in answers:
                 yield told

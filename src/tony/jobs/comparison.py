@@ -13,7 +13,7 @@ from tony.errors import TonyError
 from tony.history.goodput import Bucket, GoodputLedger
 from tony.history.metrics_reader import Metrics
 from tony.jobs.directory.view import DirectoryJobView
-from tony.jobs.job_metrics import ordered
+from tony.jobs.job_metrics import sort_series
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
 from tony.model.submission_record import JobRecord
@@ -149,7 +149,7 @@ def _summarize(seen: _ComparedFacts) -> ComparedJob:
 
 
 def _compare_settings(a: JobRecord | None, b: JobRecord | None) -> tuple[tuple[SettingDifference, ...] | None, int]:
-    values = [_values(record) for record in (a, b)]
+    values = [_collect_values(record) for record in (a, b)]
     first, second = values
     if first is None or second is None:
         return None, 0
@@ -159,7 +159,7 @@ def _compare_settings(a: JobRecord | None, b: JobRecord | None) -> tuple[tuple[S
     return differ, len(found) - len(differ)
 
 
-def _values(record: JobRecord | None) -> Mapping[str, Value] | None:
+def _collect_values(record: JobRecord | None) -> Mapping[str, Value] | None:
     if record is None:
         return None
     try:
@@ -170,9 +170,9 @@ def _values(record: JobRecord | None) -> Mapping[str, Value] | None:
 
 
 def _compare_metrics(a: Metrics | None, b: Metrics | None) -> tuple[MetricDifference, ...]:
-    first, second = _task_medians(a), _task_medians(b)
+    first, second = _compute_task_medians(a), _compute_task_medians(b)
     roles = dict.fromkeys(role for role, _ in (*first, *second))
-    names = ordered({name for _, name in (*first, *second)})
+    names = sort_series({name for _, name in (*first, *second)})
     return tuple(
         MetricDifference(role=role, series=name, a=first.get((role, name)), b=second.get((role, name)))
         for role in roles
@@ -181,7 +181,7 @@ def _compare_metrics(a: Metrics | None, b: Metrics | None) -> tuple[MetricDiffer
     )
 
 
-def _task_medians(metrics: Metrics | None) -> Mapping[tuple[str, str], float]:
+def _compute_task_medians(metrics: Metrics | None) -> Mapping[tuple[str, str], float]:
     found: dict[tuple[str, str], list[float]] = {}
     if metrics is not None:
         with metrics:

@@ -11,13 +11,13 @@ from tony import clock
 from tony.core.application import Application
 from tony.core.failures import EXIT_CODES
 from tony.core.report_builder import ReportContext
-from tony.core.report_builder import report as view
+from tony.core.report_builder import build_report as view
 from tony.errors import ExitCode, RecordError, StorageError
 from tony.history import event_log
 from tony.history.job_record import pending_report
 from tony.history.replay import replay
-from tony.jobs.am_client import whereabouts
-from tony.jobs.finalize_lost import timed_out_report
+from tony.jobs.am_client import locate_am
+from tony.jobs.finalize_lost import build_timed_out_report
 from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
@@ -32,18 +32,18 @@ _LOST = "lost with the application master"
 _NEVER_RAN = (TaskState.PENDING, TaskState.REQUESTED)
 
 
-def last_report(folder: JobFolder, record: JobRecord, sight: ApplicationStatus | None = None) -> JobReport:
+def build_last_report(folder: JobFolder, record: JobRecord, sight: ApplicationStatus | None = None) -> JobReport:
     """Return the final report of a job whose AM is dead. Blocking: replays the whole log.
 
     Args:
         sight: the scheduler's report of the end, if any; it decides where the event log breaks off.
     """
-    report = _last_report(folder, record)
+    report = _build_last_report(folder, record)
     lost = report.failure
     if lost is None or lost.cause != "am-lost" or sight is None or sight.result is None:
         return report
     if sight.overdue:
-        return timed_out_report(ended_with_the_job(report), sight.overdue)
+        return build_timed_out_report(mark_tasks_stopped(report), sight.overdue)
     if sight.result is JobState.SUCCEEDED:
         tasks = tuple(_mark_stopped(task, "the end of its event log is missing") for task in report.tasks)
         return replace(report, state=JobState.SUCCEEDED, exit_code=int(ExitCode.SUCCEEDED), failure=None, tasks=tasks)
@@ -52,14 +52,14 @@ def last_report(folder: JobFolder, record: JobRecord, sight: ApplicationStatus |
         failure = replace(
             lost, failure_class=FailureClass.KILLED, cause="killed", reason=reason, others=(), tail=(), log=None
         )
-        report = ended_with_the_job(report)
+        report = mark_tasks_stopped(report)
         return replace(report, state=JobState.KILLED, exit_code=int(ExitCode.KILLED), failure=failure)
     return replace(report, failure=replace(lost, reason=f"{reason} (the end of the event log is missing)"))
 
 
-def as_logged(folder: JobFolder, record: JobRecord) -> JobReport:
+def report_as_logged(folder: JobFolder, record: JobRecord) -> JobReport:
     """Return the job as the local event log leaves it, without a failure: its AM may still be alive."""
-    with contextlib.suppress(Exception):  # as in `_last_report`; and the log may not exist yet
+    with contextlib.suppress(Exception):  # as in `_build_last_report`; and the log may not exist yet
         result = replay(record.job_id, record.spec, event_log.read(event_log.segments(folder.path)))
         if result.events:
             context = ReportContext(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
@@ -67,24 +67,24 @@ def as_logged(folder: JobFolder, record: JobRecord) -> JobReport:
     return pending_report(folder, record)
 
 
-def _last_report(folder: JobFolder, record: JobRecord) -> JobReport:
+def _build_last_report(folder: JobFolder, record: JobRecord) -> JobReport:
     try:
         entries = event_log.read(event_log.segments(folder.path))
         result = replay(record.job_id, record.spec, entries)
     except RecordError as error:
-        return _lost_report(
+        return _build_lost_report(
             folder, pending_report(folder, record), last_sign=0.0, note=f" Its event log is damaged: {error}"
         )
     except Exception as error:  # a bug that replaying hits again must not keep the job open for ever
         note = f" Its event log cannot be replayed ({type(error).__name__}: {error}); this is a bug in tony."
-        return _lost_report(folder, pending_report(folder, record), last_sign=0.0, note=note)
+        return _build_lost_report(folder, pending_report(folder, record), last_sign=0.0, note=note)
     context = ReportContext(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
     if not result.events:
-        return _lost_report(folder, pending_report(folder, record), last_sign=0.0)
+        return _build_lost_report(folder, pending_report(folder, record), last_sign=0.0)
     report = view(result.app, result.last_at, context)
     if result.app.state.final is not None:
         return _complete_report(result.app, report, result.last_wall)
-    return _lost_report(folder, report, last_sign=result.last_wall)
+    return _build_lost_report(folder, report, last_sign=result.last_wall)
 
 
 def _complete_report(app: Application, report: JobReport, last_wall: float) -> JobReport:
@@ -105,11 +105,11 @@ def _complete_report(app: Application, report: JobReport, last_wall: float) -> J
     )
 
 
-def _lost_report(folder: JobFolder, report: JobReport, last_sign: float, note: str = "") -> JobReport:
-    ended = max(last_sign, _last_write_time(folder), report.submitted or 0.0)
+def _build_lost_report(folder: JobFolder, report: JobReport, last_sign: float, note: str = "") -> JobReport:
+    ended = max(last_sign, _find_last_write_time(folder), report.submitted or 0.0)
     who = f"the application master (pid {report.am.pid} on {report.am.host})" if report.am else "the application master"
     how = "died" if report.attempt or folder.am_log.exists() else "was never started"
-    note += _supervisor_note(folder)
+    note += _read_supervisor_note(folder)
     failure = Failure(
         failure_class=FailureClass.INFRASTRUCTURE,
         cause="am-lost",
@@ -117,7 +117,7 @@ def _lost_report(folder: JobFolder, report: JobReport, last_sign: float, note: s
         session=report.session,
         at=max(0.0, ended - (report.submitted or ended)),
         host=report.am.host if report.am else None,
-        tail=_last_lines(folder.am_log),
+        tail=_read_last_lines(folder.am_log),
         log=folder.am_log.name,
         others=(report.failure.reason, *report.failure.others) if report.failure else (),
     )
@@ -133,10 +133,10 @@ def _lost_report(folder: JobFolder, report: JobReport, last_sign: float, note: s
     )
 
 
-def _supervisor_note(folder: JobFolder) -> str:
+def _read_supervisor_note(folder: JobFolder) -> str:
     """Return a note that the AM's supervisor, which would have restarted it, is dead too; empty if it is not."""
     with contextlib.suppress(RecordError, StorageError):
-        there = whereabouts(folder)
+        there = locate_am(folder)
         if there and there.supervisor is not None:
             return f" Its supervisor (pid {there.supervisor}), which would have restarted it, is dead as well."
     return ""
@@ -150,7 +150,7 @@ def _end_task(task: TaskReport, state: TaskState, note: str, at: float) -> TaskR
     return replace(task, state=state, since=at, pid=None, executor_pid=None, last_output_age=None, note=note)
 
 
-def ended_with_the_job(report: JobReport) -> JobReport:
+def mark_tasks_stopped(report: JobReport) -> JobReport:
     """Mark the tasks of a job that was ended deliberately as stopped instead of lost."""
     return replace(report, tasks=tuple(_mark_stopped(task, "ended with the job") for task in report.tasks))
 
@@ -162,7 +162,7 @@ def _mark_stopped(task: TaskReport, note: str) -> TaskReport:
     return replace(task, state=TaskState.STOPPED, note=note)
 
 
-def _last_write_time(folder: JobFolder) -> float:
+def _find_last_write_time(folder: JobFolder) -> float:
     """Return the time of the last write for this job; executors log that they lost their AM."""
     paths = [folder.am_log]
     with contextlib.suppress(OSError):
@@ -174,7 +174,7 @@ def _last_write_time(folder: JobFolder) -> float:
     return min(max(times), clock.wall())
 
 
-def _last_lines(path: Path) -> tuple[str, ...]:
+def _read_last_lines(path: Path) -> tuple[str, ...]:
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tony.core import events as ev
 from tony.core.deadline import DeadlineKind
-from tony.core.gang_size_event import sizes_text
+from tony.core.gang_size_event import format_sizes
 from tony.units import format_duration
 
 #: Events that only recovery and replay need.
@@ -29,7 +29,7 @@ class EventWords:
     def __init__(self) -> None:
         self._tasks: dict[str, str] = {}
 
-    def of(self, event: ev.Event) -> str:
+    def describe(self, event: ev.Event) -> str:
         """Describe an event, without its kind."""
         text = describe(event)
         if isinstance(event, ev.Registered):
@@ -44,7 +44,7 @@ def name_event(event: ev.Event) -> str:
     return _NAMES.get(event.kind, event.kind)
 
 
-def _exports(values: Mapping[str, str | None]) -> str:
+def _format_exports(values: Mapping[str, str | None]) -> str:
     """Format the names of exported variables and of missing ones; not their values, which may be long."""
     given = [name for name, value in values.items() if value is not None]
     missing = [name for name, value in values.items() if value is None]
@@ -78,7 +78,7 @@ def describe(event: ev.Event) -> str:
             status = event.status
             ran = format_duration(status.duration)
             ended = f"{status.message}; it ran for {ran}" if status.message else f"{status.describe()} after {ran}"
-            return f"{event.task} of session {event.session}: {ended}{_exports(event.exports)}"
+            return f"{event.task} of session {event.session}: {ended}{_format_exports(event.exports)}"
         case ev.ContainerEnded():
             unseen = "; exit not confirmed" if event.presumed else ""
             return f"{event.container}: {event.cause}{unseen}"
@@ -87,7 +87,7 @@ def describe(event: ev.Event) -> str:
         case ev.SessionOpened():
             return f"session {event.session}: {event.reason}"
         case ev.Gathered():
-            return f"session {event.session} has {sizes_text(event.tasks, event.absent)}"
+            return f"session {event.session} has {format_sizes(event.tasks, event.absent)}"
         case ev.Judged():
             return f"{event.failure} -> {event.decision} ({event.reason})"
         case ev.JobRequest():

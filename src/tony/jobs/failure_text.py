@@ -22,7 +22,7 @@ _ERRORS: dict[FailureClass, type[TonyError]] = {
 }
 
 
-def outcome(report: JobReport) -> str:
+def format_outcome(report: JobReport) -> str:
     """Return one line: the job, how it ended and how long it took."""
     took = ""
     if report.submitted is not None and report.ended is not None:
@@ -31,7 +31,7 @@ def outcome(report: JobReport) -> str:
     return f"job {report.job} ({report.name}) {report.state.value}{took}{sessions}"
 
 
-def page(report: JobReport, here: str = "") -> list[str]:
+def format_report(report: JobReport, here: str = "") -> list[str]:
     """Return the report of a failed job; nothing for a job that did not fail.
 
     Names and output lines are not escaped: the caller must remove control characters.
@@ -43,40 +43,40 @@ def page(report: JobReport, here: str = "") -> list[str]:
     if failure is None or report.state is JobState.SUCCEEDED:
         return []
     if failure.failure_class is FailureClass.KILLED:
-        return [f"{outcome(report)}: {failure.reason}"]
+        return [f"{format_outcome(report)}: {failure.reason}"]
     return [
-        f"{outcome(report)}: {_headline(failure)}",
-        *_verdict(failure),
-        *_evidence(report, failure),
-        *_other_failures(failure),
+        f"{format_outcome(report)}: {_format_headline(failure)}",
+        *_format_classification(failure),
+        *_format_evidence(report, failure),
+        *_format_other_failures(failure),
         "",
         "Next:",
-        *(f"  {line}" for line in _suggested_commands(report, failure, here)),
+        *(f"  {line}" for line in _suggest_commands(report, failure, here)),
     ]
 
 
-def error_of(report: JobReport) -> TonyError | None:
+def build_error(report: JobReport) -> TonyError | None:
     """Return a failed job as an error with the report as its text; None for a job that did not fail."""
     if report.failure is None or report.state is JobState.SUCCEEDED:
         return None
     refused = report.exit_code == ExitCode.REFUSED  # by the AM, because of a site policy
     kind = UserError if refused else _ERRORS[report.failure.failure_class]
-    return kind("\n".join(page(report)))
+    return kind("\n".join(format_report(report)))
 
 
-def _headline(failure: Failure) -> str:
+def _format_headline(failure: Failure) -> str:
     """Return the reason, in short form for a program that exited with an exit code."""
     if failure.reason == f"{failure.task} failed with exit code {failure.exit_code} on {failure.host}":
         return f"{failure.task} on {failure.host}: exit code {failure.exit_code}"
     return failure.reason
 
 
-def _verdict(failure: Failure) -> list[str]:
+def _format_classification(failure: Failure) -> list[str]:
     known = not failure.verdict or failure.verdict == _NO_BUDGET
     return [] if known else [f"  Not restarted: {failure.verdict}"]
 
 
-def _evidence(report: JobReport, failure: Failure) -> list[str]:
+def _format_evidence(report: JobReport, failure: Failure) -> list[str]:
     lines: list[str] = []
     if failure.tail:
         lines += ["  Last lines of output:", *(f"    {line}" for line in failure.tail)]
@@ -84,13 +84,13 @@ def _evidence(report: JobReport, failure: Failure) -> list[str]:
     if failure.cause == "memory" and failure.task:
         role = failure.task.partition(":")[0]
         lines.append(f"  Hint: request more with roles.{role}.memory, or --memory of tony run")
-    files = _log_files(report, failure)
+    files = _find_log_files(report, failure)
     if files:
         lines.append(f"  Full log: {' and '.join(map(str, files))}")
     return lines
 
 
-def _log_files(report: JobReport, failure: Failure) -> list[Path]:
+def _find_log_files(report: JobReport, failure: Failure) -> list[Path]:
     """Return the non-empty log files of the failed program."""
     if not failure.log:
         return []
@@ -106,13 +106,13 @@ def _is_written(file: Path) -> bool:
         return False
 
 
-def _other_failures(failure: Failure) -> list[str]:
+def _format_other_failures(failure: Failure) -> list[str]:
     return ["", "Also failed:", *(f"  {line}" for line in failure.others)] if failure.others else []
 
 
-def _suggested_commands(report: JobReport, failure: Failure, here: str) -> list[str]:
+def _suggest_commands(report: JobReport, failure: Failure, here: str) -> list[str]:
     commands = []
-    if failure.task and _log_files(report, failure):
+    if failure.task and _find_log_files(report, failure):
         session = f" --session {failure.session}" if report.session > 1 else ""
         commands.append(f"tony logs {report.job} {failure.task}{session}")
     if here != "status":

@@ -42,12 +42,12 @@ async def close_lost(
             return known
         await submitter.sweep(folder)
         # Late: rarely needed, and it loads the state machine.
-        from tony.jobs.dead_am_report import ended_with_the_job, last_report
+        from tony.jobs.dead_am_report import build_last_report, mark_tasks_stopped
 
-        report = await to_thread(last_report, folder, record, sight)
+        report = await to_thread(build_last_report, folder, record, sight)
         report = add_signal_source(report, sight) if sight else _apply_kill_request(folder, report)
         if report.state is JobState.KILLED:
-            report = ended_with_the_job(report)
+            report = mark_tasks_stopped(report)
         _remove_secrets(folder)
         write_summary(folder, report)
         _remove_secrets(folder)  # again: another process may have fetched them in between
@@ -85,7 +85,7 @@ def add_signal_source(report: JobReport, sight: ApplicationStatus) -> JobReport:
     if report.failure is None or not was_killed_by_signal(report):
         return report
     if sight.overdue:
-        return timed_out_report(report, sight.overdue)
+        return build_timed_out_report(report, sight.overdue)
     if sight.given_up:
         reason = f"the scheduler has given up the application master{f': {sight.note}' if sight.note else ''}"
         failure = replace(
@@ -99,7 +99,7 @@ def add_signal_source(report: JobReport, sight: ApplicationStatus) -> JobReport:
     )
 
 
-def timed_out_report(report: JobReport, limit: str) -> JobReport:
+def build_timed_out_report(report: JobReport, limit: str) -> JobReport:
     """Return the report of a job that its scheduler ended because of a time limit: neither an accident nor a kill.
 
     Args:

@@ -15,10 +15,10 @@ from tony.errors import ConnectionFailed, InfraError, NoClusterError, StorageErr
 from tony.history.job_record import record_of
 from tony.jobs import cached_status, job_status, remote_job_sync
 from tony.jobs.am_client import watch
-from tony.jobs.log_fetcher import LogFetcher, bring, bringing
+from tony.jobs.log_fetcher import LogFetcher, bring, fetch_logs
 from tony.jobs.log_follower import LogTail
 from tony.jobs.log_names import Selection
-from tony.jobs.log_reader import LogLine, portions
+from tony.jobs.log_reader import LogLine, group_lines
 from tony.jobs.queue_timeout import QueueLimit
 from tony.linux.inotify import ChangeWatch
 from tony.model.job_report import JobReport
@@ -40,16 +40,16 @@ _UNREACHABLE_SECONDS = 900.0
 class Viewer(Protocol):
     """Receives what happens to a job. Called from the event loop; each call should be quick."""
 
-    def saw(self, report: JobReport) -> None:
+    def on_report(self, report: JobReport) -> None:
         """Called with every new status."""
 
-    def opened(self, session: int, reason: str) -> None:
+    def on_session_opened(self, session: int, reason: str) -> None:
         """Called when a further session opens, before the first report of it."""
 
-    def printed(self, lines: Sequence[LogLine]) -> None:
+    def on_output(self, lines: Sequence[LogLine]) -> None:
         """Called with output lines."""
 
-    def noticed(self, text: str) -> None:
+    def on_notice(self, text: str) -> None:
         """Called with a message about the following itself, such as a lost connection."""
 
 
@@ -80,16 +80,16 @@ async def follow(
     record = record_of(home, job_id)
     selection = selection or Selection()
     if keep is not None:
-        await bring(home, record, selection, viewer.noticed)
+        await bring(home, record, selection, viewer.on_notice)
     with LogTail(home.job(job_id).logs, selection, keep, live=live) as tail:
-        async with bringing(home, record, selection, viewer.noticed) as remote:
+        async with fetch_logs(home, record, selection, viewer.on_notice) as remote:
             printer = _Printer(tail, viewer)
-            with first_error():
+            with raise_first_error():
                 async with asyncio.TaskGroup() as group:
                     printing = group.create_task(printer.run())
                     last = await _watch(home, job_id, viewer, printer, remote, ages=ages)
                     printing.cancel()
-            await printer.rest()
+            await printer.print_rest()
     return last
 
 
@@ -98,14 +98,14 @@ async def _watch(
 ) -> JobReport:
     last: JobReport | None = None
     sessions = _Sessions(home, job_id, viewer)
-    async with aclosing(reports(home, job_id, viewer.noticed, ages=ages)) as stream:
+    async with aclosing(iterate_reports(home, job_id, viewer.on_notice, ages=ages)) as stream:
         async for last in stream:
             await sessions.tell(last)
             if last.state.ended:
                 if remote:
-                    await remote.finished()
-                await printer.rest()
-            viewer.saw(last)
+                    await remote.wait_until_finished()
+                await printer.print_rest()
+            viewer.on_report(last)
     assert last is not None  # the stream ends with a report
     return last
 
@@ -127,9 +127,9 @@ class _Sessions:
         reasons = {session: report.session_reason}
         if session > self._told + 1 or not report.session_reason:
             known = reasons if report.session_reason else {}
-            reasons = {**await remote_job_sync.sessions(self._home, self._job_id, session), **known}
+            reasons = {**await remote_job_sync.load_session_reasons(self._home, self._job_id, session), **known}
         for number in range(self._told + 1, session + 1):
-            self._viewer.opened(number, reasons.get(number, ""))
+            self._viewer.on_session_opened(number, reasons.get(number, ""))
         self._told = session
 
 
@@ -137,7 +137,9 @@ class _Notice(Protocol):
     def __call__(self, text: str, /) -> None: ...
 
 
-async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = False) -> AsyncGenerator[JobReport, None]:
+async def iterate_reports(
+    home: Home, job_id: str, notice: _Notice, *, ages: bool = False
+) -> AsyncGenerator[JobReport, None]:
     """Yield the status now and after every change, reconnecting as necessary; end with the final report.
 
     Args:
@@ -149,7 +151,7 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
     """
     folder = home.job(job_id)
     record = record_of(home, job_id)
-    submitter = job_status.submitter_of(home, record)
+    submitter = job_status.load_submitter(home, record)
     far = not submitter.capabilities.same_host
     backoff = _REMOTE_BACKOFF if far else _LOCAL_BACKOFF
     with ChangeWatch() as changes, cached_status.ReportCache(folder if far else None) as heard:
@@ -163,10 +165,10 @@ async def reports(home: Home, job_id: str, notice: _Notice, *, ages: bool = Fals
                     async for message in stream:
                         pauses = iter(backoff)
                         heard.last = None if message.final else message.report
-                        poller.heard()
+                        poller.on_answer()
                         attempts.tell(message.report)
                         if message.final and far:
-                            yield await remote_job_sync.last_am_report(folder, submitter, message.report)
+                            yield await remote_job_sync.build_last_am_report(folder, submitter, message.report)
                         else:
                             yield message.report
                         if message.final:
@@ -213,9 +215,9 @@ class _StatusPoller:
         self._give_up = clock.monotonic() + _UNREACHABLE_SECONDS - (clock.wall() - record.submitted)
         self._is_away = False
         self._told = ""
-        self._limit = QueueLimit(home.job(record.job_id), record, job_status.submitter_of(home, record))
+        self._limit = QueueLimit(home.job(record.job_id), record, job_status.load_submitter(home, record))
 
-    def heard(self) -> None:
+    def on_answer(self) -> None:
         """Reset the deadline: there was an answer."""
         self._give_up = clock.monotonic() + _UNREACHABLE_SECONDS
         self._is_away = False
@@ -244,7 +246,7 @@ class _StatusPoller:
                 self._is_away = True
                 self._notice(f"{str(error).partition(chr(10))[0].rstrip(':')}; retrying")
             return None
-        self.heard()
+        self.on_answer()
         return report
 
 
@@ -267,13 +269,13 @@ class _Printer:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await self._tell(self._tail.new_lines())
+        await self._tell(self._tail.read_new_lines())
         while True:
             changed = await self._change()
-            await self._tell(chain(self._tail.new_lines(changed), self._tail.due_lines()))
+            await self._tell(chain(self._tail.read_new_lines(changed), self._tail.take_due_lines()))
             await asyncio.sleep(_BATCH_SECONDS)
 
-    async def rest(self) -> None:
+    async def print_rest(self) -> None:
         """Report all remaining output, including incomplete lines, after all programs have exited."""
         await self._tell(self._tail.drain())
 
@@ -288,25 +290,25 @@ class _Printer:
 
     async def _tell(self, lines: Iterator[LogLine]) -> None:
         async with self._lock:
-            await self._pass_on()  # lines left by a cancelled call
+            await self._forward()  # lines left by a cancelled call
             self._lines = lines
-            await self._pass_on()
+            await self._forward()
 
-    async def _pass_on(self) -> None:
-        for portion in portions(self._lines):
-            self._viewer.printed(portion)
+    async def _forward(self) -> None:
+        for portion in group_lines(self._lines):
+            self._viewer.on_output(portion)
             await asyncio.sleep(0)  # let other tasks run between portions
 
 
 @contextmanager
-def first_error() -> Iterator[None]:
+def raise_first_error() -> Iterator[None]:
     """Raise the first error of a task group itself instead of a group."""
     try:
         yield
     except BaseExceptionGroup as several:
-        raise _first(several) from None
+        raise _find_first(several) from None
 
 
-def _first(several: BaseExceptionGroup[BaseException]) -> BaseException:
+def _find_first(several: BaseExceptionGroup[BaseException]) -> BaseException:
     error = several.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    return _find_first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -19,7 +19,7 @@ _MIN_INNER_LENGTH = 3
 _MAX_SHOWN = 3
 
 
-def new_job_id(scheduler: str, now: float) -> str:
+def create_job_id(scheduler: str, now: float) -> str:
     """Return a new id such as `local-20260131-235959-0a1b2c`: sorts by time, and is safe as a folder name.
 
     Args:
@@ -39,17 +39,17 @@ def remember(home: Home, job_id: str) -> None:
             draft.unlink(missing_ok=True)
 
 
-def known(home: Home) -> list[str]:
+def list_job_ids(home: Home) -> list[str]:
     """Return the ids of all jobs, oldest first."""
-    return [job_id for job_id in _folders(home) if home.job(job_id).job.exists()]
+    return [job_id for job_id in _list_folders(home) if home.job(job_id).job.exists()]
 
 
-def _folders(home: Home) -> list[str]:
+def _list_folders(home: Home) -> list[str]:
     try:
         names = os.listdir(home.jobs)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted((name for name in names if JOB_ID.fullmatch(name)), key=_age)
+    return sorted((name for name in names if JOB_ID.fullmatch(name)), key=_build_sort_key)
 
 
 def resolve(home: Home, text: str) -> str:
@@ -60,9 +60,9 @@ def resolve(home: Home, text: str) -> str:
     """
     if JOB_ID.fullmatch(text) and home.job(text).job.exists():
         return text
-    if text == LAST and (last := _last(home)):
+    if text == LAST and (last := _find_last(home)):
         return last
-    found = [job_id for job_id in _folders(home) if text and _matches(text, job_id)]
+    found = [job_id for job_id in _list_folders(home) if text and _matches(text, job_id)]
     matches = [job_id for job_id in found if home.job(job_id).job.exists()]
     if len(matches) == 1:
         return matches[0]
@@ -70,7 +70,7 @@ def resolve(home: Home, text: str) -> str:
         if _adopt(home, text):
             return text
         raise UnknownJobError(f"there is no job {text!r}, neither in {home.jobs} nor in the cluster.")
-    raise UnknownJobError(_explain(home, text, known(home), matches))
+    raise UnknownJobError(_explain(home, text, list_job_ids(home), matches))
 
 
 def _is_cluster_id(text: str) -> bool:
@@ -86,7 +86,7 @@ def _adopt(home: Home, text: str) -> bool:
     return asyncio.run(adopt(home, text))
 
 
-def ending(job_id: str, ids: Collection[str]) -> str:
+def find_unique_suffix(job_id: str, ids: Collection[str]) -> str:
     """Return the shortest suffix of an id, starting after a dash, that matches none of the other ids."""
     pieces = job_id.split("-")
     for start in range(len(pieces) - 1, 0, -1):
@@ -96,7 +96,7 @@ def ending(job_id: str, ids: Collection[str]) -> str:
     return job_id
 
 
-def _last(home: Home) -> str | None:
+def _find_last(home: Home) -> str | None:
     """Return the job noted as last submitted; if it was removed or none was noted, the newest by its record."""
     noted = ""
     with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -113,7 +113,7 @@ def _explain(home: Home, text: str, ids: list[str], matches: list[str]) -> str:
         return f"{len(matches)} jobs match {text!r}: {_format_ids(matches[::-1])}. Write more of the id."
     if not ids:
         return f"there is no job {text!r}: {home.jobs} has no jobs."
-    named = _named(home, text)
+    named = _find_named(home, text)
     if named:
         count = "1 job" if len(named) == 1 else f"{len(named)} jobs"
         return f"{text!r} is the name of {count}: {_format_ids(named)}. Write the id of the job, or a part of it."
@@ -124,10 +124,12 @@ def _explain(home: Home, text: str, ids: list[str], matches: list[str]) -> str:
     return f"there is no job {text!r} in {home.jobs}; {hint}"
 
 
-def _named(home: Home, name: str) -> list[str]:
+def _find_named(home: Home, name: str) -> list[str]:
     """Return the ids of all jobs of a name, newest first."""
     found = scan(home)
-    return sorted((head.job for head in (*found.ended, *found.open) if head.name == name), key=_age, reverse=True)
+    return sorted(
+        (head.job for head in (*found.ended, *found.open) if head.name == name), key=_build_sort_key, reverse=True
+    )
 
 
 def _format_ids(ids: list[str]) -> str:
@@ -135,6 +137,6 @@ def _format_ids(ids: list[str]) -> str:
     return ", ".join(ids[:_MAX_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _age(job_id: str) -> tuple[str, str]:
+def _build_sort_key(job_id: str) -> tuple[str, str]:
     scheduler, _, rest = job_id.partition("-")
     return rest, scheduler

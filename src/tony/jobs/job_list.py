@@ -34,7 +34,7 @@ class Filter:
     since: float | None = None
     until: float | None = None
 
-    def takes(self, head: JobHead) -> bool:
+    def matches(self, head: JobHead) -> bool:
         """Return True if a job matches, ignoring its state, which may have to be queried first."""
         return (
             (self.name is None or fnmatchcase(head.name, self.name.replace("[", "[[]")))
@@ -58,7 +58,7 @@ class Jobs:
     problems: tuple[str, ...]
 
 
-def ended_jobs(home: Home, wanted: Filter) -> Jobs | None:
+def list_ended_jobs(home: Home, wanted: Filter) -> Jobs | None:
     """Like `list_jobs`, but None if an AM or scheduler must be queried. Blocking; loads no networking modules."""
     if wanted.scheduler is not None:
         return None
@@ -76,10 +76,10 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
     import asyncio
 
     from tony.jobs import job_status
-    from tony.jobs.cached_status import last_known
+    from tony.jobs.cached_status import load_last_known_report
     from tony.linux.thread_pools import to_thread
 
-    elsewhere = await _scheduler_jobs(home, wanted.scheduler) if wanted.scheduler else {}
+    elsewhere = await _query_scheduler_jobs(home, wanted.scheduler) if wanted.scheduler else {}
     listing = await to_thread(scan, home)
     slots = asyncio.Semaphore(_CONCURRENT_QUERIES)
     unknown: dict[str, list[str]] = {}
@@ -92,11 +92,11 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
                 unknown.setdefault(" ".join(str(error).split()), []).append(head.job)
                 if head.job in elsewhere or not isinstance(error, ConnectionFailed):
                     return elsewhere.get(head.job, head)
-                return head_of_report(await last_known(home, head.job))
+                return head_of_report(await load_last_known_report(home, head.job))
 
     living = await asyncio.gather(*(ask(head) for head in _open(listing, wanted)))
     here = {head.job for head in (*listing.ended, *listing.open)}
-    unrecorded = [head for job, head in elsewhere.items() if job not in here and wanted.takes(head)]
+    unrecorded = [head for job, head in elsewhere.items() if job not in here and wanted.matches(head)]
     problems = [f"{_name_jobs(jobs)}: {why}" for why, jobs in unknown.items()]
     return _select(listing, (*living, *unrecorded), problems, wanted)
 
@@ -106,7 +106,7 @@ def _name_jobs(jobs: list[str]) -> str:
     return max(jobs) + (f" and {len(jobs) - 1} more" if len(jobs) > 1 else "")
 
 
-async def _scheduler_jobs(home: Home, scheduler: str) -> Mapping[str, JobHead]:
+async def _query_scheduler_jobs(home: Home, scheduler: str) -> Mapping[str, JobHead]:
     """Return the jobs that a scheduler knows, by id. Schedulers do not know tasks."""
     from tony.schedulers import registry
 
@@ -130,11 +130,11 @@ async def _scheduler_jobs(home: Home, scheduler: str) -> Mapping[str, JobHead]:
 
 
 def _open(listing: JobListing, wanted: Filter) -> list[JobHead]:
-    return [head for head in listing.open if wanted.takes(head)]
+    return [head for head in listing.open if wanted.matches(head)]
 
 
 def _select(listing: JobListing, living: Collection[JobHead], problems: Collection[str], wanted: Filter) -> Jobs:
-    ended = [head for head in listing.ended if wanted.takes(head)]
+    ended = [head for head in listing.ended if wanted.matches(head)]
     heads = [head for head in (*ended, *living) if wanted.states is None or head.state in wanted.states]
     heads.sort(key=lambda head: (head.submitted, head.job), reverse=True)
     unreadable = [f"{job_id}: {why}" for job_id, why in sorted(listing.unreadable.items())]

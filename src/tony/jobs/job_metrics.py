@@ -20,7 +20,7 @@ from tony.protocol.client_messages import MOST_POINTS, Points
 _TASKS_PER_REQUEST = 400
 
 
-async def measured(
+async def load_series(
     folder: JobFolder, tasks: Sequence[str], wanted: Sequence[str], most: int, *, live: bool
 ) -> list[Points]:
     """Return series of tasks, ordered by task and then as `ordered`; those without data are left out.
@@ -33,14 +33,14 @@ async def measured(
     """
     kept = await to_thread(_read_stored, folder, tasks, wanted, most)
     if live:
-        newer = await newest(folder, tasks, (), min(most, MOST_POINTS))
-        _append_newer(kept, [points for points in newer if takes(wanted, points.series)], most)
+        newer = await fetch_newest(folder, tasks, (), min(most, MOST_POINTS))
+        _append_newer(kept, [points for points in newer if matches(wanted, points.series)], most)
     places = {task: number for number, task in enumerate(tasks)}
-    names = {name: number for number, name in enumerate(ordered({series for _, series in kept}))}
+    names = {name: number for number, name in enumerate(sort_series({series for _, series in kept}))}
     return sorted(kept.values(), key=lambda points: (places[points.task], names[points.series]))
 
 
-async def newest(folder: JobFolder, tasks: Sequence[str], series: Sequence[str], points: int) -> list[Points]:
+async def fetch_newest(folder: JobFolder, tasks: Sequence[str], series: Sequence[str], points: int) -> list[Points]:
     """Return the newest points of series from the running AM; nothing if it cannot be reached.
 
     Args:
@@ -86,7 +86,7 @@ def _read_reports(folder: JobFolder) -> Reports:
         return read_reports(metrics)
 
 
-def last(points: Points | None) -> float | None:
+def find_last_value(points: Points | None) -> float | None:
     """Return the newest value of a series; None without one.
 
     A point is the mean of some seconds. Steps only grow, so their maximum is the last reported value.
@@ -96,7 +96,7 @@ def last(points: Points | None) -> float | None:
     return points.most[-1] if points.series == "step" else points.mean[-1]
 
 
-def accepted(folder: JobFolder) -> float | None:
+def read_acceptance_time(folder: JobFolder) -> float | None:
     """Return when a job was accepted, in seconds since 1970; None if there is no event log here."""
     try:
         first = next(event_log.read(event_log.segments(folder.path)), None)
@@ -105,12 +105,12 @@ def accepted(folder: JobFolder) -> float | None:
     return None if first is None else first.wall - first.at
 
 
-def takes(wanted: Sequence[str], name: str) -> bool:
+def matches(wanted: Sequence[str], name: str) -> bool:
     """Return True if a series matches one of the patterns."""
     return any(fnmatchcase(name, each) for each in wanted)
 
 
-def ordered(names: Iterable[str]) -> list[str]:
+def sort_series(names: Iterable[str]) -> list[str]:
     """Sort series for display: of the process, of its devices, reported by the program."""
     places = {name: number for number, name in enumerate(PROGRAM)}
 
@@ -128,7 +128,7 @@ def _read_stored(
 
 
 def _read_points(metrics: Metrics, tasks: Sequence[str], wanted: Sequence[str], most: int) -> Iterable[Points]:
-    names = [name for name in metrics.series() if takes(wanted, name)]
+    names = [name for name in metrics.series() if matches(wanted, name)]
     known = set(metrics.tasks())
     for task in tasks:
         for name in names if task in known else ():

@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.02
 _REMOTE_BACKOFF = Backoff(first=_POLL_SECONDS, factor=1.3, most=0.3)
 
 
-def submitter_of(home: Home, record: JobRecord) -> Submitter:
+def load_submitter(home: Home, record: JobRecord) -> Submitter:
     """Return the client half of a job's scheduler.
 
     Raises:
@@ -72,7 +72,7 @@ async def load_report(home: Home, job_id: str, patience: float | None = None) ->
         if ended is not None:
             return ended
         record = record or record_of(home, job_id)
-        submitter = submitter or submitter_of(home, record)
+        submitter = submitter or load_submitter(home, record)
         began = clock.monotonic()
         try:
             found = await _poll(folder, record, submitter)
@@ -84,7 +84,7 @@ async def load_report(home: Home, job_id: str, patience: float | None = None) ->
             return found
         if clock.monotonic() > give_up:
             if not submitter.capabilities.same_host:
-                return await remote_job_sync.unanswered(folder, record, submitter)
+                return await remote_job_sync.report_unanswered(folder, record, submitter)
             raise ConnectionFailed(
                 f"the application master of {job_id} is alive but does not answer; see {folder.am_log}", gone=True
             )

@@ -10,8 +10,8 @@ from tony.errors import ConnectionFailed, InfraError
 from tony.history.job_record import pending_report, record_of
 from tony.history.kill_request import KillRequest, save_kill_request
 from tony.jobs import aborted_submissions, job_status
-from tony.jobs.am_client import PATIENCE, tell_kill, whereabouts
-from tony.jobs.whoami import user_name
+from tony.jobs.am_client import PATIENCE, locate_am, tell_kill
+from tony.jobs.whoami import get_user_name
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
@@ -42,10 +42,10 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
         UnknownJobError: there is no such job.
         ConnectionFailed: the AM is alive and cannot be reached.
     """
-    actor = actor or user_name()
+    actor = actor or get_user_name()
     give_up = clock.monotonic() + PATIENCE
     folder = home.job(job_id)
-    submitter = job_status.submitter_of(home, record_of(home, job_id))
+    submitter = job_status.load_submitter(home, record_of(home, job_id))
     here = submitter.capabilities.same_host
     kept: float | None = None
     broken = False
@@ -86,11 +86,11 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
 
 async def _end_from_here(home: Home, job_id: str, actor: str) -> JobReport:
     """End the tasks of a job on this machine whose AM cannot be found, even if it seems to be alive."""
-    from tony.jobs.dead_am_report import as_logged  # late: it loads the state machine
+    from tony.jobs.dead_am_report import report_as_logged  # late: it loads the state machine
 
     folder, record = home.job(job_id), record_of(home, job_id)
-    report = await to_thread(as_logged, folder, record)
-    await job_status.submitter_of(home, record).withdraw(folder, f"killed by {actor}")
+    report = await to_thread(report_as_logged, folder, record)
+    await job_status.load_submitter(home, record).withdraw(folder, f"killed by {actor}")
     return report
 
 
@@ -99,7 +99,7 @@ async def _end_by_scheduler(home: Home, job_id: str, actor: str) -> bool:
 
     Not while it is being submitted: the scheduler would not know the job yet.
     """
-    submitter = job_status.submitter_of(home, record_of(home, job_id))
+    submitter = job_status.load_submitter(home, record_of(home, job_id))
     if submitter.capabilities.same_host or aborted_submissions.is_under_way(home, job_id):
         return False
     await submitter.withdraw(home.job(job_id), f"killed by {actor}")
@@ -107,7 +107,7 @@ async def _end_by_scheduler(home: Home, job_id: str, actor: str) -> bool:
 
 
 def _add_kill_hint(error: ConnectionFailed, folder: JobFolder) -> ConnectionFailed:
-    there = whereabouts(folder)
+    there = locate_am(folder)
     if there is None:
         return error
     after = f"`tony status {folder.job_id}` then stops the tasks it left."

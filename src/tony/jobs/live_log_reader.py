@@ -30,7 +30,7 @@ class LiveReader(LogReader):
         for line in super().read():
             self._incomplete_since = None
             begun, self._is_continued = self._is_continued, False
-            newest = _last_state(line.data)
+            newest = _find_last_state(line.data)
             if newest or not begun:  # of a line that was shown already, nothing may be left but its end
                 yield LogLine(self.name, newest)
         if self._incomplete_since is None and self.unfinished:
@@ -40,13 +40,13 @@ class LiveReader(LogReader):
         """Yield the incomplete line read so far, if any."""
         self._incomplete_since = None
         for line in super().take():
-            newest = _last_state(line.data)
+            newest = _find_last_state(line.data)
             if newest:
                 self._is_continued = True
                 yield LogLine(self.name, newest)
 
 
-def _last_state(data: bytes) -> bytes:
+def _find_last_state(data: bytes) -> bytes:
     """Return the last non-blank state of a line that overwrites itself."""
     if b"\r" not in data:
         return data

@@ -81,7 +81,7 @@ class _Stream:
         """The name for messages and for `.complete`."""
         return f"{self.task} {self.stream}"
 
-    def takes(self, name: LogName) -> bool:
+    def matches(self, name: LogName) -> bool:
         return (name.role, name.index, name.stream) == (self.task.role, self.task.index, self.stream)
 
 
@@ -109,7 +109,7 @@ class LogFetcher:
         self._notice = notice
         self._wait = wait
         self._mirror = Mirror(folder.logs)
-        self._streams = {stream.number: stream for stream in _streams(folder.logs, record, selection)}
+        self._streams = {stream.number: stream for stream in _select_streams(folder.logs, record, selection)}
         self._extra = _EXTRA_BYTES
         self._left = len(self._streams)
         self._ending = asyncio.Event()
@@ -128,7 +128,7 @@ class LogFetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._mirror.close()
 
-    async def finished(self, *, look: bool = True) -> None:
+    async def wait_until_finished(self, *, look: bool = True) -> None:
         """Wait for the rest of the output, when the job has ended or all current output was requested.
 
         Args:
@@ -210,7 +210,7 @@ class LogFetcher:
             if not self._wait:  # output fetched by another process need not be fetched again
                 for stream in waiting:
                     if not stream.ours:
-                        self._done(stream)
+                        self._on_done(stream)
             await asyncio.sleep(_LOCK_POLL_SECONDS)
 
     def _resume_unlocked(self, streams: Iterable[_Stream]) -> None:
@@ -262,13 +262,13 @@ class LogFetcher:
             stream.missed = True
             self._fetch_soon()
         if piece.over or not (piece.data or piece.missed or self._wait):
-            self._done(stream)
+            self._on_done(stream)
         else:
             self._request(connection, stream)
 
     def _write_piece(self, stream: _Stream, piece: LogPiece) -> None:
         name = LogName.parse(piece.name)
-        if name is None or name.file != piece.name or not stream.takes(name):
+        if name is None or name.file != piece.name or not stream.matches(name):
             raise ProtocolError(Code.BAD_MESSAGE, f"{piece.name[:100]!a} is not a log file of {stream.label}")
         try:
             data = base64.b64decode(piece.data, validate=True)
@@ -280,7 +280,7 @@ class LogFetcher:
         stream.name, stream.offset = piece.name, piece.offset + len(data)
         stream.full = len(data) >= stream.most
 
-    def _done(self, stream: _Stream) -> None:
+    def _on_done(self, stream: _Stream) -> None:
         if not stream.done:
             self._left -= 1
         stream.done, stream.most = True, 0
@@ -311,7 +311,7 @@ class LogFetcher:
         have = complete(self._folder.logs)
         for stream in self._open_streams():
             if stream.label in have:
-                self._done(stream)
+                self._on_done(stream)
 
     # --- the scheduler --------------------------------------------------------------------------------------------
 
@@ -345,23 +345,23 @@ async def _fetch_from_scheduler(
         async with asyncio.timeout(_SCHEDULER_TIMEOUT_SECONDS):
             if not owner and not (folder.summary.exists() and event_log.segments(folder.path)):
                 await submitter.fetch(folder)  # for the newest events
-            containers = await to_thread(_ended_containers, folder)
+            containers = await to_thread(_find_ended_containers, folder)
             await submitter.fetch_logs(folder, containers, sink, owner=owner)
     except TimeoutError:
         notice(f"some output may be missing: the scheduler did not provide it within {_SCHEDULER_TIMEOUT_SECONDS:g} s")
     except (TonyError, OSError) as error:
-        notice(f"some output may be missing: {_one_line(error)}")
+        notice(f"some output may be missing: {_join_lines(error)}")
     else:
         return True
     return False
 
 
-def _one_line(error: Exception) -> str:
+def _join_lines(error: Exception) -> str:
     """Join the lines of an error message, such as a list of unreachable daemons."""
     return " ".join(str(error).split())
 
 
-def _ended_containers(folder: JobFolder) -> dict[str, str]:
+def _find_ended_containers(folder: JobFolder) -> dict[str, str]:
     """Return container -> host of ended containers; of all, if the job has ended."""
     held: dict[str, str] = {}
     ended: dict[str, str] = {}
@@ -393,7 +393,7 @@ class _Sink:
         self._most = most
         self.too_long: list[str] = []
 
-    def begins(self, name: str, older: int, newer: int) -> int | None:
+    def find_start(self, name: str, older: int, newer: int) -> int | None:
         """Return the offset from which on a file is needed; None to skip it."""
         parsed = LogName.parse(name)
         if parsed is None or parsed.file != name or (parsed.task, parsed.stream) not in self._streams:
@@ -402,7 +402,7 @@ class _Sink:
             self.too_long.append(name)
             return None
         self._mirror.forget(parsed)
-        here = self._mirror.sizes(parsed)
+        here = self._mirror.read_sizes(parsed)
         if here == (older, newer):
             return None
         if older or self._mirror.is_rotated(parsed) or sum(here) > newer:
@@ -419,19 +419,19 @@ class _Sink:
         self._mirror.write(parsed, start, offset, data)
 
 
-def far_submitter(home: Home, record: JobRecord) -> Submitter | None:
+def find_remote_submitter(home: Home, record: JobRecord) -> Submitter | None:
     """Return the submitter that knows where a job's output is; None if it is local, or if none knows."""
     if not has_remote_logs(record.spec.scheduler):
         return None
     try:
-        submitter = job_status.submitter_of(home, record)
+        submitter = job_status.load_submitter(home, record)
     except InfraError:
         return None
     return None if submitter.capabilities.same_folder else submitter
 
 
 @asynccontextmanager
-async def bringing(
+async def fetch_logs(
     home: Home, record: JobRecord, selection: Selection, notice: Callable[[str], None]
 ) -> AsyncIterator[LogFetcher | None]:
     """Fetch a job's output inside the context; yields None if it is local or already complete.
@@ -439,7 +439,7 @@ async def bringing(
     Raises:
         StorageError: the job directory cannot be written.
     """
-    submitter = far_submitter(home, record)
+    submitter = find_remote_submitter(home, record)
     folder = home.job(record.job_id)
     if submitter is None:
         yield None
@@ -462,7 +462,7 @@ async def bring(home: Home, record: JobRecord, selection: Selection, notice: Cal
     Raises:
         StorageError: the job directory cannot be written.
     """
-    submitter = far_submitter(home, record)
+    submitter = find_remote_submitter(home, record)
     folder = home.job(record.job_id)
     if submitter is None:
         return
@@ -470,7 +470,7 @@ async def bring(home: Home, record: JobRecord, selection: Selection, notice: Cal
         try:
             await job_status.load_report(home, record.job_id)  # it also locates the AM
         except TonyError as error:
-            notice(f"the latest output may be missing: {_one_line(error)}")
+            notice(f"the latest output may be missing: {_join_lines(error)}")
             return
     if folder.summary.exists():
         await _fetch_ended(folder, record, submitter, selection, notice)
@@ -478,7 +478,7 @@ async def bring(home: Home, record: JobRecord, selection: Selection, notice: Cal
     logs = LogFetcher(folder, record, submitter, selection, notice, wait=False)
     logs.start()
     try:
-        await logs.finished()
+        await logs.wait_until_finished()
     finally:
         await logs.close()
 
@@ -512,7 +512,7 @@ async def _fetch_ended(
     owner: str = "",
 ) -> None:
     """Fetch the output of a job that has ended."""
-    missing = list(_streams(folder.logs, record, selection))
+    missing = list(_select_streams(folder.logs, record, selection))
     if not missing:
         return
     mirror = Mirror(folder.logs)
@@ -527,7 +527,7 @@ async def _fetch_ended(
         mirror.close()
 
 
-def _streams(logs: Path, record: JobRecord, selection: Selection) -> Iterable[_Stream]:
+def _select_streams(logs: Path, record: JobRecord, selection: Selection) -> Iterable[_Stream]:
     """Yield the selected streams that are not complete."""
     have = complete(logs)
     for at, task in enumerate(record.spec.task_ids):

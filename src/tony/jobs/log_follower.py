@@ -11,7 +11,7 @@ from typing import Self
 from tony import clock
 from tony.jobs.live_log_reader import LiveReader
 from tony.jobs.log_names import LogName, Selection, find
-from tony.jobs.log_reader import LogLine, LogReader, readers
+from tony.jobs.log_reader import LogLine, LogReader, open_readers
 from tony.linux.inotify import ChangeWatch
 
 
@@ -22,7 +22,7 @@ class LogTail:
         folder: the job's `logs/`; must exist.
         keep: lines of each stream to begin with; None for all.
         live: for display: only the newest state of lines that overwrite themselves, and incomplete lines by
-            `due_lines`.
+            `take_due_lines`.
     """
 
     def __init__(self, folder: Path, selection: Selection, keep: int | None = None, *, live: bool = False) -> None:
@@ -31,11 +31,11 @@ class LogTail:
         self._selection = selection
         self._watch = ChangeWatch()
         self._watch.add(folder)
-        # Later writes wake `wait_change`; what exists already is read by the first `new_lines`.
+        # Later writes wake `wait_change`; what exists already is read by the first `read_new_lines`.
         self._readers: dict[LogName, LogReader] = {}
         self._attempts: dict[tuple[str, int, str], list[LogReader]] = {}
         self._incomplete: set[LiveReader] = set()
-        for reader in readers(folder, find(folder, selection), keep, self._kind):
+        for reader in open_readers(folder, find(folder, selection), keep, self._kind):
             self._add(reader)
 
     def __enter__(self) -> Self:
@@ -46,25 +46,25 @@ class LogTail:
     ) -> None:
         self._watch.close()
 
-    def also_watch(self, folder: Path) -> None:
+    def watch_folder(self, folder: Path) -> None:
         """Let `wait_change` return for changes in another folder, too."""
         self._watch.add(folder)
 
     async def wait_change(self) -> AbstractSet[Path] | None:
-        """Wait for new output; the result is for `new_lines`."""
+        """Wait for new output; the result is for `read_new_lines`."""
         return await self._watch.wait_change()
 
-    def new_lines(self, changed: AbstractSet[Path] | None = None) -> Iterator[LogLine]:
+    def read_new_lines(self, changed: AbstractSet[Path] | None = None) -> Iterator[LogLine]:
         """Yield new output of the files in `changed` (None: of all) since they were last read."""
-        for name in self._changed_names(changed):
-            yield from self._lines_of(name)
+        for name in self._list_changed(changed):
+            yield from self._read_lines(name)
 
     @property
     def due(self) -> float | None:
-        """The time to call `due_lines`, in monotonic seconds; None if there are no incomplete lines."""
+        """The time to call `take_due_lines`, in monotonic seconds; None if there are no incomplete lines."""
         return min((reader.due for reader in self._incomplete if reader.due is not None), default=None)
 
-    def due_lines(self) -> Iterator[LogLine]:
+    def take_due_lines(self) -> Iterator[LogLine]:
         """Yield incomplete lines that have waited for their end long enough."""
         now = clock.monotonic()
         for reader in sorted(self._incomplete, key=lambda reader: reader.name.order):
@@ -76,21 +76,21 @@ class LogTail:
     def drain(self) -> Iterator[LogLine]:
         """Yield the rest, including incomplete lines, after all programs have exited."""
         for name in find(self._folder, self._selection):
-            yield from self._reader(name).drain()
+            yield from self._open_reader(name).drain()
 
-    def _changed_names(self, changed: AbstractSet[Path] | None) -> list[LogName]:
+    def _list_changed(self, changed: AbstractSet[Path] | None) -> list[LogName]:
         if changed is None:
             return find(self._folder, self._selection)
         names = {LogName.parse(path.name) for path in changed}
         return sorted(
-            (name for name in names if name is not None and self._selection.takes(name)),
+            (name for name in names if name is not None and self._selection.matches(name)),
             key=lambda name: name.order,
         )
 
-    def _lines_of(self, name: LogName) -> Iterator[LogLine]:
+    def _read_lines(self, name: LogName) -> Iterator[LogLine]:
         if name not in self._readers:
             yield from self._drain_earlier_attempts(name)
-        reader = self._reader(name)
+        reader = self._open_reader(name)
         yield from reader.read()
         if isinstance(reader, LiveReader) and reader.due is not None:
             self._incomplete.add(reader)
@@ -101,7 +101,7 @@ class LogTail:
             if reader.name.order < name.order:
                 yield from reader.drain()
 
-    def _reader(self, name: LogName) -> LogReader:
+    def _open_reader(self, name: LogName) -> LogReader:
         if name not in self._readers:
             self._add(self._kind(self._folder, name))
         return self._readers[name]

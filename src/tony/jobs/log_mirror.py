@@ -101,16 +101,16 @@ class Mirror:
 
     def is_rotated(self, name: LogName) -> bool:
         """Return True if the copy was rotated."""
-        return name.rotated(self._folder).exists() or self._start_file(name).exists()
+        return name.build_rotated_path(self._folder).exists() or self._start_file(name).exists()
 
-    def sizes(self, name: LogName) -> tuple[int, int]:
+    def read_sizes(self, name: LogName) -> tuple[int, int]:
         """Return the local bytes of the older file and of the newer one."""
-        return _size(name.rotated(self._folder)), _size(self._folder / name.file)
+        return _read_size(name.build_rotated_path(self._folder)), _read_size(self._folder / name.file)
 
     def remove(self, name: LogName) -> None:
         """Remove a copy, to start again from nothing."""
         self._copies.pop(name, None)
-        for path in (self._folder / name.file, name.rotated(self._folder), self._start_file(name)):
+        for path in (self._folder / name.file, name.build_rotated_path(self._folder), self._start_file(name)):
             path.unlink(missing_ok=True)
 
     def write(self, name: LogName, start: int, offset: int, data: bytes) -> None:
@@ -147,8 +147,8 @@ class Mirror:
         return found
 
     def _measure_copy(self, name: LogName) -> _Copy:
-        starts = self._starts(name)
-        newer, older = _stat(self._folder / name.file), _stat(name.rotated(self._folder))
+        starts = self._find_starts(name)
+        newer, older = _stat(self._folder / name.file), _stat(name.build_rotated_path(self._folder))
         if newer:
             return _Copy(starts.get(str(newer.st_ino), 0), newer.st_size)
         if older:  # a writer was killed in the middle of a rotation
@@ -162,16 +162,16 @@ class Mirror:
         inode = os.fstat(descriptor).st_ino
         os.close(descriptor)
         before = _stat(path)
-        starts = self._starts(name)
+        starts = self._find_starts(name)
         kept = {} if before is None else {str(before.st_ino): starts.get(str(before.st_ino), 0)}
         write_json(self._start_file(name), {**kept, str(inode): start})
         if before and before.st_size:
-            os.replace(path, name.rotated(self._folder))
+            os.replace(path, name.build_rotated_path(self._folder))
         os.replace(draft, path)
         made = self._copies[name] = _Copy(start, 0)
         return made
 
-    def _starts(self, name: LogName) -> dict[str, int]:
+    def _find_starts(self, name: LogName) -> dict[str, int]:
         try:
             found = read_json(self._start_file(name))
         except TonyError:
@@ -205,6 +205,6 @@ def _stat(path: Path) -> os.stat_result | None:
         return None
 
 
-def _size(path: Path) -> int:
+def _read_size(path: Path) -> int:
     found = _stat(path)
     return found.st_size if found else 0

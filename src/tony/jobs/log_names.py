@@ -45,7 +45,7 @@ class LogName:
         """The file name."""
         return f"{self.role}-{self.index}.s{self.session}.t{self.try_}.{self.stream}"
 
-    def rotated(self, folder: Path) -> Path:
+    def build_rotated_path(self, folder: Path) -> Path:
         """Return the path of the older part after a rotation."""
         return folder / f"{self.file}.1"
 
@@ -77,7 +77,7 @@ class Selection:
     streams: Collection[str] = STREAMS
     session: int | None = None
 
-    def takes(self, name: LogName) -> bool:
+    def matches(self, name: LogName) -> bool:
         """Return True if a file is selected."""
         return (
             (self.tasks is None or name.task in self.tasks)
@@ -86,7 +86,7 @@ class Selection:
         )
 
 
-def named_tasks(job: str, tasks: Sequence[TaskId], words: Iterable[str]) -> frozenset[str] | None:
+def select_named_tasks(job: str, tasks: Sequence[TaskId], words: Iterable[str]) -> frozenset[str] | None:
     """Return the tasks named by `words`, by task (`worker:0`) or role; None, meaning all, without words.
 
     Raises:
@@ -108,5 +108,5 @@ def find(folder: Path, selection: Selection) -> list[LogName]:
         names = {LogName.parse(path.name) for path in folder.iterdir()}
     except (FileNotFoundError, NotADirectoryError):
         return []
-    wanted = [name for name in names if name is not None and selection.takes(name)]
+    wanted = [name for name in names if name is not None and selection.matches(name)]
     return sorted(wanted, key=lambda name: name.order)

@@ -56,7 +56,7 @@ class LogReader:
         self.name = name
         self.kept = 0
         self._path = folder / name.file
-        self._rotated = name.rotated(folder)
+        self._rotated = name.build_rotated_path(folder)
         self._inode: int | None = None
         self._offset = 0
         self._context = b""
@@ -98,14 +98,14 @@ class LogReader:
         """
         newer = _open(stack, self._path)
         older = _open(stack, self._rotated)
-        if newer is not None and older is not None and _inode(newer) == _inode(older):
+        if newer is not None and older is not None and _read_inode(newer) == _read_inode(older):
             older = None
         return [file for file in (older, newer) if file is not None]
 
     def _is_known_file(self, file: BinaryIO) -> bool:
         """Return True if this is the file in which reading stopped last."""
         return (
-            _inode(file) == self._inode
+            _read_inode(file) == self._inode
             and os.fstat(file.fileno()).st_size >= self._offset
             and _read_context(file, self._offset) == self._context
         )
@@ -119,7 +119,7 @@ class LogReader:
             yield from self._split(part)
 
     def _set_position(self, file: BinaryIO, offset: int) -> None:
-        self._inode, self._offset, self._context = _inode(file), offset, _read_context(file, offset)
+        self._inode, self._offset, self._context = _read_inode(file), offset, _read_context(file, offset)
 
     def _split(self, part: bytes) -> Iterator[LogLine]:
         *lines, rest = (self._incomplete + part).split(b"\n")
@@ -140,7 +140,7 @@ class LogReader:
                     return
 
 
-def portions(lines: Iterator[LogLine]) -> Iterator[list[LogLine]]:
+def group_lines(lines: Iterator[LogLine]) -> Iterator[list[LogLine]]:
     """Group lines into portions, bounded in count and bytes."""
     portion: list[LogLine] = []
     size = 0
@@ -154,7 +154,7 @@ def portions(lines: Iterator[LogLine]) -> Iterator[list[LogLine]]:
         yield portion
 
 
-def readers(
+def open_readers(
     folder: Path, names: Collection[LogName], keep: int | None = None, kind: type[LogReader] = LogReader
 ) -> list[LogReader]:
     """Return a reader for each file, sorted.
@@ -192,7 +192,7 @@ def _open(stack: ExitStack, path: Path) -> BinaryIO | None:
     return stack.enter_context(open(descriptor, "rb"))
 
 
-def _inode(file: BinaryIO) -> int:
+def _read_inode(file: BinaryIO) -> int:
     return os.fstat(file.fileno()).st_ino
 
 

@@ -8,10 +8,10 @@ from contextlib import nullcontext
 
 from tony.history.job_record import record_of
 from tony.jobs import job_status
-from tony.jobs.log_fetcher import bring, bringing, far_submitter
+from tony.jobs.log_fetcher import bring, fetch_logs, find_remote_submitter
 from tony.jobs.log_follower import LogTail
 from tony.jobs.log_names import Selection
-from tony.jobs.log_reader import LogLine, portions
+from tony.jobs.log_reader import LogLine, group_lines
 from tony.model.layout import Home
 
 #: Seconds to collect lines before the next read.
@@ -20,7 +20,7 @@ _BATCH_SECONDS = 0.02
 _CHECK_SECONDS = 1.0
 
 
-async def lines(
+async def iterate_lines(
     home: Home,
     job_id: str,
     selection: Selection,
@@ -42,18 +42,18 @@ async def lines(
     """
     folder = home.job(job_id)
     record = record_of(home, job_id)
-    far = far_submitter(home, record) is not None
+    far = find_remote_submitter(home, record) is not None
     if far and (keep is not None or not follow):
         await bring(home, record, selection, notice)
-    async with bringing(home, record, selection, notice) if follow else nullcontext() as remote:
+    async with fetch_logs(home, record, selection, notice) if follow else nullcontext() as remote:
         with LogTail(folder.logs, selection, keep) as tail:
-            tail.also_watch(folder.path)
+            tail.watch_folder(folder.path)
             changed = None
             while True:
                 ended = not follow or folder.summary.exists()
                 if ended and remote:
-                    await remote.finished()
-                for portion in portions(tail.drain() if ended else tail.new_lines(changed)):
+                    await remote.wait_until_finished()
+                for portion in group_lines(tail.drain() if ended else tail.read_new_lines(changed)):
                     yield portion
                 if ended:
                     return
@@ -63,5 +63,5 @@ async def lines(
                         changed = await tail.wait_change()
                 except TimeoutError:
                     changed = None
-                    if far or job_status.submitter_of(home, record).am_alive(folder) is False:
+                    if far or job_status.load_submitter(home, record).am_alive(folder) is False:
                         await job_status.load_report(home, job_id)

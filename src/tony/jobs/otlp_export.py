@@ -53,7 +53,7 @@ class Sent:
     message: str
 
 
-def address(url: str) -> str:
+def build_traces_url(url: str) -> str:
     """Return the URL for traces of a collector's address.
 
     Raises:
@@ -70,7 +70,7 @@ def address(url: str) -> str:
     return urllib.parse.urlunsplit(parts._replace(path=path if path.endswith(PATH) else path + PATH, fragment=""))
 
 
-def headers_of(text: str) -> dict[str, str]:
+def parse_headers(text: str) -> dict[str, str]:
     """Parse `name=value,name=value` with URL-encoded values (`%20`).
 
     Raises:

@@ -32,7 +32,7 @@ class PortalLocation:
 
 
 @contextmanager
-def noted(home: Home, address: str) -> Iterator[None]:
+def publish_address(home: Home, address: str) -> Iterator[None]:
     """Publish the portal's address inside the context. The last of several portals to start wins."""
     pid = os.getpid()
     own = PortalLocation(address=address, pid=pid, started=process.start_time(pid), host=socket.gethostname())
@@ -47,7 +47,7 @@ def noted(home: Home, address: str) -> Iterator[None]:
                 home.portal_here.unlink()
 
 
-def running(home: Home) -> str | None:
+def find_running(home: Home) -> str | None:
     """Return the address of a portal on this machine that shows this state directory, ending in `/`; None if none."""
     found = _read_location(home)
     if found is None or found.host != socket.gethostname():

@@ -79,7 +79,7 @@ class _EventLine:
     data: Json
 
 
-def address_of(text: str) -> str:
+def normalize_address(text: str) -> str:
     """Normalise a portal's address: `https://jobs.example.org`, `http://127.0.0.1:8600/prefix`.
 
     Raises:
@@ -111,7 +111,7 @@ def is_private(address: str) -> bool:
 # --- saved tokens -----------------------------------------------------------------------------------------------------
 
 
-def kept_tokens(home: Home) -> tuple[KeptToken, ...]:
+def load_tokens(home: Home) -> tuple[KeptToken, ...]:
     """Return the saved logins.
 
     Raises:
@@ -125,8 +125,8 @@ def kept_tokens(home: Home) -> tuple[KeptToken, ...]:
 
 
 def stored_token(home: Home, portal: str) -> KeptToken | None:
-    """Return the token that `tony login` stored for a portal; None without one. Raises as `kept_tokens`."""
-    return next((each for each in kept_tokens(home) if each.portal == portal), None)
+    """Return the token that `tony login` stored for a portal; None without one. Raises as `load_tokens`."""
+    return next((each for each in load_tokens(home) if each.portal == portal), None)
 
 
 def keep_token(home: Home, token: KeptToken | None, portal: str) -> None:
@@ -139,7 +139,7 @@ def keep_token(home: Home, token: KeptToken | None, portal: str) -> None:
         home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(f"cannot create {home.path}: {error.strerror}") from error
-    others = [each for each in kept_tokens(home) if each.portal != portal]
+    others = [each for each in load_tokens(home) if each.portal != portal]
     write_json(home.path / "portals.json", [to_plain(each) for each in (*others, *([token] if token else []))])
 
 
@@ -150,7 +150,7 @@ class PortalClient:
     """Client of one portal. Several threads may use it: each request has a connection of its own, which is kept.
 
     Args:
-        address: as returned by `address_of`.
+        address: as returned by `normalize_address`.
         token: a saved login; None if the portal needs none.
     """
 
@@ -160,13 +160,13 @@ class PortalClient:
         self._idle: list[http.client.HTTPConnection] = []
 
     @classmethod
-    def of(cls, home: Home, text: str) -> PortalClient:
+    def from_address(cls, home: Home, text: str) -> PortalClient:
         """Return a client for an address, with the saved token if there is one.
 
         Raises:
             UserError: the address is invalid.
         """
-        address = address_of(text)
+        address = normalize_address(text)
         return cls(address, stored_token(home, address))
 
     def close(self) -> None:
@@ -174,12 +174,12 @@ class PortalClient:
         while self._idle:
             self._idle.pop().close()
 
-    def me(self) -> Mapping[str, Json]:
+    def fetch_user(self) -> Mapping[str, Json]:
         """Return the authenticated user. Raises as `get`."""
         found = self.get("me")
         return found if isinstance(found, Mapping) else {}
 
-    def jobs(self, words: Mapping[str, str], takes: Callable[[JobHead], bool], most: int) -> Iterator[JobHead]:
+    def iterate_jobs(self, words: Mapping[str, str], takes: Callable[[JobHead], bool], most: int) -> Iterator[JobHead]:
         """Yield jobs, newest first, at most `most`. Raises as `get`.
 
         Args:
@@ -205,14 +205,14 @@ class PortalClient:
             UnknownJobError: no job matches, or several do. Otherwise as `get`.
         """
         if text == "last":
-            found = [*self.jobs({"user": str(self.me().get("user", ""))}, lambda head: True, 1)]
+            found = [*self.iterate_jobs({"user": str(self.fetch_user().get("user", ""))}, lambda head: True, 1)]
             if not found:
                 raise UnknownJobError(f"{self.address} has no job of yours.")
             return found[0].job
         try:
             self.get(f"jobs/{quote(text, safe='')}", {"tasks": "no"})
         except UnknownJobError:
-            matches = [head.job for head in self.jobs({"text": text}, lambda head: text in head.job, 4)]
+            matches = [head.job for head in self.iterate_jobs({"text": text}, lambda head: text in head.job, 4)]
             if len(matches) == 1:
                 return matches[0]
             if matches:
@@ -221,12 +221,12 @@ class PortalClient:
             raise UnknownJobError(f"{self.address} has no job {text!r}, or you may not see it.") from None
         return text
 
-    def report(self, job: str, *, tasks: bool = True) -> JobReport:
+    def fetch_report(self, job: str, *, tasks: bool = True) -> JobReport:
         """Return a job's status, with or without its tasks. Raises as `get`."""
         words = {} if tasks else {"tasks": "no"}
         return self._decode(JobReport, self.get(f"jobs/{quote(job, safe='')}", words))
 
-    def events(self, job: str, kinds: Sequence[type[Event]]) -> Iterator[Event]:
+    def iterate_events(self, job: str, kinds: Sequence[type[Event]]) -> Iterator[Event]:
         """Yield a job's events of some kinds, in order; invalid ones are skipped. Raises as `get`."""
         words = {"kind": ",".join(kind.kind for kind in kinds), "most": str(_EVENTS_PER_REQUEST)}
         after, full = 0, True
@@ -239,12 +239,12 @@ class PortalClient:
             full = len(lines) == _EVENTS_PER_REQUEST and lines[-1].seq > after
             after = lines[-1].seq if lines else after
 
-    def job_progress(self, job: str) -> JobProgress | None:
+    def fetch_progress(self, job: str) -> JobProgress | None:
         """Return a job's progress; None if its programs have reported no step. Raises as `get`."""
         found = self.get(f"jobs/{quote(job, safe='')}/metrics").get("job_progress")
         return None if found is None else self._decode(JobProgress, found)
 
-    def advice(self, job: str) -> Mapping[str, Json]:
+    def fetch_advice(self, job: str) -> Mapping[str, Json]:
         """Return the portal's recommendations for a job. Raises as `get`."""
         found: Mapping[str, Json] = self.get(f"jobs/{quote(job, safe='')}/advice")
         return found
@@ -259,30 +259,30 @@ class PortalClient:
             patience: seconds until the response begins.
         """
         # Without a token of its own a client is identified by its process, and needs the CSRF token as a page does.
-        token = "" if self._token is not None else str(self.me().get("page_token") or "")
+        token = "" if self._token is not None else str(self.fetch_user().get("page_token") or "")
         body = json.dumps({"token": token}).encode() if token else b""
-        status, answer = self._request(f"jobs/{quote(job, safe='')}/{what}", words or {}, body, patience)
+        status, answer = self._send_request(f"jobs/{quote(job, safe='')}/{what}", words or {}, body, patience)
         found = _decode_json(answer)
         if status == 200 and isinstance(found, dict):
             return found
-        raise self._error(status, found)
+        raise self._build_error(status, found)
 
-    def stacks(self, job: str, task: str) -> Stacks:
+    def fetch_stacks(self, job: str, task: str) -> Stacks:
         """Return the stack traces of a task. Raises as `get`; `InfraError` also if there are none."""
         return self._decode(Stacks, self.change(job, "stacks", {"task": task}, _STACKS_TIMEOUT_SECONDS))
 
-    def logs(self, job: str, task: str) -> tuple[tuple[RemoteLog, ...], str]:
+    def fetch_logs(self, job: str, task: str) -> tuple[tuple[RemoteLog, ...], str]:
         """Return the logs of a task, and what is missing and why (usually empty). Raises as `get`."""
         found = self.get(f"jobs/{quote(job, safe='')}/logs", {"task": task})
         missing = found.get("missing")
         return self._decode(tuple[RemoteLog, ...], found.get("logs")), missing if isinstance(missing, str) else ""
 
-    def log_bytes(self, job: str, name: str, offset: int, most: int) -> bytes:
+    def fetch_log_bytes(self, job: str, name: str, offset: int, most: int) -> bytes:
         """Return a piece of a log; empty at its end. Raises as `get`."""
         path = f"jobs/{quote(job, safe='')}/logs/{quote(name, safe='')}/bytes"
-        status, body = self._request(path, {"offset": str(offset), "most": str(most)})
+        status, body = self._send_request(path, {"offset": str(offset), "most": str(most)})
         if status != 200:
-            raise self._error(status, _decode_json(body))
+            raise self._build_error(status, _decode_json(body))
         return body
 
     def get(self, path: str, words: Mapping[str, str] | None = None) -> Any:
@@ -294,13 +294,13 @@ class PortalClient:
             ConnectionFailed: the portal cannot be reached.
             InfraError: the portal fails.
         """
-        status, body = self._request(path, words or {})
+        status, body = self._send_request(path, words or {})
         found = _decode_json(body)
         if status == 200 and isinstance(found, dict):
             return found
-        raise self._error(status, found)
+        raise self._build_error(status, found)
 
-    def _request(
+    def _send_request(
         self, path: str, words: Mapping[str, str], change: bytes | None = None, patience: float = _TIMEOUT_SECONDS
     ) -> tuple[int, bytes]:
         """Return status and body of a response; `change` is the body of a PUT request."""
@@ -350,7 +350,7 @@ class PortalClient:
             return http.client.HTTPSConnection(host, parts.port, timeout=patience, context=context)
         return http.client.HTTPConnection(host, parts.port, timeout=patience)
 
-    def _error(self, status: int, found: object) -> TonyError:
+    def _build_error(self, status: int, found: object) -> TonyError:
         facts = found.get("error") if isinstance(found, dict) else None
         if not isinstance(facts, dict):
             return InfraError(f"{self.address} answered with HTTP {status}; it does not seem to be a portal.")

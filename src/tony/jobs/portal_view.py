@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError
 from tony.jobs.changing import NOT_RESTARTED, NOTHING_LOGS, require_running, select_tasks
-from tony.jobs.log_names import LogName, Selection, named_tasks
+from tony.jobs.log_names import LogName, Selection, select_named_tasks
 from tony.jobs.log_reader import LONGEST_LINE, LogLine
 from tony.jobs.portal_client import PortalClient, RemoteLog
 from tony.jobs.view import JobView
@@ -38,7 +38,7 @@ class PortalJobView(JobView):
         self._portal = portal
 
     async def status(self, *, tasks: bool = True) -> JobReport:
-        return await to_thread(self._portal.report, self.id, tasks=tasks)
+        return await to_thread(self._portal.fetch_report, self.id, tasks=tasks)
 
     async def last_report(self, timeout: float | None) -> JobReport:
         give_up = None if timeout is None else clock.monotonic() + timeout
@@ -61,10 +61,10 @@ class PortalJobView(JobView):
         while True:
             is_last = report.state.ended or not follow
             for task in tasks:
-                logs, self.missing[task] = await to_thread(self._portal.logs, self.id, task)
+                logs, self.missing[task] = await to_thread(self._portal.fetch_logs, self.id, task)
                 for log in logs:
                     name = LogName.parse(log.name)
-                    if name is None or not selection.takes(name):
+                    if name is None or not selection.matches(name):
                         continue
                     if log.name not in positions:
                         positions[log.name] = _LogPosition(
@@ -89,7 +89,7 @@ class PortalJobView(JobView):
             yield position.split(data)
 
     async def _read(self, name: str, offset: int, most: int) -> bytes:
-        return await to_thread(self._portal.log_bytes, self.id, name, offset, most)
+        return await to_thread(self._portal.fetch_log_bytes, self.id, name, offset, most)
 
     async def _find_tail(self, log: RemoteLog, count: int) -> int:
         """Return the offset of the last lines, searched within the last `_TAIL_BYTES` bytes."""
@@ -109,7 +109,7 @@ class PortalJobView(JobView):
 
     async def advice(self) -> Mapping[str, Json]:
         """Return recommendations for the job, like `tony advise --json`."""
-        return await to_thread(self._portal.advice, self.id)
+        return await to_thread(self._portal.fetch_advice, self.id)
 
     async def restart(self) -> JobReport:
         return await self._change(NOT_RESTARTED, "restart")
@@ -131,9 +131,9 @@ class PortalJobView(JobView):
     async def stacks(self, *tasks: str) -> AsyncGenerator[Stacks, None]:
         report = await self.status()
         every = [TaskId(each.role, each.index) for each in report.tasks]
-        for task in select_tasks(report, named_tasks(self.id, every, tasks)):
+        for task in select_tasks(report, select_named_tasks(self.id, every, tasks)):
             try:
-                yield await to_thread(self._portal.stacks, self.id, task)
+                yield await to_thread(self._portal.fetch_stacks, self.id, task)
             except ConnectionFailed:  # the portal itself cannot be reached
                 raise
             except InfraError as error:

@@ -38,7 +38,7 @@ def find_task_progress(reports: Reports, report: JobReport) -> dict[str, TaskPro
     """Return the progress of each task that has ever reported a step, in any session."""
     running, succeeded = _sort_tasks(report)
     newest: dict[str, Progress] = {}
-    for each in sorted(reports.progress, key=_order):
+    for each in sorted(reports.progress, key=_build_sort_key):
         if each.first_at >= 0:
             newest[each.task] = each
     return {
@@ -47,7 +47,7 @@ def find_task_progress(reports: Reports, report: JobReport) -> dict[str, TaskPro
     }
 
 
-def _order(progress: Progress) -> tuple[int, int]:
+def _build_sort_key(progress: Progress) -> tuple[int, int]:
     return progress.session, progress.try_
 
 

@@ -59,17 +59,17 @@ class QueueLimit:
         with lock_finalization(self._folder) as mine:
             if not mine or read_summary(self._folder) is not None:
                 return
-            reason = await self._reason(report)
+            reason = await self._find_reason(report)
             await self._submitter.withdraw(self._folder, reason)
             await self._wait_ended()
             with contextlib.suppress(InfraError):
                 await self._submitter.fetch(self._folder)
             if segments(self._folder.path) or read_summary(self._folder) is not None:
                 return
-            write_summary(self._folder, self._final_report(reason))
+            write_summary(self._folder, self._build_final_report(reason))
             forget_secrets(self._folder)
 
-    async def _reason(self, report: JobReport) -> str:
+    async def _find_reason(self, report: JobReport) -> str:
         parts = [report.waiting]
         with contextlib.suppress(InfraError):
             parts.insert(0, await self._submitter.queue_position(self._record.job_id))
@@ -87,7 +87,7 @@ class QueueLimit:
                     return
             await asyncio.sleep(_POLL_SECONDS)
 
-    def _final_report(self, reason: str) -> JobReport:
+    def _build_final_report(self, reason: str) -> JobReport:
         wall = clock.wall()
         pending = pending_report(self._folder, self._record)
         failure = Failure(

@@ -18,7 +18,7 @@ from tony.history.job_record import pending_report, read_summary, record_of, wri
 from tony.history.json_files import write_json
 from tony.history.session_facts import session_reasons
 from tony.jobs import aborted_submissions, cached_status
-from tony.jobs.am_client import AmLocation, ask_report, whereabouts
+from tony.jobs.am_client import AmLocation, ask_report, locate_am
 from tony.jobs.finalize_lost import add_signal_source, close_lost, was_killed_by_signal
 from tony.jobs.state_dir import prepare
 from tony.linux.thread_pools import to_thread
@@ -69,7 +69,7 @@ async def poll_job(folder: JobFolder, record: JobRecord, submitter: Submitter) -
         return None
     if was_killed_by_signal(report):  # the AM is exiting; then the scheduler tells who sent the signal
         return None
-    cached_status.note(folder, report)
+    cached_status.cache_report(folder, report)
     return replace(report, folder=str(folder.path))
 
 
@@ -122,7 +122,7 @@ async def _report_unregistered(
 ) -> JobReport:
     """Return the status of a running job whose AM has not registered with the scheduler, or not again after a restart
     of either."""
-    there, trouble = whereabouts(folder), ""
+    there, trouble = locate_am(folder), ""
     if sight.attempt > 1 or there:
         trouble = await _fetch(folder, submitter)
     if not segments(folder.path) and not folder.am.exists():
@@ -152,13 +152,13 @@ async def _fetch(folder: JobFolder, submitter: Submitter) -> str:
     return ""
 
 
-async def unanswered(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport:
+async def report_unanswered(folder: JobFolder, record: JobRecord, submitter: Submitter) -> JobReport:
     """Return the job's last known status, from its event log: its AM does not listen, and its end is not known yet.
 
     The AM may be still writing the end of the job directory, or have died with its node.
     """
     trouble = await _fetch(folder, submitter)
-    there = whereabouts(folder)
+    there = locate_am(folder)
     where = f" at {there.address.removeprefix('tls:')}" if there else ""
     waiting = f"its application master no longer listens{where}, and its end has not been reported yet{trouble}"
     return replace(
@@ -169,11 +169,11 @@ async def unanswered(folder: JobFolder, record: JobRecord, submitter: Submitter)
 def note_master(folder: JobFolder, sight: ApplicationStatus) -> None:
     """Write down where the AM is, if that has changed."""
     there = AmLocation(pid=0, host=sight.host, attempt=sight.attempt, address=sight.address)
-    if whereabouts(folder) != there:
+    if locate_am(folder) != there:
         write_json(folder.am, to_plain(there))
 
 
-async def last_am_report(folder: JobFolder, submitter: Submitter, report: JobReport) -> JobReport:
+async def build_last_am_report(folder: JobFolder, submitter: Submitter, report: JobReport) -> JobReport:
     """Return the final report of an AM, with the scheduler's explanation if a signal ended the job."""
     if was_killed_by_signal(report):
         with contextlib.suppress(InfraError, TimeoutError):
@@ -247,7 +247,7 @@ async def _fetch_with_status(folder: JobFolder, submitter: Submitter) -> Applica
         await asyncio.gather(query, return_exceptions=True)
 
 
-async def sessions(home: Home, job_id: str, last: int, *, ended: bool = False) -> dict[int, str]:
+async def load_session_reasons(home: Home, job_id: str, last: int, *, ended: bool = False) -> dict[int, str]:
     """Return why each session up to `last` started, as far as known. The log of a remote job lags behind.
 
     Args:

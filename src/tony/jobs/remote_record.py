@@ -38,7 +38,7 @@ _BACKGROUND_TASKS: set[asyncio.Task[str] | asyncio.Task[None]] = set()
 _log = logging.getLogger(__name__)
 
 
-def bringing_slots() -> Slots:
+def create_fetch_slots() -> Slots:
     """Return slots that limit concurrent fetches, to be shared by many jobs."""
     return Slots(_CONCURRENT_FETCHES, _CONCURRENT_FETCHES_FOR_USERS, _CONCURRENT_FETCHES_FOR_ONE_USER)
 
@@ -69,7 +69,7 @@ class RemoteRecord:
         self._found: tuple[JobRecord, Submitter] | None = None
         self._is_local = False
         self._states: dict[str, _FetchState] = {}
-        self._slots = slots or bringing_slots()
+        self._slots = slots or create_fetch_slots()
         self._refreshed = float("-inf")
         self._refreshing: asyncio.Task[None] | None = None
 
@@ -149,7 +149,7 @@ class RemoteRecord:
         finally:
             self._refreshed = clock.monotonic()
 
-    async def links(self) -> Sequence[WebLink]:
+    async def find_links(self) -> Sequence[WebLink]:
         """Return links to the scheduler's own pages about the job.
 
         Raises:
@@ -158,7 +158,7 @@ class RemoteRecord:
         found = await self._find()
         return await found[1].links(self._folder.job_id, ended=self._folder.summary.exists()) if found else ()
 
-    async def container_links(self, containers: Mapping[str, str]) -> Mapping[str, Sequence[WebLink]]:
+    async def find_container_links(self, containers: Mapping[str, str]) -> Mapping[str, Sequence[WebLink]]:
         """Return links to container logs: container id -> links.
 
         Args:
@@ -180,7 +180,7 @@ class RemoteRecord:
             record = await to_thread(read_job, self._folder, own=self._owner is None)
             if record is None:
                 return None
-            submitter = await to_thread(log_fetcher.far_submitter, self._home, record)
+            submitter = await to_thread(log_fetcher.find_remote_submitter, self._home, record)
             if submitter is None:
                 self._is_local = True
             else:

@@ -25,7 +25,7 @@ class NoTunnel(ConnectionFailed):
 
 
 @asynccontextmanager
-async def opened(folder: JobFolder, task: TaskId, port: int) -> AsyncIterator[tuple[RpcConnection, str]]:
+async def open_tunnel(folder: JobFolder, task: TaskId, port: int) -> AsyncIterator[tuple[RpcConnection, str]]:
     """Connect to a port of a task; yield the connection and the target such as `127.0.0.1:8888` on the task's machine.
 
     Args:
@@ -50,10 +50,10 @@ async def opened(folder: JobFolder, task: TaskId, port: int) -> AsyncIterator[tu
         yield connection, answer.address
 
 
-async def answers(folder: JobFolder, task: TaskId, port: int) -> bool:
+async def is_answering(folder: JobFolder, task: TaskId, port: int) -> bool:
     """Return True if a server listens there now, as far as can be determined."""
     try:
-        async with opened(folder, task, port) as (connection, _):
+        async with open_tunnel(folder, task, port) as (connection, _):
             await leave(connection, _CLOSE_TIMEOUT_SECONDS)
             return True
     except (InfraError, ProtocolError):

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from tony.jobs.failure_text import error_of
-from tony.jobs.log_names import STREAMS, Selection, named_tasks
+from tony.jobs.failure_text import build_error
+from tony.jobs.log_names import STREAMS, Selection, select_named_tasks
 from tony.jobs.log_reader import LogLine
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
@@ -124,7 +124,7 @@ class JobView(ABC):
             report = await self.last_report(timeout)
         except TimeoutError:
             raise TimeoutError(f"job {self.id} has not ended within {timeout:g} s; it continues") from None
-        error = error_of(report) if check else None
+        error = build_error(report) if check else None
         if error is not None:
             raise error
         return report
@@ -147,7 +147,7 @@ class JobView(ABC):
         if stream not in (None, *STREAMS):
             raise ValueError(f"stream={stream!r}: write 'out' or 'err', or leave it out for both")
         every = await self.task_ids()
-        chosen = named_tasks(self.id, every, () if task is None else (task,))
+        chosen = select_named_tasks(self.id, every, () if task is None else (task,))
         selection = Selection(tasks=chosen, streams=STREAMS if stream is None else (stream,))
         prefix = len(chosen or every) != 1
         async with aclosing(self.output(selection, follow=follow, tail=tail)) as portions:

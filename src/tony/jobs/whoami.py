@@ -6,7 +6,7 @@ import getpass
 import os
 
 
-def user_name() -> str:
+def get_user_name() -> str:
     """Return the name of the current user."""
     try:
         return getpass.getuser()

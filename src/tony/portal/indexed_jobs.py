@@ -21,7 +21,7 @@ from tony.errors import TonyError
 from tony.history.ended_jobs_index import head_of_report
 from tony.jobs import job_status
 from tony.jobs.directory.view import OTHERS, PAGE_STATUS_SECONDS, DirectoryJobView
-from tony.jobs.remote_record import RemoteRecord, bringing_slots
+from tony.jobs.remote_record import RemoteRecord, create_fetch_slots
 from tony.linux.thread_pools import lock_held, to_thread
 from tony.model.ids import JOB_ID
 from tony.model.job_query import JobsPage, Query
@@ -92,7 +92,7 @@ class IndexedJobs:
         self._fetched_at: dict[str, float] = {}
         # By folder, for as long as a view or a request uses it; accessed only from the event loop.
         self._copying: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
-        self._fetch_slots = bringing_slots()
+        self._fetch_slots = create_fetch_slots()
         self._polling: asyncio.Task[None] | None = None
         self._indexed_at: dict[str, float] = {}
 
@@ -120,11 +120,11 @@ class IndexedJobs:
     def title(self) -> str:
         return self._title
 
-    async def jobs(self, query: Query) -> JobsPage:
+    async def list_jobs(self, query: Query) -> JobsPage:
         page = await LISTS.run(self.index.page, query)
         return replace(page, problems=self._scan_threads.problems)
 
-    async def job(self, job: str) -> PortalView | None:
+    async def find_job(self, job: str) -> PortalView | None:
         if not JOB_ID.fullmatch(job):
             return None
         entry = await LISTS.run(self.index.entry, job)

@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from tony import clock
 from tony.errors import InfraError
 from tony.isolated_interpreter import settle
-from tony.jobs.portal_address_file import noted
+from tony.jobs.portal_address_file import publish_address
 from tony.linux.peer_credentials import peer_uid
 from tony.model.layout import Home
 from tony.portal.access.listen_options import ListenOptions
@@ -79,7 +79,7 @@ async def run(
         await portal.start()
         address = entrance.address(socket.getsockname()[1])
         shows_home = not histories or str(home.path) in histories
-        with noted(home, address) if shows_home else nullcontext():
+        with publish_address(home, address) if shows_home else nullcontext():
             announce(address)
             for sentence in absences(stores if histories else ()):
                 warn(sentence)

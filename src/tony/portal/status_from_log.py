@@ -7,7 +7,7 @@ import threading
 
 from tony import clock
 from tony.core.application import Application
-from tony.core.report_builder import ReportContext, report
+from tony.core.report_builder import ReportContext, build_report
 from tony.errors import InvalidTransition, UnknownJobError
 from tony.history.event_log import check_length_of_others, segments
 from tony.history.event_tail import EventTail
@@ -80,4 +80,4 @@ class _LogReplay:
                 self._app.handle(entry.event, entry.at)
         record = self._record
         context = ReportContext(folder=str(self._folder.path), user=record.user, submitted=record.submitted, live={})
-        return report(self._app, self._at + max(0.0, clock.wall() - self._wall), context)
+        return build_report(self._app, self._at + max(0.0, clock.wall() - self._wall), context)

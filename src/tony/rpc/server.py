@@ -67,13 +67,13 @@ class Handler(Protocol):
     An exception raised here closes that connection and is passed to the loop's exception handler.
     """
 
-    def connected(self, connection: RpcConnection) -> None:
+    def on_connected(self, connection: RpcConnection) -> None:
         """Handle a peer that has shown the right token; see `connection.kind`."""
 
-    def received(self, connection: RpcConnection, message: Message) -> None:
+    def on_message(self, connection: RpcConnection, message: Message) -> None:
         """Handle a message, in the order in which they were sent."""
 
-    def closed(self, connection: RpcConnection, reason: str) -> None:
+    def on_closed(self, connection: RpcConnection, reason: str) -> None:
         """Handle the end of a connection, once for each `connected`. See `connection.error`."""
 
 
@@ -352,13 +352,13 @@ class _ListeningSide(HandshakeSide):
     def opened(self, connection: RpcConnection) -> None:
         self._forget_stranger(connection)
         self._open.add(connection)
-        self._handler.connected(connection)
+        self._handler.on_connected(connection)
 
     # --- afterwards -----------------------------------------------------------------------------------------------
 
     def received(self, connection: RpcConnection, message: Message) -> None:
         self._messages += 1
-        self._handler.received(connection, message)
+        self._handler.on_message(connection, message)
 
     def ended(self, connection: RpcConnection) -> None:
         error = connection.error
@@ -373,7 +373,7 @@ class _ListeningSide(HandshakeSide):
         if connection in self._open:
             self._open.remove(connection)
             orderly = "closed by the other side" if connection.closed_by_peer else "closed by this side"
-            self._handler.closed(connection, str(connection.error or orderly))
+            self._handler.on_closed(connection, str(connection.error or orderly))
 
     async def take(self, connection: RpcConnection) -> Message | None:
         raise RuntimeError("the messages of this connection go to the server's handler")

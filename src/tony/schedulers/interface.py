@@ -309,7 +309,7 @@ class WebLink:
 class LogSink(Protocol):
     """Receives log files that a scheduler found. Names are those of the files in the job's `logs/`."""
 
-    def begins(self, name: str, older: int, newer: int) -> int | None:
+    def find_start(self, name: str, older: int, newer: int) -> int | None:
         """Announce a file.
 
         Args:

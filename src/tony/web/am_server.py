@@ -86,7 +86,7 @@ class AmServer:
         folder = JobFolder(Path(config.folder))
         self._config = config
         self._app: ASGIApp = create(
-            SingleJobSource(folder), Authenticator(auth_config(config)), only=folder.job_id, flows=False
+            SingleJobSource(folder), Authenticator(build_auth_config(config)), only=folder.job_id, flows=False
         )
         self.last_request_at = clock.monotonic()
 
@@ -103,7 +103,7 @@ class AmServer:
             await PlainTextResponse("Open this page through the cluster's web UI.", 403)(scope, receive, send)
 
 
-def auth_config(config: PageServerConfig) -> AuthConfig:
+def build_auth_config(config: PageServerConfig) -> AuthConfig:
     """Return the authentication settings: only the proxies identify users.
 
     The OS user of a local process proves nothing: on many clusters all jobs of a node run as one user.

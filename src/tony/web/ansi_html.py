@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from markupsafe import Markup, escape
 
-from tony.web.page_text import plain
+from tony.web.page_text import escape_control_characters
 
 #: Escape sequences: colours; other control sequences; strings such as links and titles; the rest; a truncated one.
 _SEQUENCE = re.compile(
@@ -73,34 +73,34 @@ PLAIN = TextStyle()
 _NOTHING = Markup("")
 
 
-def line(text: str, style: TextStyle = PLAIN) -> tuple[Markup, TextStyle]:
+def render_line(text: str, style: TextStyle = PLAIN) -> tuple[Markup, TextStyle]:
     """Return a line as HTML, and the style at the start of the next line."""
     if not text:
         return _NOTHING, style
     left = len(text) - _MAX_LINE_LENGTH
     text = text[:_MAX_LINE_LENGTH]
     if left <= 0 and not _CONTROL.search(text):
-        return _span(text, style), style
+        return _render_span(text, style), style
     text = _apply_overwrites(text)
     pieces: list[Markup] = []
     at = 0
     for match in _SEQUENCE.finditer(text):
-        pieces.append(_span(text[at : match.start()], style))
+        pieces.append(_render_span(text[at : match.start()], style))
         if match[1] is not None:
             style = _apply_codes(style, match[1])
         at = match.end()
-    pieces.append(_span(text[at:], style))
+    pieces.append(_render_span(text[at:], style))
     if left > 0:
         pieces.append(Markup('<span class="cut"> … {} characters more on this line</span>').format(left))
     return Markup("").join(pieces), style
 
 
-def lines(data: bytes, style: TextStyle = PLAIN) -> tuple[list[tuple[int, Markup]], TextStyle]:
+def render_lines(data: bytes, style: TextStyle = PLAIN) -> tuple[list[tuple[int, Markup]], TextStyle]:
     """Return each line as HTML with its offset, and the style at the start of the next line."""
     made: list[tuple[int, Markup]] = []
     offset = 0
     for raw in data.split(b"\n"):
-        shown, style = line(raw.decode("utf-8", errors="replace"), style)
+        shown, style = render_line(raw.decode("utf-8", errors="replace"), style)
         made.append((offset, shown))
         offset += len(raw) + 1
     if data.endswith(b"\n") or not data:
@@ -123,10 +123,10 @@ def _apply_overwrites(text: str) -> str:
     return text
 
 
-def _span(text: str, style: TextStyle) -> Markup:
+def _render_span(text: str, style: TextStyle) -> Markup:
     if not text:
         return _NOTHING
-    shown = escape(plain(text.replace("\t", "    ")))
+    shown = escape(escape_control_characters(text.replace("\t", "    ")))
     classes = str(style).replace(".", " ")
     return Markup('<span class="{}">{}</span>').format(classes, shown) if classes else shown
 
@@ -164,26 +164,26 @@ def _apply_code(style: TextStyle, code: int, following: Iterator[int]) -> TextSt
 def _read_colour(following: Iterator[int]) -> int | None:
     kind = next(following, 0)
     if kind == 5:
-        return _palette_colour(next(following, 0))
+        return _map_palette_colour(next(following, 0))
     if kind == 2:
-        return _nearest_colour(next(following, 0), next(following, 0), next(following, 0))
+        return _find_nearest_colour(next(following, 0), next(following, 0), next(following, 0))
     return None
 
 
-def _palette_colour(number: int) -> int:
+def _map_palette_colour(number: int) -> int:
     """Map a colour of the 256-colour palette to the nearest of the sixteen."""
     if number < 16:
         return number
     if number >= 232:
         grey = 8 + 10 * (number - 232)
-        return _nearest_colour(grey, grey, grey)
+        return _find_nearest_colour(grey, grey, grey)
     levels = (0, 95, 135, 175, 215, 255)
     number = min(number, 231) - 16
-    return _nearest_colour(levels[number // 36], levels[number // 6 % 6], levels[number % 6])
+    return _find_nearest_colour(levels[number // 36], levels[number // 6 % 6], levels[number % 6])
 
 
-def _nearest_colour(red: int, green: int, blue: int) -> int:
-    def distance(number: int) -> int:
+def _find_nearest_colour(red: int, green: int, blue: int) -> int:
+    def compute_distance(number: int) -> int:
         return sum((a - b) ** 2 for a, b in zip(_PALETTE[number], (red, green, blue), strict=True))
 
-    return min(range(16), key=distance)
+    return min(range(16), key=compute_distance)

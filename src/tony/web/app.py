@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tony.errors import ExitCode, OverloadedError, RecordError, TonyError
 from tony.web import metrics_endpoint
 from tony.web.api.server import Api
-from tony.web.assets import assets
+from tony.web.assets import load_assets
 from tony.web.authorization import AccessDenied, AuthBackend, PortalUser
 from tony.web.job_source import Source
 from tony.web.links import Links
@@ -63,18 +63,21 @@ def create(
             minutes would occupy one of the proxy's threads.
         more: additional routes, matched first; they authenticate with `request.app.state.auth` themselves.
     """
-    routes = [*more, Api(source, auth, only), Route("/assets/{name}", _asset)]
+    routes = [*more, Api(source, auth, only), Route("/assets/{name}", _serve_asset)]
     if not only:
         # Not on a single-job server: there a user already waits for the first page.
         prepare()
         routes.append(Route(metrics_endpoint.PATH, metrics_endpoint.answer, methods=["GET"]))
     for path, page in PAGES:
         if not only:
-            routes.append(Route(path, _page(page), methods=["GET"]))
+            routes.append(Route(path, _wrap_page(page), methods=["GET"]))
         elif path.startswith("/job/{job}"):
             here = path.removeprefix("/job/{job}") or "/"
-            routes.append(Route(here, _or_text(here, _page(page)), methods=["GET"]))
-    app = Starlette(routes=routes, exception_handlers={404: _no_page, 405: _no_page, OverloadedError: _overloaded})
+            routes.append(Route(here, _wrap_page_or_text(here, _wrap_page(page)), methods=["GET"]))
+    app = Starlette(
+        routes=routes,
+        exception_handlers={404: _render_missing_page, 405: _render_missing_page, OverloadedError: _render_overloaded},
+    )
     app.router.redirect_slashes = False
     app.state.source, app.state.auth, app.state.only = source, auth, only
     app.state.login, app.state.flows = login, flows
@@ -82,7 +85,9 @@ def create(
     return app
 
 
-def _or_text(path: str, page: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+def _wrap_page_or_text(
+    path: str, page: Callable[[Request], Awaitable[Response]]
+) -> Callable[[Request], Awaitable[Response]]:
     """Return the handler of a page of a single-job server; `/metrics` also answers Prometheus scrapers."""
     if path != metrics_endpoint.PATH:
         return page
@@ -93,39 +98,39 @@ def _or_text(path: str, page: Callable[[Request], Awaitable[Response]]) -> Calla
     return answer
 
 
-def _page(page: Page) -> Callable[[Request], Awaitable[Response]]:
+def _wrap_page(page: Page) -> Callable[[Request], Awaitable[Response]]:
     """Return the request handler for a page: it authenticates the user and turns errors into error pages."""
 
     async def answer(request: Request) -> Response:
         state = request.app.state
         portal_user = await state.auth.authenticate(request)
         if isinstance(portal_user, AccessDenied):
-            return refused(request, portal_user)
-        page_request = _page_request(request, portal_user)
+            return render_refusal(request, portal_user)
+        page_request = _build_page_request(request, portal_user)
         try:
             return await page(page_request)
         except PageError as error:
-            return _problem(page_request, error.status, error.title, error.what)
+            return _render_problem_page(page_request, error.status, error.title, error.what)
         except OverloadedError:
             raise
         except TonyError as error:
             status = 500 if error.exit_code is ExitCode.BUG and not isinstance(error, RecordError) else 502
-            return _problem(page_request, status, "This page cannot be shown", str(error))
+            return _render_problem_page(page_request, status, "This page cannot be shown", str(error))
         except Exception:
             _log.exception("a page failed: %s", request.url.path)
             what = "This is a bug in tony. The server's log has the details; please report it."
-            return _problem(page_request, 500, "Internal error", what)
+            return _render_problem_page(page_request, 500, "Internal error", what)
 
     return answer
 
 
-def _page_request(request: Request, portal_user: PortalUser) -> PageRequest:
+def _build_page_request(request: Request, portal_user: PortalUser) -> PageRequest:
     state = request.app.state
     return PageRequest(
         request=request,
         portal_user=portal_user,
         source=state.source,
-        links=Links.of(request.scope["path"], state.only),
+        links=Links.from_path(request.scope["path"], state.only),
         only=state.only,
     )
 
@@ -141,16 +146,16 @@ class _UnauthenticatedUser:
         return False
 
 
-def refused(request: Request, refusal: AccessDenied, after: str = "") -> Response:
+def render_refusal(request: Request, refusal: AccessDenied, after: str = "") -> Response:
     """Return the page for a refused request: the login form if the server has one and it may help.
 
     Args:
         after: after a failed login: the page to open once the login succeeds.
     """
-    page_request = _page_request(request, _UnauthenticatedUser())
+    page_request = _build_page_request(request, _UnauthenticatedUser())
     title = "Please log in" if refusal.status in (401, 429) else "Access denied"
     if not request.app.state.login or refusal.status not in (401, 429):
-        return _problem(page_request, refusal.status, title, refusal.reason)
+        return _render_problem_page(page_request, refusal.status, title, refusal.reason)
     path = str(request.scope["path"]).removeprefix("/")
     query = request.url.query
     values: dict[str, object] = {
@@ -167,32 +172,34 @@ def refused(request: Request, refusal: AccessDenied, after: str = "") -> Respons
     return response
 
 
-def problem(request: Request, status: int, title: str, what: str) -> Response:
+def render_problem(request: Request, status: int, title: str, what: str) -> Response:
     """Return an error page for an unauthenticated user."""
-    return _problem(_page_request(request, _UnauthenticatedUser()), status, title, what)
+    return _render_problem_page(_build_page_request(request, _UnauthenticatedUser()), status, title, what)
 
 
-async def _no_page(request: Request, error: Exception) -> Response:
+async def _render_missing_page(request: Request, error: Exception) -> Response:
     portal_user = await request.app.state.auth.authenticate(request)
     if isinstance(portal_user, AccessDenied):
-        return refused(request, portal_user)
+        return render_refusal(request, portal_user)
     status = getattr(error, "status_code", 404)
-    return _problem(_page_request(request, portal_user), status, "Page not found", "Start from the list of jobs.")
+    return _render_problem_page(
+        _build_page_request(request, portal_user), status, "Page not found", "Start from the list of jobs."
+    )
 
 
-async def _overloaded(request: Request, error: Exception) -> Response:
-    response = problem(request, 503, "Server busy", str(error))
+async def _render_overloaded(request: Request, error: Exception) -> Response:
+    response = render_problem(request, 503, "Server busy", str(error))
     response.headers["Retry-After"] = "30"
     return response
 
 
-def _problem(page_request: PageRequest, status: int, title: str, what: str) -> HTMLResponse:
+def _render_problem_page(page_request: PageRequest, status: int, title: str, what: str) -> HTMLResponse:
     return render("problem.html", page_request, {"title": title, "what": what, "status": status}, status)
 
 
-async def _asset(request: Request) -> Response:
+async def _serve_asset(request: Request) -> Response:
     """Return a static file. It needs no authentication: it is the same for every user."""
-    asset = assets().served(request.path_params["name"])
+    asset = load_assets().find_served(request.path_params["name"])
     if asset is None:
         return Response("File not found.", 404, media_type="text/plain")
     headers = {"ETag": asset.etag, "Cache-Control": _CACHE_FOREVER}

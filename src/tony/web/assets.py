@@ -43,29 +43,29 @@ class Assets:
     """
 
     def __init__(self) -> None:
-        found = [_asset(name, (resources.files("tony.web") / "assets" / name).read_bytes()) for name in _OWN]
+        found = [_build_asset(name, (resources.files("tony.web") / "assets" / name).read_bytes()) for name in _OWN]
         folder = _find_charts()
         self.has_charts = folder is not None
         if folder is not None:
-            found += [_asset(name, (folder / file).read_bytes()) for name, file in _FOREIGN.items()]
-        self._by_plain = {_plain_name(asset.name): asset for asset in found}
+            found += [_build_asset(name, (folder / file).read_bytes()) for name, file in _FOREIGN.items()]
+        self._by_plain = {_strip_fingerprint(asset.name): asset for asset in found}
         self._served = {asset.name: asset for asset in found}
 
     def __getitem__(self, name: str) -> Asset:
         return self._by_plain[name]
 
-    def served(self, name: str) -> Asset | None:
+    def find_served(self, name: str) -> Asset | None:
         """Return the file with the name in a URL; None if there is none."""
         return self._served.get(name)
 
 
 @cache
-def assets() -> Assets:
+def load_assets() -> Assets:
     """Return the static files, read at the first call."""
     return Assets()
 
 
-def _asset(name: str, content: bytes) -> Asset:
+def _build_asset(name: str, content: bytes) -> Asset:
     digest = hashlib.sha256(content).hexdigest()
     stem, _, ending = name.rpartition(".")
     return Asset(
@@ -73,7 +73,7 @@ def _asset(name: str, content: bytes) -> Asset:
     )
 
 
-def _plain_name(name: str) -> str:
+def _strip_fingerprint(name: str) -> str:
     stem, _, ending = name.rpartition(".")
     return f"{stem.rpartition('.')[0]}.{ending}"
 

@@ -77,15 +77,15 @@ class AuthBackend(Protocol):
         """
 
 
-async def jobs_for(portal_user: PortalUser, source: Source, query: Query) -> JobsPage:
-    """Return a page of the matching jobs that the user may see. Always use this instead of `Source.jobs`.
+async def list_visible_jobs(portal_user: PortalUser, source: Source, query: Query) -> JobsPage:
+    """Return a page of the matching jobs that the user may see. Always use this instead of `Source.list_jobs`.
 
     A user who may not see every job does not learn which other users have jobs, or how many jobs there are.
 
     Raises:
         ValueError: `query.after` is not a page cursor.
     """
-    page = await source.jobs(replace(query, readers=portal_user.readers))
+    page = await source.list_jobs(replace(query, readers=portal_user.readers))
     if not portal_user.readers:
         return page
     heads = tuple(head for head in page.heads if portal_user.may(PortalAction.SEE, head))
@@ -101,11 +101,11 @@ async def find_job(portal_user: PortalUser, source: Source, job: str) -> tuple[D
         TonyError: its directory cannot be read; raised only for users who may see the job in the list.
     """
     try:
-        view = await source.job(job)
+        view = await source.find_job(job)
         report = await view.status() if view is not None else None
     except TonyError:
         if portal_user.readers:
-            page = await jobs_for(portal_user, source, Query(text=job))
+            page = await list_visible_jobs(portal_user, source, Query(text=job))
             if all(head.job != job for head in page.heads):
                 return None
         raise

@@ -14,7 +14,7 @@ from tony.jobs.directory.view import DirectoryJobView
 from tony.linux.thread_pools import Slots, to_thread
 from tony.model.job_query import Query
 from tony.model.submission_record import JobRecord
-from tony.web.authorization import PortalAction, PortalUser, jobs_for
+from tony.web.authorization import PortalAction, PortalUser, list_visible_jobs
 from tony.web.job_source import Source
 
 #: Jobs that are opened to find earlier runs.
@@ -26,7 +26,7 @@ _CONCURRENT_JOBS = 2
 _SLOTS = Slots(_CONCURRENT_JOBS, _CONCURRENT_JOBS, 1)
 
 
-async def advice_about(view: DirectoryJobView, portal_user: PortalUser, source: Source) -> Advice:
+async def load_advice(view: DirectoryJobView, portal_user: PortalUser, source: Source) -> Advice:
     """Return the recommendations for a job.
 
     Raises:
@@ -56,13 +56,13 @@ async def _find_earlier_runs(
     query = Query(
         user=record.user, framework=spec.framework, state="ended", until=record.submitted, most=10 * _MAX_OPENED_JOBS
     )
-    page = await jobs_for(portal_user, source, query)
+    page = await list_visible_jobs(portal_user, source, query)
     found: list[tuple[DirectoryJobView, JobRecord]] = []
     for head in same_job(page.heads, record)[:_MAX_OPENED_JOBS]:
         if not portal_user.may(PortalAction.SEE, head):
             continue
         try:
-            other = await source.job(head.job)
+            other = await source.find_job(head.job)
             other_record = await other.record() if other else None
         except TonyError:
             continue

@@ -18,12 +18,12 @@ class Source(Protocol):
     def title(self) -> str:
         """A few words that describe these jobs, for pages."""
 
-    async def jobs(self, query: Query) -> JobsPage:
+    async def list_jobs(self, query: Query) -> JobsPage:
         """Return a page of the matching jobs.
 
         Raises:
             ValueError: `query.after` is not a page cursor.
         """
 
-    async def job(self, job: str) -> DirectoryJobView | None:
+    async def find_job(self, job: str) -> DirectoryJobView | None:
         """Return a job by its full id; None if there is no such job."""

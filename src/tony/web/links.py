@@ -20,43 +20,43 @@ class Links:
     only: str = ""
 
     @classmethod
-    def of(cls, path: str, only: str = "") -> Links:
+    def from_path(cls, path: str, only: str = "") -> Links:
         """Return the links for a page at `path`."""
         return cls(root="../" * (path.count("/") - 1) or "./", only=only)
 
-    def jobs(self, query: Mapping[str, str] | None = None) -> str:
+    def to_jobs(self, query: Mapping[str, str] | None = None) -> str:
         """Return the URL of the job list."""
-        return f"{self.root}{_query(query)}"
+        return f"{self.root}{_encode_query(query)}"
 
-    def job(self, job: str, part: str = "", query: Mapping[str, str] | None = None) -> str:
+    def to_job(self, job: str, part: str = "", query: Mapping[str, str] | None = None) -> str:
         """Return the URL of a job's page, or of one of its tabs: `tasks`, `events`."""
         base = self.root if job == self.only else f"{self.root}job/{quote(job, safe='')}"
         if not part:
-            return f"{base}{_query(query)}"
-        return f"{base.removesuffix('/')}/{part}{_query(query)}"
+            return f"{base}{_encode_query(query)}"
+        return f"{base.removesuffix('/')}/{part}{_encode_query(query)}"
 
-    def task(self, job: str, task: str, query: Mapping[str, str] | None = None) -> str:
+    def to_task(self, job: str, task: str, query: Mapping[str, str] | None = None) -> str:
         """Return the URL of a task's page."""
-        return self.job(job, f"task/{_task(task)}", query)
+        return self.to_job(job, f"task/{_quote_task(task)}", query)
 
-    def log(self, job: str, task: str, stream: str, query: Mapping[str, str] | None = None, part: str = "") -> str:
+    def to_log(self, job: str, task: str, stream: str, query: Mapping[str, str] | None = None, part: str = "") -> str:
         """Return the URL of a task's log, or of an action on it: `download`."""
-        return self.job(job, f"log/{_task(task)}/{stream}{part and f'/{part}'}", query)
+        return self.to_job(job, f"log/{_quote_task(task)}/{stream}{part and f'/{part}'}", query)
 
-    def page(self, path: str, query: Mapping[str, str] | None = None) -> str:
+    def to_page(self, path: str, query: Mapping[str, str] | None = None) -> str:
         """Return the URL of any other page, by its path without the leading slash."""
-        return f"{self.root}{path}{_query(query)}"
+        return f"{self.root}{path}{_encode_query(query)}"
 
-    def asset(self, name: str) -> str:
+    def to_asset(self, name: str) -> str:
         """Return the URL of a static file, by the name under which it is served."""
         return f"{self.root}assets/{name}"
 
 
-def _task(task: str) -> str:
+def _quote_task(task: str) -> str:
     return quote(task, safe=":")
 
 
-def _query(query: Mapping[str, str] | None) -> str:
+def _encode_query(query: Mapping[str, str] | None) -> str:
     """Encode a query without empty parameters: the ResourceManager's proxy fails on those."""
     words = {name: value for name, value in (query or {}).items() if value != ""}
     return f"?{urlencode(words)}" if words else ""

@@ -27,7 +27,7 @@ class LoginThrottle:
 
     def add(self, address: str) -> float:
         """Count a wrong token; return the seconds to wait before the next attempt, 0 for the first few."""
-        client = _client_network(address)
+        client = _find_client_network(address)
         count, last = self._failures.pop(client, (0, 0.0))
         now = clock.monotonic()
         count = count + 1 if now - last < _RESET_SECONDS else 1
@@ -37,7 +37,7 @@ class LoginThrottle:
         return 0.0 if count <= _FREE_FAILURES else min(_MAX_DELAY_SECONDS, 2.0 ** min(count - _FREE_FAILURES, 30))
 
 
-def _client_network(address: str) -> str:
+def _find_client_network(address: str) -> str:
     """Return the address, or for IPv6 its /64 network, in which one client can use every address."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])

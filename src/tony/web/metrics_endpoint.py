@@ -38,16 +38,16 @@ async def answer(request: Request) -> Response:
     portal_user = await auth.authenticate(request)
     if isinstance(portal_user, AccessDenied):
         return PlainTextResponse(f"{portal_user.reason}\n", portal_user.status)
-    snapshots = await _snapshots(state.source, portal_user, state.only)
+    snapshots = await _collect_snapshots(state.source, portal_user, state.only)
     text = await to_thread(exposition, snapshots)
     return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
 
-async def _snapshots(source: Source, portal_user: PortalUser, only: str) -> Sequence[JobSnapshot]:
+async def _collect_snapshots(source: Source, portal_user: PortalUser, only: str) -> Sequence[JobSnapshot]:
     ids = [only]
     if not only:
         query = Query(state="active", readers=portal_user.readers, most=MOST_JOBS)
-        ids = [head.job for head in (await source.jobs(query)).heads if portal_user.may(PortalAction.SEE, head)]
+        ids = [head.job for head in (await source.list_jobs(query)).heads if portal_user.may(PortalAction.SEE, head)]
     slots = asyncio.Semaphore(_CONCURRENT_JOBS)
 
     async def read(job: str) -> JobSnapshot | None:
@@ -61,7 +61,7 @@ async def _snapshots(source: Source, portal_user: PortalUser, only: str) -> Sequ
 async def _read_job(source: Source, job: str, portal_user: PortalUser) -> JobSnapshot | None:
     """Return the snapshot of a job; None if its directory cannot be read."""
     try:
-        view = await source.job(job)
+        view = await source.find_job(job)
         if view is None:
             return None
         report, record = await view.status(), await view.record()
@@ -72,9 +72,9 @@ async def _read_job(source: Source, job: str, portal_user: PortalUser) -> JobSna
         return None
     if metrics is None:
         return JobSnapshot(report=report)
-    return JobSnapshot(report=report, latest=await to_thread(_newest, metrics))
+    return JobSnapshot(report=report, latest=await to_thread(_find_newest, metrics))
 
 
-def _newest(metrics: Metrics) -> dict[str, dict[str, float]]:
+def _find_newest(metrics: Metrics) -> dict[str, dict[str, float]]:
     with metrics:
         return {task: dict(series) for task, series in metrics.newest().items()}

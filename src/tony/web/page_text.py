@@ -17,19 +17,19 @@ _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u
 NOTHING = "–"
 
 
-def plain(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Return text on one line, with control characters escaped: `\\n`, `\\u202e`."""
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
-def lines(text: str) -> str:
+def escape_lines(text: str) -> str:
     """Return text of one or several lines, with control characters escaped."""
-    return "\n".join(plain(line.replace("\t", "    ")) for line in text.split("\n"))
+    return "\n".join(escape_control_characters(line.replace("\t", "    ")) for line in text.split("\n"))
 
 
 def render_sentence(text: str) -> Markup:
     """Return sentences as HTML, with text in backticks as code."""
-    parts = lines(text).split("`")
+    parts = escape_lines(text).split("`")
     if len(parts) % 2 == 0:
         return Markup("{}").format("`".join(parts))
     return Markup("").join(
@@ -38,14 +38,14 @@ def render_sentence(text: str) -> Markup:
     )
 
 
-def name(text: object) -> Markup:
+def render_name(text: object) -> Markup:
     """Return an untrusted name as HTML, with its text direction isolated."""
-    return Markup("<bdi>{}</bdi>").format(plain(str(text)))
+    return Markup("<bdi>{}</bdi>").format(escape_control_characters(str(text)))
 
 
-def moment(seconds: float | None) -> Markup:
+def render_moment(seconds: float | None) -> Markup:
     """Return a time (seconds since 1970) as HTML in UTC; the page's script converts it to the browser's time zone."""
-    then = _datetime(seconds)
+    then = _to_datetime(seconds)
     if then is None:
         return Markup('<span class="nothing">{}</span>').format(NOTHING)
     return Markup('<time datetime="{}">{}</time>').format(
@@ -53,58 +53,58 @@ def moment(seconds: float | None) -> Markup:
     )
 
 
-def day(seconds: float | None) -> str:
+def format_day(seconds: float | None) -> str:
     """Return the UTC date of a time, as date inputs need it; empty for None."""
-    then = _datetime(seconds)
+    then = _to_datetime(seconds)
     return then.strftime("%Y-%m-%d") if then else ""
 
 
-def duration(seconds: float | None) -> str:
+def format_seconds(seconds: float | None) -> str:
     """Format seconds: `3 m 05 s`."""
     return NOTHING if seconds is None else format_duration(max(0.0, seconds))
 
 
-def took(since: float | None, until: float | None) -> str:
+def format_elapsed(since: float | None, until: float | None) -> str:
     """Format the time between two moments; `NOTHING` if either is unknown."""
     return NOTHING if since is None or until is None else format_duration(max(0.0, until - since))
 
 
-def size(count: float | None) -> str:
+def format_size(count: float | None) -> str:
     """Format bytes: `1.5 GiB`."""
     return NOTHING if count is None else format_bytes(count)
 
 
-def count(number: int | None) -> str:
+def format_count(number: int | None) -> str:
     """Format an integer with thousands separators."""
     return NOTHING if number is None else f"{number:,}".replace(",", "\u202f")
 
 
-def hours(number: float | None) -> str:
+def format_hours(number: float | None) -> str:
     """Format GPU-hours and the like with three significant digits."""
-    return NOTHING if number is None else format_number(number, count)
+    return NOTHING if number is None else format_number(number, format_count)
 
 
-def percent(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     """Format a share (0 to 1) as a percentage."""
     return NOTHING if share is None else format_share(share)
 
 
-def measured(value: float | None, unit: Unit) -> str:
+def format_metric(value: float | None, unit: Unit) -> str:
     """Format a metric with its unit."""
-    return NOTHING if value is None or not math.isfinite(value) else format_amount(value, unit, whole=count)
+    return NOTHING if value is None or not math.isfinite(value) else format_amount(value, unit, whole=format_count)
 
 
-def plural(number: int, word: str) -> str:
+def format_counted(number: int, word: str) -> str:
     """Format a count with its noun: `1 task`, `2 tasks`."""
-    return f"{count(number)} {word}{'' if number == 1 else 's'}"
+    return f"{format_count(number)} {word}{'' if number == 1 else 's'}"
 
 
-def anchor(text: str) -> str:
+def build_anchor(text: str) -> str:
     """Return text as a valid HTML `id`."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", text)
 
 
-def _datetime(seconds: float | None) -> datetime | None:
+def _to_datetime(seconds: float | None) -> datetime | None:
     if seconds is None:
         return None
     try:

@@ -51,7 +51,7 @@ class PageRequest:
         """The query parameters."""
         return self.request.query_params
 
-    def word(self, name: str) -> str:
+    def get_word(self, name: str) -> str:
         """Return a query parameter; empty if missing.
 
         Raises:
@@ -62,13 +62,13 @@ class PageRequest:
             raise PageError(400, "The address is too long", f"{name} has more than {LONGEST} characters.")
         return text
 
-    def number(self, name: str, usual: int, least: int = 0, most: int = 2**53) -> int:
+    def get_number(self, name: str, usual: int, least: int = 0, most: int = 2**53) -> int:
         """Return an integer query parameter, clamped to its bounds; `usual` if missing.
 
         Raises:
             PageError: it is not an integer.
         """
-        text = self.word(name)
+        text = self.get_word(name)
         if not text:
             return usual
         digits = text.removeprefix("-")
@@ -76,7 +76,7 @@ class PageRequest:
             raise PageError(400, "Invalid address", f"{name} must be a whole number.")
         return min(max(int(text), least), most)
 
-    async def job(self) -> tuple[DirectoryJobView, JobReport]:
+    async def find_job(self) -> tuple[DirectoryJobView, JobReport]:
         """Return the job that the address names, and its report.
 
         Raises:
@@ -88,7 +88,7 @@ class PageRequest:
             return found
         raise PageError(404, "Job not found", "It does not exist, or you do not have permission to view it.")
 
-    def task(self, report: JobReport) -> TaskId:
+    def find_task(self, report: JobReport) -> TaskId:
         """Return the task that the address names.
 
         Raises:

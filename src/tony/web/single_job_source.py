@@ -42,12 +42,12 @@ class SingleJobSource:
     def title(self) -> str:
         return self._view.id
 
-    async def jobs(self, query: Query) -> JobsPage:
+    async def list_jobs(self, query: Query) -> JobsPage:
         heads = [head_of_report(await self._view.status())]
         found = tuple(head for head in heads if query.takes(head))
         return JobsPage(heads=found, total=len(found))
 
-    async def job(self, job: str) -> AmJobView | None:
+    async def find_job(self, job: str) -> AmJobView | None:
         return self._view if job == self._view.id else None
 
 
@@ -125,7 +125,7 @@ class _OutputFetcher:
             logs = LogFetcher(self._folder, record, None, selection, _log.warning, wait=False)
             logs.start()
             try:
-                await logs.finished(look=False)
+                await logs.wait_until_finished(look=False)
             finally:
                 await logs.close()
             self._fetched_at = clock.monotonic()

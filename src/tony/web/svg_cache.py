@@ -25,7 +25,9 @@ class SvgCache:
         """Return True if a picture of the job is cached."""
         return any(key[0] == job for key in self._known)
 
-    async def of(self, view: DirectoryJobView, since: float, until: float | None) -> tuple[Timeline, Drawing] | None:
+    async def load_drawing(
+        self, view: DirectoryJobView, since: float, until: float | None
+    ) -> tuple[Timeline, Drawing] | None:
         """Return a job's timeline and its picture, drawn if needed; None if the job's events were not kept."""
         line = await view.timeline()
         if line is None:

@@ -11,13 +11,13 @@ from starlette.responses import HTMLResponse
 from tony import __version__
 from tony.jobs.directory.secret_patterns import HTML
 from tony.web import page_text
-from tony.web.assets import assets
+from tony.web.assets import load_assets
 from tony.web.request import PageRequest
 from tony.web.user_permissions import AuthMethod, User
 
 
 @cache
-def _environment() -> Environment:
+def _create_environment() -> Environment:
     folder = resources.files("tony.web") / "templates"
     sources = {each.name: each.read_text(encoding="utf-8") for each in folder.iterdir() if each.name.endswith(".html")}
     environment = Environment(
@@ -29,39 +29,39 @@ def _environment() -> Environment:
         finalize=_escape_control_characters,
     )
     environment.filters |= {
-        "anchor": page_text.anchor,
-        "count": page_text.count,
-        "duration": page_text.duration,
-        "hours": page_text.hours,
-        "lines": page_text.lines,
-        "moment": page_text.moment,
-        "name": page_text.name,
-        "percent": page_text.percent,
-        "plain": page_text.plain,
-        "plural": page_text.plural,
+        "anchor": page_text.build_anchor,
+        "count": page_text.format_count,
+        "duration": page_text.format_seconds,
+        "hours": page_text.format_hours,
+        "lines": page_text.escape_lines,
+        "moment": page_text.render_moment,
+        "name": page_text.render_name,
+        "percent": page_text.format_percent,
+        "plain": page_text.escape_control_characters,
+        "plural": page_text.format_counted,
         "sentence": page_text.render_sentence,
-        "size": page_text.size,
+        "size": page_text.format_size,
     }
     environment.globals |= {
         "NOTHING": page_text.NOTHING,
         "version": __version__,
-        "took": page_text.took,
-        "measured": page_text.measured,
+        "took": page_text.format_elapsed,
+        "measured": page_text.format_metric,
     }
     return environment
 
 
 def prepare() -> None:
     """Read and compile all templates, so that the first request does not wait for it."""
-    assets()
-    environment = _environment()
+    load_assets()
+    environment = _create_environment()
     for template in environment.list_templates():
         environment.get_template(template)
 
 
 def _escape_control_characters(value: object) -> object:
     """Return a plain string with its control characters escaped; leave `Markup` and other types unchanged."""
-    return page_text.lines(value) if type(value) is str else value
+    return page_text.escape_lines(value) if type(value) is str else value
 
 
 def render(template: str, page_request: PageRequest, values: dict[str, object], status: int = 200) -> HTMLResponse:
@@ -70,15 +70,15 @@ def render(template: str, page_request: PageRequest, values: dict[str, object], 
 
 
 def _render_html(template: str, page_request: PageRequest, values: dict[str, object]) -> str:
-    found = assets()
+    found = load_assets()
     common = {
         "links": page_request.links,
         "portal_user": page_request.portal_user,
         "only": page_request.only,
         "source": page_request.source,
-        "asset": lambda name: page_request.links.asset(found[name].name),
+        "asset": lambda name: page_request.links.to_asset(found[name].name),
         "has_charts": found.has_charts,
         "logged_in": isinstance(page_request.portal_user, User) and page_request.portal_user.how is AuthMethod.SESSION,
     }
     # Pages also show error messages, commands and the like of user programs, which may contain secrets.
-    return HTML.text(_environment().get_template(template).render({**common, **values}))
+    return HTML.mask_text(_create_environment().get_template(template).render({**common, **values}))

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, Timeline
 from tony.history.timeline_layout import PHASE_TEXTS, TimeScale, divide_into_lanes
 from tony.units import format_duration
-from tony.web.page_text import plain
+from tony.web.page_text import escape_control_characters
 
 #: Maximum number of lanes.
 MAX_LANES = 240
@@ -128,21 +128,24 @@ def draw(line: Timeline, since: float = 0.0, until: float | None = None) -> Draw
     spans = dict(tasks)
     has_bars = single and len(line.spans) <= _MAX_BARS
     if has_bars:
-        bars = [_bars(lane, spans[lane.task], died.get(lane.task, ()), scale) for lane in lanes]
+        bars = [_draw_bars(lane, spans[lane.task], died.get(lane.task, ()), scale) for lane in lanes]
         inner = Markup("").join(bars)
     else:
         names = [name for name, _ in tasks]
         groups = [[(name, spans[name]) for name in names[lane.first : lane.last + 1]] for lane in lanes]
-        inner = _paths(groups, died, scale)
+        inner = _draw_paths(groups, died, scale)
     bottom = _TOP_MARGIN + sum(lane.height for lane in lanes)
     whole = round(bottom + _BOTTOM_MARGIN)
     shown = {span.what.value for _, each in tasks for span in each}
-    signs = Markup("").join(_signs(line, lanes, scale, bottom, single=single, shown=shown))
+    signs = Markup("").join(_draw_signs(line, lanes, scale, bottom, single=single, shown=shown))
     return Drawing(
         picture=Markup("{}{}{}{}").format(
-            _sessions(line, scale, bottom), _frame(inner, lanes, bottom, has_bars=has_bars), signs, _axis(scale, bottom)
+            _draw_sessions(line, scale, bottom),
+            _draw_frame(inner, lanes, bottom, has_bars=has_bars),
+            signs,
+            _draw_axis(scale, bottom),
         ),
-        labels=_labels(lanes, single=single),
+        labels=_build_labels(lanes, single=single),
         height=whole,
         per_lane=per_lane,
         shown=frozenset(shown),
@@ -151,7 +154,7 @@ def draw(line: Timeline, since: float = 0.0, until: float | None = None) -> Draw
 
 
 class _Scale(TimeScale):
-    def percent(self, seconds: float) -> str:
+    def format_percent(self, seconds: float) -> str:
         return f"{100 * self.at(seconds):.3f}".rstrip("0").rstrip(".") + "%"
 
     def overlaps(self, span: Span) -> bool:
@@ -161,7 +164,7 @@ class _Scale(TimeScale):
         return self.since <= mark.at <= self.until
 
 
-def _labels(lanes: Sequence[TimelineLane], *, single: bool) -> tuple[TimelineLane, ...]:
+def _build_labels(lanes: Sequence[TimelineLane], *, single: bool) -> tuple[TimelineLane, ...]:
     if single:
         return tuple(lanes)
     made: list[TimelineLane] = []
@@ -186,39 +189,39 @@ def _find_deaths(line: Timeline) -> dict[str, list[float]]:
 # --- few tasks: one bar per span --------------------------------------------------------------------------------------
 
 
-def _bars(lane: TimelineLane, spans: Iterable[Span], died: Iterable[float], scale: _Scale) -> Markup:
+def _draw_bars(lane: TimelineLane, spans: Iterable[Span], died: Iterable[float], scale: _Scale) -> Markup:
     made = [
         Markup('<rect class="t-{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>').format(
             span.what.value,
-            scale.percent(span.since),
+            scale.format_percent(span.since),
             lane.y + 4,
             f"{max(0.15, 100 * (scale.at(span.until) - scale.at(span.since))):.3f}%",
             lane.height - 8,
-            _title(span),
+            _format_title(span),
         )
         for span in spans
         if span.what is not TaskPhase.GONE and scale.overlaps(span)
     ]
     made += [
         Markup('<line class="t-died" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
-            scale.percent(at), scale.percent(at), lane.y + 1, lane.y + lane.height - 1
+            scale.format_percent(at), scale.format_percent(at), lane.y + 1, lane.y + lane.height - 1
         )
         for at in {int(scale.at(at) * WIDTH): at for at in died if scale.since <= at <= scale.until}.values()
     ]
     return Markup("").join(made)
 
 
-def _title(span: Span) -> str:
+def _format_title(span: Span) -> str:
     words = f"{span.task}: {PHASE_TEXTS.get(span.what, span.what.value)}, {format_duration(span.seconds)}"
     session = f", session {span.session}" if span.session else ""
-    note = f" ({plain(span.note)})" if span.note else ""
+    note = f" ({escape_control_characters(span.note)})" if span.note else ""
     return f"{words}{session}, from {format_duration(span.since)} to {format_duration(span.until)}{note}"
 
 
 # --- many tasks: one path per phase -----------------------------------------------------------------------------------
 
 
-def _paths(
+def _draw_paths(
     groups: Iterable[Sequence[tuple[str, Sequence[Span]]]], died: dict[str, list[float]], scale: _Scale
 ) -> Markup:
     ranks = {what: number for number, what in enumerate(_RANK, start=1)}
@@ -249,7 +252,7 @@ def _paths(
     )
 
 
-def _frame(inner: Markup, lanes: Sequence[TimelineLane], bottom: float, *, has_bars: bool) -> Markup:
+def _draw_frame(inner: Markup, lanes: Sequence[TimelineLane], bottom: float, *, has_bars: bool) -> Markup:
     if has_bars or not lanes:
         return inner
     frame = '<svg class="lanes" x="0" y="{}" width="100%" height="{}" viewBox="0 0 {} {}" preserveAspectRatio="none">'
@@ -259,7 +262,7 @@ def _frame(inner: Markup, lanes: Sequence[TimelineLane], bottom: float, *, has_b
 # --- sessions, signs and axis -----------------------------------------------------------------------------------------
 
 
-def _sessions(line: Timeline, scale: _Scale, bottom: float) -> Markup:
+def _draw_sessions(line: Timeline, scale: _Scale, bottom: float) -> Markup:
     """Draw a band for each session, with its number above."""
     made: list[Markup] = []
     last_label_at = -1.0
@@ -272,7 +275,7 @@ def _sessions(line: Timeline, scale: _Scale, bottom: float) -> Markup:
         odd = "odd" if session.number % 2 else "even"
         made.append(
             Markup('<rect class="session {}" x="{}" y="16" width="{}" height="{}"/>').format(
-                odd, scale.percent(session.since), f"{100 * (right - left):.3f}%", bottom - 16
+                odd, scale.format_percent(session.since), f"{100 * (right - left):.3f}%", bottom - 16
             )
         )
         if left - last_label_at > 0.04 and (right - left > 0.03 or session.number > 1):
@@ -286,7 +289,7 @@ def _sessions(line: Timeline, scale: _Scale, bottom: float) -> Markup:
     return Markup("").join(made)
 
 
-def _signs(
+def _draw_signs(
     line: Timeline, lanes: Sequence[TimelineLane], scale: _Scale, bottom: float, *, single: bool, shown: set[str]
 ) -> Iterable[Markup]:
     """Draw one sign per kind, lane and time interval, at the newest marker of the interval."""
@@ -302,8 +305,8 @@ def _signs(
     for (what, task, _), marks in bins.items():
         mark = max(marks, key=lambda each: each.at)
         name, sign = _SIGNS[what]
-        x = scale.percent(mark.at)
-        note = plain(mark.note)
+        x = scale.format_percent(mark.at)
+        note = escape_control_characters(mark.note)
         title = f"{what.value} at {format_duration(mark.at)}{': ' if note else ''}{note}"
         if len(marks) > 1:
             title += f" (latest of {len(marks)} since {format_duration(min(each.at for each in marks))})"
@@ -320,7 +323,7 @@ def _signs(
             )
 
 
-def _axis(scale: _Scale, bottom: float) -> Markup:
+def _draw_axis(scale: _Scale, bottom: float) -> Markup:
     """Draw the time axis with four to eight round numbers; CSS hides every other one on small screens."""
     made = [Markup('<line class="axis" x1="0" x2="100%" y1="{}" y2="{}"/>').format(bottom, bottom)]
     for at in scale.ticks(_MAX_TICKS):
@@ -330,12 +333,20 @@ def _axis(scale: _Scale, bottom: float) -> Markup:
         made.append(
             Markup(
                 '<line class="grid" x1="{}" x2="{}" y1="16" y2="{}"/><text class="axis {}" x="{}" y="{}">{}</text>'
-            ).format(scale.percent(at), scale.percent(at), bottom, place, scale.percent(at), bottom + 15, _moment(at))
+            ).format(
+                scale.format_percent(at),
+                scale.format_percent(at),
+                bottom,
+                place,
+                scale.format_percent(at),
+                bottom + 15,
+                _format_moment(at),
+            )
         )
     return Markup("").join(made)
 
 
-def _moment(seconds: float) -> str:
+def _format_moment(seconds: float) -> str:
     """Format a time without zero parts: `12 s`, `1 m 15 s`, `1 h 30 m`."""
     if seconds < 60:
         return f"{round(seconds, 2):g} s"

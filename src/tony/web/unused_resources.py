@@ -12,7 +12,7 @@ from tony.errors import RecordError, TonyError
 from tony.linux.thread_pools import Slots
 from tony.model.job_query import MOST, Query
 from tony.model.job_summary import JobHead
-from tony.web.authorization import PortalUser, jobs_for
+from tony.web.authorization import PortalUser, list_visible_jobs
 from tony.web.job_advice import load_run
 from tony.web.job_source import Source
 
@@ -49,7 +49,7 @@ class Wasted:
     more: bool
 
 
-async def waste_for(portal_user: PortalUser, source: Source, since: float | None = None, user: str = "") -> Wasted:
+async def compute_waste(portal_user: PortalUser, source: Source, since: float | None = None, user: str = "") -> Wasted:
     """Sum up the unused resources of finished jobs.
 
     Args:
@@ -58,7 +58,7 @@ async def waste_for(portal_user: PortalUser, source: Source, since: float | None
     """
     since = clock.wall() - DEFAULT_PERIOD_SECONDS if since is None else since
     query = Query(state="ended", since=since, user=user, most=min(MAX_JOBS, MOST))
-    page = await jobs_for(portal_user, source, query)
+    page = await list_visible_jobs(portal_user, source, query)
     heads = [head for head in page.heads if head.state.ended and not head.damaged]
     known = _CACHE.setdefault(source, OrderedDict())
     unreadable, deadline = 0, clock.monotonic() + _TIME_LIMIT_SECONDS
@@ -89,7 +89,7 @@ async def _compute(source: Source, head: JobHead) -> Waste | None:
         TonyError: the job cannot be read right now.
     """
     try:
-        view = await source.job(head.job)
+        view = await source.find_job(head.job)
         record = view and await view.record()
         return compute_unused(await load_run(view, record)) if view and record else None
     except RecordError:

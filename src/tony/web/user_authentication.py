@@ -105,7 +105,7 @@ class TokenStore(Protocol):
     def find(self, text: str) -> TokenOwner | None:
         """Return the owner of a token; None if it is unknown, revoked or expired."""
 
-    def session(self, cookie: str) -> TokenOwner | None:
+    def find_session(self, cookie: str) -> TokenOwner | None:
         """Return the owner of a session cookie; None if it is unknown, or its token revoked or expired."""
 
 
@@ -167,10 +167,12 @@ class Authenticator:
         if proxy is None and (wrong := self._check_host(request)):
             return wrong
         if self._config.tokens is not None and self._config.cookie in request.cookies:
-            known = await LISTS.run(self._config.tokens.session, request.cookies[self._config.cookie])
+            known = await LISTS.run(self._config.tokens.find_session, request.cookies[self._config.cookie])
             if known is not None:
                 return await self._make_user(known.user, AuthMethod.SESSION, known.token, known.until)
-        return self._login_needed("You are not logged in.") if proxy else await self._authenticate_by_peer(request)
+        return (
+            self._build_login_denial("You are not logged in.") if proxy else await self._authenticate_by_peer(request)
+        )
 
     # --- authentication methods ---------------------------------------------------------------------------------------
 
@@ -217,20 +219,20 @@ class Authenticator:
         uid = request.scope.get(PEER)
         known = self._config.by_peer and uid is not None
         if known and not is_ours(uid):
-            return self._login_needed(
-                f"This portal belongs to {self._config.owner}; you are connected as user {_name_of(uid)}."
+            return self._build_login_denial(
+                f"This portal belongs to {self._config.owner}; you are connected as user {_find_user_name(uid)}."
             )
         if known and _is_forwarded(request):
-            return self._login_needed(
+            return self._build_login_denial(
                 "This request was forwarded by a proxy that is not trusted, so its user is unknown. "
                 "To trust the proxy, give its address and the header with the user name: "
                 "`tony portal --trust-proxy 127.0.0.1 --user-header X-Remote-User`."
             )
         if known:
             return await self._make_user(self._config.owner, AuthMethod.PEER, admin=True)
-        return self._login_needed("You are not logged in.")
+        return self._build_login_denial("You are not logged in.")
 
-    def _login_needed(self, why: str) -> AccessDenied:
+    def _build_login_denial(self, why: str) -> AccessDenied:
         if self._config.tokens is None:
             return AccessDenied(status=403, reason=why)
         return AccessDenied(
@@ -243,7 +245,7 @@ class Authenticator:
 
     def _find_proxy(self, request: Request) -> TrustedProxy | None:
         """Return the trusted proxy that forwarded a request; None for a direct connection."""
-        host = _address(request.client.host) if request.client else None
+        host = _parse_address(request.client.host) if request.client else None
         if host is None:
             return None
         for proxy in self._config.proxies:
@@ -255,12 +257,12 @@ class Authenticator:
 
     def _can_be(self, proxy: TrustedProxy, uid: int | None) -> bool:
         """Return True if a local process may be the proxy: on this machine every user can connect from its address."""
-        return is_ours(uid) or (uid is not None and _name_of(uid) in proxy.runs_as)
+        return is_ours(uid) or (uid is not None and _find_user_name(uid) in proxy.runs_as)
 
     def _check_host(self, request: Request) -> AccessDenied | None:
         sent = request.headers.getlist("host")
-        name = _host_of(sent[0]) if len(sent) == 1 else ""
-        if name == "localhost" or _address(name) is not None or name in self._config.names:
+        name = _parse_host(sent[0]) if len(sent) == 1 else ""
+        if name == "localhost" or _parse_address(name) is not None or name in self._config.names:
             return None
         return AccessDenied(
             status=403,
@@ -278,7 +280,7 @@ class Authenticator:
         sees_all: bool = False,
         admin: bool = False,
     ) -> User:
-        groups = await self._groups.of(name) if name else frozenset()
+        groups = await self._groups.find_groups(name) if name else frozenset()
         names = {name, *(f"@{group}" for group in groups)} if name else set()
         identity, slot = f"{how.value}|{name}|{session}", int(clock.wall() // _PAGE_TOKEN_SECONDS)
         return User(
@@ -287,8 +289,8 @@ class Authenticator:
             groups=groups,
             sees_all=sees_all,
             admin=admin or not names.isdisjoint(self._config.admins),
-            token=self._page_token(identity, slot),
-            earlier=self._page_token(identity, slot - 1),
+            token=self._derive_page_token(identity, slot),
+            earlier=self._derive_page_token(identity, slot - 1),
             until=until,
         )
 
@@ -303,7 +305,7 @@ class Authenticator:
             return None
         if not self._is_same_origin(request):
             what = "The request was refused: it comes from a page of another site."
-            return AccessDenied(status=403, reason=what + self._origins_hint(request))
+            return AccessDenied(status=403, reason=what + self._format_origins_hint(request))
         sent = token.encode("utf-8", "replace")
         if not isinstance(portal_user, User) or not any(
             hmac.compare_digest(sent, good.encode()) for good in (portal_user.token, portal_user.earlier)
@@ -328,13 +330,13 @@ class Authenticator:
             return True
         return sent[0].partition("://")[2].lower() == request.headers.get("host", "").lower() != ""
 
-    def _origins_hint(self, request: Request) -> str:
+    def _format_origins_hint(self, request: Request) -> str:
         """Return a sentence that names the accepted origins, for a proxy reached by another of its names."""
         proxy = self._find_proxy(request)
         known = " or ".join(sorted(proxy.origins)) if proxy is not None else ""
         return f" Changes are accepted from pages of {known} only." if known else ""
 
-    def _page_token(self, identity: str, slot: int) -> str:
+    def _derive_page_token(self, identity: str, slot: int) -> str:
         message = f"page|{slot}|{identity}".encode("utf-8", "replace")
         return hmac.new(self._config.key, message, sha256).hexdigest()[:40]
 
@@ -354,7 +356,7 @@ def _is_embedded(request: Request) -> bool:
     )
 
 
-def _host_of(sent: str) -> str:
+def _parse_host(sent: str) -> str:
     """Return the name in a `Host` header without port, brackets and trailing dot; empty if there is none."""
     try:
         return (urlsplit(f"//{sent}").hostname or "").removesuffix(".")
@@ -362,7 +364,7 @@ def _host_of(sent: str) -> str:
         return ""
 
 
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Parse an IP address; an IPv4-mapped IPv6 address becomes IPv4. Return None for a host name."""
     try:
         found = ipaddress.ip_address(text.partition("%")[0])
@@ -371,7 +373,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return (found.ipv4_mapped or found) if found.version == 6 else found
 
 
-def _name_of(uid: int | None) -> str:
+def _find_user_name(uid: int | None) -> str:
     """Return the name of an OS user; the number if this machine has no such user."""
     try:
         return pwd.getpwuid(-1 if uid is None else uid).pw_name

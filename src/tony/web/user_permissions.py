@@ -87,7 +87,7 @@ class Groups:
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[float, frozenset[str]]] = OrderedDict()
 
-    async def of(self, user: str) -> frozenset[str]:
+    async def find_groups(self, user: str) -> frozenset[str]:
         """Return the names of a user's groups; none for a user unknown to this machine."""
         known = self._known.get(user)
         if known is not None and clock.monotonic() - known[0] < _GROUPS_CACHE_SECONDS:
@@ -105,10 +105,10 @@ def _load_groups(user: str) -> frozenset[str]:
         numbers = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
     except (KeyError, OSError, ValueError):
         return frozenset()
-    return frozenset(name for number in numbers if (name := _group_name(number)))
+    return frozenset(name for number in numbers if (name := _find_group_name(number)))
 
 
-def _group_name(number: int) -> str:
+def _find_group_name(number: int) -> str:
     try:
         return grp.getgrgid(number).gr_name
     except (KeyError, OSError):

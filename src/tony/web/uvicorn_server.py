@@ -69,7 +69,9 @@ class UvicornServer(uvicorn.Server):
         self.should_exit = True
 
 
-def server(app: ASGIApp, identify_peer: IdentifyPeer | None = None, tls: ssl.SSLContext | None = None) -> UvicornServer:
+def create_server(
+    app: ASGIApp, identify_peer: IdentifyPeer | None = None, tls: ssl.SSLContext | None = None
+) -> UvicornServer:
     """Return a server of an application, to run with `await server.serve(sockets=[...])`.
 
     Args:
@@ -79,7 +81,7 @@ def server(app: ASGIApp, identify_peer: IdentifyPeer | None = None, tls: ssl.SSL
     connections = Connections(allow_open_files(_MOST_CONNECTIONS + _OTHER_FILES))
     config = uvicorn.Config(
         app,
-        http=_protocol(identify_peer, connections),
+        http=_create_protocol(identify_peer, connections),
         loop="asyncio",
         ws="none",
         lifespan="off",
@@ -103,7 +105,7 @@ async def serve(
     tls: ssl.SSLContext | None = None,
 ) -> None:
     """Serve an application until cancelled."""
-    made = server(app, identify_peer, tls)
+    made = create_server(app, identify_peer, tls)
     task = asyncio.ensure_future(made.serve(sockets=list(sockets)))
     try:
         await asyncio.shield(task)
@@ -169,7 +171,7 @@ def _decrease(counts: Counter[str], key: str) -> None:
         del counts[key]
 
 
-def _protocol(identify_peer: IdentifyPeer | None, connections: Connections) -> type[H11Protocol]:
+def _create_protocol(identify_peer: IdentifyPeer | None, connections: Connections) -> type[H11Protocol]:
     class Protocol(H11Protocol):
         """HTTP/1.1 with a deadline for slow requests and responses, and a limit of connections."""
 

@@ -15,7 +15,7 @@ from tony.core.policies.restart_policy import (
     LONGEST_BACKOFF,
     MIN_RUN_SECONDS,
     PORT_RESTARTS,
-    backoff,
+    compute_backoff,
     decide,
 )
 from tony.core.state import Restart, State
@@ -186,7 +186,7 @@ def test_the_first_restart_is_at_once() -> None:
 @given(st.floats(0, 1e6), st.integers(0, 10_000), st.text(max_size=10))
 def test_the_pause_doubles_up_to_a_minute_with_jitter(base: float, done: int, seed: str) -> None:
     """Never longer than the longest, never shorter than it was said, but for the jitter at the longest."""
-    pause = backoff(base, done, seed)
+    pause = compute_backoff(base, done, seed)
     plain = 0.0 if done == 0 else min(base * 2.0 ** min(done - 1, 30), LONGEST_BACKOFF)
     assert 0.0 <= pause <= LONGEST_BACKOFF
     assert 0.75 * plain <= pause <= 1.25 * plain
@@ -197,6 +197,6 @@ def test_the_pause_doubles_up_to_a_minute_with_jitter(base: float, done: int, se
 def test_the_jitter_differs_between_jobs_and_not_between_replays() -> None:
     """Jobs that failed together do not come back together, not even at the longest pause."""
     for done in (1, 20):
-        pauses = {backoff(1.0, done, f"job-{n}") for n in range(50)}
+        pauses = {compute_backoff(1.0, done, f"job-{n}") for n in range(50)}
         assert len(pauses) == 50
-    assert backoff(1.0, 3, "job-1") == backoff(1.0, 3, "job-1")
+    assert compute_backoff(1.0, 3, "job-1") == compute_backoff(1.0, 3, "job-1")

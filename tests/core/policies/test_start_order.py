@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.sample_states import standing
 from tests.core.specs import roles
-from tony.core.policies.start_order import group_done, newly_blocked, newly_ready
+from tony.core.policies.start_order import find_newly_blocked, find_newly_ready, is_group_done
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, RoleKind
 
@@ -38,8 +38,8 @@ TABLE = [
 def test_one_waits_for_another(condition: AfterCondition, words: str, answers: dict[AfterCondition, str]) -> None:
     """Every way the first role can stand, for every condition."""
     state = standing(two(condition), a=words)
-    ready = [role.name for role in newly_ready(state.roles)]
-    never = [role.name for role, _ in newly_blocked(state.roles)]
+    ready = [role.name for role in find_newly_ready(state.roles)]
+    never = [role.name for role, _ in find_newly_blocked(state.roles)]
     expected = {"waits": ([], []), "starts": (["b"], []), "never": ([], ["b"])}[answers[condition]]
     assert (ready, never) == expected
 
@@ -47,16 +47,16 @@ def test_one_waits_for_another(condition: AfterCondition, words: str, answers: d
 def test_roles_that_wait_for_nobody_start_at_once() -> None:
     """And are ready once."""
     state = standing(roles(a=Role(), b=Role(), c=Role(after={"a": STARTED})))
-    assert [role.name for role in newly_ready(state.roles)] == ["a", "b"]
+    assert [role.name for role in find_newly_ready(state.roles)] == ["a", "b"]
     state.roles["a"].ready = True
-    assert [role.name for role in newly_ready(state.roles)] == ["b"]
+    assert [role.name for role in find_newly_ready(state.roles)] == ["b"]
 
 
 def test_all_that_is_waited_for_counts() -> None:
     """One of two is not enough."""
     spec = roles(a=Role(), b=Role(), c=Role(after={"a": SUCCEEDED, "b": STARTED}))
-    assert list(newly_ready(standing(spec, a="succeeded", b="requested").roles)) == []
-    assert [r.name for r in newly_ready(standing(spec, a="succeeded", b="running").roles)] == ["c"]
+    assert list(find_newly_ready(standing(spec, a="succeeded", b="requested").roles)) == []
+    assert [r.name for r in find_newly_ready(standing(spec, a="succeeded", b="running").roles)] == ["c"]
 
 
 def test_who_finished_in_an_earlier_session_satisfies_everybody() -> None:
@@ -64,8 +64,8 @@ def test_who_finished_in_an_earlier_session_satisfies_everybody() -> None:
     for condition in AfterCondition:
         state = standing(two(condition))
         state.roles["a"].finished = True
-        assert [role.name for role in newly_ready(state.roles)] == ["b"]
-        assert list(newly_blocked(state.roles)) == []
+        assert [role.name for role in find_newly_ready(state.roles)] == ["b"]
+        assert list(find_newly_blocked(state.roles)) == []
 
 
 def test_reasons_name_who_is_waited_for_and_why_in_vain() -> None:
@@ -77,7 +77,7 @@ def test_reasons_name_who_is_waited_for_and_why_in_vain() -> None:
         d=Role(after={"a": STARTED}),
     )
     state = standing(spec, a="*failed failed succeeded")
-    assert [(role.name, why) for role, why in newly_blocked(state.roles)] == [
+    assert [(role.name, why) for role, why in find_newly_blocked(state.roles)] == [
         ("b", "b may start only after a succeeded, and 2 of its tasks did not"),
         ("c", "c waits for b, which can never start"),
         ("d", "d may start only once all tasks of a run, and 1 of them never started"),
@@ -88,7 +88,7 @@ def test_a_chain_may_stand_in_any_order() -> None:
     """The job's author need not write down first what starts first."""
     spec = roles(c=Role(after={"b": ENDED}), b=Role(after={"a": SUCCEEDED}), a=Role())
     state = standing(spec, a="failed")
-    assert [role.name for role, _ in newly_blocked(state.roles)] == ["b", "c"]
+    assert [role.name for role, _ in find_newly_blocked(state.roles)] == ["b", "c"]
 
 
 def test_what_was_told_is_not_told_again() -> None:
@@ -96,17 +96,17 @@ def test_what_was_told_is_not_told_again() -> None:
     spec = roles(a=Role(), b=Role(after={"a": SUCCEEDED}), c=Role(after={"b": ENDED}))
     state = standing(spec, a="failed")
     state.roles["b"].blocked = True
-    assert [role.name for role, _ in newly_blocked(state.roles)] == ["c"]
+    assert [role.name for role, _ in find_newly_blocked(state.roles)] == ["c"]
     state.roles["c"].blocked = True
-    assert list(newly_blocked(state.roles)) == []
+    assert list(find_newly_blocked(state.roles)) == []
 
 
 def test_a_group_is_done_when_everybody_in_it_is_over() -> None:
     """However they ended; those of an earlier session included."""
     spec = roles(a=Role(instances=2), b=Role(), c=Role(kind=RoleKind.SIDECAR))
-    assert not group_done(standing(spec, a="succeeded running", b="failed").roles, ("a", "b"))
-    assert group_done(standing(spec, a="succeeded lost", b="failed").roles, ("a", "b"))
+    assert not is_group_done(standing(spec, a="succeeded running", b="failed").roles, ("a", "b"))
+    assert is_group_done(standing(spec, a="succeeded lost", b="failed").roles, ("a", "b"))
     state = standing(spec, a="succeeded succeeded")
-    assert not group_done(state.roles, ("a", "b"))
+    assert not is_group_done(state.roles, ("a", "b"))
     state.roles["b"].finished = True
-    assert group_done(state.roles, ("a", "b"))
+    assert is_group_done(state.roles, ("a", "b"))

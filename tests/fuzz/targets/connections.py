@@ -153,7 +153,7 @@ def meeting(data: bytes) -> None:
 async def _ask(pieces: list[bytes]) -> None:
     path = f"{scratch('meeting')}/store.sock"
     async with await asyncio.start_unix_server(
-        RendezvousService(RendezvousStore(max_bytes=1 << 20), hold=0.0).connected, path
+        RendezvousService(RendezvousStore(max_bytes=1 << 20), hold=0.0).on_connected, path
     ):
         said = await _tell(path, pieces)
         assert not said or said.startswith(b"HTTP/1.1 "), said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.fuzz.target import Target, hold
-from tony.am.http_post import LONGEST_LINE, WebhookRejectedError, status_of
+from tony.am.http_post import LONGEST_LINE, WebhookRejectedError, read_status
 
 
 def webhook_answer(data: bytes) -> None:
@@ -15,7 +15,7 @@ def webhook_answer(data: bytes) -> None:
         reader = asyncio.StreamReader(limit=LONGEST_LINE)
         reader.feed_data(data)
         reader.feed_eof()
-        return await status_of(reader)
+        return await read_status(reader)
 
     status = asyncio.run(read())
     hold(200 <= status <= 999, status)

@@ -12,20 +12,20 @@ from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
 from tests.support.simulation import Simulation
 from tony.am.executor_connections import Executors
-from tony.am.executor_launch_context import task_part
+from tony.am.executor_launch_context import build_task_part
 from tony.am.start_messages import StartMessages
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core.report_builder import ReportContext, report
+from tony.core.report_builder import ReportContext, build_report
 from tony.errors import ProtocolError
 from tony.executor.control.session_protocol import SessionProtocol, StartTaskAttempt, StopTaskAttempt
 from tony.executor.program.program_environment import (
     LaunchFailed,
+    build_command_line,
+    build_environments,
+    build_task_view,
     check_sizes,
-    command_line,
-    environments,
     load_framework,
-    view,
 )
 from tony.frameworks.base import as_it_is
 from tony.frameworks.registry import home_of, load
@@ -83,15 +83,15 @@ class _Master:
         if isinstance(message, Attach):
             peer = self.desk.attach(connection, message)
             if peer:
-                self.simulation.app.wanted(peer.container, peer.incarnation)
+                self.simulation.app.find_reattach_actions(peer.container, peer.incarnation)
         else:
-            self.desk.received(connection, message)
+            self.desk.on_message(connection, message)
         while self.fed:
             event = self.fed.pop(0)
             size = len(json.dumps(to_plain(event)))
             assert size < _KEPT < LONGEST_LINE, f"an event of {size} bytes"
             self.simulation.deliver(event)
-        self.desk.acknowledge(self.desk.unacknowledged())
+        self.desk.acknowledge(self.desk.take_unacknowledged())
         self.act()
 
     def act(self) -> None:
@@ -99,12 +99,12 @@ class _Master:
             if isinstance(action, act.Publish):
                 self.starts.publish(action.spec)
             elif isinstance(action, act.Start):
-                self.starts.frame(action)
+                self.starts.encode(action)
         self.seen = len(self.simulation.actions)
 
     def tell(self) -> None:
-        around = ReportContext(folder="f", user="u", submitted=1.0, live=self.desk.live())
-        assert len(json.dumps(to_plain(report(self.simulation.app, self.simulation.now, around)))) < 3 * _KEPT
+        around = ReportContext(folder="f", user="u", submitted=1.0, live=self.desk.collect_live())
+        assert len(json.dumps(to_plain(build_report(self.simulation.app, self.simulation.now, around)))) < 3 * _KEPT
 
 
 def desk(data: bytes) -> None:
@@ -117,7 +117,7 @@ def desk(data: bytes) -> None:
             master.hear(wire, message)
             master.tell()
     for wire in wires:
-        master.desk.closed(cast(RpcConnection, wire))
+        master.desk.on_closed(cast(RpcConnection, wire))
     master.simulation.settle()
     assert master.simulation.finished
     master.tell()
@@ -137,26 +137,26 @@ def dialog(data: bytes) -> None:
     """Messages of an application master, in lines: each try that we are told to start has one end."""
     attach = from_plain(Attach, plain_of(Attach))
     mind = SessionProtocol(replace(attach, highest_attempt=1), session=1)
-    mind.connected()
-    mind.ready(1, "h:1")
+    mind.on_connected()
+    mind.report_ready(1, "h:1")
     running: tuple[int, int] | None = None
     reported: dict[int, Reported] = {}
     for number, message in _spoken(data):
         if number == 9:
-            mind.disconnected()
-            mind.connected()
+            mind.on_disconnected()
+            mind.on_connected()
             continue
-        for wish in mind.received(message):
+        for wish in mind.on_message(message):
             if isinstance(wish, StartTaskAttempt):
                 assert running is None
                 running = wish.command.session, wish.command.try_
-                mind.started(*running, pid=7)
+                mind.report_started(*running, pid=7)
             elif isinstance(wish, StopTaskAttempt):
                 assert running == (wish.session, wish.try_)
-                mind.exited(*running, ExitStatus(reason=ExitReason.STOPPED), 1.0)
+                mind.report_exited(*running, ExitStatus(reason=ExitReason.STOPPED), 1.0)
                 running = None
         assert 0.01 <= mind.heartbeat_interval <= 86400.0
-        for sent in mind.unsent(2.0):
+        for sent in mind.take_unsent(2.0):
             assert reported.setdefault(sent.n, sent) == sent
     ends = [(each.session, each.try_) for each in reported.values() if isinstance(each, ProgramExited)]
     assert len(ends) == len(set(ends))
@@ -173,10 +173,12 @@ def start(data: bytes) -> None:
         return
     assert isinstance(message, StartProgram)
     framework = load_framework(home_of(name), None)
-    seen = replace(view(_PART, message, "h:1", None), ip_of=as_it_is)  # nobody is asked for the names that come
-    argv = command_line(_PART, seen)
+    seen = replace(
+        build_task_view(_PART, message, "h:1", None), ip_of=as_it_is
+    )  # nobody is asked for the names that come
+    argv = build_command_line(_PART, seen)
     try:
-        envs = environments(_PART, _CONTAINER, framework, message.shared, seen, {"PATH": "/bin"})
+        envs = build_environments(_PART, _CONTAINER, framework, message.shared, seen, {"PATH": "/bin"})
     except Exception:  # whatever an adapter raises, its task fails and says so: see `executor/task_run.py`
         return
     for env in envs:
@@ -198,7 +200,7 @@ _SPEC: JobSpec = workers(
 _RECORD: JobRecord = replace(
     from_plain(JobRecord, {**plain_of(JobRecord), "framework_module": home_of("tensorflow")}), spec=_SPEC
 )
-_PART: TaskPart = task_part(
+_PART: TaskPart = build_task_part(
     _RECORD, load(home_of("tensorflow")), 1, act.Launch(container="c-1", task=_HOSTILE, session=1), "unix:/x", 600.0
 )
 _CONTAINER = ContainerPart(host="h", work_folder="/w", log_folder="/l", inherit_env=False, marker="m")

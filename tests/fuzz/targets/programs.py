@@ -58,7 +58,7 @@ def printed_steps(data: bytes) -> None:
 
 
 def _drawable(advance: Advance) -> None:
-    values = advance.values()
+    values = advance.to_values()
     assert len(advance.metrics) <= MOST_OF_A_PROGRAM
     assert all(math.isfinite(value) for value in values.values())
     assert all(series_of(name) for name in values)

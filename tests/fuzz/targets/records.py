@@ -19,8 +19,8 @@ from tony.cli.text.status_changes import StatusChanges
 from tony.cli.text.status_text import further_sessions, lone_restarts, status_page
 from tony.core.application import Application
 from tony.core.events import AttemptStarted
-from tony.core.invariants import broken
-from tony.core.report_builder import ReportContext, report
+from tony.core.invariants import find_violations
+from tony.core.report_builder import ReportContext, build_report
 from tony.errors import RecordError, UnknownJobError
 from tony.history.directory_scan import head_of, scan
 from tony.history.event_log import (
@@ -37,9 +37,9 @@ from tony.history.event_log import (
 from tony.history.event_tail import EventTail
 from tony.history.job_record import pending_report, read_job, read_summary
 from tony.history.replay import replay
-from tony.jobs.am_client import AmLocation, whereabouts
-from tony.jobs.dead_am_report import last_report
-from tony.jobs.failure_text import error_of
+from tony.jobs.am_client import AmLocation, locate_am
+from tony.jobs.dead_am_report import build_last_report
+from tony.jobs.failure_text import build_error
 from tony.jobs.job_ids import resolve
 from tony.model.codec import from_plain, to_plain
 from tony.model.job_report import JobReport
@@ -98,7 +98,7 @@ def replayed(data: bytes) -> None:
     wrong: list[str] = []
 
     def watch(entry: LogEntry, app: Application) -> None:
-        wrong.extend(f"{entry.seq}: {text}" for text in broken(app))
+        wrong.extend(f"{entry.seq}: {text}" for text in find_violations(app))
 
     try:
         result = replay(job_id, spec, read(segments(folder.path)), watch)
@@ -111,7 +111,7 @@ def replayed(data: bytes) -> None:
         raise RecordError(f"{place}: {result.mismatch}")
     assert not wrong, wrong
     around = ReportContext(folder="f", user="u", submitted=1.0, live={})
-    _show(report(result.app, result.last_at, around))
+    _show(build_report(result.app, result.last_at, around))
 
 
 def post_mortem(data: bytes) -> None:
@@ -119,7 +119,7 @@ def post_mortem(data: bytes) -> None:
     folder = _with_log(data)
     job_id, spec = _job_of(data)
     plain = {**plain_of(JobRecord), "job_id": job_id, "spec": to_plain(spec), "submitted": 1.0}
-    found = last_report(folder, from_plain(JobRecord, plain))
+    found = build_last_report(folder, from_plain(JobRecord, plain))
     assert found.state.ended
     assert "bug in tony" not in (found.failure.reason if found.failure else "")
     _show(found)
@@ -230,7 +230,7 @@ def am(data: bytes) -> None:
     """Where an application master is."""
     folder = _folder()
     folder.am.write_bytes(data)
-    whereabouts(folder)
+    locate_am(folder)
 
 
 def _listed(folder: JobFolder) -> None:
@@ -254,7 +254,7 @@ def _show(found: JobReport) -> None:
             _fits_screen(line)
     for line in StatusChanges().tell(found, 1.0):
         str(line)
-    str(error_of(found))
+    str(build_error(found))
     json.dumps(to_plain(found), allow_nan=False)
 
 

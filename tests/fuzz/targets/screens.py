@@ -22,7 +22,7 @@ from tony.executor.program.exported_values import Exports
 from tony.jobs.live_log_reader import LiveReader
 from tony.jobs.log_follower import LogTail
 from tony.jobs.log_names import STREAMS, LogName, Selection, find
-from tony.jobs.log_reader import LONGEST_LINE, LogReader, readers
+from tony.jobs.log_reader import LONGEST_LINE, LogReader, open_readers
 from tony.model.codec import DecodeError, from_plain
 from tony.model.job_report import JobReport
 from tony.model.strict_json import BadJson, loads
@@ -87,12 +87,12 @@ def reader(data: bytes) -> None:
         got += _read(exact)
         _read(live)
         if how % 3 == 0 and number % 4 == 3:
-            os.replace(place, _NAME.rotated(folder))
+            os.replace(place, _NAME.build_rotated_path(folder))
     got += [line.data for line in exact.drain()]
     assert all(len(line) <= LONGEST_LINE + 256 * 1024 for line in got)
     assert b"".join(got) == stream.replace(b"\n", b"")
     for keep in (0, 1, 3):
-        last = [line.data for each in readers(folder, [_NAME], keep) for line in each.drain()]
+        last = [line.data for each in open_readers(folder, [_NAME], keep) for line in each.drain()]
         # A line that is too long comes in pieces of that length, and a rest.
         assert sum(len(piece) != LONGEST_LINE for piece in last) <= keep
         assert stream.replace(b"\n", b"").endswith(b"".join(last))
@@ -112,12 +112,12 @@ def kept(data: bytes) -> None:
     place = scratch("output") / "x.out"
     file = BoundedLogFile(place, limit)
     exports = Exports(_MARKS)
-    looking = exports.reader()
+    looking = exports.create_reader()
     for piece in _pieces(stream, 1 + how + len(stream) // 500):
         file.write(piece)
         looking.feed(piece)
     file.close()
-    for name, value in exports.values().items():
+    for name, value in exports.collect_values().items():
         assert (value is None) == (_MARKS[name].encode() not in stream)
         assert "\0" not in (value or "")
         assert value == (value and value.strip())
@@ -136,7 +136,7 @@ def names(data: bytes) -> None:
         for number, line in enumerate(lines[:8]):
             _make(folder, line, kinds[number % len(kinds)] % 4 if kinds else 0)
         changed = tail._watch.changed()
-        for found in (*tail.new_lines(changed), *tail.new_lines(), *tail.drain()):
+        for found in (*tail.read_new_lines(changed), *tail.read_new_lines(), *tail.drain()):
             assert found.name.stream in STREAMS
     for name in find(folder, Selection()):
         assert LogName.parse(name.file) == name

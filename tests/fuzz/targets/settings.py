@@ -154,7 +154,7 @@ def words(data: bytes) -> None:
     name = LogName.parse(text)
     if name is not None:
         assert LogName.parse(name.file) == name
-        Selection(tasks=[name.task]).takes(name)
+        Selection(tasks=[name.task]).matches(name)
     for read in (_task, _address, _entry):
         try:
             read(text)

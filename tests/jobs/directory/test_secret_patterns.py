@@ -51,13 +51,13 @@ SHOWN = [
 @pytest.mark.parametrize(("printed", "shown"), HIDDEN)
 def test_what_looks_like_a_secret(printed: str, shown: str) -> None:
     """Is stars, as many as it had bytes."""
-    assert PRINTED.text(printed) == shown
+    assert PRINTED.mask_text(printed) == shown
 
 
 @pytest.mark.parametrize("printed", SHOWN)
 def test_what_does_not(printed: str) -> None:
     """Is as it was."""
-    assert PRINTED.text(printed) == printed
+    assert PRINTED.mask_text(printed) == printed
 
 
 @pytest.mark.parametrize(
@@ -79,22 +79,22 @@ def test_what_does_not(printed: str) -> None:
 )
 def test_code_and_counts(code: str) -> None:
     """Names of secrets occur in many lines that hold none."""
-    assert PRINTED.text(code) == code
+    assert PRINTED.mask_text(code) == code
 
 
 @pytest.mark.parametrize(("printed", "shown"), ASSIGNED)
 def test_values_behind_names(printed: str, shown: str) -> None:
     """In text, in JSON and in HTML."""
-    assert PRINTED.text(printed) == shown
-    assert json.loads(JSON.text(json.dumps([printed]))) == [shown]
-    assert HTML.text(str(escape(printed))) == str(escape(shown))
+    assert PRINTED.mask_text(printed) == shown
+    assert json.loads(JSON.mask_text(json.dumps([printed]))) == [shown]
+    assert HTML.mask_text(str(escape(printed))) == str(escape(shown))
 
 
 def test_fields_of_our_own_answers_stay() -> None:
     """The token of a page is in its JSON and HTML."""
     answer, page = json.dumps({"page_token": "abcdef12345"}), '<div data-token="abcdef12345"><a href="x?a=1&amp;b=2">'
-    assert JSON.text(answer) == answer
-    assert HTML.text(page) == page
+    assert JSON.mask_text(answer) == answer
+    assert HTML.mask_text(page) == page
 
 
 @given(st.binary(max_size=300), st.sampled_from([PRINTED, JSON, HTML]))

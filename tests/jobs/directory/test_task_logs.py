@@ -87,8 +87,8 @@ def test_colours_stand_in_no_ones_way(parts: list[bytes], text: str, before: int
     letters = rb"(?:\x1b\[[0-9;:]{0,32}m)*".join(letter.encode() for letter in text)
     pattern = re.compile(rb"(?=" + letters + rb")", re.IGNORECASE)
     found = [match.start() for match in pattern.finditer(block)]
-    assert sought.first(block) == (found[0] if found else -1)
-    assert sought.last(block, before) == max((each for each in found if each < before), default=-1)
+    assert sought.find_first(block) == (found[0] if found else -1)
+    assert sought.find_last(block, before) == max((each for each in found if each < before), default=-1)
 
 
 def test_a_search_reads_each_byte_once() -> None:
@@ -96,7 +96,7 @@ def test_a_search_reads_each_byte_once() -> None:
     began = time.process_time()
     for block in (b"\x1b[m" + b"a" * (8 << 20), (b"a" + b"\x1b[m" * 10) * (8 << 15)):
         sought = _SearchText("a" * 499 + "b")
-        assert (sought.first(block), sought.last(block, len(block))) == (-1, -1)
+        assert (sought.find_first(block), sought.find_last(block, len(block))) == (-1, -1)
     assert time.process_time() - began < 20
 
 

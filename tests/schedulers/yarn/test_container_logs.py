@@ -95,7 +95,7 @@ class Shelf:
         self.got: dict[str, bytes] = {}
         self.have: dict[str, int] = {}
 
-    def begins(self, name: str, older: int, newer: int) -> int | None:
+    def find_start(self, name: str, older: int, newer: int) -> int | None:
         """Wants what ends in `.out`."""
         if not name.endswith(".out"):
             return None

@@ -71,8 +71,8 @@ def _advise_at_portal(url: str, job: str, job_file: Path | None, only: tuple[str
         raise click.UsageError("--apply and --only work for jobs of this machine only; leave out --portal.")
     with open_portal(url) as there:
         name = there.resolve(job)
-        advice = from_plain(Advice, there.advice(name), ignore_unknown=True)
-        title = there.report(name, tasks=False).name
+        advice = from_plain(Advice, there.fetch_advice(name), ignore_unknown=True)
+        title = there.fetch_report(name, tasks=False).name
     for problem in advice.problems:
         warn(problem)
     if as_json:

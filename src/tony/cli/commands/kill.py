@@ -10,7 +10,7 @@ from tony.cli.options import home as own_home
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.errors import UnrecordedJobError
-from tony.jobs.failure_text import outcome
+from tony.jobs.failure_text import format_outcome
 from tony.model.states import JobState
 
 
@@ -39,7 +39,7 @@ def command(job: str, now: bool, as_json: bool) -> None:
     if as_json:
         print_json({"job": name, "asked": not report.state.ended, "state": report.state.value})
     elif report.state.ended:
-        say(f"{outcome(report)}; it has already ended")
+        say(f"{format_outcome(report)}; it has already ended")
     else:
         say(f"{'Killing' if now else 'Stopping'} job {name} ({report.name}); check with: tony status {name}")
 

@@ -14,8 +14,8 @@ from tony.cli.job_view import open_portal, portal_option
 from tony.cli.options import Count, NumberType, WordParameter, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import clock_time, columns_of, cut, safe, table
-from tony.jobs.job_ids import ending, known
-from tony.jobs.job_list import Filter, Jobs, ended_jobs
+from tony.jobs.job_ids import find_unique_suffix, list_job_ids
+from tony.jobs.job_list import Filter, Jobs, list_ended_jobs
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
@@ -99,7 +99,7 @@ def command(
             _print(_fetch_heads(there, wanted, limit), there.address, wanted, as_json)
         return
     place = home()
-    jobs = ended_jobs(place, wanted) or _query_jobs(place, wanted)
+    jobs = list_ended_jobs(place, wanted) or _query_jobs(place, wanted)
     heads = jobs.heads[:limit]
     for problem in jobs.problems:
         warn(problem)
@@ -149,7 +149,7 @@ def _fetch_heads(portal: PortalClient, wanted: Filter, limit: int | None) -> Seq
         pattern = wanted.name and wanted.name.replace("[", "[[]")
         return (pattern is None or fnmatchcase(head.name, pattern)) and (states is None or head.state in states)
 
-    found = [*portal.jobs(words, takes, _PORTAL_LIMIT + 1 if limit is None else limit)]
+    found = [*portal.iterate_jobs(words, takes, _PORTAL_LIMIT + 1 if limit is None else limit)]
     if limit is None and len(found) > _PORTAL_LIMIT:
         warn(f"only the newest {_PORTAL_LIMIT} are shown; use -n 1000 for more")
         return found[:_PORTAL_LIMIT]
@@ -163,8 +163,8 @@ def _show(heads: Sequence[JobHead]) -> None:
     if columns is not None:
         longest_name = _LONGEST_NAME
         if columns < _NARROW:
-            ids = {*known(home()), *names}
-            names = {job: ending(job, ids) for job in names}
+            ids = {*list_job_ids(home()), *names}
+            names = {job: find_unique_suffix(job, ids) for job in names}
             others = max(map(len, names.values())) + max(len(head.state.value) for head in heads) + 4
             longest_name = min(_LONGEST_NAME, max(len("NAME"), columns - others))
     rows = [_HEADING, *(_row(head, names[head.job], longest_name) for head in heads)]

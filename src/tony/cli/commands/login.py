@@ -30,10 +30,10 @@ def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) 
     The owner of the portal creates tokens with `tony portal token --user NAME`. The token is prompted for, or read from
     standard input. Without --portal, logs in to the one in TONY_PORTAL, or the one with a stored token.
     """
-    from tony.jobs.portal_client import KeptToken, PortalClient, address_of, is_private, keep_token
+    from tony.jobs.portal_client import KeptToken, PortalClient, is_private, keep_token, normalize_address
 
     place = home()
-    address = address_of(portal or _default_portal(place))
+    address = normalize_address(portal or _default_portal(place))
     if forget:
         keep_token(place, None, address)
         say(f"Logged out of {address}: no token is stored.", to=sys.stderr)
@@ -46,7 +46,7 @@ def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) 
     made = KeptToken(portal=address, user="", token=_token(), without_tls=without_tls)
     there = PortalClient(address, made)
     try:
-        me = there.me()
+        me = there.fetch_user()
     finally:
         there.close()
     user = str(me.get("user", ""))
@@ -58,10 +58,10 @@ def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) 
 
 
 def _default_portal(place: Home) -> str:
-    from tony.jobs.portal_client import kept_tokens
+    from tony.jobs.portal_client import load_tokens
 
     named = os.environ.get(VARIABLE, "")
-    known = [each.portal for each in kept_tokens(place)]
+    known = [each.portal for each in load_tokens(place)]
     if named or len(known) == 1:
         return named or known[0]
     raise UserError(f"No portal given. Use --portal URL or set {VARIABLE}.")

@@ -17,8 +17,8 @@ from tony.cli.terminal.terminal_text import is_terminal
 from tony.cli.text.log_printer import LogPrinter
 from tony.errors import UserError
 from tony.history.job_record import record_of
-from tony.jobs.log_names import ERR, OUT, STREAMS, Selection, find, named_tasks
-from tony.jobs.log_reader import LogLine, portions, readers
+from tony.jobs.log_names import ERR, OUT, STREAMS, Selection, find, select_named_tasks
+from tony.jobs.log_reader import LogLine, group_lines, open_readers
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.submission_record import JobRecord
@@ -66,7 +66,7 @@ def command(
     home, name = job_id(job)
     record = record_of(home, name)
     spec = record.spec
-    selected = named_tasks(name, spec.task_ids, tasks)
+    selected = select_named_tasks(name, spec.task_ids, tasks)
     if session is not None:
         _check_session(home, name, session, following)
     selection = Selection(tasks=selected, streams=chosen, session=session)
@@ -87,7 +87,7 @@ async def _print_portal_job(
     view: PortalJobView, words: Sequence[str], selection: Selection, tail: int | None, following: bool, as_json: bool
 ) -> None:
     every = await view.task_ids()
-    selection = replace(selection, tasks=named_tasks(view.id, every, words))
+    selection = replace(selection, tasks=select_named_tasks(view.id, every, words))
     printer = LogPrinter(sys.stdout, prefix=len(selection.tasks or every) != 1, as_json=as_json)
     async for lines in view.output(selection, follow=following, tail=tail):
         printer.print(lines)
@@ -99,11 +99,11 @@ async def _print_portal_job(
 def _follow(home: Home, job: str, viewer: _OutputViewer, selection: Selection, tail: int | None, *, live: bool) -> None:
     import asyncio
 
-    from tony.jobs.failure_text import outcome, page
+    from tony.jobs.failure_text import format_outcome, format_report
     from tony.jobs.job_follower import follow
 
     report = asyncio.run(follow(home, job, viewer, selection, tail, live=live))
-    warn((page(report) or [outcome(report)])[0])
+    warn((format_report(report) or [format_outcome(report)])[0])
 
 
 def _fetch_logs(home: Home, record: JobRecord, selection: Selection) -> None:
@@ -134,7 +134,9 @@ def _check_session(home: Home, job: str, session: int, following: bool) -> None:
 def _warn_rotated(home: Home, job: str, selection: Selection, limit: int) -> None:
     """Warn about tasks whose output exceeded `log_limit`, so that the beginning may be missing."""
     folder = home.job(job).logs
-    full = list(dict.fromkeys(name.task for name in find(folder, selection) if name.rotated(folder).exists()))
+    full = list(
+        dict.fromkeys(name.task for name in find(folder, selection) if name.build_rotated_path(folder).exists())
+    )
     if full:
         tasks = ", ".join(full[:3]) + (f" and {len(full) - 3} more" if len(full) > 3 else "")
         warn(f"the output of {tasks} exceeded log_limit = {exact_size(limit)}; its beginning may have been removed")
@@ -143,8 +145,8 @@ def _warn_rotated(home: Home, job: str, selection: Selection, limit: int) -> Non
 def _print_all(home: Home, job: str, selection: Selection, tail: int | None, printer: LogPrinter) -> bool:
     folder = home.job(job).logs
     any_line = False
-    for reader in readers(folder, find(folder, selection), tail):
-        for portion in portions(reader.drain()):
+    for reader in open_readers(folder, find(folder, selection), tail):
+        for portion in group_lines(reader.drain()):
             any_line = True
             printer.print(portion)
     return any_line
@@ -156,14 +158,14 @@ class _OutputViewer:
     def __init__(self, printer: LogPrinter) -> None:
         self._printer = printer
 
-    def saw(self, report: JobReport) -> None:
+    def on_report(self, report: JobReport) -> None:
         """Ignore status changes."""
 
-    def opened(self, session: int, reason: str) -> None:
+    def on_session_opened(self, session: int, reason: str) -> None:
         """Ignore new sessions."""
 
-    def printed(self, lines: Sequence[LogLine]) -> None:
+    def on_output(self, lines: Sequence[LogLine]) -> None:
         self._printer.print(lines)
 
-    def noticed(self, text: str) -> None:
+    def on_notice(self, text: str) -> None:
         warn(text)

@@ -17,8 +17,8 @@ from tony.cli.text.metrics_table import csv_heading, csv_lines, role_table, task
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
 from tony.history.metrics_reader import Peak, RolePoints, open_metrics
-from tony.jobs.job_metrics import accepted, measured, newest, ordered, takes
-from tony.jobs.log_names import named_tasks
+from tony.jobs.job_metrics import fetch_newest, load_series, matches, read_acceptance_time, sort_series
+from tony.jobs.log_names import select_named_tasks
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home, JobFolder
 from tony.protocol.client_messages import Points
@@ -50,7 +50,7 @@ def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, a
     home, name = job_id(job)
     record = record_of(home, name)
     every = tuple(map(str, record.spec.task_ids))
-    selected = named_tasks(name, record.spec.task_ids, tasks)
+    selected = select_named_tasks(name, record.spec.task_ids, tasks)
     mine = [task for task in every if selected is None or task in selected]
     named = tuple(filter(None, (series or "").split(",")))
     wanted = named or (("*",) if as_csv or as_json else _DEFAULT_SERIES)
@@ -64,7 +64,7 @@ def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, a
         if len(lines) > 1:
             say_all(lines)
             return
-    measures = [] if as_csv else asyncio.run(measured(home.job(name), mine, wanted, points, live=live))
+    measures = [] if as_csv else asyncio.run(load_series(home.job(name), mine, wanted, points, live=live))
     if not (_print_csv(home.job(name), mine, wanted, points, live=live) if as_csv else measures):
         _explain_absence(home.job(name), record.spec.metrics_interval, ", ".join(tasks) if named else "", live=live)
         if as_csv:
@@ -83,10 +83,10 @@ def _plain(points: Points) -> Mapping[str, Json]:
 
 def _print_csv(folder: JobFolder, tasks: list[str], wanted: tuple[str, ...], most: int, *, live: bool) -> bool:
     """Print CSV in batches of tasks: all points of ten thousand tasks are too many for memory."""
-    since = accepted(folder)
+    since = read_acceptance_time(folder)
     any_line = False
     for first in range(0, len(tasks), _BATCH_SIZE):
-        found = asyncio.run(measured(folder, tasks[first : first + _BATCH_SIZE], wanted, most, live=live))
+        found = asyncio.run(load_series(folder, tasks[first : first + _BATCH_SIZE], wanted, most, live=live))
         if found and not any_line:
             print(csv_heading())
         for line in csv_lines(found, since):
@@ -107,7 +107,7 @@ def _role_rows(folder: JobFolder, wanted: tuple[str, ...], *, unicode: bool) -> 
     with open_metrics(folder.metrics) as metrics:
 
         def each() -> Iterator[tuple[RolePoints, Mapping[str, Peak]]]:
-            names = [name for name in ordered(metrics.series()) if takes(wanted, name)]
+            names = [name for name in sort_series(metrics.series()) if matches(wanted, name)]
             for role in dict.fromkeys(task.rpartition(":")[0] for task in metrics.tasks()):
                 peaks = metrics.peaks(role)
                 for name in names:
@@ -127,15 +127,17 @@ def _check_series(folder: JobFolder, tasks: Sequence[str], named: Sequence[str],
         there = set(metrics.series())
 
     def missing_series() -> list[str]:
-        return [each for each in named if not any(takes((each,), name) for name in there)]
+        return [each for each in named if not any(matches((each,), name) for name in there)]
 
     is_complete = not live
     if missing_series() and live:  # the newest series may not be on disk yet
-        recent = {points.series for points in asyncio.run(newest(folder, tasks, (), 1))}
+        recent = {points.series for points in asyncio.run(fetch_newest(folder, tasks, (), 1))}
         there, is_complete = there | recent, bool(recent)
     if not there or not (missing := missing_series()):
         return
-    message = f"job {folder.job_id} has no series {', '.join(map(repr, missing))}; it has {', '.join(ordered(there))}"
+    message = (
+        f"job {folder.job_id} has no series {', '.join(map(repr, missing))}; it has {', '.join(sort_series(there))}"
+    )
     if not is_complete:
         message = f"{message} on disk; newer ones are unknown because its application master does not answer"
     elif len(missing) == len(named):

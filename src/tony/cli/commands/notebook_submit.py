@@ -54,18 +54,18 @@ async def _forward_port(home: Home, job: str, view: Viewer) -> None:
     from tony.client.port_forward import open_proxy
     from tony.errors import TonyError
     from tony.history.job_record import record_of
-    from tony.jobs.tunnel_client import answers
+    from tony.jobs.tunnel_client import is_answering
 
     task = record_of(home, job).spec.tensorboard_task
     assert task is not None
     pauses = iter(_BACKOFF)
-    while not await answers(home.job(job), task, 0):
+    while not await is_answering(home.job(job), task, 0):
         await asyncio.sleep(next(pauses))
     try:
-        async with await open_proxy(home, job, str(task), 0, view.noticed) as proxy:
-            view.noticed(f"the notebook is at http://{proxy.place}")
+        async with await open_proxy(home, job, str(task), 0, view.on_notice) as proxy:
+            view.on_notice(f"the notebook is at http://{proxy.place}")
             for line in ssh_hint(proxy.place):
-                view.noticed(line)
+                view.on_notice(line)
             await asyncio.Event().wait()
     except TonyError as error:  # the job has just ended, or no local port is free: following the job continues
-        view.noticed(str(error))
+        view.on_notice(str(error))

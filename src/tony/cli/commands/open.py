@@ -13,8 +13,8 @@ from tony.cli.terminal.output import print_json, say, say_all
 from tony.cli.terminal.ssh_hint import has_display, ssh_hint
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
-from tony.jobs.job_status import submitter_of
-from tony.jobs.portal_address_file import running
+from tony.jobs.job_status import load_submitter
+from tony.jobs.portal_address_file import find_running
 from tony.model.layout import Home
 
 
@@ -29,7 +29,7 @@ def command(job: str, only_print: bool, as_json: bool) -> None:
     on a cluster, the tracking URL that the cluster shows.
     """
     home, name = job_id(job)
-    portal = running(home)
+    portal = find_running(home)
     address = f"{portal}job/{quote(name, safe='')}" if portal else _cluster_page(home, name)
     if not address:
         raise UserError("your portal is not running on this machine. Start it: tony portal")
@@ -45,7 +45,7 @@ def command(job: str, only_print: bool, as_json: bool) -> None:
 def _cluster_page(home: Home, job: str) -> str:
     """Return the address under which the cluster shows the job; empty if there is none, or it cannot be reached."""
     try:
-        return asyncio.run(submitter_of(home, record_of(home, job)).page(job))
+        return asyncio.run(load_submitter(home, record_of(home, job)).page(job))
     except InfraError:
         return ""
 

@@ -8,7 +8,7 @@ import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say
-from tony.jobs.whoami import user_name
+from tony.jobs.whoami import get_user_name
 
 
 @click.command("pin")
@@ -23,7 +23,7 @@ def command(job: str, undo: bool, as_json: bool) -> None:
     home, name = job_id(job)
     store = open_location(str(home.path), home, os.environ)
     path = f"jobs/{name}"
-    changed = unpin(store, path) if undo else pin(store, path, user_name())
+    changed = unpin(store, path) if undo else pin(store, path, get_user_name())
     if as_json:
         print_json({"job": name, "pinned": not undo, "changed": changed})
     elif undo:

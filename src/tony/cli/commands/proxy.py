@@ -39,8 +39,8 @@ def command(job: str, target: str, port: int | None, address: str, as_json: bool
 async def _serve(home: Home, name: str, target: str, address: str, port: int | None, *, as_json: bool) -> int:
     from tony.cli.follow.following import exit_code
     from tony.client.port_forward import open_proxy
-    from tony.jobs.failure_text import outcome
-    from tony.jobs.job_follower import reports
+    from tony.jobs.failure_text import format_outcome
+    from tony.jobs.job_follower import iterate_reports
 
     task_or_role, task_port = split_target(target)
     async with await open_proxy(home, name, task_or_role, task_port, warn, address=address, port=port) as proxy:
@@ -51,8 +51,8 @@ async def _serve(home: Home, name: str, target: str, address: str, port: int | N
             say(f"Forwarding {proxy.place} to {f'port {task_port}' if task_port else 'the port'} of {task}")
             say_all(ssh_hint(proxy.place))
         sys.stdout.flush()
-        async with aclosing(reports(home, name, warn)) as stream:
+        async with aclosing(iterate_reports(home, name, warn)) as stream:
             async for report in stream:
                 last = report
-    warn(outcome(last))
+    warn(format_outcome(last))
     return exit_code(last)

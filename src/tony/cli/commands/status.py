@@ -37,7 +37,7 @@ def command(job: str, portal: str | None, as_json: bool) -> None:
     """
     if portal is not None:
         with open_portal(portal) as there:
-            report = there.report(there.resolve(job))
+            report = there.fetch_report(there.resolve(job))
             progress = _fetch_progress(there, report)
             events = () if as_json else _fetch_restart_events(there, report)
         if as_json:
@@ -87,7 +87,7 @@ def _fetch_progress(there: PortalClient, report: JobReport) -> JobProgress | Non
     """Return the progress of a running job from a portal; None if it is unknown."""
     if not report.state.ended and report.session:
         with contextlib.suppress(TonyError):  # there may be no metrics
-            return there.job_progress(report.job)
+            return there.fetch_progress(report.job)
     return None
 
 
@@ -97,7 +97,7 @@ def _fetch_restart_events(there: PortalClient, report: JobReport) -> Sequence[Ev
 
     if report.session > 1 or report.restarts is not None:
         with contextlib.suppress(InfraError):
-            return [*there.events(report.job, TELLING)]
+            return [*there.iterate_events(report.job, TELLING)]
     return ()
 
 
@@ -121,10 +121,10 @@ def _show_last_known(home: Home, name: str, error: ConnectionFailed, *, shown: b
     """Show the last known status of a job whose AM does not answer; return the error with what to do."""
     import asyncio
 
-    from tony.jobs.cached_status import add_stop_hint, last_known
+    from tony.jobs.cached_status import add_stop_hint, load_last_known_report
 
     if shown:
-        _show(asyncio.run(last_known(home, name)), home.job(name))
+        _show(asyncio.run(load_last_known_report(home, name)), home.job(name))
     return add_stop_hint(home, name, error)
 
 
@@ -132,8 +132,8 @@ def _fetch_session_reasons(home: Home, name: str, report: JobReport) -> None:
     """Fetch the event log of a remote job, which has the reasons of its sessions; best effort if the job has ended."""
     import asyncio
 
-    from tony.jobs.remote_job_sync import sessions
+    from tony.jobs.remote_job_sync import load_session_reasons
 
     ended = report.state.ended
     with contextlib.suppress(*((TonyError, LookupError) if ended else ())):  # its scheduler may be unknown here
-        asyncio.run(sessions(home, name, report.session, ended=ended))
+        asyncio.run(load_session_reasons(home, name, report.session, ended=ended))

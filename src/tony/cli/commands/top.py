@@ -14,7 +14,7 @@ from tony.cli.terminal.output import knows_sequences, print_json, say_all
 from tony.cli.terminal.terminal_text import columns_of, is_terminal, knows_unicode
 from tony.cli.text.top_table import TopRow, TopSort, ordered, rows_of, series_of_top, top_table
 from tony.history.job_record import record_of
-from tony.jobs.job_metrics import measured, read_progress
+from tony.jobs.job_metrics import load_series, read_progress
 from tony.jobs.progress import find_job_progress
 from tony.model.codec import Json
 
@@ -47,7 +47,7 @@ def command(job: str, sort: str, once: bool, as_json: bool) -> None:
     tasks = [str(task) for task in record.spec.task_ids]
     series = series_of_top(record.spec)
     live = not report.state.ended
-    found = asyncio.run(measured(home.job(name), tasks, series, points_of(tasks), live=live))
+    found = asyncio.run(load_series(home.job(name), tasks, series, points_of(tasks), live=live))
     reports = asyncio.run(read_progress(home.job(name), tasks, live=live))
     rows = rows_of(report, record.spec, found, reports)
     if as_json:

@@ -39,7 +39,7 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
     the same trace. Headers for the collector are read from OTEL_EXPORTER_OTLP_HEADERS.
     """
     from tony.errors import UserError
-    from tony.jobs.otlp_export import ENDPOINT, HEADERS, address, headers_of, send
+    from tony.jobs.otlp_export import ENDPOINT, HEADERS, build_traces_url, parse_headers, send
 
     view = find_job(job)
     name = view.id
@@ -53,11 +53,11 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
         for body in _requests(view):
             print(json.dumps(body, separators=(",", ":")))
         return
-    sent = send(address(url), _requests(view), headers_of(os.environ.get(HEADERS, "")))
+    sent = send(build_traces_url(url), _requests(view), parse_headers(os.environ.get(HEADERS, "")))
     if as_json:
         print_json({"job": name, "spans": sent.spans, "rejected": sent.rejected, "message": sent.message})
         return
-    say(f"Sent {sent.spans} spans of {name} to {address(url)}")
+    say(f"Sent {sent.spans} spans of {name} to {build_traces_url(url)}")
     if sent.rejected:
         say(f"The collector rejected {sent.rejected} of them{f': {sent.message}' if sent.message else ''}")
 

@@ -29,17 +29,17 @@ class PlainView:
         self._story = StatusChanges()
         self._logs = LogPrinter(stream)
 
-    def saw(self, report: JobReport) -> None:
+    def on_report(self, report: JobReport) -> None:
         for line in self._story.tell(report, clock.monotonic()):
             self._say(line)
 
-    def opened(self, session: int, reason: str) -> None:
+    def on_session_opened(self, session: int, reason: str) -> None:
         self._say(self._story.open_session(session, reason))
 
-    def printed(self, lines: Sequence[LogLine]) -> None:
+    def on_output(self, lines: Sequence[LogLine]) -> None:
         self._logs.print(lines, stamp())
 
-    def noticed(self, text: str) -> None:
+    def on_notice(self, text: str) -> None:
         self._say(text)
 
     def _say(self, text: str) -> None:

@@ -16,8 +16,8 @@ from tony.cli.follow.follow_view import view_for
 from tony.cli.signal_guard import TERMINATION_SIGNALS, SignalGuard
 from tony.cli.terminal.output import say_all, warn
 from tony.errors import ExitCode, TonyError
-from tony.jobs.failure_text import page
-from tony.jobs.job_follower import Viewer, first_error, follow
+from tony.jobs.failure_text import format_report
+from tony.jobs.job_follower import Viewer, follow, raise_first_error
 from tony.jobs.killing import kill
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
@@ -52,7 +52,7 @@ def follow_to_end(
         with contextlib.suppress(OSError, ValueError):
             warn(f"job {job_id} continues; stop it with: tony kill {job_id}")
         raise
-    say_all(page(report), to=sys.stderr)
+    say_all(format_report(report), to=sys.stderr)
     if early.ended_by:
         raise click.exceptions.Exit(128 + early.ended_by)
     return report
@@ -66,7 +66,7 @@ def exit_code(report: JobReport) -> int:
 
 
 async def _follow(home: Home, job_id: str, view: Viewer, early: SignalGuard, companion: Companion | None) -> JobReport:
-    with first_error():
+    with raise_first_error():
         async with asyncio.TaskGroup() as group:
             with _SignalHandlers(home, job_id, view, group, early).installed():
                 others = [group.create_task(companion(home, job_id, view))] if companion else []
@@ -128,13 +128,13 @@ class _SignalHandlers:
         on = "" if number is signal.SIGINT else f" on {number.name}"
         again = "press Ctrl-C again" if number is signal.SIGINT else f"send {number.name} again"
         if self._pressed > 2:
-            self._view.noticed(f"Leaving{on}; job {self._job_id} may still be running: tony status {self._job_id}")
+            self._view.on_notice(f"Leaving{on}; job {self._job_id} may still be running: tony status {self._job_id}")
             self._leave(signal.SIGINT)
             return
         if self._pressed == 1:
-            self._view.noticed(f"Stopping job {self._job_id}{on}; {again} to kill it now")
+            self._view.on_notice(f"Stopping job {self._job_id}{on}; {again} to kill it now")
         else:
-            self._view.noticed(f"Killing job {self._job_id}{on}; {again} to leave")
+            self._view.on_notice(f"Killing job {self._job_id}{on}; {again} to leave")
         self._group.create_task(self._kill(now=self._pressed == 2))
 
     async def _kill(self, *, now: bool) -> None:

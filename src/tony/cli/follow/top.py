@@ -15,8 +15,8 @@ from tony.cli.terminal.live_status import coloured
 from tony.cli.terminal.output import colours
 from tony.cli.terminal.terminal_text import knows_unicode, size_of
 from tony.cli.text.top_table import SPARK_COLUMNS, TopSort, rows_of, series_of_top, top_table
-from tony.jobs.job_follower import first_error, reports
-from tony.jobs.job_metrics import measured, newest, read_progress
+from tony.jobs.job_follower import iterate_reports, raise_first_error
+from tony.jobs.job_metrics import fetch_newest, load_series, read_progress
 from tony.jobs.progress import Reports, find_job_progress
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
@@ -60,7 +60,7 @@ class Top:
         """Run until the job has ended or the user quits. The last table stays on the screen."""
         with key_presses(self._on_key):
             try:
-                with first_error():
+                with raise_first_error():
                     async with asyncio.TaskGroup() as group:
                         readers = [group.create_task(self._follow()), group.create_task(self._poll_metrics())]
                         await self._show()
@@ -70,7 +70,7 @@ class Top:
                 self._table.leave()
 
     async def _follow(self) -> None:
-        async with aclosing(reports(self._home, self._record.job_id, self._on_notice, ages=True)) as stream:
+        async with aclosing(iterate_reports(self._home, self._record.job_id, self._on_notice, ages=True)) as stream:
             async for self._report in stream:
                 self._notice = ""
                 self._changed.set()
@@ -78,12 +78,12 @@ class Top:
     async def _poll_metrics(self) -> None:
         folder = self._home.job(self._record.job_id)
         most = points_of(self._tasks)
-        self._points = await measured(folder, self._tasks, self._series, most, live=True)
+        self._points = await load_series(folder, self._tasks, self._series, most, live=True)
         self._reports = await read_progress(folder, self._tasks, live=True)
         while True:
             self._changed.set()
             await asyncio.sleep(max(_POLL_SECONDS, _POLL_SECONDS_PER_TASK * len(self._tasks)))
-            self._points = await newest(folder, self._tasks, self._series, most) or self._points
+            self._points = await fetch_newest(folder, self._tasks, self._series, most) or self._points
             self._reports = await read_progress(folder, self._tasks, live=True)
 
     async def _show(self) -> None:

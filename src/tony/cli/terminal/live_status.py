@@ -64,7 +64,7 @@ class LiveView:
     ) -> None:
         self._draw((), [])
 
-    def saw(self, report: JobReport) -> None:
+    def on_report(self, report: JobReport) -> None:
         self._report = report
         lines = self._story.tell(report, clock.monotonic())
         size = size_of(self._stream)
@@ -86,13 +86,13 @@ class LiveView:
                 progress = find_job_progress(await read_progress(home.job(job_id), tasks, live=True), report)
                 self._progress = "" if progress is None else format_progress(progress)
 
-    def opened(self, session: int, reason: str) -> None:
-        self.noticed(self._story.open_session(session, reason))
+    def on_session_opened(self, session: int, reason: str) -> None:
+        self.on_notice(self._story.open_session(session, reason))
 
-    def printed(self, lines: Sequence[LogLine]) -> None:
+    def on_output(self, lines: Sequence[LogLine]) -> None:
         self._draw(map(self._logs.text, lines), self._table.rows)
 
-    def noticed(self, text: str) -> None:
+    def on_notice(self, text: str) -> None:
         self._draw([self._dim(text)], self._table.rows)
 
     def _dim(self, text: str) -> str:

@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Mapping
 
-from tony.jobs.whoami import user_name
+from tony.jobs.whoami import get_user_name
 
 
 def has_display(environment: Mapping[str, str]) -> bool:
@@ -27,7 +27,7 @@ def ssh_hint(place: str, environment: Mapping[str, str] = os.environ) -> list[st
     port = place.rpartition(":")[2]
     # The port of the present ssh connection is the one to connect to again.
     ssh_port = f"-p {login[3]} " if len(login) == 4 and login[3] != "22" else ""
-    return [f"from another machine: ssh -N -L {port}:{place} {ssh_port}{user_name()}@{_host_name()}"]
+    return [f"from another machine: ssh -N -L {port}:{place} {ssh_port}{get_user_name()}@{_host_name()}"]
 
 
 def _host_name() -> str:

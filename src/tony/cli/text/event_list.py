@@ -15,5 +15,5 @@ class EventTeller:
 
     def line(self, entry: LogEntry) -> str:
         """Return an event as text: `12:03:04     +0.412  registered         worker:0 at node1:41233 for session 1`."""
-        text = self._words.of(entry.event)
+        text = self._words.describe(entry.event)
         return safe(f"{clock_time(entry.wall)}  {entry.at:+9.3f}  {name_event(entry.event):17}  {text}".rstrip())

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tony.cli.terminal.sparkline import NOTHING, number, spark, unit_of
 from tony.cli.terminal.terminal_text import safe, table
 from tony.history.metrics_reader import Peak, RolePoints
-from tony.jobs.job_metrics import last
+from tony.jobs.job_metrics import find_last_value
 from tony.protocol.client_messages import Points
 from tony.units import Unit
 
@@ -32,7 +32,7 @@ def _row(points: Points, *, unicode: bool) -> tuple[str, ...]:
     return (
         safe(points.task),
         safe(points.series),
-        number(last(points), unit),
+        number(find_last_value(points), unit),
         number(statistics.fmean(known) if known else None, unit),
         number(min(points.least, default=None), unit),
         number(max(points.most, default=None), unit),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from tony.cli.text.status_text import note_of
-from tony.jobs.failure_text import outcome
+from tony.jobs.failure_text import format_outcome
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import JobState, TaskState
@@ -104,7 +104,7 @@ class StatusChanges:
         if report.state is before:
             return []
         if report.state.ended:
-            return [outcome(report)] if self._failures or report.state is JobState.SUCCEEDED else []
+            return [format_outcome(report)] if self._failures or report.state is JobState.SUCCEEDED else []
         why = report.restarting or (report.failure.reason if report.failure else "")
         if report.state is JobState.RESTARTING and why:
             self._has_restart_reason = True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.cli.terminal.terminal_text import age, clock_time, safe, table
-from tony.jobs.failure_text import page
+from tony.jobs.failure_text import format_report
 from tony.model.job_report import FailureClass, JobReport, RoleSize, TaskReport
 from tony.model.layout import JobFolder
 from tony.model.states import TaskState
@@ -45,7 +45,7 @@ def status_page(
     lines += _restarts(report, sessions, alone)
     for sentence in filter(None, (progress, report.waiting, report.unfinished)):
         lines += ["", safe(sentence)]
-    failure_lines = page(report, here="status")
+    failure_lines = format_report(report, here="status")
     if report.state.ended and failure_lines:
         lines += ["", *(safe(line) for line in failure_lines)]
     elif report.failure is not None:
@@ -59,7 +59,7 @@ def further_sessions(source: Told, report: JobReport) -> dict[int, str]:
     """Return session -> why it began, for all but the first; reads nothing for a job with one session."""
     if report.session < 2:
         return {}
-    from tony.core.gang_size_event import sizes_text
+    from tony.core.gang_size_event import format_sizes
     from tony.history.session_facts import session_reasons, session_sizes
 
     reasons = session_reasons(source)
@@ -68,7 +68,7 @@ def further_sessions(source: Told, report: JobReport) -> dict[int, str]:
     found = {number: reasons.get(number, "reason unknown") for number in range(2, report.session + 1)}
     if not report.sizes:
         return found
-    sizes = {number: sizes_text(size.tasks, size.absent) for number, size in session_sizes(source).items()}
+    sizes = {number: format_sizes(size.tasks, size.absent) for number, size in session_sizes(source).items()}
     return {number: f"{reason}; {sizes[number]}" if number in sizes else reason for number, reason in found.items()}
 
 

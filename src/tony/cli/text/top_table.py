@@ -8,7 +8,7 @@ from enum import Enum
 
 from tony.cli.terminal.sparkline import NOTHING, format_progress, number, spark
 from tony.cli.terminal.terminal_text import age, clock_time, cut, safe, table
-from tony.jobs.job_metrics import last
+from tony.jobs.job_metrics import find_last_value
 from tony.jobs.progress import Reports, find_task_progress
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec
@@ -91,8 +91,8 @@ def _row(task: TaskReport, shown: Mapping[str, Points], limit: int, progress: Ta
     return TopRow(
         task=task.task,
         state=task.state.value,
-        cpu=last(shown.get("cpu")),
-        rss=last(shown.get("rss")),
+        cpu=find_last_value(shown.get("cpu")),
+        rss=find_last_value(shown.get("rss")),
         limit=limit,
         gpu=sum(points.mean[-1] for points in utils) / len(utils) if utils else None,
         gpu_memory=sum(memories) if memories else None,

@@ -53,10 +53,10 @@ def judge(state: State, task: TaskId) -> FailureDecision:
         return FailureDecision(Effect.FAIL_SESSION, f"{task.role} is untracked: not waited for, but its failure counts")
     if policy is FailurePolicy.ANY_TRACKED:
         return FailureDecision(Effect.FAIL_SESSION, f"{task.role} is tracked: every one of its tasks must succeed")
-    return _chief_or_all(state, task)
+    return _decide_chief_or_all(state, task)
 
 
-def _chief_or_all(state: State, task: TaskId) -> FailureDecision:
+def _decide_chief_or_all(state: State, task: TaskId) -> FailureDecision:
     if state.tasks[task].session != state.session:
         return FailureDecision(Effect.FAIL_SESSION, f"{task} was never started")
     chief = state.chief

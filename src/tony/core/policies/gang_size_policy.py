@@ -23,7 +23,7 @@ def wait(state: State) -> tuple[Deadline, float | None]:
     return (FIRST, spec.gang_wait) if state.session <= 1 else (LATER, spec.shrink_after)
 
 
-def forming(state: State) -> list[RoleState]:
+def find_forming_roles(state: State) -> list[RoleState]:
     """Return the roles whose tasks start together next: ready, and not yet published."""
     together = (RoleKind.TRACKED, RoleKind.UNTRACKED)
     return [r for r in state.roles.values() if r.ready and not r.finished and not r.version and r.kind in together]
@@ -31,20 +31,20 @@ def forming(state: State) -> list[RoleState]:
 
 def is_elastic(state: State) -> bool:
     """Return True if a role that may have fewer tasks is among those that start together next."""
-    return bool(state.spec.elastic_roles) and any(r.spec.min_instances is not None for r in forming(state))
+    return bool(state.spec.elastic_roles) and any(r.spec.min_instances is not None for r in find_forming_roles(state))
 
 
-def enough(state: State) -> bool:
+def has_enough(state: State) -> bool:
     """Return True if the next gang could start without the tasks that have no container."""
     if not is_elastic(state) or wait(state)[1] is None:
         return False
-    return all(surplus(role) >= 0 for role in forming(state))
+    return all(count_surplus(role) >= 0 for role in find_forming_roles(state))
 
 
-def surplus(role: RoleState) -> int:
+def count_surplus(role: RoleState) -> int:
     """Return how many tasks with a container a role has above its minimum; negative if it lacks some."""
-    return role.total - len(role.waiting) - _least(role)
+    return role.total - len(role.waiting) - _find_minimum(role)
 
 
-def _least(role: RoleState) -> int:
+def _find_minimum(role: RoleState) -> int:
     return role.total if role.spec.min_instances is None else role.spec.min_instances

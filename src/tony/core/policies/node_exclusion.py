@@ -14,17 +14,17 @@ WINDOW = 3600.0
 LENGTH = 3600.0
 
 
-def counts(failure: Failure) -> bool:
+def may_be_host_failure(failure: Failure) -> bool:
     """Return True if the host may have caused a failure: it ran there, and neither a user nor the cluster ended it."""
     taken_away = failure.blameless and failure.cause == "lost"
     return failure.host is not None and failure.failure_class is not FailureClass.KILLED and not taken_away
 
 
-def recent(times: Iterable[float], now: float) -> list[float]:
+def select_recent(times: Iterable[float], now: float) -> list[float]:
     """Return the failure times that still count."""
     return [at for at in times if at > now - WINDOW]
 
 
 def is_bad(times: Iterable[float], now: float) -> bool:
     """Return True if a host with failures at these times is to be excluded."""
-    return len(recent(times, now)) >= FAILURES
+    return len(select_recent(times, now)) >= FAILURES

@@ -56,33 +56,33 @@ def decide(state: State, failure: Failure, now: float, alone: Task | None = None
     Args:
         alone: the task that would restart alone; None: the whole gang would.
     """
-    free = _free_restart(state, failure, now, alone)
+    free = _decide_free_restart(state, failure, now, alone)
     if free:
         return free
     task = state.tasks[TaskId.parse(failure.task)] if failure.task else None
-    fatal = never(state, failure)
+    fatal = explain_no_restart(state, failure)
     if fatal:
         return Decision(False, fatal)
     early = task is not None and _is_early(state, failure, task)
-    if early and task and _early_before(state, task):
+    if early and task and _was_early_before(state, task):
         limit = format_duration(state.spec.min_uptime or 0)
         return Decision(False, f"the program ended within {limit} (min_uptime) twice in a row; no third attempt")
-    return _by_budget(state, now, task, alone, early=early)
+    return _decide_by_budget(state, now, task, alone, early=early)
 
 
 # --- restarts that do not count ---------------------------------------------------------------------------------------
 
 
-def _free_restart(state: State, failure: Failure, now: float, alone: Task | None) -> Decision | None:
+def _decide_free_restart(state: State, failure: Failure, now: float, alone: Task | None) -> Decision | None:
     """Return the decision for a failure that the job did not cause; None if the usual rules apply."""
     if failure.cause == "port-collision" and state.restarts_for_ports < PORT_RESTARTS:
         done = state.restarts_for_ports + 1
         return Decision(True, f"{_FREE}: a reserved port was taken ({done} of {PORT_RESTARTS})", charged=False)
     if not failure.blameless:
         return None
-    done = consecutive_restarts(state, now, alone)
+    done = count_consecutive_restarts(state, now, alone)
     if failure.task and not alone:  # a gang restart must not exceed the limit of a single task
-        done = max(done, consecutive_restarts(state, now, state.tasks[TaskId.parse(failure.task)]))
+        done = max(done, count_consecutive_restarts(state, now, state.tasks[TaskId.parse(failure.task)]))
     if failure.cause in _NEVER_RAN and done >= LAUNCH_RESTARTS:
         return None
     if done >= FREE_RESTARTS:
@@ -91,11 +91,11 @@ def _free_restart(state: State, failure: Failure, now: float, alone: Task | None
         return Decision(False, reason)
     times = f", {done + 1} times in a row" if done else ""
     why = "its program was never started" if failure.cause in _NEVER_RAN else "not caused by the job"
-    delay = backoff(state.spec.backoff, done, _seed(state, alone))
+    delay = compute_backoff(state.spec.backoff, done, _build_seed(state, alone))
     return Decision(True, f"{_FREE}: {why}{times}", delay, charged=False)
 
 
-def consecutive_restarts(state: State, now: float, alone: Task | None) -> int:
+def count_consecutive_restarts(state: State, now: float, alone: Task | None) -> int:
     """Return the uncounted restarts since anything ran for long: of the gang, or of one task alone."""
     if alone:
         began, done = alone.began if alone.session == state.session else None, alone.free
@@ -107,7 +107,7 @@ def consecutive_restarts(state: State, now: float, alone: Task | None) -> int:
 # --- failures that are not retried ------------------------------------------------------------------------------------
 
 
-def never(state: State, failure: Failure) -> str:
+def explain_no_restart(state: State, failure: Failure) -> str:
     """Return why nothing restarts although restarts are left; empty if it may."""
     if failure.task is None or failure.exit_code is None:
         return ""
@@ -126,7 +126,7 @@ def _is_early(state: State, failure: Failure, task: Task) -> bool:
     return task.session != state.session or failure.at - task.began < limit
 
 
-def _early_before(state: State, task: Task) -> bool:
+def _was_early_before(state: State, task: Task) -> bool:
     """Return True if the program ended as early the last time: in the last session, or the task's last attempt."""
     role = state.roles[task.id.role]
     return bool(task.early if role.spec.restart is RestartScope.TASK else role.early)
@@ -135,13 +135,13 @@ def _early_before(state: State, task: Task) -> bool:
 # --- budgets ----------------------------------------------------------------------------------------------------------
 
 
-def _by_budget(state: State, now: float, task: Task | None, alone: Task | None, *, early: bool) -> Decision:
-    counted = counting(state, now)
+def _decide_by_budget(state: State, now: float, task: Task | None, alone: Task | None, *, early: bool) -> Decision:
+    counted = select_counted_restarts(state, now)
     window = state.spec.restart_window
     within = f" within {format_duration(window)}" if window else ""
     limit, used = state.spec.max_restarts, len(counted)
     if used >= limit:
-        return Decision(False, _used_up(limit, within, "max_restarts"))
+        return Decision(False, _explain_used_up(limit, within, "max_restarts"))
     reason = f"restart {used + 1} of {limit}{within}"
     name = task.id.role if task else ""
     own = state.roles[name].spec.max_restarts if task else None
@@ -149,19 +149,19 @@ def _by_budget(state: State, now: float, task: Task | None, alone: Task | None, 
         mine = sum(each.role == name for each in counted)
         if mine >= own:
             key = f"roles.{name}.max_restarts"
-            return Decision(False, _used_up(own, within, key))
+            return Decision(False, _explain_used_up(own, within, key))
         reason += f", {mine + 1} of {own} for {name}"
     before = sum(each.alone == (alone.name if alone else "") for each in counted)
-    delay = backoff(state.spec.backoff, before, _seed(state, alone))
+    delay = compute_backoff(state.spec.backoff, before, _build_seed(state, alone))
     return Decision(True, reason, delay, early=early)
 
 
-def _used_up(limit: int, within: str, key: str) -> str:
+def _explain_used_up(limit: int, within: str, key: str) -> str:
     times = "once" if limit == 1 else f"{limit} times"
     return f"already restarted {times}{within} ({key} = {limit})" if limit else f"{key} = 0"
 
 
-def counting(state: State, now: float) -> Sequence[Restart]:
+def select_counted_restarts(state: State, now: float) -> Sequence[Restart]:
     """Return the restarts that count against `max_restarts` now."""
     window = state.spec.restart_window
     return [each for each in state.restarts if window is None or each.at > now - window]
@@ -170,11 +170,11 @@ def counting(state: State, now: float) -> Sequence[Restart]:
 # --- back-off ---------------------------------------------------------------------------------------------------------
 
 
-def _seed(state: State, alone: Task | None) -> str:
+def _build_seed(state: State, alone: Task | None) -> str:
     return f"{state.job_id}/{alone.name}" if alone else state.job_id
 
 
-def backoff(base: float, done: int, seed: str) -> float:
+def compute_backoff(base: float, done: int, seed: str) -> float:
     """Return the seconds until the next restart: none before the first, then `base`, doubling up to a minute.
 
     A jitter of up to a quarter (added, but subtracted at the maximum) keeps jobs that failed together from restarting

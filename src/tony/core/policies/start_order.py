@@ -8,7 +8,7 @@ from tony.core.state import RoleState
 from tony.model.states import AfterCondition
 
 
-def newly_ready(roles: Mapping[str, RoleState]) -> Iterable[RoleState]:
+def find_newly_ready(roles: Mapping[str, RoleState]) -> Iterable[RoleState]:
     """Return roles that are not ready yet and whose every `after` is satisfied now."""
     return [
         role
@@ -17,7 +17,7 @@ def newly_ready(roles: Mapping[str, RoleState]) -> Iterable[RoleState]:
     ]
 
 
-def newly_blocked(roles: Mapping[str, RoleState]) -> Iterable[tuple[RoleState, str]]:
+def find_newly_blocked(roles: Mapping[str, RoleState]) -> Iterable[tuple[RoleState, str]]:
     """Return roles that can never become ready in this session and were not reported before, each with the reason.
 
     A role is blocked if it waits for the success of a role that ended without it, for the start of a role of which a
@@ -31,14 +31,14 @@ def newly_blocked(roles: Mapping[str, RoleState]) -> Iterable[tuple[RoleState, s
             if role.ready or role.finished or role.blocked or role.name in found:
                 continue
             for name, condition in role.spec.after.items():
-                why = _why_never_satisfied(roles[name], condition, blocked=name in found)
+                why = _explain_never_satisfied(roles[name], condition, blocked=name in found)
                 if why:
                     found[role.name] = role, f"{role.name} {why}"
                     break
     return found.values()
 
 
-def _why_never_satisfied(other: RoleState, condition: AfterCondition, *, blocked: bool) -> str:
+def _explain_never_satisfied(other: RoleState, condition: AfterCondition, *, blocked: bool) -> str:
     """Return why `condition` will never be true of `other`; empty if it is or may become true."""
     if other.finished:
         return ""
@@ -51,6 +51,6 @@ def _why_never_satisfied(other: RoleState, condition: AfterCondition, *, blocked
     return ""
 
 
-def group_done(roles: Mapping[str, RoleState], members: Iterable[str]) -> bool:
+def is_group_done(roles: Mapping[str, RoleState], members: Iterable[str]) -> bool:
     """Return True when every task of every role of a group has ended."""
     return all(roles[name].finished or roles[name].ended == roles[name].total for name in members if name in roles)

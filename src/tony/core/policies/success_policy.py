@@ -25,7 +25,7 @@ def judge(state: State) -> Success | None:
     if state.spec.stop_on is StopOn.CHIEF and chief and state.tasks[chief].state is TaskState.SUCCEEDED:
         return Success(f'{chief} succeeded and stop_on = "chief"')
     tracked = [role for role in state.roles.values() if role.kind is RoleKind.TRACKED]
-    if not all(_has_ended(role) for role in tracked) or all_failed(state):
+    if not all(_has_ended(role) for role in tracked) or has_all_failed(state):
         return None
     failed = sum(role.ended - role.succeeded for role in tracked if not role.finished)
     return Success(
@@ -33,7 +33,7 @@ def judge(state: State) -> Success | None:
     )
 
 
-def all_failed(state: State) -> bool:
+def has_all_failed(state: State) -> bool:
     """Return True if every tracked task has ended, none with success. False if no tracked role is left."""
     tracked = [role for role in state.roles.values() if role.kind is RoleKind.TRACKED]
     return bool(tracked) and not any(role.finished or role.succeeded or role.ended < role.total for role in tracked)

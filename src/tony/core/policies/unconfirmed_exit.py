@@ -10,7 +10,7 @@ DRIFT = 0.05
 SLACK = 30.0
 
 
-def latest_exit_time(contact: float, lease: float, stop_grace: float) -> float:
+def compute_latest_exit_time(contact: float, lease: float, stop_grace: float) -> float:
     """Return when an executor has certainly stopped its program.
 
     Args:

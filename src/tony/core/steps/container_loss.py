@@ -31,7 +31,7 @@ def on_container_ended(ctx: StepContext, event: ev.ContainerEnded) -> None:
     """Handle the end of a container, which proves that its program has ended."""
     state = ctx.state
     container = state.containers.get(event.container)
-    if container is None or unconfirmed_exit.must_wait(ctx, container, event):
+    if container is None or unconfirmed_exit.handle_unconfirmed_exit(ctx, container, event):
         return
     task = containers.remove_ended(ctx, container)
     if task and event.forced:
@@ -54,7 +54,7 @@ def on_silent(ctx: StepContext, event: ev.Silent) -> None:
     """Kill the container of a silent executor before it is replaced: its program may still run."""
     state = ctx.state
     task = state.tasks.get(event.task)
-    container = containers.container_of(state, task) if task else None
+    container = containers.find_container(state, task) if task else None
     if task is None or container is None or container.intent is ContainerIntent.KILLED or container.presumed:
         return
     if not gang_start.is_current_executor(state, task.id, event.container or container.id, event.incarnation):
@@ -65,7 +65,7 @@ def on_silent(ctx: StepContext, event: ev.Silent) -> None:
         return
     containers.kill(ctx, container, reason)
     if task.living and not task.judged:
-        failure = _blameless_failure(ctx, task, "silent", reason)
+        failure = _build_blameless_failure(ctx, task, "silent", reason)
         task_exit.on_failure(ctx, task, failure)
 
 
@@ -89,7 +89,7 @@ def _on_task_container_ended(ctx: StepContext, task: Task, container: Container,
         session_restart.request_early(state, task)
 
 
-def _blameless_failure(ctx: StepContext, task: Task, cause: str, reason: str) -> Failure:
+def _build_blameless_failure(ctx: StepContext, task: Task, cause: str, reason: str) -> Failure:
     kind = FailureClass.INFRASTRUCTURE
     return failures.failure_from_task(ctx.state, task, cause, kind, reason, ctx.now, blameless=True)
 
@@ -117,4 +117,4 @@ def _replace(ctx: StepContext, task: Task, cause: str, stuck: Container | None =
         if bound:
             reason = f"{task.id} lost its container before it could restart: {cause}"
         task.retry_at = None
-        task_exit.on_failure(ctx, task, _blameless_failure(ctx, task, "lost" if bound else "launch", reason))
+        task_exit.on_failure(ctx, task, _build_blameless_failure(ctx, task, "lost" if bound else "launch", reason))

@@ -60,7 +60,7 @@ def start_gang_timeout(ctx: StepContext) -> None:
     if limit and not together and state.active and not state.pausing:
         state.timers.set(
             _GANG_PATIENCE,
-            ctx.now + gang_backoff.gang_timeout(limit, state.release_count, state.job_id),
+            ctx.now + gang_backoff.compute_gang_timeout(limit, state.release_count, state.job_id),
         )
 
 
@@ -147,7 +147,7 @@ def start_registration_timeout(ctx: StepContext, task: Task) -> None:
 # --- released ---------------------------------------------------------------------------------------------------------
 
 
-def container_of(state: State, task: Task) -> Container | None:
+def find_container(state: State, task: Task) -> Container | None:
     """Return the container of a task, as long as it has not ended."""
     return state.containers[task.container] if task.container else None
 
@@ -168,7 +168,7 @@ def mark_released(ctx: StepContext, container: Container) -> None:
 def release_all(ctx: StepContext, role: RoleState) -> None:
     """Release the containers of a role whose tasks run no program."""
     for task in role.tasks:
-        held = container_of(ctx.state, task)
+        held = find_container(ctx.state, task)
         if held:
             release(ctx, held)
 

@@ -41,7 +41,7 @@ def start_soon_if_enough(ctx: StepContext) -> None:
         gang_size_policy.wait(state)[0] not in state.timers
         and state.active
         and not state.pausing
-        and gang_size_policy.enough(state)
+        and gang_size_policy.has_enough(state)
     ):
         state.timers.set(gang_size_policy.SOON, ctx.now + SETTLE_SECONDS)
 
@@ -51,17 +51,17 @@ def on_wait_end(ctx: StepContext) -> None:
     state = ctx.state
     deadline, limit = gang_size_policy.wait(state)
     start_with_fewer(ctx, f"within {format_duration(limit or 0)} ({deadline.kind.setting})")
-    roles = gang_size_policy.forming(state)
-    lacking = sum(max(0, -gang_size_policy.surplus(role)) for role in roles)
+    roles = gang_size_policy.find_forming_roles(state)
+    lacking = sum(max(0, -gang_size_policy.count_surplus(role)) for role in roles)
     if not lacking or limit is None or not gang_size_policy.is_elastic(state) or state.pausing:
         return
     for role in roles:
-        spare = min(lacking, gang_size_policy.surplus(role)) if role.spec.min_instances is not None else 0
+        spare = min(lacking, gang_size_policy.count_surplus(role)) if role.spec.min_instances is not None else 0
         if spare > 0:
             lacking -= spare
             _release_tasks(ctx, role, spare)
             state.timers.set(gang_size_policy.SOON, ctx.now + ROOM_WAIT)
-    state.chief = state.first_chief()
+    state.chief = state.find_first_chief()
 
 
 def _release_tasks(ctx: StepContext, role: RoleState, count: int) -> None:
@@ -86,14 +86,14 @@ def start_with_fewer(ctx: StepContext, why: str) -> bool:
         why: in which time, and by which setting, no container was granted for them.
     """
     state = ctx.state
-    if not gang_size_policy.enough(state):
+    if not gang_size_policy.has_enough(state):
         return False
-    missing = [role for role in gang_size_policy.forming(state) if len(role.waiting)]
+    missing = [role for role in gang_size_policy.find_forming_roles(state) if len(role.waiting)]
     for role in missing:
         _leave_out(ctx, role, why)
     if not missing:
         return False
-    state.chief = state.first_chief()
+    state.chief = state.find_first_chief()
     if not containers.is_incomplete(state):
         containers.clear_deadlines(ctx)
     gang_start.start_gang_if_complete(ctx)

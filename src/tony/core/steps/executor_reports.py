@@ -84,7 +84,7 @@ def on_exited(ctx: StepContext, event: ev.Exited) -> None:
         _keep_exports(state, task, event)
     elif task.state is TaskState.STOPPING and status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
         task_attempts.end_attempt(ctx, task, TaskMove.END, at)
-    elif _was_stopped_externally(state, task, status) or _another_is_unexplained(state, task):
+    elif _was_stopped_externally(state, task, status) or _has_unexplained_peer(state, task):
         task.external_exit, task.external_exit_at = status, at
         state.unexplained.add(task.id)
         state.timers.cancel(Deadline(DeadlineKind.STARTUP, task.id))
@@ -96,13 +96,13 @@ def on_exited(ctx: StepContext, event: ev.Exited) -> None:
     task_exit.on_task_end(ctx, task)
 
 
-def _another_is_unexplained(state: State, task: Task) -> bool:
+def _has_unexplained_peer(state: State, task: Task) -> bool:
     """Return True if another task's end is still unexplained: that may be what made this one fail."""
     return state.active and task.container_ended_at is None and len(state.unexplained) > (task.id in state.unexplained)
 
 
 def _was_stopped_externally(state: State, task: Task, status: ExitStatus) -> bool:
     """Return True if a program was stopped without a request of the AM, and its container's end may explain it."""
-    held = containers.container_of(state, task)
+    held = containers.find_container(state, task)
     coming = held is not None and not held.is_released and task.container_ended_at is None
     return status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED) and state.active and coming

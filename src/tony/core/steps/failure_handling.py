@@ -45,7 +45,7 @@ def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
 def _reconsider(ctx: StepContext, failure: Failure) -> None:
     """Fail the job if a failure reported late was the first one of this session, and is not to be retried."""
     before = ctx.state.failures
-    never = restart_policy.never(ctx.state, failure)
+    never = restart_policy.explain_no_restart(ctx.state, failure)
     if never and before and failure.at < before[0].at:
         _finish_failed(ctx, failure, never, never)
 

@@ -27,7 +27,7 @@ def release_partial_gang(ctx: StepContext) -> None:
     A gang that holds no such container blocks no other job, and keeps waiting. So does one that can start soon.
     """
     state = ctx.state
-    if gang_size_policy.enough(state):
+    if gang_size_policy.has_enough(state):
         return
     idle = [container for container in state.containers.values() if _is_idle(state, container)]
     if not idle:
@@ -37,7 +37,7 @@ def release_partial_gang(ctx: StepContext) -> None:
     reason = f"{missing}; nothing was granted for {waited} (gang_patience), so it is released for other jobs"
     state.release_count += 1
     state.timers.set(
-        Deadline(DeadlineKind.GANG_PAUSE), ctx.now + gang_backoff.gang_pause(state.release_count, state.job_id)
+        Deadline(DeadlineKind.GANG_PAUSE), ctx.now + gang_backoff.compute_gang_pause(state.release_count, state.job_id)
     )
     counts = Counter(container.role for container in idle)
     for role in state.roles.values():  # lowered once for all containers, before they are released

@@ -75,13 +75,13 @@ def start_gang_if_complete(ctx: StepContext) -> None:
             role.version = state.version
         for deadline in gang_size_policy.DEADLINES:
             state.timers.cancel(deadline)
-        state.specs[state.version] = spec = _cluster_spec(state, gang)
+        state.specs[state.version] = spec = _build_cluster_spec(state, gang)
         ctx.request(act.Publish(spec=spec))
     if waiting and state.version:
         task_attempts.start(ctx, waiting, state.version)
 
 
-def _cluster_spec(state: State, gang: Iterable[RoleState]) -> ClusterSpec:
+def _build_cluster_spec(state: State, gang: Iterable[RoleState]) -> ClusterSpec:
     here = (TaskState.REGISTERED, TaskState.RUNNING)
     return ClusterSpec(
         session=state.session,

@@ -84,7 +84,7 @@ def finish_if_idle(ctx: StepContext) -> None:
         return
     state.timers.clear()
     if final.failure and final.state is JobState.FAILED:
-        final.failure = replace(failures.root(state, final.failure), verdict=final.verdict)
+        final.failure = replace(failures.select_root_cause(state, final.failure), verdict=final.verdict)
     state.move_job(_LAST_MOVE[final.state])
     state.ended_at = ctx.now
     request_finish(ctx)

@@ -20,9 +20,9 @@ def count_failure(ctx: StepContext, failure: Failure) -> None:
     """Count a failure against its host. Call it once for each failure."""
     state = ctx.state
     host = failure.host
-    if host is None or not state.chooses or not policy.counts(failure):
+    if host is None or not state.chooses or not policy.may_be_host_failure(failure):
         return
-    times = [*policy.recent(state.hosts.get(host, ()), ctx.now), ctx.now]
+    times = [*policy.select_recent(state.hosts.get(host, ()), ctx.now), ctx.now]
     state.hosts[host] = times
     if host not in state.excluded and policy.is_bad(times, ctx.now):
         state.excluded.add(host)
@@ -46,7 +46,7 @@ def on_excluded(ctx: StepContext, event: ev.Excluded) -> None:
     state.avoided = set(event.hosts)
     if not state.active:
         return
-    moved = [(held, task) for held in state.containers.values() if (task := _task_to_move(state, held))]
+    moved = [(held, task) for held in state.containers.values() if (task := _find_task_to_move(state, held))]
     for container, task in moved:
         state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
         containers.request(ctx, task, TaskMove.REPLACE)  # first, or the demand would be lowered by one meanwhile
@@ -57,7 +57,7 @@ def on_excluded(ctx: StepContext, event: ev.Excluded) -> None:
 
 def is_avoided(state: State, task: Task) -> bool:
     """Return True if the task's container is on a host where nothing of the job is to start."""
-    held = containers.container_of(state, task)
+    held = containers.find_container(state, task)
     return held is not None and held.host in state.avoided
 
 
@@ -67,7 +67,7 @@ def vacate(ctx: StepContext, container: Container) -> None:
     containers.detach(ctx.state, container)
 
 
-def _task_to_move(state: State, container: Container) -> Task | None:
+def _find_task_to_move(state: State, container: Container) -> Task | None:
     """Return the task of a container to leave, if it has not started and does not restart alone."""
     if container.host not in state.avoided or container.intent is not ContainerIntent.HELD or container.task is None:
         return None

@@ -19,24 +19,24 @@ def advance(ctx: StepContext) -> None:
     state = ctx.state
     if not state.active:
         return
-    ready = list(start_order.newly_ready(state.roles))
+    ready = list(start_order.find_newly_ready(state.roles))
     for role in ready:
-        _ready(ctx, role)
+        _mark_ready(ctx, role)
     if ready:
         elastic_start.start_wait(ctx)
     gang_start.start_gang_if_complete(ctx)
     won = success_policy.judge(state)
     if won:
         job_finish.finish(ctx, JobState.SUCCEEDED, None, won.reason)
-    elif success_policy.all_failed(state):
+    elif success_policy.has_all_failed(state):
         failure_handling.fail_all_tasks(ctx)
 
 
-def _ready(ctx: StepContext, role: RoleState) -> None:
+def _mark_ready(ctx: StepContext, role: RoleState) -> None:
     state = ctx.state
     role.ready = True
     for task in role.tasks:
-        held = containers.container_of(state, task)
+        held = containers.find_container(state, task)
         if held and not held.is_released and not node_exclusion.is_avoided(state, task):
             state.move_task(task, TaskMove.RENEW, ctx.now)
             containers.start_registration_timeout(ctx, task)
@@ -59,7 +59,7 @@ def on_role_end(ctx: StepContext, role: RoleState) -> None:
 
 def report_blocked(ctx: StepContext) -> None:
     """Report the roles that can never start. One of them is enough to fail the job, unless it is a sidecar."""
-    for role, reason in list(start_order.newly_blocked(ctx.state.roles)):
+    for role, reason in list(start_order.find_newly_blocked(ctx.state.roles)):
         role.blocked = True
         failure = failures.failure_from_job(ctx.state, "unsatisfiable", FailureClass.USER, reason, ctx.now)
         if role.kind is not RoleKind.SIDECAR:
@@ -79,5 +79,5 @@ def start_group_timeouts(ctx: StepContext, over: str | None = None) -> None:
         rule = role.spec.timeout_after
         if rule and not role.finished and role.ended < role.total:
             members = state.spec.groups.get(rule.group, ())
-            if (over is None or over in members) and start_order.group_done(state.roles, members):
+            if (over is None or over in members) and start_order.is_group_done(state.roles, members):
                 state.timers.set(Deadline(DeadlineKind.GROUP, role.name), ctx.now + rule.limit)

@@ -57,9 +57,9 @@ def record_restart(ctx: StepContext, failure: Failure, decision: Decision, alone
     """Record a restart of the gang, or of one task alone."""
     state = ctx.state
     role = TaskId.parse(failure.task).role if failure.task else ""
-    free = restart_policy.consecutive_restarts(state, ctx.now, alone)
+    free = restart_policy.count_consecutive_restarts(state, ctx.now, alone)
     if decision.charged:
-        state.restarts = [*restart_policy.counting(state, ctx.now)]
+        state.restarts = [*restart_policy.select_counted_restarts(state, ctx.now)]
         state.restarts.append(Restart(ctx.now, role, alone.name if alone else ""))
         state.restarts_charged += 1
         free = 0

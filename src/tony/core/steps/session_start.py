@@ -26,7 +26,7 @@ def on_opened(ctx: StepContext, event: ev.SessionOpened) -> None:
     state.specs.clear()
     state.failures.clear()
     state.tolerated.clear()
-    again = _roles_to_run(state)
+    again = _select_roles_to_run(state)
     for role in state.roles.values():
         role.finished = role not in again
         role.waiting.clear()
@@ -34,7 +34,7 @@ def on_opened(ctx: StepContext, event: ev.SessionOpened) -> None:
             containers.release_all(ctx, role)
         else:
             _reset(ctx, role)
-    state.chief = state.first_chief()
+    state.chief = state.find_first_chief()
     role_readiness.start_group_timeouts(ctx)
     role_readiness.advance(ctx)
     for role in state.roles.values():
@@ -44,7 +44,7 @@ def on_opened(ctx: StepContext, event: ev.SessionOpened) -> None:
         containers.update_demand(ctx, role)
 
 
-def _roles_to_run(state: State) -> list[RoleState]:
+def _select_roles_to_run(state: State) -> list[RoleState]:
     """Return the roles to run: one that succeeded stays finished, unless a peer of its cluster spec runs again."""
     roles = [role for role in state.roles.values() if not role.finished]
     undone = [role for role in roles if role.succeeded < role.total]

@@ -43,7 +43,7 @@ def start(ctx: StepContext, tasks: Iterable[Task], version: int) -> None:
         if state.began is None and state.roles[role].kind is not RoleKind.SETUP:
             state.began = ctx.now
         if role not in exports:
-            exports[role] = state.variables_of(role)
+            exports[role] = state.collect_variables(role)
         start = act.Start(task=task.id, session=task.session, try_=task.try_, version=version, variables=exports[role])
         ctx.request(start)
 

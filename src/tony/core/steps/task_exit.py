@@ -26,7 +26,7 @@ def on_task_end(ctx: StepContext, task: Task) -> None:
     state = ctx.state
     if task.state not in ENDED_TASK_STATES:
         return  # it continues with its next task attempt
-    held = containers.container_of(state, task)
+    held = containers.find_container(state, task)
     if held and (state.job is JobState.STOPPING or (state.active and not state.may_restart)):
         containers.release(ctx, held)
     if state.job is JobState.RESTARTING:
@@ -91,7 +91,7 @@ def on_failure(ctx: StepContext, task: Task, failure: Failure) -> None:
         return
     if not task.living:
         task_attempts.end_task(ctx, task, TaskMove.FAIL)
-        held = containers.container_of(ctx.state, task)
+        held = containers.find_container(ctx.state, task)
         if held and ctx.state.active:
             containers.kill(ctx, held, failure.reason)
     elif task.state is TaskState.RUNNING:

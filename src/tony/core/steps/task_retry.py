@@ -27,7 +27,7 @@ def decide(ctx: StepContext, task: Task, failure: Failure) -> bool:
     spec = state.roles[task.id.role].spec
     if spec.restart is not RestartScope.TASK or spec.stop_on_failure or not state.active:
         return False
-    moves = _must_move(state, task) or node_exclusion.is_avoided(state, task) or failure.cause == "port-collision"
+    moves = _needs_move(state, task) or node_exclusion.is_avoided(state, task) or failure.cause == "port-collision"
     if moves and is_bound(state, task):
         return False
     decision = policy.decide(state, failure, ctx.now, alone=task)
@@ -39,14 +39,14 @@ def decide(ctx: StepContext, task: Task, failure: Failure) -> bool:
     task.note = f"{failure.reason} ({decision.reason})"
     ctx.request(act.Verdict(failure=failure, decision="retry", reason=f"only {task.name}: {decision.reason}"))
     if failure.cause == "port-collision":  # its ports are taken: reserve others in another container
-        held = containers.container_of(state, task)
+        held = containers.find_container(state, task)
         if held:
             containers.kill(ctx, held, failure.reason)
     return True
 
 
-def _must_move(state: State, task: Task) -> bool:
-    held = containers.container_of(state, task)
+def _needs_move(state: State, task: Task) -> bool:
+    held = containers.find_container(state, task)
     return held is None or held.is_released
 
 
@@ -58,9 +58,9 @@ def begin(ctx: StepContext, task: Task, at: float) -> bool:
     state = ctx.state
     assert task.retry_at is not None
     bound = is_bound(state, task)
-    if bound and _must_move(state, task):
+    if bound and _needs_move(state, task):
         return False
-    moves = _must_move(state, task) or (not bound and node_exclusion.is_avoided(state, task))
+    moves = _needs_move(state, task) or (not bound and node_exclusion.is_avoided(state, task))
     note = task.note
     task_attempts.clear_attempt(ctx, task, at)
     task.judged = False
@@ -88,7 +88,7 @@ def replace(ctx: StepContext, task: Task) -> None:
 
 
 def _move_to_other_container(ctx: StepContext, task: Task) -> None:
-    held = containers.container_of(ctx.state, task)
+    held = containers.find_container(ctx.state, task)
     containers.request(ctx, task, TaskMove.REPLACE)
     if held:
         containers.kill(ctx, held, "its task moves to another container")

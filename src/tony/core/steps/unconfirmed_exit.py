@@ -10,7 +10,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core import failures
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.policies.unconfirmed_exit import latest_exit_time
+from tony.core.policies.unconfirmed_exit import compute_latest_exit_time
 from tony.core.state import Container, ContainerIntent, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, task_exit
@@ -19,7 +19,7 @@ from tony.model.states import TaskState
 from tony.units import format_duration
 
 
-def must_wait(ctx: StepContext, container: Container, event: ev.ContainerEnded) -> bool:
+def handle_unconfirmed_exit(ctx: StepContext, container: Container, event: ev.ContainerEnded) -> bool:
     """Return True if the program in a container must be waited for, after doing what can be done now."""
     state = ctx.state
     if container.presumed:
@@ -27,7 +27,7 @@ def must_wait(ctx: StepContext, container: Container, event: ev.ContainerEnded) 
     task = state.tasks[container.task] if container.task else None
     if not event.presumed or task is None or not task.living or task.external_exit is not None:
         return False
-    until = latest_exit_time(event.contact, event.lease, state.spec.stop_grace_of(task.id.role))
+    until = compute_latest_exit_time(event.contact, event.lease, state.spec.stop_grace_of(task.id.role))
     if until <= ctx.now:
         return False
     container.presumed = True
@@ -52,7 +52,7 @@ def must_wait(ctx: StepContext, container: Container, event: ev.ContainerEnded) 
 
 def on_exit_report(ctx: StepContext, task: Task) -> None:
     """Forget the container of a program that reported its exit: the container's own end will not be reported."""
-    held = containers.container_of(ctx.state, task)
+    held = containers.find_container(ctx.state, task)
     if held and held.presumed:
         containers.remove_ended(ctx, held)
         if held.intent is ContainerIntent.RELEASED:
@@ -61,7 +61,7 @@ def on_exit_report(ctx: StepContext, task: Task) -> None:
 
 def build_container_ended(ctx: StepContext, task: Task) -> ev.ContainerEnded | None:
     """Return the event that stands in for the proof, once the lease of the executor has expired."""
-    held = containers.container_of(ctx.state, task)
+    held = containers.find_container(ctx.state, task)
     if held is None:
         return None
     return ev.ContainerEnded(container=held.id, cause=task.container_end_cause, blameless=True, silent=True)

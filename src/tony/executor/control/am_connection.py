@@ -134,7 +134,7 @@ class AmConnection:
         """Send the reports that have not been sent."""
         if self._connection:
             self._before_reports()
-            for report in self._protocol.unsent(self._clock.monotonic()):
+            for report in self._protocol.take_unsent(self._clock.monotonic()):
                 self._connection.send(report)
 
     @property
@@ -175,7 +175,7 @@ class AmConnection:
                 if self._wait_timeout is not None:
                     raise  # not from `_break_off`
             self._wait_timeout = None
-            if self.is_rejected or self._left() <= 0:
+            if self.is_rejected or self._compute_time_left() <= 0:
                 return self._reason
 
     def _break_off(self) -> None:
@@ -186,7 +186,7 @@ class AmConnection:
 
     async def _connect_once(self) -> None:
         """Connect once, and handle the connection until it ends."""
-        left = self._left()
+        left = self._compute_time_left()
         self._is_backing_off = True
         try:
             await asyncio.sleep(min(next(self._pauses), left))
@@ -201,8 +201,8 @@ class AmConnection:
         else:
             await self._run_connection(connection)
 
-    def _left(self) -> float:
-        return self._lease.left(self._clock.monotonic(), gone=self._is_gone)
+    def _compute_time_left(self) -> float:
+        return self._lease.compute_time_left(self._clock.monotonic(), gone=self._is_gone)
 
     def _record_loss(self, why: str, *, gone: bool) -> None:
         if why != self._reason:
@@ -219,7 +219,7 @@ class AmConnection:
         self._connection = connection
         self._welcome.clear()
         connected_at = self._clock.monotonic()
-        connection.send(self._protocol.connected())
+        connection.send(self._protocol.on_connected())
         try:
             # Heartbeats end with the connection, and an error in either ends both.
             async with asyncio.TaskGroup() as group:
@@ -228,7 +228,7 @@ class AmConnection:
                 beating.cancel()
         finally:
             self._connection = None
-            self._protocol.disconnected()
+            self._protocol.on_disconnected()
             self._on_disconnect()
             connection.close()
 
@@ -249,12 +249,12 @@ class AmConnection:
 
     def _handle(self, message: Message, connected_at: float) -> None:
         welcome = self._protocol.link_state is LinkState.ATTACHED
-        if isinstance(message, StartProgram) and self._left() <= 0:
+        if isinstance(message, StartProgram) and self._compute_time_left() <= 0:
             # This process was suspended, and the message may be outdated: the AM repeats it if it still applies.
             self._has_skipped_start = True
             return
         refused = self._protocol.refused
-        actions = self._protocol.received(message)
+        actions = self._protocol.on_message(message)
         if self._protocol.refused > refused:
             self._log_ignored(message)
         if welcome and self._protocol.link_state is LinkState.ATTACHED:
@@ -269,7 +269,7 @@ class AmConnection:
             self._pauses = chain([0.0], _BACKOFF)
         elif isinstance(message, Ack) and message.heard is not None and self._protocol.is_obeying:
             self._renew(min(message.heard, self._clock.monotonic()))
-            if self._has_skipped_start and self._left() > 0:
+            if self._has_skipped_start and self._compute_time_left() > 0:
                 self._break_off()  # on a new connection the AM repeats all current commands
         for action in actions:
             self._perform(action)
@@ -291,20 +291,20 @@ class AmConnection:
     async def _send_heartbeats(self, connection: AmTransport) -> None:
         await self._welcome.wait()
         # The first at a random time within the interval, so that those of many executors are spread.
-        await asyncio.sleep(self._heartbeat_pause() * os.urandom(1)[0] / 256)
+        await asyncio.sleep(self._compute_heartbeat_pause() * os.urandom(1)[0] / 256)
         while True:
             now = self._clock.monotonic()
-            is_over = self._lease.left(now, gone=False) <= 0
-            asks = self._lease.wants_renewal(now)
+            is_over = self._lease.compute_time_left(now, gone=False) <= 0
+            asks = self._lease.needs_renewal(now)
             heartbeat = self._heartbeat()
             connection.send(replace(heartbeat, mono=now, asks=True) if asks else heartbeat)
-            left = self._lease.left(now, gone=False)
+            left = self._lease.compute_time_left(now, gone=False)
             await asyncio.sleep(
-                EXPIRY_GRACE_SECONDS if is_over else min(self._heartbeat_pause(), left + _TIMER_SLACK_SECONDS)
+                EXPIRY_GRACE_SECONDS if is_over else min(self._compute_heartbeat_pause(), left + _TIMER_SLACK_SECONDS)
             )
-            if is_over and self._left() <= 0:
+            if is_over and self._compute_time_left() <= 0:
                 self._record_loss(f"no answer for {self._lease.term:.0f} s", gone=False)
                 self._break_off()
 
-    def _heartbeat_pause(self) -> float:
+    def _compute_heartbeat_pause(self) -> float:
         return min(self._protocol.heartbeat_interval, self._lease.pulse)

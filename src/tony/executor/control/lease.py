@@ -29,7 +29,7 @@ class Lease:
         """Note that the application master has answered a message sent at that time."""
         self._proof = max(self._proof, sent)
 
-    def left(self, now: float, *, gone: bool) -> float:
+    def compute_time_left(self, now: float, *, gone: bool) -> float:
         """Return the seconds that are left; 0 once expired.
 
         Args:
@@ -37,7 +37,7 @@ class Lease:
         """
         return max(0.0, self._proof + (self._length if gone else self.term) - now)
 
-    def wants_renewal(self, now: float) -> bool:
+    def needs_renewal(self, now: float) -> bool:
         """Whether to ask the application master for an answer. Most of the time there is no need."""
         return now - self._proof >= self.pulse
 

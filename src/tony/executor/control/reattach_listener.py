@@ -73,10 +73,10 @@ class ReattachListener:
 
     # --- callbacks of the server ----------------------------------------------------------------------------------
 
-    def connected(self, connection: RpcConnection) -> None:
+    def on_connected(self, connection: RpcConnection) -> None:
         """Do nothing: an application master has authenticated, and speaks first."""
 
-    def received(self, connection: RpcConnection, message: Message) -> None:
+    def on_message(self, connection: RpcConnection, message: Message) -> None:
         """Answer a reattach request; one per connection."""
         if not isinstance(message, Summon) or not is_valid(message):
             connection.refuse(Code.BAD_MESSAGE, "an executor accepts only reattach requests")
@@ -86,7 +86,7 @@ class ReattachListener:
         else:
             connection.refuse(Code.SUPERSEDED, f"AM attempt {message.attempt} is older than one already accepted")
 
-    def closed(self, connection: RpcConnection, reason: str) -> None:
+    def on_closed(self, connection: RpcConnection, reason: str) -> None:
         """Do nothing."""
 
 

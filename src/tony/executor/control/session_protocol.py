@@ -40,14 +40,14 @@ from tony.protocol.tunnel_messages import DialTunnel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareSession:
-    """Stop the running program, reserve ports, then call `SessionProtocol.ready`."""
+    """Stop the running program, reserve ports, then call `SessionProtocol.report_ready`."""
 
     session: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTaskAttempt:
-    """Start the program; call `SessionProtocol.started`, `first_output`, and in any case `exited`."""
+    """Start the program; call `SessionProtocol.report_started`, `report_first_output`, and in any case `exited`."""
 
     command: StartProgram
 
@@ -158,7 +158,7 @@ class SessionProtocol:
 
     # --- connection -----------------------------------------------------------------------------------------------
 
-    def connected(self) -> Attach:
+    def on_connected(self) -> Attach:
         """Note a new connection; return the first message to send."""
         self.link_state = LinkState.ATTACHED
         return replace(
@@ -169,7 +169,7 @@ class SessionProtocol:
             acked=min(self._acked, self._report_count),
         )
 
-    def listens(self, address: str) -> None:
+    def set_listen_address(self, address: str) -> None:
         """Set the address at which this executor accepts reattach requests from now on."""
         self._attach = replace(self._attach, listens=address)
 
@@ -181,16 +181,16 @@ class SessionProtocol:
         self.highest_attempt = attempt
         return True
 
-    def disconnected(self) -> None:
+    def on_disconnected(self) -> None:
         """Note that the connection is closed; what it carried may be lost."""
         self.link_state = LinkState.APART
         self.peer_attempt = 0
 
-    def unsent(self, now: float) -> Sequence[Reported]:
+    def take_unsent(self, now: float) -> Sequence[Reported]:
         """Return reports to send now, oldest first; each once per connection. None before the Welcome."""
         if self.link_state is not LinkState.WELCOME:
             return ()
-        found = [_aged(kept, now) for kept in self._kept if kept.report.n > self._sent]
+        found = [_add_age(kept, now) for kept in self._kept if kept.report.n > self._sent]
         self._sent = self._report_count
         return found
 
@@ -206,15 +206,15 @@ class SessionProtocol:
         """Return True if the connected AM attempt has sent its Welcome, and no later one has called since."""
         return self.link_state is LinkState.WELCOME and self.peer_attempt == self.highest_attempt
 
-    def received(self, message: Message) -> Sequence[ProtocolAction]:
+    def on_message(self, message: Message) -> Sequence[ProtocolAction]:
         """Handle a message; return the actions to perform, in this order."""
         match message:
             case Welcome():
-                return self._welcome(message)
+                return self._handle_welcome(message)
             case _ if not self.is_obeying:
                 return self._ignore()
             case Ack(n=n):
-                self._acknowledged(n)
+                self._handle_acknowledged(n)
                 return ()
             case Prepare(session=session):
                 return self._prepare(session)
@@ -235,7 +235,7 @@ class SessionProtocol:
                 return [SendStacks(request=request)]
         return self._ignore()
 
-    def _welcome(self, message: Welcome) -> Sequence[ProtocolAction]:
+    def _handle_welcome(self, message: Welcome) -> Sequence[ProtocolAction]:
         if message.attempt < self.highest_attempt:
             return self._ignore()
         self.highest_attempt = self.peer_attempt = message.attempt
@@ -244,13 +244,13 @@ class SessionProtocol:
         self.sample_interval = min(max(wanted, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS) if wanted > 0 else 0.0
         steps = message.step_interval
         self.step_interval = min(max(steps, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS) if steps > 0 else 0.0
-        self._acknowledged(message.acked)
+        self._handle_acknowledged(message.acked)
         if self.link_state is LinkState.ATTACHED:
             self.link_state = LinkState.WELCOME
             self._sent = 0
         return ()
 
-    def _acknowledged(self, n: int) -> None:
+    def _handle_acknowledged(self, n: int) -> None:
         self._acked = max(self._acked, n)
         while self._kept and self._kept[0].report.n <= n:
             self._kept.popleft()
@@ -276,22 +276,22 @@ class SessionProtocol:
             return self._ignore()
         self._last_try = message.try_
         if message.try_ <= self._stopped_try or self._released:
-            self._not_started(message, ExitReason.NOT_STARTED, "stopped before it was started")
+            self._report_not_started(message, ExitReason.NOT_STARTED, "stopped before it was started")
         elif not self._ready:
-            self._not_started(
+            self._report_not_started(
                 message, ExitReason.LAUNCH_FAILED, f"session {message.session} has not been prepared here"
             )
         elif self._running is not None:
             why = "task attempt {1} of session {0} is still running".format(*self._running)
-            self._not_started(message, ExitReason.LAUNCH_FAILED, why)
+            self._report_not_started(message, ExitReason.LAUNCH_FAILED, why)
         else:
             self._running = message.session, message.try_
             return [StartTaskAttempt(command=message)]
         return ()
 
-    def _not_started(self, message: StartProgram, reason: ExitReason, why: str) -> None:
+    def _report_not_started(self, message: StartProgram, reason: ExitReason, why: str) -> None:
         # It never ran: without a time, so that it is "just now" whenever the report is sent.
-        self._report(_exited(message.session, message.try_, ExitStatus(reason=reason, message=why)))
+        self._add_report(_build_exited(message.session, message.try_, ExitStatus(reason=reason, message=why)))
 
     def _stop(self, message: StopProgram) -> Sequence[ProtocolAction]:
         if message.session < self.session:
@@ -309,21 +309,21 @@ class SessionProtocol:
 
     # --- local events ---------------------------------------------------------------------------------------------
 
-    def ready(self, session: int, address: str, tb_port: int | None = None) -> None:
+    def report_ready(self, session: int, address: str, tb_port: int | None = None) -> None:
         """Report that ports are reserved. Ignored if the session has ended meanwhile."""
         if session == self.session and not self._ready:
             self._ready = True
-            self._report(Ready(n=0, session=session, address=address, tb_port=tb_port))
+            self._add_report(Ready(n=0, session=session, address=address, tb_port=tb_port))
 
-    def started(self, session: int, try_: int, pid: int) -> None:
+    def report_started(self, session: int, try_: int, pid: int) -> None:
         """Report that the program runs."""
-        self._report(ProgramStarted(n=0, session=session, try_=try_, pid=pid))
+        self._add_report(ProgramStarted(n=0, session=session, try_=try_, pid=pid))
 
-    def first_output(self, session: int, try_: int) -> None:
+    def report_first_output(self, session: int, try_: int) -> None:
         """Report that the program has printed something."""
-        self._report(ProgramOutput(n=0, session=session, try_=try_))
+        self._add_report(ProgramOutput(n=0, session=session, try_=try_))
 
-    def exited(
+    def report_exited(
         self,
         session: int,
         try_: int,
@@ -335,18 +335,18 @@ class SessionProtocol:
         if self._running != (session, try_):
             raise ValueError(f"task attempt {try_} of session {session} ended twice, or never started")
         self._running = None
-        self._report(replace(_exited(session, try_, status), exports=exports), ended)
+        self._add_report(replace(_build_exited(session, try_, status), exports=exports), ended)
 
-    def _report(self, report: Reported, ended: float | None = None) -> None:
+    def _add_report(self, report: Reported, ended: float | None = None) -> None:
         self._report_count += 1
         self._kept.append(_Kept(replace(report, n=self._report_count), ended))
 
 
-def _exited(session: int, try_: int, status: ExitStatus) -> ProgramExited:
+def _build_exited(session: int, try_: int, status: ExitStatus) -> ProgramExited:
     return ProgramExited(n=0, session=session, try_=try_, status=status, ago=0.0)
 
 
-def _aged(kept: _Kept, now: float) -> Reported:
+def _add_age(kept: _Kept, now: float) -> Reported:
     if isinstance(kept.report, ProgramExited) and kept.ended is not None:
         return replace(kept.report, ago=max(0.0, now - kept.ended))
     return kept.report

@@ -48,7 +48,7 @@ class Devices:
         found: dict[str, float] = {}
         self._count_errors()
         for place, handle in enumerate(self._handles or ()):
-            for name, value in self._metrics(handle):
+            for name, value in self._read_metrics(handle):
                 found[f"gpu{place}.{name}"] = value
             if place in self._xids:
                 found[f"gpu{place}.xid"] = float(self._xids[place])
@@ -74,17 +74,19 @@ class Devices:
             log.info("GPU metrics are not available: %s", error)
             self._nvml = None
             return
-        self._handles = self._visible_handles() if self._granted is None else self._granted_handles(self._granted)
+        self._handles = (
+            self._list_visible_handles() if self._granted is None else self._list_granted_handles(self._granted)
+        )
         self._watch_errors()
 
-    def _visible_handles(self) -> list[Any]:
+    def _list_visible_handles(self) -> list[Any]:
         """Return handles of all devices visible in the container."""
         nvml = self._nvml
         count = self._call(nvml.nvmlDeviceGetCount) or 0
         handles = (self._call(nvml.nvmlDeviceGetHandleByIndex, place) for place in range(count))
         return [handle for handle in handles if handle is not None]
 
-    def _granted_handles(self, granted: Sequence[str]) -> list[Any]:
+    def _list_granted_handles(self, granted: Sequence[str]) -> list[Any]:
         nvml = self._nvml
         return [  # an unknown device keeps its place
             self._call(nvml.nvmlDeviceGetHandleByIndex, int(name))
@@ -93,7 +95,7 @@ class Devices:
             for name in granted
         ]
 
-    def _metrics(self, handle: Any) -> Iterator[tuple[str, float]]:
+    def _read_metrics(self, handle: Any) -> Iterator[tuple[str, float]]:
         if handle is None:
             return
         nvml = self._nvml
@@ -143,11 +145,11 @@ class Devices:
             event = self._call(wait, self._events, 0)
             if event is None:
                 return
-            place = self._index_of(event.device)
+            place = self._find_index(event.device)
             if place in self._xids:
                 self._xids[place] += 1
 
-    def _index_of(self, device: Any) -> int:
+    def _find_index(self, device: Any) -> int:
         number = self._call(self._nvml.nvmlDeviceGetIndex, device)
         for place, handle in enumerate(self._handles or ()):
             if (

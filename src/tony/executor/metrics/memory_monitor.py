@@ -47,18 +47,18 @@ class MemoryMonitor:
         self._measured: int | None = None
         self._highest = 0
         cgroup.reset_peak(process_tree.folders)
-        self._kills_before = _kills(process_tree)
+        self._kills_before = _count_kills(process_tree)
         self._full_before = cgroup.times_full(process_tree.folders)
         peak = cgroup.peak(process_tree.folders)
         self._peak_before = peak or 0
         # The kernel keeps limit and peak: an executor that need not measure wakes only for its heartbeats.
         self._left_to_kernel = peak is not None and peak <= _NEGLIGIBLE_BYTES
 
-    def usage(self) -> int | None:
+    def read_usage(self) -> int | None:
         """Return the bytes used now, or when last measured."""
         return cgroup.usage(self._process_tree.folders) if self._process_tree.folders else self._measured
 
-    def peak(self, largest_process: int) -> int | None:
+    def read_peak(self, largest_process: int) -> int | None:
         """Return the peak usage in bytes.
 
         Args:
@@ -94,7 +94,7 @@ class MemoryMonitor:
         limit = f"limit {format_size(self._limit)}"
         if self.exceeded is not None:
             return f"ran out of memory ({limit}): {format_size(self.exceeded)} used, killed by the executor"
-        kills = _kills(self._process_tree) - self._kills_before
+        kills = _count_kills(self._process_tree) - self._kills_before
         if kills <= 0:
             return ""
         victims = f"{kills} process{'' if kills == 1 else 'es'}"
@@ -124,7 +124,7 @@ class MemoryMonitor:
             # Only needed where the kernel keeps no peak of its own, but cheap everywhere.
             self._highest = max(self._highest, cgroup.usage(self._process_tree.folders) or 0)
             return True
-        pids = self._process_tree.tree()
+        pids = self._process_tree.list_descendants()
         self._on_pids(pids)
         used = process.memory_of(pids)
         if 0 < self._limit < used:
@@ -138,6 +138,6 @@ class MemoryMonitor:
         return True
 
 
-def _kills(process_tree: ProcessTree) -> int:
+def _count_kills(process_tree: ProcessTree) -> int:
     """Return the number of OOM kills: in the control group, or else on the whole machine."""
     return cgroup.oom_kills(process_tree.folders) if process_tree.folders else process.machine_oom_kills()

@@ -174,12 +174,12 @@ class MetricsSampler:
 
     def _report_step(self) -> None:
         """Send the newest step alone, if it has not been sent."""
-        values = self._current_progress()
+        values = self._collect_progress()
         if self._step_at == self._reported_at:
             return
         steps = {name: value for name, value in values.items() if name in ("step", "total")}
         self._take_saved()
-        if self._outbox.send(self._sample(steps, 0.0)):
+        if self._outbox.send(self._build_sample(steps, 0.0)):
             self._reported_at = self._step_at
             del self._saved[:_MAX_CHECKPOINTS]
 
@@ -203,16 +203,16 @@ class MetricsSampler:
             return
         values = self._send({}, 0.0)
         while values or self._saved:
-            self._outbox.keep(self._sample(values, 0.0))
+            self._outbox.keep(self._build_sample(values, 0.0))
             del self._saved[:_MAX_CHECKPOINTS]
             values = {}
 
     def _send(self, values: Mapping[str, float], ago: float) -> Mapping[str, float]:
         """Send a sample and the waiting checkpoints; return the values that could not be sent."""
-        values = {**values, **self._current_progress()}
+        values = {**values, **self._collect_progress()}
         self._take_saved()
         while values or self._saved:
-            if not self._outbox.send(self._sample(values, ago)):
+            if not self._outbox.send(self._build_sample(values, ago)):
                 return values
             self._reported_at = self._step_at
             del self._saved[:_MAX_CHECKPOINTS]
@@ -221,9 +221,9 @@ class MetricsSampler:
 
     def _take_saved(self) -> None:
         if self._progress:
-            self._saved = [*self._saved, *self._progress.saved()][-_MAX_WAITING:]
+            self._saved = [*self._saved, *self._progress.take_checkpoints()][-_MAX_WAITING:]
 
-    def _sample(self, values: Mapping[str, float], ago: float) -> Sample:
+    def _build_sample(self, values: Mapping[str, float], ago: float) -> Sample:
         now = clock.monotonic()
         saved = tuple(
             Saved(step=each.step, ago=round(now - each.at, 3), took=round(each.took, 3))
@@ -241,7 +241,7 @@ class MetricsSampler:
             step_reports=self._step_reports,
         )
 
-    def _current_progress(self) -> dict[str, float]:
+    def _collect_progress(self) -> dict[str, float]:
         """Return the current progress. What the program reports takes precedence over its output, and that over files.
 
         The last reported values are repeated until there are newer ones.
@@ -252,7 +252,7 @@ class MetricsSampler:
             advance, told = self._progress.advance(), self._progress
             self._merge(_REPORTED, advance, told.first, told.stepped, told.reports)
         files, printed, reported = self._progress_by_source
-        return files.then(printed).then(reported).values()
+        return files.merge_with(printed).merge_with(reported).to_values()
 
     def _merge(
         self,
@@ -271,7 +271,7 @@ class MetricsSampler:
         """
         if advance is None:
             return
-        self._progress_by_source[source] = self._progress_by_source[source].then(advance)
+        self._progress_by_source[source] = self._progress_by_source[source].merge_with(advance)
         if advance.step is not None and all(each.step is None for each in self._progress_by_source[source + 1 :]):
             self._step_at = at or clock.monotonic()
             self._step_reports = reports or self._step_reports + 1

@@ -51,7 +51,7 @@ class Advance:
     total: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
 
-    def then(self, later: Advance) -> Advance:
+    def merge_with(self, later: Advance) -> Advance:
         """Merge with a later report, which takes precedence."""
         metrics = {**self.metrics, **later.metrics}
         return Advance(
@@ -60,7 +60,7 @@ class Advance:
             dict(list(metrics.items())[-MOST_OF_A_PROGRAM:]),
         )
 
-    def values(self) -> dict[str, float]:
+    def to_values(self) -> dict[str, float]:
         """Return the values by the names of `model/metric_definitions.py`."""
         counts = {"step": self.step, "total": self.total}
         return {**{name: value for name, value in counts.items() if value is not None}, **self.metrics}
@@ -86,7 +86,7 @@ def parse(data: bytes, now: float) -> Advance | CheckpointReport | None:
         if kind == "p" and len(parts) >= 2:
             return _advance(parts)
         if kind == "c" and len(parts) == 3:
-            step, at, took = map(number, parts)
+            step, at, took = map(parse_number, parts)
             if step >= 0 and now - _MAX_AGE_SECONDS <= at and 0 <= took <= _MAX_AGE_SECONDS:
                 return CheckpointReport(int(step), min(at, now), took)
     except ValueError:
@@ -95,20 +95,20 @@ def parse(data: bytes, now: float) -> Advance | CheckpointReport | None:
 
 
 def _advance(parts: list[str]) -> Advance:
-    step, total = number(parts[0]), number(parts[1]) if parts[1] else None
+    step, total = parse_number(parts[0]), parse_number(parts[1]) if parts[1] else None
     if step < 0 or (total is not None and total < 0):
         raise ValueError("counts start at 0")
     metrics = {}
     for part in parts[2:]:
         name, _, value = part.rpartition("=")
         with contextlib.suppress(ValueError):
-            metrics[own_name(name)] = number(value)
+            metrics[qualify_name(name)] = parse_number(value)
         if len(metrics) == MOST_OF_A_PROGRAM:
             break
     return Advance(step, total, metrics)
 
 
-def own_name(name: str) -> str:
+def qualify_name(name: str) -> str:
     """Return the full name of a metric that a program reports.
 
     Raises:
@@ -119,7 +119,7 @@ def own_name(name: str) -> str:
     return full
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     """Parse a finite number of reasonable size.
 
     Raises:
@@ -157,7 +157,7 @@ class ProgressListener:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            bound = _bound_for_all_programs(self._socket) if os.geteuid() == 0 else _bound(self._socket, folder)
+            bound = _bind_for_all_programs(self._socket) if os.geteuid() == 0 else _bind(self._socket, folder)
             self.path = self._files.enter_context(bound)
         except OSError:
             self._socket.close()
@@ -182,7 +182,7 @@ class ProgressListener:
         found, self._advance = self._advance, None
         return found
 
-    def saved(self) -> list[CheckpointReport]:
+    def take_checkpoints(self) -> list[CheckpointReport]:
         """Return checkpoints since the last call, oldest first."""
         self.take()
         found = list(self._saved)
@@ -221,7 +221,7 @@ class ProgressListener:
                     if step is not None:
                         self.first, self.stepped = self.first or (step, now), now
                         self.reports += 1
-                    self._advance = report if self._advance is None else self._advance.then(report)
+                    self._advance = report if self._advance is None else self._advance.merge_with(report)
                 case CheckpointReport():
                     self._saved.append(report)
                 case None:
@@ -236,7 +236,7 @@ class ProgressListener:
 
 
 @contextlib.contextmanager
-def _bound(listener: socket.socket, folder: Path) -> Iterator[str]:
+def _bind(listener: socket.socket, folder: Path) -> Iterator[str]:
     """Bind a socket to a new file that only its owner may write to; yield its path, and remove it afterwards."""
     path = folder / f"progress-{os.urandom(12).hex()}"
     os.fchmod(listener.fileno(), 0o600)  # the file gets the mode of its socket
@@ -250,7 +250,7 @@ def _bound(listener: socket.socket, folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _bound_for_all_programs(listener: socket.socket) -> Iterator[str]:
+def _bind_for_all_programs(listener: socket.socket) -> Iterator[str]:
     """Bind a socket of root, whose programs may run as any user; yield its path, and remove it afterwards.
 
     So the file's mode cannot keep other users out. Its path does: the inner folder has a name that cannot be guessed,

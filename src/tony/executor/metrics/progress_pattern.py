@@ -13,7 +13,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
-from tony.executor.metrics.progress_listener import Advance, number, own_name
+from tony.executor.metrics.progress_listener import Advance, parse_number, qualify_name
 from tony.executor.output.output_capture import Stream
 
 log = logging.getLogger(__name__)
@@ -47,12 +47,12 @@ class LogPattern:
             return None
         lines: list[str] = []
         for place, stream in enumerate(streams):
-            news, self._read[place] = stream.since(self._read[place])
+            news, self._read[place] = stream.read_since(self._read[place])
             found_lines = _LINE_END.split(news.decode(errors="replace"))[-_MAX_LINES:]
             lines += [_LABEL.sub("", line) for line in found_lines] if stream.is_labelled else found_lines
         try:
-            with _time_limit(_TIMEOUT_SECONDS):
-                found = _newest(self._pattern, lines)
+            with _limit_time(_TIMEOUT_SECONDS):
+                found = _find_newest(self._pattern, lines)
         except TimeoutError:
             log.warning(
                 "progress_pattern took more than %g s for %d lines and is disabled for this task attempt",
@@ -64,7 +64,7 @@ class LogPattern:
         return _advance(found) if found else None
 
 
-def _newest(pattern: re.Pattern[str], lines: Sequence[str]) -> dict[str, str]:
+def _find_newest(pattern: re.Pattern[str], lines: Sequence[str]) -> dict[str, str]:
     """Return the last text that each group has matched."""
     missing = set(pattern.groupindex)
     found: dict[str, str] = {}
@@ -83,23 +83,23 @@ def _advance(found: dict[str, str]) -> Advance:
     numbers = {}
     for name, text in found.items():
         with contextlib.suppress(ValueError):
-            numbers[name] = number(text.strip().rstrip("%").replace(",", ""))
+            numbers[name] = parse_number(text.strip().rstrip("%").replace(",", ""))
     metrics = {}
     for name in numbers.keys() - {"step", "total"}:
         with contextlib.suppress(ValueError):
-            metrics[own_name(name)] = numbers[name]
+            metrics[qualify_name(name)] = numbers[name]
     return Advance(numbers.get("step"), numbers.get("total"), metrics)
 
 
 @contextlib.contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
+def _limit_time(seconds: float) -> Iterator[None]:
     """Raise TimeoutError inside the block after `seconds`: `re` checks for signals while it searches."""
 
-    def late(signum: int, frame: FrameType | None) -> None:
+    def raise_timeout(signum: int, frame: FrameType | None) -> None:
         raise TimeoutError
 
     try:
-        before = signal.signal(signal.SIGALRM, late)
+        before = signal.signal(signal.SIGALRM, raise_timeout)
     except ValueError:  # not the main thread: it cannot be interrupted
         yield
         return

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from tony.executor.metrics.progress_listener import Advance, own_name
-from tony.executor.metrics.tfevents import HEAD, DamagedFileError, TFRecord, is_short, length_of, record
+from tony.executor.metrics.progress_listener import Advance, qualify_name
+from tony.executor.metrics.tfevents import HEAD, DamagedFileError, TFRecord, is_short, parse_record, read_length
 from tony.model.metric_definitions import MOST_OF_A_PROGRAM
 
 #: Directory entries that are listed.
@@ -40,7 +40,7 @@ class TensorBoardProgress:
         """Return the progress since the last poll; None if there is none. Blocks on disks."""
         step: float | None = None
         metrics: dict[str, float] = {}
-        for path in self._recent_files():
+        for path in self._find_recent_files():
             file = self._files.setdefault(path, _File(path, _run_of(path, self._folder)))
             for scalars in file.poll():
                 step = max(step or 0.0, float(scalars[0]))
@@ -50,17 +50,17 @@ class TensorBoardProgress:
         kept = sorted(metrics, key=lambda name: "loss" not in name)[:MOST_OF_A_PROGRAM]
         return Advance(step, None, {name: metrics[name] for name in kept})
 
-    def _recent_files(self) -> list[str]:
+    def _find_recent_files(self) -> list[str]:
         """Return the recently written files, the latest last."""
         found = []
-        for path in self._event_files():
+        for path in self._iterate_event_files():
             with contextlib.suppress(OSError):
                 status = os.stat(path)
                 if status.st_mtime >= self._since:
                     found.append((status.st_mtime, path))
         return [path for _, path in sorted(found)[-_MAX_FILES:]]
 
-    def _event_files(self) -> Iterator[str]:
+    def _iterate_event_files(self) -> Iterator[str]:
         seen = 0
         for folder, folders, names in os.walk(self._folder):
             folders.sort()
@@ -90,7 +90,7 @@ class _File:
         except OSError:
             return []
         try:
-            records = self._records(descriptor)
+            records = self._read_records(descriptor)
         except (OSError, DamagedFileError):
             # A disk error may pass; a file that is no event file is never read again.
             self._damaged = self._offset == 0
@@ -98,13 +98,13 @@ class _File:
             return []
         finally:
             os.close(descriptor)
-        found = [scalars for each in records if (scalars := each.scalars())]
+        found = [scalars for each in records if (scalars := each.parse_scalars())]
         return [
-            (each.step, {name: value for tag, value in each.values.items() if (name := self._metric_name(tag))})
+            (each.step, {name: value for tag, value in each.values.items() if (name := self._build_metric_name(tag))})
             for each in found
         ]
 
-    def _records(self, descriptor: int) -> deque[TFRecord]:
+    def _read_records(self, descriptor: int) -> deque[TFRecord]:
         """Return the last of the new records; if there are many, the earlier ones are skipped."""
         found: deque[TFRecord] = deque(maxlen=_MAX_PARSED)
         size = os.fstat(descriptor).st_size
@@ -117,13 +117,13 @@ class _File:
                 window, begin, at = os.pread(descriptor, _WINDOW, self._offset), self._offset, 0
                 if len(window) < HEAD:
                     return found
-            length = length_of(window[at : at + HEAD])
+            length = read_length(window[at : at + HEAD])
             if self._offset + HEAD + length + 4 > size:
                 return found
             if is_short(length):
                 if at + HEAD + length + 4 > len(window):
                     window, begin, at = os.pread(descriptor, _WINDOW, self._offset), self._offset, 0
-                found.append(record(window[at + HEAD : at + HEAD + length + 4]))
+                found.append(parse_record(window[at + HEAD : at + HEAD + length + 4]))
             self._offset += HEAD + length + 4
         if size - self._offset > _WINDOW:
             self._catch_up(descriptor, size)
@@ -135,16 +135,16 @@ class _File:
         for at in range(len(near) - HEAD):
             if near[at + 4 : at + 8] == b"\0\0\0\0":
                 with contextlib.suppress(DamagedFileError):
-                    length_of(near[at : at + HEAD])
+                    read_length(near[at : at + HEAD])
                     self._offset = size - _WINDOW + at
                     return
 
-    def _metric_name(self, tag: str) -> str:
+    def _build_metric_name(self, tag: str) -> str:
         """Return the metric name for a tag; empty if it cannot be one."""
         named = (f"{self._run}.{tag}" if self._run else tag).replace("/", ".")
         plain = _INVALID_CHARACTERS.sub("_", named).strip("._-")
         with contextlib.suppress(ValueError):
-            return own_name(plain[:_MAX_NAME_CHARACTERS])
+            return qualify_name(plain[:_MAX_NAME_CHARACTERS])
         return ""
 
 

@@ -46,24 +46,24 @@ class TFRecord:
     data: bytes
     crc: int
 
-    def scalars(self) -> Scalars | None:
+    def parse_scalars(self) -> Scalars | None:
         """Return its scalars; None if it has none or is damaged."""
-        if masked_crc(self.data) != self.crc:
+        if compute_masked_crc(self.data) != self.crc:
             return None
         try:
-            return _event(self.data)
+            return _parse_event(self.data)
         except (ValueError, IndexError, struct.error, UnicodeDecodeError):
             return None
 
 
-def length_of(head: bytes) -> int:
+def read_length(head: bytes) -> int:
     """Return the length of the record's data in bytes.
 
     Raises:
         DamagedFileError: no record begins here.
     """
     length, crc = _HEAD.unpack(head)
-    if length > _LENGTH_LIMIT or masked_crc(head[:8]) != crc:
+    if length > _LENGTH_LIMIT or compute_masked_crc(head[:8]) != crc:
         raise DamagedFileError("no record begins here")
     return int(length)
 
@@ -73,7 +73,7 @@ def is_short(length: int) -> bool:
     return length <= _MAX_SCALAR_BYTES
 
 
-def record(body: bytes) -> TFRecord:
+def parse_record(body: bytes) -> TFRecord:
     """Return a record from the bytes after its head."""
     return TFRecord(body[:-4], _CRC.unpack(body[-4:])[0])
 
@@ -81,7 +81,7 @@ def record(body: bytes) -> TFRecord:
 # --- CRC32C -----------------------------------------------------------------------------------------------------------
 
 
-def _table() -> list[int]:
+def _build_table() -> list[int]:
     found = []
     for byte in range(256):
         crc = byte
@@ -91,10 +91,10 @@ def _table() -> list[int]:
     return found
 
 
-_TABLE = _table()
+_TABLE = _build_table()
 
 
-def masked_crc(data: bytes) -> int:
+def compute_masked_crc(data: bytes) -> int:
     """Return the CRC32C (Castagnoli) of data, masked as in TFRecords."""
     crc, table = 0xFFFFFFFF, _TABLE
     for byte in data:
@@ -106,29 +106,29 @@ def masked_crc(data: bytes) -> int:
 # --- protocol buffers -------------------------------------------------------------------------------------------------
 
 
-def _event(data: bytes) -> Scalars | None:
+def _parse_event(data: bytes) -> Scalars | None:
     step, values = 0, {}
-    for number, value in _fields(data):
+    for number, value in _parse_fields(data):
         if number == 2 and isinstance(value, int):
             step = value - (1 << 64) if value >> 63 else value
         elif number == 5 and isinstance(value, bytes):
-            values.update(_summary(value))
+            values.update(_parse_summary(value))
     return Scalars(step, values) if values and step >= 0 else None
 
 
-def _summary(data: bytes) -> dict[str, float]:
+def _parse_summary(data: bytes) -> dict[str, float]:
     found = {}
-    for number, value in _fields(data):
+    for number, value in _parse_fields(data):
         if number == 1 and isinstance(value, bytes):
-            tag, scalar = _value(value)
+            tag, scalar = _parse_value(value)
             if tag and scalar is not None and math.isfinite(scalar):
                 found[tag] = scalar
     return found
 
 
-def _value(data: bytes) -> tuple[str, float | None]:
+def _parse_value(data: bytes) -> tuple[str, float | None]:
     tag, scalar = "", None
-    for number, value in _fields(data):
+    for number, value in _parse_fields(data):
         if not isinstance(value, bytes):
             continue
         if number == 1:
@@ -136,14 +136,14 @@ def _value(data: bytes) -> tuple[str, float | None]:
         elif number == 2 and len(value) == 4:
             scalar = _FLOAT.unpack(value)[0]
         elif number == 8:
-            scalar = _tensor(value)
+            scalar = _parse_tensor(value)
     return tag, scalar
 
 
-def _tensor(data: bytes) -> float | None:
+def _parse_tensor(data: bytes) -> float | None:
     """Return the value of a tensor that has exactly one."""
     kind, found = 0, []
-    for number, value in _fields(data):
+    for number, value in _parse_fields(data):
         if number == 1 and isinstance(value, int):
             kind = value
         elif number == 5 and isinstance(value, bytes):
@@ -155,26 +155,26 @@ def _tensor(data: bytes) -> float | None:
     return found[0] if len(found) == 1 else None
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _parse_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield number and value of each field: integers or bytes."""
     place = 0
     while place < len(data):
-        key, place = _varint(data, place)
+        key, place = _parse_varint(data, place)
         kind = key & 7
         if kind == 0:
-            value, place = _varint(data, place)
+            value, place = _parse_varint(data, place)
             yield key >> 3, value
             continue
         size = {1: 8, 5: 4}.get(kind)
         if kind == 2:
-            size, place = _varint(data, place)
+            size, place = _parse_varint(data, place)
         if size is None or place + size > len(data):
             raise ValueError("invalid field")
         yield key >> 3, data[place : place + size]
         place += size
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
+def _parse_varint(data: bytes, place: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         byte = data[place]

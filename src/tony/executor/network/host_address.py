@@ -11,7 +11,7 @@ from tony.errors import UserError
 _UNUSED_ADDRESS = ("192.0.2.1", 9)
 
 
-def ip_of(host: str) -> str:
+def resolve_ip(host: str) -> str:
     """Return the IPv4 address by which others reach a host. Blocks on the system's resolver.
 
     Many systems resolve their own name to a loopback address (Debian: 127.0.1.1). Then the address of the outgoing
@@ -30,7 +30,7 @@ def ip_of(host: str) -> str:
     outside = [address for address in addresses if not address.is_loopback]
     if outside:
         return str(outside[0])
-    return str(addresses[0]) if _is_local_name(host) else _outgoing_address() or str(addresses[0])
+    return str(addresses[0]) if _is_local_name(host) else _find_outgoing_address() or str(addresses[0])
 
 
 def _is_local_name(host: str) -> bool:
@@ -40,7 +40,7 @@ def _is_local_name(host: str) -> bool:
         return host.rstrip(".").lower() in ("localhost", "localhost.localdomain")
 
 
-def _outgoing_address() -> str | None:
+def _find_outgoing_address() -> str | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_UNUSED_ADDRESS)

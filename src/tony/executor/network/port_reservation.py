@@ -84,7 +84,7 @@ class TaskPorts:
             reservation.close()
         self._reservations.clear()
 
-    def before_start(self) -> None:
+    def release_before_start(self) -> None:
         """Release the ports of a program that is about to start, if its role says so or it has failed to bind them."""
         if self._is_free:
             for reservation in self._reservations:
@@ -92,7 +92,7 @@ class TaskPorts:
 
     def find_taken(self) -> str:
         """Return which process has taken a reserved port while the program does not run; empty if none has."""
-        for name, port in self._named():
+        for name, port in self._list_named():
             for listener in listeners(port):
                 return f"{name} {port}, reserved for this task, was taken by {listener}"
         return ""
@@ -108,7 +108,7 @@ class TaskPorts:
         if not words:
             return ""
         named = {int(number) for line in words for number in _PORT.findall(line)}
-        ours = [(name, port) for name, port in self._named() if not named or port in named]
+        ours = [(name, port) for name, port in self._list_named() if not named or port in named]
         if not ours:
             return ""
         name, port = ours[0]
@@ -122,7 +122,7 @@ class TaskPorts:
             f'SO_REUSEADDR nor SO_REUSEPORT (roles.{self._role}.port = "free" leaves it free, as the next session does)'
         )
 
-    def _named(self) -> list[tuple[str, int]]:
+    def _list_named(self) -> list[tuple[str, int]]:
         """Return the program's ports with their names."""
         found = [("port", self.port)] if self.port and not self._is_served_by_tony else []
         return found if self.tb_port is None else [*found, ("TensorBoard port", self.tb_port)]

@@ -60,7 +60,7 @@ class Rendezvous:
         try:
             with listening, oom_score.own().children(oom_score.OomScoreOffset.KEEPER):
                 child = subprocess.Popen(
-                    self._command(session),
+                    self._build_command(session),
                     stdin=listening.fileno(),
                     start_new_session=True,
                     preexec_fn=_die_with(os.getpid()),
@@ -71,7 +71,7 @@ class Rendezvous:
             ) from error
         child.returncode = 0  # the reaper waits for it, not this object
         self.pid = child.pid
-        self._reaper.watch(child.pid, lambda status, usage: self._ended(child.pid, status, usage))
+        self._reaper.watch(child.pid, lambda status, usage: self._on_ended(child.pid, status, usage))
         log.info("session %d: process %d answers on the task's port", session, child.pid)
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Rendezvous:
         if pid:
             process.send(pid, signal.SIGKILL)
 
-    def _command(self, session: int) -> list[str]:
+    def _build_command(self, session: int) -> list[str]:
         if self._kind is Meeting.STORE:
             return command("tony.executor.network.rendezvous_store")
         folder = meeting_folder(self._work_folder, session)
@@ -90,7 +90,7 @@ class Rendezvous:
             "tony.executor.network.rendezvous_relay", folder, self._work_folder, str(os.stat(folder).st_mtime_ns)
         )
 
-    def _ended(self, pid: int, status: int, usage: struct_rusage) -> None:
+    def _on_ended(self, pid: int, status: int, usage: struct_rusage) -> None:
         if pid == self.pid:
             self.pid = 0
             log.error("the rendezvous process exited (wait status %d): programs that still need it will fail", status)

@@ -40,10 +40,10 @@ class Relay:
         self._has_warned = False
 
     async def serve(self, listening: socket.socket) -> None:
-        server = await asyncio.start_server(self._connected, sock=listening, backlog=socket.SOMAXCONN)
+        server = await asyncio.start_server(self._on_connected, sock=listening, backlog=socket.SOMAXCONN)
         await server.serve_forever()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _on_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(self._timeout):
                 while (port := self._find_port()) is None:

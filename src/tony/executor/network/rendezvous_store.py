@@ -65,7 +65,7 @@ class RendezvousStore:
         Raises:
             StoreFullError: the store is full.
         """
-        free = self._free + _size(key, self._values.get(key)) - _size(key, value)
+        free = self._free + _compute_size(key, self._values.get(key)) - _compute_size(key, value)
         if free < 0:
             raise StoreFullError
         self._free = free
@@ -76,7 +76,7 @@ class RendezvousStore:
 
     def delete(self, key: Key) -> None:
         """Remove a value if there is one."""
-        self._free += _size(key, self._values.pop(key, None))
+        self._free += _compute_size(key, self._values.pop(key, None))
 
     def reserve(self, size: int) -> bool:
         """Reserve room for a value that has not arrived completely. Return False if there is not enough."""
@@ -109,7 +109,7 @@ class RendezvousStore:
                 del self._awaited[key]
 
 
-def _size(key: Key, value: bytes | None) -> int:
+def _compute_size(key: Key, value: bytes | None) -> int:
     return 0 if value is None else len(key[0]) + len(key[1]) + len(value) + _ENTRY_OVERHEAD
 
 
@@ -132,10 +132,10 @@ class RendezvousService:
         self._unfinished: dict[asyncio.StreamWriter, int] = {}
 
     async def serve(self, listening: socket.socket) -> None:
-        server = await asyncio.start_server(self.connected, sock=listening, limit=_MAX_HEAD_BYTES, backlog=_BACKLOG)
+        server = await asyncio.start_server(self.on_connected, sock=listening, limit=_MAX_HEAD_BYTES, backlog=_BACKLOG)
         await server.serve_forever()
 
-    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def on_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer requests of one connection until it ends or sends an invalid one."""
         self._connection_count += 1
         try:

@@ -146,7 +146,7 @@ class LogReaders:
             self._answer(LogPiece(reader=number, name=log.name, start=piece.start, offset=piece.offset, data=data))
         elif log.write_count != write_count or log.is_over != is_over:
             self._serve(reader)
-        elif is_over and (later := self._next_log(log)):
+        elif is_over and (later := self._open_next_log(log)):
             reader.name, reader.offset = later.name, 0
             self._serve(reader)
         else:
@@ -172,7 +172,7 @@ class LogReaders:
             reader.name, reader.offset = later.name, 0
         return later
 
-    def _next_log(self, log: StreamLog) -> StreamLog | None:
+    def _open_next_log(self, log: StreamLog) -> StreamLog | None:
         logs = self._logs[log.stream]
         at = logs.index(log) + 1
         return logs[at] if at < len(logs) else None

@@ -110,22 +110,22 @@ class Stream:
             self.writing = -1
         self._stop()
 
-    def lines(self, count: int) -> list[bytes]:
+    def read_lines(self, count: int) -> list[bytes]:
         """Return the last lines, oldest first, including an unfinished one."""
         found = [line for line in _LINE_END.split(bytes(self._recent[-_TAIL_BYTES:])) if line.strip()]
         return found[-count:]
 
-    def tail(self, count: int) -> list[bytes]:
+    def read_tail(self, count: int) -> list[bytes]:
         """Return the last lines; an earlier line that says why the program failed is put first."""
-        return with_decisive_line(self.lines(count), find_decisive_line(bytes(self._recent)))
+        return with_decisive_line(self.read_lines(count), find_decisive_line(bytes(self._recent)))
 
-    def since(self, offset: int) -> tuple[bytes, int]:
+    def read_since(self, offset: int) -> tuple[bytes, int]:
         """Return the kept output after an offset, up to the last line end, and the offset of its end."""
         news = bytes(self._recent[-(self._total_bytes - offset) :]) if self._total_bytes > offset else b""
         whole = news[: max(news.rfind(b"\n"), news.rfind(b"\r")) + 1]
         return whole, self._total_bytes - len(news) + len(whole)
 
-    def last_line(self) -> str:
+    def read_last_line(self) -> str:
         """Return the last line, truncated."""
         found = [line for line in _LINE_END.split(bytes(self._recent[-4096:])) if line.strip()]
         return found[-1].decode(errors="replace")[:LAST_LINE] if found else ""
@@ -169,10 +169,10 @@ class Stream:
         except BlockingIOError:
             return None
         if data:
-            self._pass_on(self._mask(data))
+            self._forward(self._mask(data))
         return len(data)
 
-    def _pass_on(self, data: bytes) -> None:
+    def _forward(self, data: bytes) -> None:
         self._writer.put(partial(self.file.write, data), len(data))
         self._keep(data)
         if self._on_data:
@@ -195,7 +195,7 @@ class Stream:
         if self._releasing and self._masked:
             self._releasing.cancel()
             self._releasing = None
-            self._pass_on(self._masked.release())
+            self._forward(self._masked.release())
 
     def _keep(self, data: bytes) -> None:
         self._total_bytes += len(data)
@@ -258,7 +258,7 @@ class Output:
     def _stream(self, folder: Path, name: str, limit: int, number: int) -> Stream:
         file = BoundedLogFile(folder / name, limit)
         self._logs.append(StreamLog(STREAMS[number], name, file))
-        on_data = self._exports.reader().feed if self._exports else None
+        on_data = self._exports.create_reader().feed if self._exports else None
         return Stream(
             file, self._writer, lambda: self._on_output(number), lambda: self._on_end(number), on_data, self._mask
         )
@@ -290,14 +290,14 @@ class Output:
         self.out.close()
         self.err.close()
 
-    def tail(self) -> tuple[str, ...]:
+    def read_tail(self) -> tuple[str, ...]:
         """Return the last lines of stderr, or of stdout if it has none."""
-        lines = self.err.tail(TAIL_LINES) or self.out.tail(TAIL_LINES)
+        lines = self.err.read_tail(TAIL_LINES) or self.out.read_tail(TAIL_LINES)
         return tuple(line[:TAIL_BYTES].decode(errors="replace") for line in lines)
 
-    def last_line(self) -> str:
+    def read_last_line(self) -> str:
         """Return the last line of the stream that was written last."""
-        return (self.err if self._latest else self.out).last_line()
+        return (self.err if self._latest else self.out).read_last_line()
 
     def describe_loss(self) -> str:
         """Return a phrase on output that is not on disk; empty if all is."""

@@ -41,7 +41,7 @@ class RankOutput:
             self.close()
             raise
 
-    def writing(self, rank: int) -> tuple[int, int]:
+    def get_write_ends(self, rank: int) -> tuple[int, int]:
         """Return the write ends of the pipes for standard output and standard error of one process."""
         out, err = self._streams
         return out.sources[rank].writing, err.sources[rank].writing
@@ -132,14 +132,14 @@ class _RankStream:
         source.partial = text[end:]
         if source.partial or (data and source.masked.is_holding):
             source.timer = asyncio.get_running_loop().call_later(_PARTIAL_LINE_SECONDS, self._release, source)
-        self._pass_on(source, text[:end])
+        self._forward(source, text[:end])
 
     def _release(self, source: _Source) -> None:
         text, source.partial = source.partial + source.masked.release(), b""
         source.timer = None
-        self._pass_on(source, text)
+        self._forward(source, text)
 
-    def _pass_on(self, source: _Source, text: bytes) -> None:
+    def _forward(self, source: _Source, text: bytes) -> None:
         if text:
             if self._unfinished is not source:
                 self._pending += (b"\n" if self._unfinished else b"") + source.label

@@ -71,7 +71,7 @@ class ClassifiedExit:
 def classify_exit(seen: ExitObservation) -> ClassifiedExit:
     """Find the decisive exit (the first failure, else the last exit), the reason and the message."""
     end = next((end for end in seen.ends if end.failed), seen.ends[-1])
-    reason, head = _reason(seen, end)
+    reason, head = _find_reason(seen, end)
     notes = []
     if len(seen.ends) > 1 and end.failed and reason is ExitReason.EXITED:
         notes.append(f"the process with LOCAL_RANK {end.process} was the first of {len(seen.ends)} to fail")
@@ -85,14 +85,14 @@ def classify_exit(seen: ExitObservation) -> ClassifiedExit:
     if seen.loss:
         notes.append(seen.loss)
     if seen.left and reason is ExitReason.EXITED:
-        notes.append(_left_behind(seen.left))
+        notes.append(_describe_left_behind(seen.left))
     if seen.undead:
         notes.append(f"could not be killed: {', '.join(map(str, seen.undead))}")
-    plain = reason is ExitReason.EXITED and not notes and head == _plain(end)
+    plain = reason is ExitReason.EXITED and not notes and head == _describe_end(end)
     return ClassifiedExit(end=end, reason=reason, message="" if plain else "; ".join([head, *notes]))
 
 
-def _left_behind(names: Sequence[str]) -> str:
+def _describe_left_behind(names: Sequence[str]) -> str:
     one = len(names) == 1
     count = "one process" if one else f"{len(names)} processes"
     shown = ", ".join(dict.fromkeys(names[:_MAX_NAMES])) + (", ..." if len(names) > _MAX_NAMES else "")
@@ -108,7 +108,7 @@ def signal_name(signum: int) -> str:
         return f"SIGRTMIN+{signum - signal.SIGRTMIN}" if signum > signal.SIGRTMIN else f"signal {signum}"
 
 
-def _reason(seen: ExitObservation, end: ProcessExit) -> tuple[ExitReason, str]:
+def _find_reason(seen: ExitObservation, end: ProcessExit) -> tuple[ExitReason, str]:
     if seen.stopped:
         return ExitReason.STOPPED, f"stopped ({seen.stop_reason})" if seen.stop_reason else "stopped"
     if end.failed and seen.memory:
@@ -119,8 +119,8 @@ def _reason(seen: ExitObservation, end: ProcessExit) -> tuple[ExitReason, str]:
         name = signal_name(end.code - 128)
         detail = f"a process of its shell was killed by {name}, or exited with this code"
         return ExitReason.EXITED, f"exit code {end.code} ({detail})"
-    return ExitReason.EXITED, _plain(end)
+    return ExitReason.EXITED, _describe_end(end)
 
 
-def _plain(end: ProcessExit) -> str:
+def _describe_end(end: ProcessExit) -> str:
     return f"exit code {end.code}" if end.signum is None else f"killed by {signal_name(end.signum)}"

@@ -32,20 +32,20 @@ class Exports:
         self._found: dict[str, bytes] = {}
         self._readers: list[ExportReader] = []
 
-    def reader(self) -> ExportReader:
+    def create_reader(self) -> ExportReader:
         """Return a reader for one more stream."""
         reader = ExportReader(self._patterns, self._found)
         self._readers.append(reader)
         return reader
 
-    def values(self) -> dict[str, str | None]:
+    def collect_values(self) -> dict[str, str | None]:
         """Return variable -> value, None where no line contained the text. Call it after all output has been read."""
         for reader in self._readers:
             reader.finish()
         values: dict[str, str | None] = {}
         room = _MAX_TOTAL_BYTES
         for name in self._patterns:
-            value = _text(self._found[name]) if name in self._found else None
+            value = _clean_text(self._found[name]) if name in self._found else None
             room -= 0 if value is None else len(json.dumps(value, ensure_ascii=False).encode())
             values[name] = value if room >= 0 else None
         return values
@@ -75,12 +75,12 @@ class ExportReader:
 
     def _search(self, lines: bytes) -> None:
         for name, pattern in self._patterns.items():
-            rest = _rest(lines, pattern)
+            rest = _find_rest(lines, pattern)
             if rest is not None:
                 self._found[name] = rest[:LONGEST_EXPORT]
 
 
-def _rest(lines: bytes, pattern: bytes) -> bytes | None:
+def _find_rest(lines: bytes, pattern: bytes) -> bytes | None:
     """Return what follows the text in the last line that contains it; None if no line does."""
     place = lines.rfind(pattern)
     while place >= 0:
@@ -94,7 +94,7 @@ def _rest(lines: bytes, pattern: bytes) -> bytes | None:
     return None
 
 
-def _text(value: bytes) -> str:
+def _clean_text(value: bytes) -> str:
     """Return a value as a variable can hold it: without NUL, and without half a character where it was cut."""
     cut = value if len(value) < LONGEST_EXPORT else value.decode(errors="ignore").encode()
     return cut.decode(errors="replace").replace("\0", "").strip()

@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Mapping
 
-from tony.executor.program.program_environment import MARKER, LaunchFailed, in_container
+from tony.executor.program.program_environment import MARKER, LaunchFailed, select_container_env
 from tony.executor.program.reaper import Reaper
 from tony.executor.program.subprocess_output import run_captured, spawn_command
 from tony.protocol.launch import ContainerPart, TaskPart
@@ -35,7 +35,7 @@ def is_wanted(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) 
     Args:
         own: the executor's environment.
     """
-    variables = {**in_container(task, container, own), **task.env}
+    variables = {**select_container_env(task, container, own), **task.env}
     return (
         task.job_settings.hadoop_classpath
         and CLASSPATH not in variables
@@ -51,7 +51,7 @@ class HadoopClasspath:
     """
 
     def __init__(self, task: TaskPart, container: ContainerPart, own: Mapping[str, str], reaper: Reaper) -> None:
-        classpath = {**own, **in_container(task, container, own), **task.env, MARKER: container.marker}
+        classpath = {**own, **select_container_env(task, container, own), **task.env, MARKER: container.marker}
         classpath.pop(CLASSPATH, None)
         self._environment = classpath
         self._work_folder = container.work_folder
@@ -63,16 +63,16 @@ class HadoopClasspath:
         if self._asked is None:
             self._asked = asyncio.get_running_loop().create_task(self._ask())
 
-    async def known(self) -> str:
+    async def wait_for_classpath(self) -> str:
         """Return the class path once the node's part is known."""
         self.ask()
         assert self._asked is not None
         hadoop = await asyncio.shield(self._asked)
         if hadoop is None:
             self._asked = None  # the end of a session kills all of its processes: asked again in the next one
-        jars = [f"{self._work_folder}/{name}" for name in _jars(self._work_folder)]
+        jars = [f"{self._work_folder}/{name}" for name in _list_jars(self._work_folder)]
         parts = [part for part in (hadoop or "").split(":") if part]
-        classpath = ":".join([_JOB_JARS, *jars, *expanded(parts)])
+        classpath = ":".join([_JOB_JARS, *jars, *expand_folders(parts)])
         return classpath if len(os.fsencode(classpath)) < _MAX_BYTES else ":".join([_JOB_JARS, *jars, *parts])
 
     def close(self) -> None:
@@ -116,18 +116,18 @@ def find(environment: Mapping[str, str]) -> str | None:
     return next((path for path in found if os.path.isfile(path) and os.access(path, os.X_OK)), None)
 
 
-def expanded(parts: list[str]) -> list[str]:
+def expand_folders(parts: list[str]) -> list[str]:
     """Expand every `folder/*` to the jars there, as Java's launcher does; each once, in order."""
     found: dict[str, None] = {}
     for part in parts:
         if not part.endswith("/*"):
             found[part] = None
             continue
-        found.update(dict.fromkeys(f"{part[:-1]}{name}" for name in _jars(part[:-2])))
+        found.update(dict.fromkeys(f"{part[:-1]}{name}" for name in _list_jars(part[:-2])))
     return list(found)
 
 
-def _jars(folder: str) -> list[str]:
+def _list_jars(folder: str) -> list[str]:
     try:
         return sorted(name for name in os.listdir(folder or "/") if name.endswith((".jar", ".JAR")))
     except OSError:

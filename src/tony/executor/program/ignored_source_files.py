@@ -28,14 +28,14 @@ def explain_missing_file(tail: Sequence[str], left_out: LeftOut | None, work_fol
         is_about_files = _NO_FILE.search(line) is not None
         if not is_about_files and not _NOT_FOUND.search(line):
             continue
-        for word, path in _paths_in(line, tops):
+        for word, path in _find_paths(line, tops):
             entry = _find_entry(path, left_out.paths)
             if entry and (is_about_files or "/" in word or not entry.endswith("/")):
                 return f"{entry} was left out of the job's source by {left_out.ignore_file} ({left_out.remedy})"
     return ""
 
 
-def _paths_in(line: str, tops: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _find_paths(line: str, tops: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield each word that may be a path below the working directory, and that path: relative to it or to a folder in
     it."""
     words = [next(filter(None, match)) for match in _QUOTED.findall(line)]

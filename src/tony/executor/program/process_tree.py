@@ -32,7 +32,7 @@ class ProcessTree:
         self._marker = marker
         self._helpers = helpers
 
-    def tree(self) -> list[int]:
+    def list_descendants(self) -> list[int]:
         """Return the descendants of the executor without its helpers, parents before children."""
         helpers = self._helpers()
         return [pid for pid in process.below() if pid not in helpers]
@@ -48,18 +48,18 @@ class ProcessTree:
             return None
         return {*children} <= {*self._helpers()} and not cgroup.processes(self.folders)
 
-    def unmarked(self, pids: Sequence[int]) -> list[int]:
+    def select_unmarked(self, pids: Sequence[int]) -> list[int]:
         """Return those that a search by the marker would not find."""
         marker = self._marker.encode()
         return [pid for pid in pids if not process.has_marker(pid, marker)]
 
-    def near(self) -> list[int]:
+    def list_near(self) -> list[int]:
         """Return those below the executor and in the control group; a runaway is found only by `all`."""
-        return list(dict.fromkeys([*self.tree(), *cgroup.processes(self.folders)]))
+        return list(dict.fromkeys([*self.list_descendants(), *cgroup.processes(self.folders)]))
 
-    def all(self) -> list[int]:
+    def list_all(self) -> list[int]:
         """Return those that any handle finds. Reads every process of the machine."""
-        found = dict.fromkeys([*self.near(), *process.with_marker(self._marker)])
+        found = dict.fromkeys([*self.list_near(), *process.with_marker(self._marker)])
         return [pid for pid in found if process.is_alive(pid)]
 
     def signal(self, signum: int) -> None:
@@ -69,7 +69,7 @@ class ProcessTree:
         """
         signals = (signum, signal.SIGCONT) if signum == signal.SIGTERM else (signum,)
         groups = set()
-        for pid in self.near():
+        for pid in self.list_near():
             try:
                 groups.add(os.getpgid(pid))
             except OSError:
@@ -91,7 +91,7 @@ class ProcessTree:
         deadline = loop.time() + timeout
         pauses, killed, clean = iter(process.KILL_BACKOFF), False, 0
         while not (over := self.is_over()):
-            found = self.all()
+            found = self.list_all()
             for pid in found:
                 process.send(pid, signal.SIGKILL)
             found = list(dict.fromkeys([*found, *cgroup.kill(self.folders)]))

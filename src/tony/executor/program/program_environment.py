@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tony.errors import UserError
-from tony.executor.network.host_address import ip_of
+from tony.executor.network.host_address import resolve_ip
 from tony.frameworks.base import Framework, TaskView, common_environment
 from tony.model.cluster_spec import place_among
 from tony.model.codec import Json
@@ -73,7 +73,9 @@ def has_board(task: TaskPart, command: StartProgram) -> bool:
     return task.board is None or task.board == str(renumber_for_session(task, command))
 
 
-def view(task: TaskPart, command: StartProgram, address: str, tb_port: int | None, work_folder: str = ".") -> TaskView:
+def build_task_view(
+    task: TaskPart, command: StartProgram, address: str, tb_port: int | None, work_folder: str = "."
+) -> TaskView:
     """Return the task as the framework's adapter sees it: among those that take part in the session, without gaps."""
     seen = renumber_for_session(task, command)
     return TaskView(
@@ -90,11 +92,11 @@ def view(task: TaskPart, command: StartProgram, address: str, tb_port: int | Non
         address=address,
         tb_port=tb_port if has_board(task, command) else None,
         work_folder=work_folder,
-        ip_of=ip_of,
+        ip_of=resolve_ip,
     )
 
 
-def environments(
+def build_environments(
     task: TaskPart,
     container: ContainerPart,
     framework: Framework,
@@ -116,38 +118,40 @@ def environments(
     Raises:
         LaunchFailed: a variable contains a role's address that is not known.
     """
-    values = _values(task, seen, addresses)
-    base = {**framework.defaults(), **_inherited(task, container, own)}
+    values = _build_values(task, seen, addresses)
+    base = {**framework.defaults(), **_collect_inherited(task, container, own)}
     if classpath is not None:
         base["CLASSPATH"] = classpath
     base.update({name: _fill(value, values) for name, value in task.env.items()})
     base.update(exports or {})
     if container.python_path:
         base["PATH"] = os.pathsep.join([*container.python_path, base.get("PATH", _DEFAULTS["PATH"])])
-    base.update(_devices(task, container))
+    base.update(_build_device_variables(task, container))
     base.update(common_environment(seen))
     base[MARKER] = container.marker
     return [{**base, **more} for more in framework.environment(shared, seen)]
 
 
-def command_line(task: TaskPart, seen: TaskView, addresses: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+def build_command_line(
+    task: TaskPart, seen: TaskView, addresses: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
     """Return the command to execute: a string runs through bash, a list unchanged.
 
     Raises:
         LaunchFailed: it contains a role's address that is not known.
     """
-    values = _values(task, seen, addresses)
+    values = _build_values(task, seen, addresses)
     if isinstance(task.command, str):
         return ["bash", "-c", _fill(task.command, values)]
     return [_fill(part, values) for part in task.command]
 
 
-def summaries_folder(task: TaskPart, container: ContainerPart, seen: TaskView) -> Path | None:
+def find_summaries_folder(task: TaskPart, container: ContainerPart, seen: TaskView) -> Path | None:
     """Return the folder of the program's TensorBoard event files; None if they are not read."""
     folder = task.role_settings.progress_summaries
     if folder is None:
         return None
-    return Path(container.work_folder, fill(folder, _values(task, seen, {})))
+    return Path(container.work_folder, fill(folder, _build_values(task, seen, {})))
 
 
 def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:
@@ -189,7 +193,7 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
     return fill(text, values)
 
 
-def _values(task: TaskPart, seen: TaskView, addresses: Mapping[str, str]) -> dict[str, str]:
+def _build_values(task: TaskPart, seen: TaskView, addresses: Mapping[str, str]) -> dict[str, str]:
     return {
         **{f"address.{role}": address for role, address in addresses.items()},
         "role": task.role,
@@ -209,7 +213,7 @@ def find_task_secrets(task: TaskPart, *environments: Mapping[str, str]) -> set[s
     return set().union(*(find_secrets(table, job.secret) for table in tables))
 
 
-def in_container(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) -> dict[str, str]:
+def select_container_env(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) -> dict[str, str]:
     """Return the job's variables of containers, as set in this one.
 
     Args:
@@ -221,7 +225,7 @@ def in_container(task: TaskPart, container: ContainerPart, own: Mapping[str, str
     return {name: own[name] for name in variables if name in own}
 
 
-def _inherited(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) -> dict[str, str]:
+def _collect_inherited(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) -> dict[str, str]:
     if container.inherit_env:
         base = {name: value for name, value in own.items() if name not in _INTERNAL}
     else:
@@ -229,7 +233,7 @@ def _inherited(task: TaskPart, container: ContainerPart, own: Mapping[str, str])
         base = {name: value for name, value in base.items() if value}
         if task.chief == _SINGLE_PROGRAM_CHIEF:
             base["HOME"] = container.work_folder  # as in LinkedIn TonY; the node's home is no user's
-    base.update(in_container(task, container, own))
+    base.update(select_container_env(task, container, own))
     outer = own.get(MARKER)
     if outer:
         base[OUTER_MARKERS] = f"{own.get(OUTER_MARKERS, '')} {MARKER}={outer}".strip()
@@ -241,7 +245,7 @@ def _inherited(task: TaskPart, container: ContainerPart, own: Mapping[str, str])
     return base
 
 
-def _devices(task: TaskPart, container: ContainerPart) -> dict[str, str]:
+def _build_device_variables(task: TaskPart, container: ContainerPart) -> dict[str, str]:
     """Return the granted GPUs. Without a grant list, a task that requested none sees none."""
     if container.gpu_devices is None:
         return {} if task.gpus else {"CUDA_VISIBLE_DEVICES": ""}

@@ -22,7 +22,7 @@ _JAX = "JAX_PROCESS_ID"
 _SOURCES = "programs.zip"
 
 
-def variables(environment: Mapping[str, str], progress: str | None, *, hooks: bool) -> dict[str, str]:
+def build_variables(environment: Mapping[str, str], progress: str | None, *, hooks: bool) -> dict[str, str]:
     """Return the variables to add to a program's environment. Its own PYTHONPATH comes first.
 
     Args:
@@ -33,14 +33,14 @@ def variables(environment: Mapping[str, str], progress: str | None, *, hooks: bo
     found = {} if progress is None else {PROGRESS: progress}
     if hooks:
         found[STACKS] = str(int(STACKS_SIGNAL))
-    base = folder()
+    base = find_folder()
     if base is not None:
         ours = [f"{base}/library", *([f"{base}/hooks"] if hooks or _JAX in environment else [])]
         found[_PATH] = os.pathsep.join([*filter(None, [environment.get(_PATH)]), *ours])
     return found
 
 
-def folder() -> str | None:
+def find_folder() -> str | None:
     """Return the directory, perhaps inside a zip, with the sources of `tony.python_hooks`; None without one."""
     root = Path(tony.__file__).parent.parent
     if root.is_dir():

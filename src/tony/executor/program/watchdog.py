@@ -104,7 +104,7 @@ class Watchdog:
         found = {pid: started for pid in pids if (started := process.start_time(pid)) is not None}
         self._report({pid: started for pid, started in found.items() if self._reported.get(pid) != started})
 
-    def lease(self, until: float, timeout: float) -> None:
+    def renew_lease(self, until: float, timeout: float) -> None:
         """Tell the watchdog when the executor's lease ends; an executor silent after that counts as hung.
 
         Args:

@@ -29,7 +29,7 @@ def is_registered(pid: int) -> bool:
     return _find_hook_file(pid) is not None and _handles_signal(pid)
 
 
-def stacks_of(pid: int) -> str:
+def read_stacks(pid: int) -> str:
     """Return the stack traces of all threads of a process, the running one first; empty if it does not answer.
 
     Takes some tenths of a second.

@@ -85,8 +85,10 @@ class StackDumper:
                 each = await self._dump_process(pid, deadline)
                 if each.text:
                     found.append(each)
-                    command, text = mask.hide_text(command_of(pid)), mask.hide_text(each.text)
-                    parts.append(f"=== process {pid}: {_printable(command)[:300]}\n{_printable(text).rstrip()}\n")
+                    command, text = (
+                        _escape_control_characters(mask.hide_text(shown)) for shown in (command_of(pid), each.text)
+                    )
+                    parts.append(f"=== process {pid}: {command[:300]}\n{text.rstrip()}\n")
         if len(pids) > _MAX_PROCESSES:
             parts.append(f"=== and {len(pids) - _MAX_PROCESSES} more processes\n")
         return _summarize(_truncate("\n".join(parts)), found)
@@ -104,7 +106,7 @@ class StackDumper:
             text, why = await self._run_spy(pid) if is_python(pid) else ("", _NOT_PYTHON)
             if text:
                 return _Found(text, _SPY)
-            text = await to_thread(faulthandler_stacks.stacks_of, pid)
+            text = await to_thread(faulthandler_stacks.read_stacks, pid)
             if text:
                 return _Found(text, "faulthandler")
         return _Found(await to_thread(wait_channel, pid), "", why)
@@ -139,7 +141,7 @@ class StackDumper:
 
     def _find_spy(self, pid: int) -> str | None:
         folders = [
-            *_interpreter_folders(pid),
+            *_find_interpreter_folders(pid),
             *self._container.python_path,
             *self._own.get("PATH", os.defpath).split(os.pathsep),
         ]
@@ -147,7 +149,7 @@ class StackDumper:
         return next((path for path in found if _is_safe_program(path)), None)
 
 
-def _interpreter_folders(pid: int) -> list[str]:
+def _find_interpreter_folders(pid: int) -> list[str]:
     """Return the directories of a process's Python interpreter; none for a process of another user.
 
     Another user's process could name any directory and have this executor run a program of its choice.
@@ -198,7 +200,7 @@ def _summarize(text: str, found: Sequence[_Found]) -> StacksResult:
     return StacksResult(text, "kernel", problem)
 
 
-def _printable(text: str) -> str:
+def _escape_control_characters(text: str) -> str:
     """Replace control characters, which a terminal would obey and which take more room on the wire."""
     return "".join(each if each.isprintable() or each in "\n\t" else "?" for each in text)
 

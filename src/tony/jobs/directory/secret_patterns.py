@@ -78,7 +78,7 @@ class FormMask:
         """Return the data with an asterisk for each byte of a secret."""
         for literals, form in _FORMS:
             if any(literal in data for literal in literals):
-                data = form.sub(_masked, data)
+                data = form.sub(_mask_match, data)
         spans = list(self._find_named(data.lower()))
         if not spans:
             return data
@@ -87,7 +87,7 @@ class FormMask:
             hidden[begin:end] = b"*" * (end - begin)
         return bytes(hidden)
 
-    def text(self, text: str) -> str:
+    def mask_text(self, text: str) -> str:
         """Return the text with asterisks for the UTF-8 bytes of secrets."""
         data = text.encode("utf-8", "surrogatepass")
         hidden = self.hide(data)
@@ -123,13 +123,13 @@ JSON = FormMask(rb"\\{1,7}\"|\\{0,7}'")
 HTML = FormMask(rb"\\{0,3}&#3[49];")
 
 
-def _stars(found: re.Match[bytes]) -> bytes:
+def _make_stars(found: re.Match[bytes]) -> bytes:
     return b"*" * len(found[0])
 
 
-def _masked(found: re.Match[bytes]) -> bytes:
+def _mask_match(found: re.Match[bytes]) -> bytes:
     if not found.re.groups:
-        return _stars(found)
+        return _make_stars(found)
     start, end = found.span(1)
     whole, offset = found[0], found.start()
     return whole[: start - offset] + b"*" * (end - start) + whole[end - offset :]

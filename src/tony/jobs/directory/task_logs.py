@@ -193,7 +193,7 @@ class TaskLogs:
             raise LookupError(name)
         parts: list[_Part] = []
         try:
-            for file in (name, known.rotated(Path()).name):
+            for file in (name, known.build_rotated_path(Path()).name):
                 part = self._open(file)
                 if part is not None and part.inode in [other.inode for other in parts]:
                     os.close(part.descriptor)
@@ -251,13 +251,13 @@ class _SearchText:
     def __init__(self, text: str) -> None:
         self._plain = text.encode("utf-8", "surrogateescape").lower()
 
-    def first(self, block: bytes) -> int:
+    def find_first(self, block: bytes) -> int:
         """Return the offset of the first match in a block; -1 if there is none."""
         plain = _PlainBlock(block)
         found = plain.data.find(self._plain)
         return found if found < 0 else plain.to_block_offset(found)
 
-    def last(self, block: bytes, before: int) -> int:
+    def find_last(self, block: bytes, before: int) -> int:
         """Return the offset of the last match that starts before `before`; -1 if there is none."""
         plain = _PlainBlock(block)
         found = plain.data.rfind(self._plain, 0, plain.to_plain_offset(before) + len(self._plain) - 1)
@@ -293,7 +293,7 @@ def _find_first(parts: Sequence[_Part], text: _SearchText, offset: int, size: in
     at = offset
     while at < end:
         block = _masked_bytes(parts, at, LOG_PIECE + _OVERLAP)
-        where = text.first(block)
+        where = text.find_first(block)
         if where >= 0:
             line = _line_start(parts, at + where)
             return LogSearchResult(line=line, until=_line_end(parts, at + where, size), over=False)
@@ -309,7 +309,7 @@ def _find_last(parts: Sequence[_Part], text: _SearchText, offset: int, size: int
         start = max(least, at - LOG_PIECE)
         # A match that starts before `at` and ends after it counts; one that starts after it does not.
         block = _masked_bytes(parts, start, at - start + _OVERLAP)
-        where = text.last(block, at - start)
+        where = text.find_last(block, at - start)
         if where >= 0:
             line = _line_start(parts, start + where)
             return LogSearchResult(line=line, until=line, over=False)

@@ -202,7 +202,7 @@ class DirectoryJobView(JobView):
 
         Reconnects if the connection breaks. Stopping the iteration does not affect the job.
         """
-        return job_follower.reports(self.home, self.id, self._notice)
+        return job_follower.iterate_reports(self.home, self.id, self._notice)
 
     async def last_report(self, timeout: float | None) -> JobReport:
         async with asyncio.timeout(timeout), aclosing(self.reports()) as stream:
@@ -231,7 +231,7 @@ class DirectoryJobView(JobView):
             RecordError: the event log cannot be read.
             SchedulerError: the job runs in a cluster whose files cannot be read.
         """
-        submitter = job_status.submitter_of(self.home, record_of(self.home, self.id))
+        submitter = job_status.load_submitter(self.home, record_of(self.home, self.id))
         tail = EventTail(self.folder)
         with ChangeWatch() as changes:
             changes.add(self.folder.path)
@@ -335,7 +335,7 @@ class DirectoryJobView(JobView):
     def output(
         self, selection: Selection, *, follow: bool = False, tail: int | None = None
     ) -> AsyncGenerator[Sequence[LogLine], None]:
-        return log_stream.lines(self.home, self.id, selection, self._notice, follow=follow, keep=tail)
+        return log_stream.iterate_lines(self.home, self.id, selection, self._notice, follow=follow, keep=tail)
 
     def task_logs(self, task: str) -> TaskLogs:
         """Return the output of one task by offset."""
@@ -348,7 +348,7 @@ class DirectoryJobView(JobView):
         Raises:
             TonyError: the addresses cannot be determined.
         """
-        return await self._remote.links() if self._remote is not None else ()
+        return await self._remote.find_links() if self._remote is not None else ()
 
     async def containers(self, task: str) -> Sequence[TaskContainer]:
         """Return the containers of a task, newest first; empty if the scheduler has no pages about containers.
@@ -360,7 +360,7 @@ class DirectoryJobView(JobView):
         if self._remote is None or line is None:
             return ()
         hosts = dict(line.held.get(task, ())[-_MOST_CONTAINERS:])
-        links = await self._remote.container_links(hosts)
+        links = await self._remote.find_container_links(hosts)
         return [
             TaskContainer(container=each, host=host, links=tuple(links.get(each, ()))) for each, host in hosts.items()
         ][::-1]
@@ -390,7 +390,7 @@ class DirectoryJobView(JobView):
         return report
 
     def stacks(self, *tasks: str, actor: str = "") -> AsyncGenerator[Stacks, None]:
-        return changing.stacks(self.home, self.id, tasks, actor)
+        return changing.request_stacks(self.home, self.id, tasks, actor)
 
     async def set_log_level(self, level: str, actor: str = "") -> JobReport:
         return await changing.set_log_level(self.home, self.id, level, actor)

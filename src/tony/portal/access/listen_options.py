@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from tony.address import format_host
 from tony.errors import UserError
-from tony.jobs.whoami import user_name
+from tony.jobs.whoami import get_user_name
 from tony.portal.access.tokens import TokenFile
 from tony.web.user_authentication import PERSON, AuthConfig, TrustedProxy
 
@@ -116,7 +116,7 @@ class ListenOptions:
         hosts = [urlsplit(origin).hostname or "" for origin in self.origins]
         return AuthConfig(
             key=tokens.key(),
-            owner=user_name(),
+            owner=get_user_name(),
             admins=self.admins,
             names=frozenset(name.lower().removesuffix(".") for name in (*self.names, *hosts, *self._own_names())),
             proxies=proxies,

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from tony.errors import TonyError
 from tony.portal.access.tokens import SESSION, TokenFile
-from tony.web.app import problem, refused
+from tony.web.app import render_problem, render_refusal
 from tony.web.thread_lanes import LISTS
 from tony.web.user_authentication import Authenticator
 
@@ -42,7 +42,9 @@ class LoginRoutes:
     async def _log_in(self, request: Request) -> Response:
         """Log in with a token, only from our own form: another site could otherwise log a user in as another one."""
         if not self._door.is_own_page(request):
-            return problem(request, 403, "You are not logged in", "The form did not come from this portal. Reload it.")
+            return render_problem(
+                request, 403, "You are not logged in", "The form did not come from this portal. Reload it."
+            )
         words = await _form(request)
         known = await LISTS.run(self._tokens.find, words.get("token", "").strip())
         after = words.get("next", "")
@@ -50,7 +52,7 @@ class LoginRoutes:
             after = ""
         if known is None:
             refusal = self._door.reject_token(request)
-            return refused(request, refusal, after)
+            return render_refusal(request, refusal, after)
         text, _ = await LISTS.run(self._tokens.cookie, known)
         response = RedirectResponse(f"./{after}", 303)
         response.set_cookie(
@@ -60,12 +62,12 @@ class LoginRoutes:
 
     async def _log_out(self, request: Request) -> Response:
         if not self._door.is_own_page(request):
-            return problem(request, 403, "You are still logged in", "The form did not come from this portal.")
+            return render_problem(request, 403, "You are still logged in", "The form did not come from this portal.")
         if self._cookie in request.cookies:
             try:
                 await LISTS.run(self._tokens.end_session, request.cookies[self._cookie])
             except TonyError as error:
-                return problem(request, 502, "You are still logged in", str(error))
+                return render_problem(request, 502, "You are still logged in", str(error))
         response = RedirectResponse("./", 303)
         response.delete_cookie(self._cookie, path="/", httponly=True, secure=self._secure, samesite="strict")
         return response

@@ -97,7 +97,7 @@ class TokenFile:
         payload = f"{user}.{known.token}.{int(until)}.{secrets.token_hex(8)}"
         return f"{payload}.{self._sign(payload)}", until
 
-    def session(self, cookie: str) -> TokenOwner | None:
+    def find_session(self, cookie: str) -> TokenOwner | None:
         """Return the owner of a valid cookie, else None."""
         match = _COOKIE.fullmatch(cookie)
         if not match or not hmac.compare_digest(self._sign(cookie.rpartition(".")[0]), match[5]):
@@ -122,7 +122,7 @@ class TokenFile:
             RecordError: the list of ended cookies is invalid.
             StorageError: it cannot be written.
         """
-        if self.session(cookie) is None:
+        if self.find_session(cookie) is None:
             return
         _, token, until, name, _ = cookie.split(".")
         with _locked(self._folder):

@@ -17,7 +17,7 @@ from tony import clock
 from tony.config.legacy.final_xml import job_of, read_final
 from tony.core import events as ev
 from tony.core.application import Application
-from tony.core.report_builder import ReportContext, report
+from tony.core.report_builder import ReportContext, build_report
 from tony.errors import InvalidTransition, RecordError
 from tony.history.event_log import LogEntry, settings_digest
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -200,7 +200,7 @@ def _convert(record: JobRecord, name: _EventFileName, events: Sequence[Mapping[s
             continue
         entries.append(entry)
     context = ReportContext(folder="", user=record.user, submitted=name.began, live={})
-    seen = report(app, entries[-1].at if entries else 0.0, context)
+    seen = build_report(app, entries[-1].at if entries else 0.0, context)
     exit_code = None if name.ended is None else int(name.state is not JobState.SUCCEEDED)
     failed = name.state in (JobState.FAILED, JobState.KILLED)
     told = replace(

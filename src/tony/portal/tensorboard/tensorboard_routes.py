@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tony.errors import ConnectionFailed, OverloadedError, TonyError, UserError
-from tony.jobs.tunnel_client import opened
+from tony.jobs.tunnel_client import open_tunnel
 from tony.linux.thread_pools import Slots
 from tony.model.ids import JOB_ID, TaskId
 from tony.model.job_query import Query
@@ -40,8 +40,8 @@ from tony.portal.tensorboard.tensorboard_event_files import EventFileSet, Tensor
 from tony.portal.tensorboard.tensorboard_manager import NotInstalled, TensorBoardManager
 from tony.rpc.tunnel import carry
 from tony.storage.stores.file_store import FileStore
-from tony.web.app import problem, refused
-from tony.web.authorization import AccessDenied, PortalAction, PortalUser, find_job, jobs_for
+from tony.web.app import render_problem, render_refusal
+from tony.web.authorization import AccessDenied, PortalAction, PortalUser, find_job, list_visible_jobs
 from tony.web.links import Links
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
@@ -123,7 +123,7 @@ class TensorBoardRoutes:
         async def run(request: Request) -> Response:
             visitor = await self._authenticator.authenticate(request)
             if isinstance(visitor, AccessDenied):
-                return _error(visitor.status, visitor.reason) if as_json else refused(request, visitor)
+                return _error(visitor.status, visitor.reason) if as_json else render_refusal(request, visitor)
             try:
                 return await answer(request, visitor)
             except _NotShown as error:
@@ -134,7 +134,7 @@ class TensorBoardRoutes:
                 status, title, what = 503, "", str(error)
             except TonyError as error:
                 status, title, what = 502, "This page cannot be shown", " ".join(str(error).split())
-            return _error(status, what) if as_json else problem(request, status, title, what)
+            return _error(status, what) if as_json else render_problem(request, status, title, what)
 
         return run
 
@@ -155,7 +155,11 @@ class TensorBoardRoutes:
         ones = await self._find_jobs(visitor, jobs)
         found = await STORES.run(self._find_once, ones)
         asked = PageRequest(
-            request=request, portal_user=visitor, source=self._portal, links=Links.of(request.scope["path"]), only=""
+            request=request,
+            portal_user=visitor,
+            source=self._portal,
+            links=Links.from_path(request.scope["path"]),
+            only="",
         )
         values: dict[str, object] = {
             "title": "TensorBoard",
@@ -173,7 +177,7 @@ class TensorBoardRoutes:
     async def _other_jobs(self, visitor: PortalUser, ones: list[_ShownJob]) -> list[JobHead]:
         query = Query(text=ones[0].report.name, most=_MAX_OTHER_JOBS)
         shown = {one.report.job for one in ones}
-        page = await jobs_for(visitor, self._portal, query)
+        page = await list_visible_jobs(visitor, self._portal, query)
         return [head for head in page.heads if head.job not in shown and not head.damaged]
 
     async def _start(self, request: Request, visitor: PortalUser) -> Response:
@@ -246,7 +250,7 @@ class TensorBoardRoutes:
 
     async def _live(self, request: Request, visitor: PortalUser) -> Response:
         one, *others = await self._find_jobs(visitor, _jobs(request))
-        running = None if others else _live_board(visitor, one, Links.of(request.scope["path"]))
+        running = None if others else _live_board(visitor, one, Links.from_path(request.scope["path"]))
         if running is None or not running.href:
             why = running.why if running else "Only a running job serves a TensorBoard itself."
             raise _NotShown(404, "TensorBoard is not running", why)
@@ -269,7 +273,7 @@ class TensorBoardRoutes:
 
         async def run() -> None:
             try:
-                async with opened(folder, task, 0) as (connection, _):
+                async with open_tunnel(folder, task, 0) as (connection, _):
                     open_.set_result(None)
                     await carry(connection, far_reader, far_writer)
             except TonyError as error:
@@ -302,7 +306,7 @@ class TensorBoardRoutes:
         found = []
         for job in jobs:
             seen = await find_job(visitor, self._portal, job)
-            view = await self._portal.job(job) if seen else None
+            view = await self._portal.find_job(job) if seen else None
             if seen is None or view is None:
                 raise _NotShown(404, "Job not found", "It does not exist, or you do not have permission to view it.")
             found.append(_ShownJob(seen[1], await view.record(), view.place))
@@ -329,7 +333,7 @@ def _live_board(visitor: PortalUser, one: _ShownJob, links: Links) -> _LiveBoard
         return _LiveBoard(str(task), "", "It can be reached only through a portal run by the job's owner.")
     if task.role != "tensorboard" and not visitor.may(PortalAction.CHANGE, one.report, one.record):
         return _LiveBoard(str(task), "", f"Only users who may change the job can access {task}.")
-    return _LiveBoard(str(task), links.page(f"tensorboard/{one.report.job}/live/"))
+    return _LiveBoard(str(task), links.to_page(f"tensorboard/{one.report.job}/live/"))
 
 
 def _jobs(request: Request) -> tuple[str, ...]:

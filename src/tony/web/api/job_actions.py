@@ -51,33 +51,33 @@ _refusals = RefusalLog()
 async def stop(call: OperationCall) -> Asked:
     """Stop the job."""
     view, report = await _authorize(call, "stop")
-    await view.kill(actor=_actor(call))
-    return _accepted(call, report, "stop")
+    await view.kill(actor=_format_actor(call))
+    return _accept(call, report, "stop")
 
 
 async def restart(call: OperationCall) -> Asked:
     """Stop the current session and start the next."""
     view, report = await _authorize(call, "restart")
-    await view.restart(_actor(call))
-    return _accepted(call, report, "restart")
+    await view.restart(_format_actor(call))
+    return _accept(call, report, "restart")
 
 
-async def stacks(call: OperationCall) -> TaskStacks:
+async def request_stacks(call: OperationCall) -> TaskStacks:
     """Return the stack traces of a task."""
     view, report = await _authorize(call, "stacks")
-    task = call.task(report)
-    async with aclosing(view.stacks(task, actor=_actor(call))) as answers:
+    task = call.find_task(report)
+    async with aclosing(view.stacks(task, actor=_format_actor(call))) as answers:
         found = await anext(answers)
     if not found.text:
         raise InfraError(found.problem)
     return TaskStacks(job=report.job, task=task, text=found.text, how=found.how, problem=found.problem, name=found.name)
 
 
-async def log_level(call: OperationCall) -> Asked:
+async def set_log_level(call: OperationCall) -> Asked:
     """Set the log level of the application master and its executors."""
     view, report = await _authorize(call, "log-level")
-    await view.set_log_level(call.values["level"], _actor(call))
-    return _accepted(call, report, f"log-level {call.values['level']}")
+    await view.set_log_level(call.values["level"], _format_actor(call))
+    return _accept(call, report, f"log-level {call.values['level']}")
 
 
 async def _authorize(call: OperationCall, what: str) -> tuple[DirectoryJobView, JobReport]:
@@ -86,7 +86,7 @@ async def _authorize(call: OperationCall, what: str) -> tuple[DirectoryJobView, 
     Raises:
         ApiError: it may or can not be changed.
     """
-    view, report = await call.job()
+    view, report = await call.find_job()
     if not call.portal_user.may(PortalAction.CHANGE, report):
         _refusals.add(what, report.job, call.portal_user.name)
         raise ApiError(
@@ -108,9 +108,9 @@ async def _authorize(call: OperationCall, what: str) -> tuple[DirectoryJobView, 
     return view, report
 
 
-def _actor(call: OperationCall) -> str:
+def _format_actor(call: OperationCall) -> str:
     return call.portal_user.name
 
 
-def _accepted(call: OperationCall, report: JobReport, what: str) -> Asked:
-    return Asked(job=report.job, asked=what, actor=_actor(call))
+def _accept(call: OperationCall, report: JobReport, what: str) -> Asked:
+    return Asked(job=report.job, asked=what, actor=_format_actor(call))

@@ -33,17 +33,17 @@ from tony.web.api.response_types import (
     SeriesName,
     TimelinePage,
 )
-from tony.web.job_advice import advice_about
-from tony.web.pages.files import kept_as
+from tony.web.job_advice import load_advice
+from tony.web.pages.files import build_download_headers
 
 T = TypeVar("T")
 #: Maximum number of markers, checkpoints and progress records in a response.
 _MOST_MARKS = 10_000
 
 
-async def events(call: OperationCall) -> EventList:
+async def get_events(call: OperationCall) -> EventList:
     """Return a page of the job's events."""
-    view, report = await call.job()
+    view, report = await call.find_job()
     after, most = call.values["after"], call.values["most"]
     entries = await view.read_events(after, most, call.values["kind"])
     lines = tuple(
@@ -62,15 +62,15 @@ async def events(call: OperationCall) -> EventList:
     return EventList(events=lines, next=lines[-1].seq if lines else max(0, after), over=is_last)
 
 
-async def timeline(call: OperationCall) -> TimelinePage:
+async def get_timeline(call: OperationCall) -> TimelinePage:
     """Return the job's timeline, for a page of its tasks."""
-    view, report = await call.job()
+    view, report = await call.find_job()
     made = await view.timeline()
     if made is None:
         raise ApiError(404, "not-known", "The events of this job were not kept, so it has no timeline.")
     task, after, most = call.values["task"], call.values["after"], call.values["most"]
     if task is not None:
-        call.task(report)
+        call.find_task(report)
     tasks = made.by_task()
     if task is not None:
         tasks = (each for each in tasks if each[0] == str(task))
@@ -95,36 +95,36 @@ async def timeline(call: OperationCall) -> TimelinePage:
     )
 
 
-async def links(call: OperationCall) -> LinkList:
+async def get_links(call: OperationCall) -> LinkList:
     """Return links to the scheduler's web pages about the job, and about a task's containers."""
-    view, report = await call.job()
-    held = await view.containers(call.task(report)) if call.values["task"] is not None else ()
+    view, report = await call.find_job()
+    held = await view.containers(call.find_task(report)) if call.values["task"] is not None else ()
     return LinkList(links=tuple(await view.links()), containers=tuple(held))
 
 
-async def goodput(call: OperationCall) -> GoodputLedger:
+async def get_goodput(call: OperationCall) -> GoodputLedger:
     """Return where the job's time went."""
-    view, _ = await call.job()
+    view, _ = await call.find_job()
     made = await view.goodput()
     if made is None:
         raise ApiError(404, "not-known", "The events of this job were not kept, so its goodput is unknown.")
     return made
 
 
-async def advice(call: OperationCall) -> Advice:
+async def get_advice(call: OperationCall) -> Advice:
     """Return the recommendations for the job."""
-    view, _ = await call.job()
-    return await advice_about(view, call.portal_user, call.source)
+    view, _ = await call.find_job()
+    return await load_advice(view, call.portal_user, call.source)
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-async def metrics(call: OperationCall) -> MetricsIndex:
+async def get_metrics(call: OperationCall) -> MetricsIndex:
     """Return which metrics the job has, its progress and its checkpoints."""
-    _, report = await call.job()
+    _, report = await call.find_job()
 
-    def index(found: Metrics) -> MetricsIndex:
+    def build_index(found: Metrics) -> MetricsIndex:
         known = [(name, series_of(name)) for name in found.series()]
         return MetricsIndex(
             tasks=tuple(found.tasks()),
@@ -139,23 +139,23 @@ async def metrics(call: OperationCall) -> MetricsIndex:
             problem=found.problem,
         )
 
-    return await _query_metrics(call, index)
+    return await _query_metrics(call, build_index)
 
 
-async def points(call: OperationCall) -> Points:
+async def get_points(call: OperationCall) -> Points:
     """Return one series of one task."""
     task, name, since, until, most = (call.values[key] for key in ("task", "series", "since", "until", "most"))
     return await _query_metrics(call, lambda found: found.points(str(task), name, since, until, most))
 
 
-async def role_points(call: OperationCall) -> RolePoints:
+async def get_role_points(call: OperationCall) -> RolePoints:
     """Return one series over the tasks of a role."""
     role, name, since, until, most = (call.values[key] for key in ("role", "series", "since", "until", "most"))
     return await _query_metrics(call, lambda found: found.of_role(role, name, since, until, most))
 
 
 async def _query_metrics(call: OperationCall, query: Callable[[Metrics], T]) -> T:
-    view, _ = await call.job()
+    view, _ = await call.find_job()
     found = await view.metrics()
     if found is None:
         raise ApiError(
@@ -175,16 +175,16 @@ async def _query_metrics(call: OperationCall, query: Callable[[Metrics], T]) -> 
 # --- configuration and files ------------------------------------------------------------------------------------------
 
 
-async def configuration(call: OperationCall) -> Configuration:
+async def get_configuration(call: OperationCall) -> Configuration:
     """Return every setting of the job, and where it was set."""
-    view, _ = await call.job()
+    view, _ = await call.find_job()
     record = await view.record()
     if record is None:
         raise ApiError(404, "not-known", "The configuration of this job was not kept.")
-    return await to_thread(_configuration, record)
+    return await to_thread(_build_configuration, record)
 
 
-def _configuration(record: JobRecord) -> Configuration:
+def _build_configuration(record: JobRecord) -> Configuration:
     try:
         rows = resolved_rows(Resolved(spec=redact(record.spec), sources=record.sources))
     except (ValueError, LookupError) as error:
@@ -199,15 +199,15 @@ def _configuration(record: JobRecord) -> Configuration:
     )
 
 
-async def files(call: OperationCall) -> FileList:
+async def list_files(call: OperationCall) -> FileList:
     """Return the list of files in the job directory."""
-    view, _ = await call.job()
+    view, _ = await call.find_job()
     return FileList(files=tuple(await view.files()))
 
 
-async def file(call: OperationCall) -> Response:
+async def get_file(call: OperationCall) -> Response:
     """Return the content of a file."""
-    view, _ = await call.job()
+    view, _ = await call.find_job()
     path = call.values["path"]
     content: AsyncIterator[bytes] | None = await view.file(path)
     if content is None:
@@ -217,5 +217,5 @@ async def file(call: OperationCall) -> Response:
             "The job directory has no such file, or it may not be downloaded.",
             "`files` lists the available files.",
         )
-    headers = kept_as(path.rpartition("/")[2])
+    headers = build_download_headers(path.rpartition("/")[2])
     return StreamingResponse(content, media_type="application/octet-stream", headers=headers)

@@ -10,12 +10,12 @@ from tony.model.job_query import from_words
 from tony.model.job_report import JobReport, TaskReport
 from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.response_types import JobList, Me, TaskList
-from tony.web.authorization import jobs_for
-from tony.web.unused_resources import WEEK, Wasted, waste_for
+from tony.web.authorization import list_visible_jobs
+from tony.web.unused_resources import WEEK, Wasted, compute_waste
 from tony.web.user_permissions import User
 
 
-async def me(call: OperationCall) -> Me:
+async def get_current_user(call: OperationCall) -> Me:
     """Return the authenticated user."""
     portal_user = call.portal_user
     user = portal_user if isinstance(portal_user, User) else None
@@ -30,41 +30,41 @@ async def me(call: OperationCall) -> Me:
     )
 
 
-async def jobs(call: OperationCall) -> JobList:
+async def list_jobs(call: OperationCall) -> JobList:
     """Return a page of jobs."""
     try:
         query = from_words(call.request.query_params)
-        page = await jobs_for(call.portal_user, call.source, query)
+        page = await list_visible_jobs(call.portal_user, call.source, query)
     except ValueError as error:
         raise ApiError(400, "bad-parameter", f"{error}") from error
     return JobList(jobs=page.heads, next=page.next, total=page.total, facets=page.facets, problems=tuple(page.problems))
 
 
-async def waste(call: OperationCall) -> Wasted:
+async def get_waste(call: OperationCall) -> Wasted:
     """Return the unused resources of finished jobs."""
     since = clock.wall() - call.values["weeks"] * WEEK
-    return await waste_for(call.portal_user, call.source, since, call.values["user"])
+    return await compute_waste(call.portal_user, call.source, since, call.values["user"])
 
 
-async def job(call: OperationCall) -> JobReport:
+async def get_job(call: OperationCall) -> JobReport:
     """Return the status of a job."""
-    _, report = await call.job()
+    _, report = await call.find_job()
     return report if call.values["tasks"] else replace(report, tasks=())
 
 
 async def compare(call: OperationCall) -> Comparison:
     """Compare two jobs; the reports contain no tasks."""
-    found = await compare_jobs((await call.job())[0], (await call.job("with"))[0])
-    return replace(found, a=_without_tasks(found.a), b=_without_tasks(found.b))
+    found = await compare_jobs((await call.find_job())[0], (await call.find_job("with"))[0])
+    return replace(found, a=_drop_tasks(found.a), b=_drop_tasks(found.b))
 
 
-def _without_tasks(side: ComparedJob) -> ComparedJob:
+def _drop_tasks(side: ComparedJob) -> ComparedJob:
     return replace(side, report=replace(side.report, tasks=()))
 
 
-async def tasks(call: OperationCall) -> TaskList:
+async def list_tasks(call: OperationCall) -> TaskList:
     """Return a page of a job's tasks, in the order of the job file."""
-    _, report = await call.job()
+    _, report = await call.find_job()
     role, state, after, most = (call.values[name] for name in ("role", "state", "after", "most"))
     found = [each for each in report.tasks if role in ("", each.role) and state in ("", each.state.value)]
     start = 0
@@ -80,8 +80,8 @@ async def tasks(call: OperationCall) -> TaskList:
     )
 
 
-async def task(call: OperationCall) -> TaskReport:
+async def get_task(call: OperationCall) -> TaskReport:
     """Return the status of a task."""
-    _, report = await call.job()
-    name = call.task(report)
+    _, report = await call.find_job()
+    name = call.find_task(report)
     return next(each for each in report.tasks if each.task == name)

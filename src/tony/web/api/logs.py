@@ -10,23 +10,23 @@ from tony.jobs.directory.task_logs import LogSearchResult, TaskLogs
 from tony.jobs.log_names import LogName
 from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.response_types import LogList, LogPiece
-from tony.web.pages.files import kept_as
+from tony.web.pages.files import build_download_headers
 
 
-async def logs(call: OperationCall) -> LogList:
+async def list_logs(call: OperationCall) -> LogList:
     """Return the list of a task's logs."""
-    view, report = await call.job()
-    found = view.task_logs(call.task(report))
+    view, report = await call.find_job()
+    found = view.task_logs(call.find_task(report))
     return LogList(logs=tuple(await found.files()), missing=await found.missing())
 
 
-async def piece(call: OperationCall) -> LogPiece:
+async def get_chunk(call: OperationCall) -> LogPiece:
     """Return a part of a log as text."""
     name, logs = await _find_log(call)
     try:
         found = await logs.read(name, call.values["offset"], call.values["most"])
     except LookupError:
-        raise _missing(name) from None
+        raise _build_missing_error(name) from None
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     # A character that is cut off at the end belongs to the next part, unless this part has nothing else.
     text = decoder.decode(found.data)
@@ -38,14 +38,14 @@ async def piece(call: OperationCall) -> LogPiece:
     )
 
 
-async def raw(call: OperationCall) -> Response:
+async def get_raw(call: OperationCall) -> Response:
     """Return a part of a log as bytes."""
     name, logs = await _find_log(call)
     try:
         found = await logs.read(name, call.values["offset"], call.values["most"])
     except LookupError:
-        raise _missing(name) from None
-    return Response(found.data, media_type="application/octet-stream", headers=kept_as(name))
+        raise _build_missing_error(name) from None
+    return Response(found.data, media_type="application/octet-stream", headers=build_download_headers(name))
 
 
 async def find(call: OperationCall) -> LogSearchResult:
@@ -54,15 +54,15 @@ async def find(call: OperationCall) -> LogSearchResult:
     try:
         return await logs.find(name, call.values["text"], call.values["offset"], backwards=call.values["backwards"])
     except LookupError:
-        raise _missing(name) from None
+        raise _build_missing_error(name) from None
 
 
-async def whole(call: OperationCall) -> Response:
+async def get_whole_log(call: OperationCall) -> Response:
     """Return a whole log."""
     name, logs = await _find_log(call)
     if not any(file.name == name for file in await logs.files()):
-        raise _missing(name)
-    headers = kept_as(f"{call.values['job']}.{name}.log")
+        raise _build_missing_error(name)
+    headers = build_download_headers(f"{call.values['job']}.{name}.log")
     return StreamingResponse(logs.all_of(name), media_type="application/octet-stream", headers=headers)
 
 
@@ -72,13 +72,13 @@ async def _find_log(call: OperationCall) -> tuple[str, TaskLogs]:
     Raises:
         ApiError: the name is not that of a log of a task of the job.
     """
-    view, report = await call.job()
+    view, report = await call.find_job()
     name = call.values["name"]
     known = LogName.parse(name)
     if known is None or known.file != name or not any(each.task == known.task for each in report.tasks):
-        raise _missing(name)
+        raise _build_missing_error(name)
     return name, view.task_logs(known.task)
 
 
-def _missing(name: str) -> ApiError:
+def _build_missing_error(name: str) -> ApiError:
     return ApiError(404, "no-log", f"There is no log {name[:80]!r}.", "`logs?task=worker:0` lists a task's logs.")

@@ -26,7 +26,7 @@ class Schemas:
         self.components: dict[str, Json] = {}
         self._classes: dict[str, type] = {}
 
-    def of(self, hint: Any) -> dict[str, Json]:
+    def build_schema(self, hint: Any) -> dict[str, Json]:
         """Return the schema of a type hint.
 
         Raises:
@@ -41,30 +41,32 @@ class Schemas:
         if isinstance(hint, type) and hasattr(hint, "parse"):
             return {"type": "string"}
         if dataclasses.is_dataclass(hint):
-            return self._component(hint)
-        return self._generic(hint)
+            return self._build_component(hint)
+        return self._build_generic(hint)
 
-    def _generic(self, hint: Any) -> dict[str, Json]:
+    def _build_generic(self, hint: Any) -> dict[str, Json]:
         origin, args = get_origin(hint), get_args(hint)
         if origin in (Union, types.UnionType):
-            return {"anyOf": [self.of(arg) for arg in args]}
+            return {"anyOf": [self.build_schema(arg) for arg in args]}
         if origin is list or (origin is tuple and len(args) == 2 and args[1] is Ellipsis):
-            return {"type": "array", "items": self.of(args[0])}
+            return {"type": "array", "items": self.build_schema(args[0])}
         if origin is tuple:
-            items = [self.of(arg) for arg in args]
+            items = [self.build_schema(arg) for arg in args]
             return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
         if isinstance(origin, type) and issubclass(origin, Mapping):
-            return {"type": "object", "additionalProperties": self.of(args[1])}
+            return {"type": "object", "additionalProperties": self.build_schema(args[1])}
         raise TypeError(f"no schema for {hint!r}")
 
-    def _component(self, cls: Any) -> dict[str, Json]:
+    def _build_component(self, cls: Any) -> dict[str, Json]:
         name = cls.__name__
         if self._classes.setdefault(name, cls) is not cls:
             raise TypeError(f"two classes are named {name}")
         if name not in self.components:
             self.components[name] = {}  # ends the recursion of a class that contains itself
             hints = get_type_hints(cls)
-            known = {field.name.removesuffix("_"): self.of(hints[field.name]) for field in dataclasses.fields(cls)}
+            known = {
+                field.name.removesuffix("_"): self.build_schema(hints[field.name]) for field in dataclasses.fields(cls)
+            }
             self.components[name] = {
                 "type": "object",
                 "description": inspect.cleandoc(cls.__doc__ or ""),
@@ -74,13 +76,16 @@ class Schemas:
         return {"$ref": f"#/components/schemas/{name}"}
 
 
-def document(operations: Sequence[Operation]) -> Json:
+def build_document(operations: Sequence[Operation]) -> Json:
     """Return the OpenAPI document of the operations."""
     schemas = Schemas()
-    error = {"description": "What is wrong and how to fix it.", "content": _content(schemas.of(ErrorAnswer))}
+    error = {
+        "description": "What is wrong and how to fix it.",
+        "content": _build_content(schemas.build_schema(ErrorAnswer)),
+    }
     paths: dict[str, dict[str, Json]] = {}
     for each in operations:
-        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, schemas, error)
+        paths.setdefault(each.path, {})[each.method.lower()] = _build_operation(each, schemas, error)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -101,11 +106,11 @@ def document(operations: Sequence[Operation]) -> Json:
     }
 
 
-def _operation(each: Operation, schemas: Schemas, error: Json) -> Json:
+def _build_operation(each: Operation, schemas: Schemas, error: Json) -> Json:
     answers: dict[str, Json] = {
         "200": {
             "description": each.what,
-            "content": _content(schemas.of(each.answer), each.media)
+            "content": _build_content(schemas.build_schema(each.answer), each.media)
             if each.answer is not None
             else {each.media: {"schema": {"type": "string", "contentMediaType": each.media}}},
         },
@@ -117,32 +122,32 @@ def _operation(each: Operation, schemas: Schemas, error: Json) -> Json:
     made: dict[str, Json] = {
         "operationId": each.name,
         "summary": each.what,
-        "parameters": [_parameter(parameter) for parameter in each.parameters],
+        "parameters": [_build_parameter(parameter) for parameter in each.parameters],
         "responses": answers,
     }
     if each.changes:
-        schemas.of(ChangeBody)
+        schemas.build_schema(ChangeBody)
         schemas.components["ChangeBody"] |= {"required": [], "additionalProperties": False}
         body = {"$ref": "#/components/schemas/ChangeBody"}
-        made["requestBody"] = {"required": False, "content": _content(body)}
+        made["requestBody"] = {"required": False, "content": _build_content(body)}
     return made
 
 
-def _content(schema: Json, media: str = "application/json") -> Json:
+def _build_content(schema: Json, media: str = "application/json") -> Json:
     return {media: {"schema": schema}}
 
 
-def _parameter(parameter: Parameter) -> Json:
+def _build_parameter(parameter: Parameter) -> Json:
     return {
         "name": parameter.name,
         "in": "path" if parameter.in_path else "query",
         "required": parameter.required,
         "description": parameter.what,
-        "schema": _parameter_schema(parameter),
+        "schema": _build_parameter_schema(parameter),
     }
 
 
-def _parameter_schema(parameter: Parameter) -> Json:
+def _build_parameter_schema(parameter: Parameter) -> Json:
     schema: dict[str, Json] = {"type": "string"}
     if parameter.kind in (ParameterKind.INTEGER, ParameterKind.NUMBER):
         schema = {"type": parameter.kind.value}

@@ -111,16 +111,16 @@ class Parameter:
             case ParameterKind.INTEGER:
                 if not _NUMBER.fullmatch(text):
                     raise ValueError("a whole number is expected")
-                return self._bounded(int(text))
+                return self._check_bounds(int(text))
             case ParameterKind.NUMBER:
                 if not _DECIMAL.fullmatch(text) or not math.isfinite(value := float(text)):
                     raise ValueError("a number is expected")
-                return self._bounded(value)
+                return self._check_bounds(value)
             case ParameterKind.TASK:
                 return TaskId.parse(text)
         return text
 
-    def _bounded(self, value: Any) -> Any:
+    def _check_bounds(self, value: Any) -> Any:
         if not self.minimum <= value <= self.maximum:
             raise ValueError(f"a number from {self.minimum} to {self.maximum} is expected")
         return value
@@ -141,7 +141,7 @@ class OperationCall:
     values: Mapping[str, Any]
     only: str = ""
 
-    async def job(self, name: str = "job") -> tuple[DirectoryJobView, JobReport]:
+    async def find_job(self, name: str = "job") -> tuple[DirectoryJobView, JobReport]:
         """Return the job that a parameter names, and its report.
 
         Args:
@@ -155,7 +155,7 @@ class OperationCall:
             return found
         raise ApiError(404, "no-job", NO_JOB, "/api/v1/jobs lists the jobs that you may see.")
 
-    def task(self, report: JobReport) -> str:
+    def find_task(self, report: JobReport) -> str:
         """Return the task that the parameters name.
 
         Raises:

@@ -17,7 +17,7 @@ from tony.model.job_report import FailureClass, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.protocol.client_messages import Points
 from tony.web.api import job_actions, job_parts, jobs, logs
-from tony.web.api.openapi import document
+from tony.web.api.openapi import build_document
 from tony.web.api.operation import Operation, OperationCall, Parameter, ParameterKind
 from tony.web.api.response_types import (
     Asked,
@@ -48,49 +48,49 @@ _SPAN = (
 _AFTER_TASK = Parameter(name="after", what="`next` of the previous page", kind=ParameterKind.TASK)
 
 
-def _text(name: str, what: str, *choices: str) -> Parameter:
+def _make_text(name: str, what: str, *choices: str) -> Parameter:
     return Parameter(name=name, what=what, usual="", choices=choices)
 
 
-def _most(what: str, usual: int, most: int) -> Parameter:
+def _make_most(what: str, usual: int, most: int) -> Parameter:
     return Parameter(name="most", what=what, kind=ParameterKind.INTEGER, usual=usual, least=1, most=most)
 
 
-async def _document(call: OperationCall) -> Json:
-    return document(OPERATIONS)
+async def _get_document(call: OperationCall) -> Json:
+    return build_document(OPERATIONS)
 
 
 OPERATIONS: Sequence[Operation] = (
-    Operation(name="me", path="/me", what="The authenticated user.", handler=jobs.me, answer=Me),
-    Operation(name="openapi", path="/openapi.json", what="This document.", handler=_document, answer=Json),
+    Operation(name="me", path="/me", what="The authenticated user.", handler=jobs.get_current_user, answer=Me),
+    Operation(name="openapi", path="/openapi.json", what="This document.", handler=_get_document, answer=Json),
     Operation(
         name="listJobs",
         path="/jobs",
         what="A page of the jobs that you may see.",
-        handler=jobs.jobs,
+        handler=jobs.list_jobs,
         answer=JobList,
         parameters=(
-            _text("text", "words in the id, name, user, tags or root cause"),
-            _text("user", "only jobs of this user"),
-            _text("state", "a state, `active`, `ended` or `damaged`", *GROUPS, DAMAGED),
-            _text("framework", "only jobs of this framework"),
-            _text("scheduler", "only jobs of this scheduler"),
-            _text("queue", "only jobs of this queue"),
-            _text("tag", "only jobs with this tag"),
-            _text("failure_class", "only jobs with this class of failure", *(each.value for each in FailureClass)),
-            _text("since", "submitted at or after: an ISO 8601 date or time, or seconds since 1970"),
-            _text("until", "submitted at or before"),
-            _text("sort", "sort key; default `submitted`", *(each.value for each in JobSort)),
+            _make_text("text", "words in the id, name, user, tags or root cause"),
+            _make_text("user", "only jobs of this user"),
+            _make_text("state", "a state, `active`, `ended` or `damaged`", *GROUPS, DAMAGED),
+            _make_text("framework", "only jobs of this framework"),
+            _make_text("scheduler", "only jobs of this scheduler"),
+            _make_text("queue", "only jobs of this queue"),
+            _make_text("tag", "only jobs with this tag"),
+            _make_text("failure_class", "only jobs with this class of failure", *(each.value for each in FailureClass)),
+            _make_text("since", "submitted at or after: an ISO 8601 date or time, or seconds since 1970"),
+            _make_text("until", "submitted at or before"),
+            _make_text("sort", "sort key; default `submitted`", *(each.value for each in JobSort)),
             Parameter(name="descending", what="largest or newest first", kind=ParameterKind.TRUTH, usual=True),
-            _text("after", "`next` of the previous page"),
-            _most("jobs per page", PAGE, MOST),
+            _make_text("after", "`next` of the previous page"),
+            _make_most("jobs per page", PAGE, MOST),
         ),
     ),
     Operation(
         name="getWaste",
         path="/waste",
         what="GPU- and GB-hours that finished jobs reserved but did not use, by user and week.",
-        handler=jobs.waste,
+        handler=jobs.get_waste,
         answer=Wasted,
         parameters=(
             Parameter(
@@ -101,14 +101,14 @@ OPERATIONS: Sequence[Operation] = (
                 least=1,
                 most=520,
             ),
-            _text("user", "only jobs of this user; empty: all users"),
+            _make_text("user", "only jobs of this user; empty: all users"),
         ),
     ),
     Operation(
         name="getJob",
         path="/jobs/{job}",
         what="The status of a job, as printed by `tony status --json`.",
-        handler=jobs.job,
+        handler=jobs.get_job,
         answer=JobReport,
         parameters=(_JOB, Parameter(name="tasks", what="include the tasks", kind=ParameterKind.TRUTH, usual=True)),
     ),
@@ -116,21 +116,21 @@ OPERATIONS: Sequence[Operation] = (
         name="listTasks",
         path="/jobs/{job}/tasks",
         what="A page of a job's tasks.",
-        handler=jobs.tasks,
+        handler=jobs.list_tasks,
         answer=TaskList,
         parameters=(
             _JOB,
-            _text("role", "only tasks of this role"),
-            _text("state", "only tasks in this state", *(each.value for each in TaskState)),
+            _make_text("role", "only tasks of this role"),
+            _make_text("state", "only tasks in this state", *(each.value for each in TaskState)),
             _AFTER_TASK,
-            _most("tasks per page", 200, 10_000),
+            _make_most("tasks per page", 200, 10_000),
         ),
     ),
     Operation(
         name="getTask",
         path="/jobs/{job}/task",
         what="The status of a task.",
-        handler=jobs.task,
+        handler=jobs.get_task,
         answer=TaskReport,
         parameters=(_JOB, _TASK),
     ),
@@ -138,7 +138,7 @@ OPERATIONS: Sequence[Operation] = (
         name="listEvents",
         path="/jobs/{job}/events",
         what="A page of a job's events, in order.",
-        handler=job_parts.events,
+        handler=job_parts.get_events,
         answer=EventList,
         parameters=(
             _JOB,
@@ -156,27 +156,27 @@ OPERATIONS: Sequence[Operation] = (
                 usual=frozenset(),
                 choices=tuple(EVENTS),
             ),
-            _most("events per page", 500, 5000),
+            _make_most("events per page", 500, 5000),
         ),
     ),
     Operation(
         name="getTimeline",
         path="/jobs/{job}/timeline",
         what="The timeline of a job's tasks.",
-        handler=job_parts.timeline,
+        handler=job_parts.get_timeline,
         answer=TimelinePage,
         parameters=(
             _JOB,
             Parameter(name="task", what="only this task", kind=ParameterKind.TASK),
             _AFTER_TASK,
-            _most("tasks per page", 1000, 10_000),
+            _make_most("tasks per page", 1000, 10_000),
         ),
     ),
     Operation(
         name="getLinks",
         path="/jobs/{job}/links",
         what="Links to the scheduler's web pages about a job, and about the containers of a task.",
-        handler=job_parts.links,
+        handler=job_parts.get_links,
         answer=LinkList,
         parameters=(_JOB, Parameter(name="task", what="include this task's containers", kind=ParameterKind.TASK)),
     ),
@@ -184,7 +184,7 @@ OPERATIONS: Sequence[Operation] = (
         name="getGoodput",
         path="/jobs/{job}/goodput",
         what="Where a job's time went: each task-second is in one bucket.",
-        handler=job_parts.goodput,
+        handler=job_parts.get_goodput,
         answer=GoodputLedger,
         parameters=(_JOB,),
     ),
@@ -192,7 +192,7 @@ OPERATIONS: Sequence[Operation] = (
         name="getAdvice",
         path="/jobs/{job}/advice",
         what="Recommendations to make a job cheaper or safer, based on its latest runs, with changes to the job file.",
-        handler=job_parts.advice,
+        handler=job_parts.get_advice,
         answer=Advice,
         parameters=(_JOB,),
     ),
@@ -208,7 +208,7 @@ OPERATIONS: Sequence[Operation] = (
         name="getMetrics",
         path="/jobs/{job}/metrics",
         what="The metrics available for a job, its progress and its checkpoints.",
-        handler=job_parts.metrics,
+        handler=job_parts.get_metrics,
         answer=MetricsIndex,
         parameters=(_JOB,),
     ),
@@ -216,7 +216,7 @@ OPERATIONS: Sequence[Operation] = (
         name="getPoints",
         path="/jobs/{job}/metrics/points",
         what="One series of one task: minimum, mean and maximum per interval.",
-        handler=job_parts.points,
+        handler=job_parts.get_points,
         answer=Points,
         parameters=(_JOB, _TASK, _SERIES, *_SPAN),
     ),
@@ -224,7 +224,7 @@ OPERATIONS: Sequence[Operation] = (
         name="getRolePoints",
         path="/jobs/{job}/metrics/role",
         what="One series over all tasks of a role: median, minimum and maximum, and the tasks with these.",
-        handler=job_parts.role_points,
+        handler=job_parts.get_role_points,
         answer=RolePoints,
         parameters=(_JOB, Parameter(name="role", what="the role", required=True), _SERIES, *_SPAN),
     ),
@@ -232,7 +232,7 @@ OPERATIONS: Sequence[Operation] = (
         name="getConfiguration",
         path="/jobs/{job}/configuration",
         what="Every setting of a job, and where it was set; secrets are masked.",
-        handler=job_parts.configuration,
+        handler=job_parts.get_configuration,
         answer=Configuration,
         parameters=(_JOB,),
     ),
@@ -240,7 +240,7 @@ OPERATIONS: Sequence[Operation] = (
         name="listFiles",
         path="/jobs/{job}/files",
         what="The files in a job's directory.",
-        handler=job_parts.files,
+        handler=job_parts.list_files,
         answer=FileList,
         parameters=(_JOB,),
     ),
@@ -248,7 +248,7 @@ OPERATIONS: Sequence[Operation] = (
         name="getFile",
         path="/jobs/{job}/file",
         what="The content of a file.",
-        handler=job_parts.file,
+        handler=job_parts.get_file,
         media="application/octet-stream",
         parameters=(_JOB, Parameter(name="path", what="path of a file, as listed by `files`", required=True)),
     ),
@@ -256,7 +256,7 @@ OPERATIONS: Sequence[Operation] = (
         name="listLogs",
         path="/jobs/{job}/logs",
         what="The logs of a task: one for each stream of each task attempt.",
-        handler=logs.logs,
+        handler=logs.list_logs,
         answer=LogList,
         parameters=(_JOB, _TASK),
     ),
@@ -264,7 +264,7 @@ OPERATIONS: Sequence[Operation] = (
         name="readLog",
         path="/jobs/{job}/logs/{name}",
         what="A part of a log as text. Continue at `next`.",
-        handler=logs.piece,
+        handler=logs.get_chunk,
         answer=LogPiece,
         parameters=(
             _JOB,
@@ -275,20 +275,20 @@ OPERATIONS: Sequence[Operation] = (
                 kind=ParameterKind.INTEGER,
                 usual=0,
             ),
-            _most("maximum number of bytes", 64 << 10, LOG_PIECE),
+            _make_most("maximum number of bytes", 64 << 10, LOG_PIECE),
         ),
     ),
     Operation(
         name="readLogBytes",
         path="/jobs/{job}/logs/{name}/bytes",
         what="A part of a log as bytes, with secrets masked; empty after the end.",
-        handler=logs.raw,
+        handler=logs.get_raw,
         media="application/octet-stream",
         parameters=(
             _JOB,
             _NAME,
             Parameter(name="offset", what="of the first byte", kind=ParameterKind.INTEGER, usual=0, least=0),
-            _most("maximum number of bytes", 64 << 10, LOG_PIECE),
+            _make_most("maximum number of bytes", 64 << 10, LOG_PIECE),
         ),
     ),
     Operation(
@@ -309,7 +309,7 @@ OPERATIONS: Sequence[Operation] = (
         name="downloadLog",
         path="/jobs/{job}/logs/{name}/download",
         what="A whole log.",
-        handler=logs.whole,
+        handler=logs.get_whole_log,
         media="application/octet-stream",
         parameters=(_JOB, _NAME),
     ),
@@ -335,7 +335,7 @@ OPERATIONS: Sequence[Operation] = (
         name="dumpStacks",
         path="/jobs/{job}/stacks",
         what="The stack traces of a running task.",
-        handler=job_actions.stacks,
+        handler=job_actions.request_stacks,
         answer=TaskStacks,
         parameters=(_JOB, _TASK),
         changes=True,
@@ -344,7 +344,7 @@ OPERATIONS: Sequence[Operation] = (
         name="setLogLevel",
         path="/jobs/{job}/log-level",
         what="Set the log level of a job's application master and executors.",
-        handler=job_actions.log_level,
+        handler=job_actions.set_log_level,
         answer=Asked,
         parameters=(
             _JOB,

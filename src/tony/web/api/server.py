@@ -55,10 +55,10 @@ class Api(BaseRoute):
 
     def __init__(self, source: Source, auth: AuthBackend, only: str = "") -> None:
         self._source, self._auth, self._only = source, auth, only
-        self._routes = [(_pattern(each.path), each) for each in OPERATIONS]
+        self._routes = [(_compile_pattern(each.path), each) for each in OPERATIONS]
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        is_api = scope["type"] == "http" and _path(scope).startswith(f"{PREFIX}/")
+        is_api = scope["type"] == "http" and _get_path(scope).startswith(f"{PREFIX}/")
         return (Match.FULL if is_api else Match.NONE), {}
 
     def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
@@ -71,12 +71,12 @@ class Api(BaseRoute):
         except ClientDisconnect:
             return
         except ApiError as error:
-            response = _problem(error)
+            response = _build_problem_response(error)
         except TonyError as error:
-            response = _problem(_to_api_error(error))
+            response = _build_problem_response(_to_api_error(error))
         except Exception:
             _log.exception("an operation failed: %s %s", request.method, scope["path"])
-            response = _problem(
+            response = _build_problem_response(
                 ApiError(500, "bug", "This is a bug in tony.", "The server's log has the details; please report it.")
             )
         await response(scope, receive, send)
@@ -84,13 +84,13 @@ class Api(BaseRoute):
     async def _answer(self, request: Request) -> Response:
         portal_user = await self._auth.authenticate(request)
         if isinstance(portal_user, AccessDenied):
-            raise _refused(portal_user)
+            raise _convert_refusal(portal_user)
         operation, words = self._find(request)
         call = OperationCall(
             request=request,
             portal_user=portal_user,
             source=self._source,
-            values=_values(operation, words, request),
+            values=_parse_values(operation, words, request),
             only=self._only,
         )
         if operation.changes:
@@ -98,11 +98,11 @@ class Api(BaseRoute):
         made = await operation.handler(call)
         if isinstance(made, Response):
             return made
-        body = await to_thread(_encoded, made)
-        return _json(request, body, _links(request, made))
+        body = await to_thread(_encode_json, made)
+        return _build_json_response(request, body, _build_links(request, made))
 
     def _find(self, request: Request) -> tuple[Operation, Mapping[str, str]]:
-        path = _path(request.scope).removeprefix(PREFIX)
+        path = _get_path(request.scope).removeprefix(PREFIX)
         found = [(each, match.groupdict()) for pattern, each in self._routes if (match := pattern.fullmatch(path))]
         if not found:
             raise ApiError(404, "no-such-address", "Unknown address.", f"{PREFIX}/openapi.json lists all addresses.")
@@ -120,22 +120,22 @@ class Api(BaseRoute):
         )
 
     async def _check_change(self, request: Request, portal_user: PortalUser) -> None:
-        token = request.query_params.get("token") or await _token(request)
+        token = request.query_params.get("token") or await _read_token(request)
         refusal = self._auth.check_change(request, portal_user, token)
         if refusal is not None:
             hint = "" if token else f'Send page_token of {PREFIX}/me as {{"token": ...}}, or an API token.'
             raise ApiError(refusal.status, "not-own", refusal.reason, hint)
 
 
-def _path(scope: Scope) -> str:
+def _get_path(scope: Scope) -> str:
     return str(scope["path"]).removeprefix(scope.get("root_path", ""))
 
 
-def _pattern(path: str) -> re.Pattern[str]:
+def _compile_pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path)))
 
 
-def _values(operation: Operation, words: Mapping[str, str], request: Request) -> dict[str, Any]:
+def _parse_values(operation: Operation, words: Mapping[str, str], request: Request) -> dict[str, Any]:
     """Return the values of the parameters.
 
     Raises:
@@ -161,7 +161,7 @@ def _values(operation: Operation, words: Mapping[str, str], request: Request) ->
     return values
 
 
-async def _token(request: Request) -> str:
+async def _read_token(request: Request) -> str:
     """Return the page token in the body; empty if there is no body.
 
     Raises:
@@ -182,7 +182,7 @@ async def _token(request: Request) -> str:
         ) from None
 
 
-def _links(request: Request, made: object) -> dict[str, str]:
+def _build_links(request: Request, made: object) -> dict[str, str]:
     """Return a `Link` header with the address of the next page, relative to this one."""
     after = getattr(made, "next", "")
     if not isinstance(after, str) or not after:
@@ -192,7 +192,7 @@ def _links(request: Request, made: object) -> dict[str, str]:
     return {"Link": f'<?{urlencode(words)}>; rel="next"'}
 
 
-def _encoded(made: object) -> bytes:
+def _encode_json(made: object) -> bytes:
     """Encode a response as JSON.
 
     Raises:
@@ -205,7 +205,7 @@ def _encoded(made: object) -> bytes:
         raise RecordError(f"the response cannot be encoded as JSON: {error}") from error
 
 
-def _json(request: Request, body: bytes, headers: Mapping[str, str]) -> Response:
+def _build_json_response(request: Request, body: bytes, headers: Mapping[str, str]) -> Response:
     tag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
     known = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
     if request.method in ("GET", "HEAD") and (tag in known or known == ["*"]):
@@ -216,17 +216,17 @@ def _json(request: Request, body: bytes, headers: Mapping[str, str]) -> Response
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
-def _problem(error: ApiError) -> Response:
-    facts = ErrorFacts(status=error.status, code=error.code, message=_one_line(str(error)), advice=error.advice)
+def _build_problem_response(error: ApiError) -> Response:
+    facts = ErrorFacts(status=error.status, code=error.code, message=_join_lines(str(error)), advice=error.advice)
     body = json.dumps(to_plain(ErrorAnswer(error=facts)), separators=(",", ":"))
     return Response(body, error.status, error.headers, media_type="application/json")
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
-def _refused(refusal: AccessDenied) -> ApiError:
+def _convert_refusal(refusal: AccessDenied) -> ApiError:
     headers = {}
     if refusal.status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="tony"'

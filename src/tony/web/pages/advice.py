@@ -6,8 +6,8 @@ from starlette.responses import Response
 
 from tony.advice.number_format import format_evidence, saved
 from tony.advice.recommendation import Advice
-from tony.web.job_advice import advice_about
-from tony.web.pages.job_layout import Unknown, await_with_timeout, frame
+from tony.web.job_advice import load_advice
+from tony.web.pages.job_layout import Unknown, await_with_timeout, build_frame
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
 
@@ -17,14 +17,12 @@ _TIMEOUT_SECONDS = 20.0
 _OVERVIEW_COUNT = 3
 
 
-async def page(page_request: PageRequest) -> Response:
+async def render_page(page_request: PageRequest) -> Response:
     """Return the page; with the parameter `part`, the part for the overview."""
-    view, report = await page_request.job()
-    values = await frame(page_request, view, report, "advice")
-    found = await await_with_timeout(
-        advice_about(view, page_request.portal_user, page_request.source), _TIMEOUT_SECONDS
-    )
-    is_part = bool(page_request.word("part"))
+    view, report = await page_request.find_job()
+    values = await build_frame(page_request, view, report, "advice")
+    found = await await_with_timeout(load_advice(view, page_request.portal_user, page_request.source), _TIMEOUT_SECONDS)
+    is_part = bool(page_request.get_word("part"))
     values |= {
         "advice": found if isinstance(found, Advice) else None,
         "why": found.why if isinstance(found, Unknown) else "",

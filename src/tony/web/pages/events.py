@@ -5,26 +5,26 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from tony.jobs.event_text import EventWords
-from tony.web.pages.job_layout import PagerLink, frame
+from tony.web.pages.job_layout import PagerLink, build_frame
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
 
 _PAGE_SIZE = 200
 
 
-async def page(page_request: PageRequest) -> Response:
+async def render_page(page_request: PageRequest) -> Response:
     """Return the page with the last events, or with those after a given number."""
-    view, report = await page_request.job()
-    after = page_request.number("after", -_PAGE_SIZE, -_PAGE_SIZE)
+    view, report = await page_request.find_job()
+    after = page_request.get_number("after", -_PAGE_SIZE, -_PAGE_SIZE)
     entries = await view.read_events(after, _PAGE_SIZE)
     words = EventWords()
-    values = await frame(page_request, view, report, "events")
+    values = await build_frame(page_request, view, report, "events")
     first = entries[0].seq if entries else 1
     last = entries[-1].seq if entries else 0
     further = await view.read_events(last, 1) if entries else ()
 
     def to(after: int) -> str:
-        return page_request.links.job(report.job, "events", {"after": str(after)})
+        return page_request.links.to_job(report.job, "events", {"after": str(after)})
 
     pages = [PagerLink(label=f"Events {first} – {last}")]
     if first > 1:
@@ -32,9 +32,9 @@ async def page(page_request: PageRequest) -> Response:
         pages.insert(0, PagerLink(label="First", href=to(0)))
     if further:
         pages.append(PagerLink(label="Later", href=to(last), rel="next"))
-        pages.append(PagerLink(label="Latest", href=page_request.links.job(report.job, "events")))
+        pages.append(PagerLink(label="Latest", href=page_request.links.to_job(report.job, "events")))
     values |= {
-        "events": [(each, words.of(each.event)) for each in entries],
+        "events": [(each, words.describe(each.event)) for each in entries],
         "pages": pages if len(pages) > 1 else [],
         "live": values["live"] and not further,
     }

@@ -22,7 +22,7 @@ from tony.model.job_report import Failure, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.units import format_duration
 from tony.web import ansi_html
-from tony.web.pages.job_layout import Unknown, await_with_timeout, counts, frame, known
+from tony.web.pages.job_layout import Unknown, await_part, await_with_timeout, build_frame, count_states
 from tony.web.request import PageRequest
 from tony.web.svg_cache import SvgCache
 from tony.web.template_rendering import render
@@ -72,23 +72,25 @@ _BUCKETS = {
 }
 
 
-async def page(page_request: PageRequest) -> Response:
-    view, report = await page_request.job()
-    values = await frame(page_request, view, report, "")
-    events = await known(view.read_events(-2 * _SHOWN_EVENTS, 2 * _SHOWN_EVENTS))
+async def render_page(page_request: PageRequest) -> Response:
+    view, report = await page_request.find_job()
+    values = await build_frame(page_request, view, report, "")
+    events = await await_part(view.read_events(-2 * _SHOWN_EVENTS, 2 * _SHOWN_EVENTS))
     values |= {
         "failure": report.failure if report.state.value != "succeeded" else None,
-        "tail": _tail(report.failure),
+        "tail": _render_tail(report.failure),
         "hints": find_hints(report.failure.tail) if report.failure else [],
-        "failed_log": _failed_log(page_request, report),
-        "counts": counts(report.tasks),
+        "failed_log": _find_failed_log(page_request, report),
+        "counts": count_states(report.tasks),
         "tasks": _select_tasks(report.tasks),
-        "progress": await _progress(view, report),
+        "progress": await _load_progress(view, report),
         "board": values["boards"] and report.state.ended,
-        "events": events if isinstance(events, Unknown) else _latest(events),
+        "events": events if isinstance(events, Unknown) else _select_latest(events),
     }
     # The timeline of a large job would delay the page: the script requests it once the page is shown.
-    wait = len(report.tasks) <= _LARGE_JOB_TASKS or (report.state.ended and _svg_cache(page_request).has(report.job))
+    wait = len(report.tasks) <= _LARGE_JOB_TASKS or (
+        report.state.ended and _get_svg_cache(page_request).has(report.job)
+    )
     values |= (
         await _load_timeline(page_request, view, report, _TIMELINE_TIMEOUT_SECONDS)
         if wait
@@ -97,31 +99,31 @@ async def page(page_request: PageRequest) -> Response:
     return render("job.html", page_request, values)
 
 
-async def timeline(page_request: PageRequest) -> Response:
+async def render_timeline(page_request: PageRequest) -> Response:
     """Return the timeline alone, or a time range of it; with the parameter `part`, as a fragment for the script."""
-    view, report = await page_request.job()
-    values = await frame(page_request, view, report, "")
+    view, report = await page_request.find_job()
+    values = await build_frame(page_request, view, report, "")
     values |= await _load_timeline(page_request, view, report, None)
-    return render("life.html" if page_request.word("part") else "timeline.html", page_request, values)
+    return render("life.html" if page_request.get_word("part") else "timeline.html", page_request, values)
 
 
 async def _load_timeline(
     page_request: PageRequest, view: DirectoryJobView, report: JobReport, timeout_seconds: float | None
 ) -> dict[str, object]:
     """Return the timeline and the goodput for the template; None for what takes longer than the timeout."""
-    since, until = float(page_request.number("since", 0)), float(page_request.number("until", 0))
-    work = _svg_cache(page_request).of(view, since, until or None)
-    found = await known(work) if timeout_seconds is None else await await_with_timeout(work, timeout_seconds)
+    since, until = float(page_request.get_number("since", 0)), float(page_request.get_number("until", 0))
+    work = _get_svg_cache(page_request).load_drawing(view, since, until or None)
+    found = await await_part(work) if timeout_seconds is None else await await_with_timeout(work, timeout_seconds)
     if not isinstance(found, tuple):
         return {"timeline": found, "goodput": None}
     line, drawing = found
     return {
-        "timeline": _timeline_values(page_request, report, line, drawing),
-        "goodput": _goodput_values(await known(view.goodput())),
+        "timeline": _build_timeline_values(page_request, report, line, drawing),
+        "goodput": _build_goodput_values(await await_part(view.goodput())),
     }
 
 
-def _svg_cache(page_request: PageRequest) -> SvgCache:
+def _get_svg_cache(page_request: PageRequest) -> SvgCache:
     """Return the cache of this server."""
     state = page_request.request.app.state
     if not hasattr(state, "drawings"):
@@ -130,10 +132,10 @@ def _svg_cache(page_request: PageRequest) -> SvgCache:
     return found
 
 
-def _latest(events: Sequence[LogEntry]) -> list[tuple[LogEntry, str]]:
+def _select_latest(events: Sequence[LogEntry]) -> list[tuple[LogEntry, str]]:
     """Return the latest events with their text, newest first, without snapshots."""
     words = EventWords()
-    texts = [(each, words.of(each.event)) for each in events if not isinstance(each.event, Snapshot)]
+    texts = [(each, words.describe(each.event)) for each in events if not isinstance(each.event, Snapshot)]
     return texts[: -_SHOWN_EVENTS - 1 : -1]
 
 
@@ -150,27 +152,27 @@ def _select_tasks(tasks: Sequence[TaskReport]) -> Sequence[TaskReport]:
     return [task for same in (*found.values(), others) for task in same][:_SHOWN_TASKS]
 
 
-def _tail(failure: Failure | None) -> list[Markup]:
+def _render_tail(failure: Failure | None) -> list[Markup]:
     style = ansi_html.PLAIN
     made: list[Markup] = []
     for text in failure.tail if failure else ():
-        shown, style = ansi_html.line(text, style)
+        shown, style = ansi_html.render_line(text, style)
         made.append(shown)
     return made
 
 
-def _failed_log(page_request: PageRequest, report: JobReport) -> str:
+def _find_failed_log(page_request: PageRequest, report: JobReport) -> str:
     """Return the URL of the full log of the task that failed first; empty if there is none."""
     failure = report.failure
     if failure is None or failure.task is None:
         return ""
     name = (failure.log or "").rpartition("/")[2]
     stream = "out" if name.endswith(".out") else "err"
-    return page_request.links.log(report.job, failure.task, stream, {"name": name})
+    return page_request.links.to_log(report.job, failure.task, stream, {"name": name})
 
 
-async def _progress(view: DirectoryJobView, report: JobReport) -> object:
-    metrics = await known(view.metrics())
+async def _load_progress(view: DirectoryJobView, report: JobReport) -> object:
+    metrics = await await_part(view.metrics())
     if metrics is None or isinstance(metrics, Unknown):
         return None
 
@@ -181,7 +183,7 @@ async def _progress(view: DirectoryJobView, report: JobReport) -> object:
     return find_job_progress(await to_thread(read), report)
 
 
-def _timeline_values(
+def _build_timeline_values(
     page_request: PageRequest, report: JobReport, line: Timeline, drawing: Drawing
 ) -> dict[str, object]:
     marks = [mark for mark in line.marks if mark.what in _LISTED_MARKERS]
@@ -195,14 +197,14 @@ def _timeline_values(
         "sessions": line.sessions,
         "at": lambda seconds: line.accepted + seconds,
         "label_href": lambda lane: (
-            page_request.links.task(report.job, lane.task)
+            page_request.links.to_task(report.job, lane.task)
             if lane.task
-            else page_request.links.job(report.job, "tasks", {"role": lane.role})
+            else page_request.links.to_job(report.job, "tasks", {"role": lane.role})
         ),
     }
 
 
-def _goodput_values(ledger: GoodputLedger | Unknown | None) -> object:
+def _build_goodput_values(ledger: GoodputLedger | Unknown | None) -> object:
     if ledger is None or isinstance(ledger, Unknown) or ledger.whole <= 0:
         return None
     at = 0.0

@@ -55,7 +55,7 @@ class Unknown:
     why: str
 
 
-async def known(part: Awaitable[T]) -> T | Unknown:
+async def await_part(part: Awaitable[T]) -> T | Unknown:
     """Await a part of a page; return `Unknown` with the reason if it cannot be read."""
     try:
         return await part
@@ -65,7 +65,7 @@ async def known(part: Awaitable[T]) -> T | Unknown:
 
 async def await_with_timeout(part: Awaitable[T], timeout_seconds: float) -> T | Unknown | None:
     """Await a part as `known` does; return None after the timeout, while the work continues for the next request."""
-    work = asyncio.ensure_future(known(part))
+    work = asyncio.ensure_future(await_part(part))
     _WORK.add(work)
     work.add_done_callback(_WORK.discard)
     done, _ = await asyncio.wait([work], timeout=timeout_seconds)
@@ -75,16 +75,18 @@ async def await_with_timeout(part: Awaitable[T], timeout_seconds: float) -> T | 
 _WORK: set[asyncio.Future[Any]] = set()
 
 
-async def frame(page_request: PageRequest, view: DirectoryJobView, report: JobReport, part: str) -> dict[str, object]:
+async def build_frame(
+    page_request: PageRequest, view: DirectoryJobView, report: JobReport, part: str
+) -> dict[str, object]:
     """Return the template values of the header of a job's page.
 
     Args:
         part: path of the current tab in `PARTS`; any other text for pages outside the tabs.
     """
-    record = await known(view.record())
+    record = await await_part(view.record())
     links = await await_with_timeout(view.links(), _LINKS_TIMEOUT_SECONDS)
     parts = [
-        JobTab(name=name, href=page_request.links.job(report.job, path), here=path == part) for path, name in PARTS
+        JobTab(name=name, href=page_request.links.to_job(report.job, path), here=path == part) for path, name in PARTS
     ]
     return {
         "title": report.name,
@@ -104,7 +106,7 @@ async def frame(page_request: PageRequest, view: DirectoryJobView, report: JobRe
     }
 
 
-def counts(tasks: Sequence[TaskReport]) -> dict[TaskState, int]:
+def count_states(tasks: Sequence[TaskReport]) -> dict[TaskState, int]:
     """Return the number of tasks in each state, in the order of a task's states."""
     found = dict.fromkeys(TaskState, 0)
     for task in tasks:
@@ -112,13 +114,13 @@ def counts(tasks: Sequence[TaskReport]) -> dict[TaskState, int]:
     return {state: number for state, number in found.items() if number}
 
 
-def steps(
+def build_pager(
     page_request: PageRequest, path: str, words: dict[str, str], start: int, most: int, total: int
 ) -> list[PagerLink]:
     """Return a pager of a numbered list; `from` in the address is the index of the first entry shown."""
 
     def to(first: int) -> str:
-        return page_request.links.page(path, {**words, "from": str(first) if first else ""})
+        return page_request.links.to_page(path, {**words, "from": str(first) if first else ""})
 
     if total <= most and not start:
         return []

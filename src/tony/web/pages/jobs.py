@@ -11,8 +11,8 @@ from tony import clock
 from tony.model.job_query import DAMAGED, Facet, Facets, JobSort, Query, from_words, to_words
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
-from tony.web.authorization import jobs_for
-from tony.web.page_text import day
+from tony.web.authorization import list_visible_jobs
+from tony.web.page_text import format_day
 from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import render
 
@@ -49,10 +49,10 @@ class Choice:
     chosen: bool
 
 
-async def page(page_request: PageRequest) -> Response:
+async def render_page(page_request: PageRequest) -> Response:
     try:
         query = from_words(page_request.words)
-        found = await jobs_for(page_request.portal_user, page_request.source, query)
+        found = await list_visible_jobs(page_request.portal_user, page_request.source, query)
     except ValueError as error:
         raise PageError(400, "Invalid address", f"{error}") from None
     words = to_words(query)
@@ -66,28 +66,28 @@ async def page(page_request: PageRequest) -> Response:
             "query": query,
             "words": words,
             "order": order,
-            "columns": [_column(page_request, query, *column) for column in _COLUMNS],
+            "columns": [_build_column(page_request, query, *column) for column in _COLUMNS],
             "jobs": found.heads,
             "page": found,
             "now": clock.wall(),
             "filtered": query.filtered,
             "more_filters": any(name in words for name in beyond),
-            "choices": _choices(query, found.facets),
-            "next": page_request.links.jobs({**words, "after": found.next}) if found.next else "",
-            "first": page_request.links.jobs({**words, "after": ""}) if query.after else "",
+            "choices": _build_choices(query, found.facets),
+            "next": page_request.links.to_jobs({**words, "after": found.next}) if found.next else "",
+            "first": page_request.links.to_jobs({**words, "after": ""}) if query.after else "",
             "live": any(not head.state.ended for head in found.heads),
-            "until_of": _until,
-            "since": day(query.since),
-            "until": day(query.until),
+            "until_of": _find_end,
+            "since": format_day(query.since),
+            "until": format_day(query.until),
         },
     )
 
 
-def _until(head: JobHead, now: float) -> float | None:
+def _find_end(head: JobHead, now: float) -> float | None:
     return head.ended if head.state.ended else now
 
 
-def _column(
+def _build_column(
     page_request: PageRequest, query: Query, title: str, sort: JobSort | None, descending_first: bool
 ) -> JobColumn:
     if sort is None:
@@ -96,10 +96,10 @@ def _column(
     descending = not query.descending if chosen else descending_first
     other = replace(query, sort=sort, descending=descending, after="")
     order = ("descending" if query.descending else "ascending") if chosen else ""
-    return JobColumn(title=title, href=page_request.links.jobs(to_words(other)), order=order)
+    return JobColumn(title=title, href=page_request.links.to_jobs(to_words(other)), order=order)
 
 
-def _choices(query: Query, facets: Facets) -> dict[str, list[Choice]]:
+def _build_choices(query: Query, facets: Facets) -> dict[str, list[Choice]]:
     states = {facet.value: facet.jobs for facet in facets.states}
     groups = ["active", "ended", *(state.value for state in JobState), DAMAGED]
     made = {

@@ -17,8 +17,8 @@ from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_report import JobReport
 from tony.retry import Backoff
 from tony.web import ansi_html
-from tony.web.pages.files import kept_as
-from tony.web.pages.job_layout import frame
+from tony.web.pages.files import build_download_headers
+from tony.web.pages.job_layout import build_frame
 from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import render
 
@@ -50,14 +50,14 @@ class Shown:
     hit: int | None = None
 
 
-async def page(page_request: PageRequest) -> Response:
-    view, report = await page_request.job()
-    task = page_request.task(report)
+async def render_page(page_request: PageRequest) -> Response:
+    view, report = await page_request.find_job()
+    task = page_request.find_task(report)
     stream = _stream(page_request)
     logs = view.task_logs(str(task))
     files = [file for file in await logs.files() if file.stream == stream]
-    file = _named(files, page_request.word("name"))
-    values = await frame(page_request, view, report, "")
+    file = _find_file(files, page_request.get_word("name"))
+    values = await build_frame(page_request, view, report, "")
     values |= {
         "title": f"{_STREAMS[stream]} of {task}",
         "task": str(task),
@@ -66,33 +66,37 @@ async def page(page_request: PageRequest) -> Response:
         "files": files,
         "file": file,
         "missing": await logs.missing(),
-        "find": page_request.word("find"),
+        "find": page_request.get_word("find"),
         "shown": None,
         "found": None,
         "flows": page_request.request.app.state.flows,
     }
     if file is not None:
-        values |= await _content(page_request, logs, file)
-        values["running"] = _grows(report, files, file)
+        values |= await _read_content(page_request, logs, file)
+        values["running"] = _can_grow(report, files, file)
     return render("log.html", page_request, values)
 
 
-async def more(page_request: PageRequest) -> Response:
+async def serve_more(page_request: PageRequest) -> Response:
     """Return new output as JSON, for a page that polls."""
-    view, report = await page_request.job()
-    task, stream = page_request.task(report), _stream(page_request)
-    place = _Place(name=page_request.word("name"), at=page_request.number("at", 0), style=page_request.word("style"))
-    return JSONResponse(await _lines_since(view.task_logs(str(task)), stream, place, ended=report.state.ended))
+    view, report = await page_request.find_job()
+    task, stream = page_request.find_task(report), _stream(page_request)
+    place = _Place(
+        name=page_request.get_word("name"), at=page_request.get_number("at", 0), style=page_request.get_word("style")
+    )
+    return JSONResponse(await _read_lines_since(view.task_logs(str(task)), stream, place, ended=report.state.ended))
 
 
 async def follow(page_request: PageRequest) -> Response:
     """Stream new output as server-sent events; closes after a few minutes, then the browser reconnects."""
     if not page_request.request.app.state.flows:
         raise PageError(404, "Streaming not available", "Poll `more` instead of `follow`.")
-    view, report = await page_request.job()
-    task, stream = page_request.task(report), _stream(page_request)
-    place = _Place(name=page_request.word("name"), at=page_request.number("at", 0), style=page_request.word("style"))
-    events = _events(view, view.task_logs(str(task)), stream, place)
+    view, report = await page_request.find_job()
+    task, stream = page_request.find_task(report), _stream(page_request)
+    place = _Place(
+        name=page_request.get_word("name"), at=page_request.get_number("at", 0), style=page_request.get_word("style")
+    )
+    events = _iterate_events(view, view.task_logs(str(task)), stream, place)
     return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
@@ -105,16 +109,16 @@ class _Place:
     style: str
 
 
-async def _lines_since(logs: TaskLogs, stream: str, place: _Place, *, ended: bool) -> dict[str, object]:
+async def _read_lines_since(logs: TaskLogs, stream: str, place: _Place, *, ended: bool) -> dict[str, object]:
     """Return the complete lines after a position, and separately the line that is not complete yet."""
     files = [file for file in await logs.files() if file.stream == stream]
-    file = _named(files, place.name)
+    file = _find_file(files, place.name)
     if file is None:
         return {"at": 0, "html": "", "rest": "", "style": "", "size": 0, "over": ended}
     piece = await _read_lines(logs, file.name, min(place.at, file.size), _UPDATE_BYTES)
     whole = piece.data.rfind(b"\n") + 1 or (len(piece.data) if len(piece.data) >= _UPDATE_BYTES else 0)
-    lines, style = ansi_html.lines(piece.data[:whole], ansi_html.TextStyle.parse(place.style))
-    rest, _ = ansi_html.lines(piece.data[whole:], style)
+    lines, style = ansi_html.render_lines(piece.data[:whole], ansi_html.TextStyle.parse(place.style))
+    rest, _ = ansi_html.render_lines(piece.data[whole:], style)
     grows = not ended and file is files[-1]
     return {
         "at": piece.offset + whole,
@@ -126,7 +130,7 @@ async def _lines_since(logs: TaskLogs, stream: str, place: _Place, *, ended: boo
     }
 
 
-async def _events(view: DirectoryJobView, logs: TaskLogs, stream: str, place: _Place) -> AsyncIterator[str]:
+async def _iterate_events(view: DirectoryJobView, logs: TaskLogs, stream: str, place: _Place) -> AsyncIterator[str]:
     """Yield an event immediately and for each change; a comment now and then, to detect closed connections."""
     started_at = sent_at = clock.monotonic()
     shown, pauses, ended, is_first = "", iter(_POLL), False, True
@@ -134,7 +138,7 @@ async def _events(view: DirectoryJobView, logs: TaskLogs, stream: str, place: _P
         try:
             # Checked before reading, so that no output is missed: once the job has ended, there is no more.
             ended = ended or not view.live
-            found = await _lines_since(logs, stream, place, ended=ended)
+            found = await _read_lines_since(logs, stream, place, ended=ended)
         except (PageError, LookupError, TonyError):
             return
         rest = f"{found['rest']}"
@@ -153,14 +157,14 @@ async def _events(view: DirectoryJobView, logs: TaskLogs, stream: str, place: _P
 
 async def download(page_request: PageRequest) -> Response:
     """Return the whole log as a download."""
-    view, report = await page_request.job()
-    task = page_request.task(report)
+    view, report = await page_request.find_job()
+    task = page_request.find_task(report)
     stream = _stream(page_request)
     logs = view.task_logs(str(task))
-    file = _named([each for each in await logs.files() if each.stream == stream], page_request.word("name"))
+    file = _find_file([each for each in await logs.files() if each.stream == stream], page_request.get_word("name"))
     if file is None:
         raise PageError(404, "Log not found", "The task's page lists the available logs.")
-    headers = kept_as(f"{report.job}.{file.name}.log")
+    headers = build_download_headers(f"{report.job}.{file.name}.log")
     return StreamingResponse(logs.all_of(file.name), media_type="application/octet-stream", headers=headers)
 
 
@@ -171,7 +175,7 @@ def _stream(page_request: PageRequest) -> str:
     return stream
 
 
-def _named(files: Sequence[LogFileInfo], name: str) -> LogFileInfo | None:
+def _find_file(files: Sequence[LogFileInfo], name: str) -> LogFileInfo | None:
     """Return the file of that name; without a name, the latest one, if any.
 
     Raises:
@@ -185,23 +189,23 @@ def _named(files: Sequence[LogFileInfo], name: str) -> LogFileInfo | None:
     return found
 
 
-def _grows(report: JobReport, files: Sequence[LogFileInfo], file: LogFileInfo) -> bool:
+def _can_grow(report: JobReport, files: Sequence[LogFileInfo], file: LogFileInfo) -> bool:
     """Return True if more output is possible: the job has not ended, and no later task attempt has started."""
     return not report.state.ended and file is files[-1]
 
 
-async def _content(page_request: PageRequest, logs: TaskLogs, file: LogFileInfo) -> dict[str, object]:
+async def _read_content(page_request: PageRequest, logs: TaskLogs, file: LogFileInfo) -> dict[str, object]:
     """Return the part of the log that the address selects by text, percentage or offset; by default the end."""
-    text = page_request.word("find")
-    at = page_request.number("at", -1, -1)
+    text = page_request.get_word("find")
+    at = page_request.get_number("at", -1, -1)
     if text:
-        backwards = page_request.word("way") == "up"
+        backwards = page_request.get_word("way") == "up"
         start = at if at >= 0 else (file.size if backwards else 0)
         found = await logs.find(file.name, text, start, backwards=backwards)
         shown = await _show_match(logs, file, found, start)
         return {"shown": shown, "found": found, "backwards": backwards}
-    if page_request.word("percent"):
-        at = file.size * page_request.number("percent", 100, 0, 100) // 100
+    if page_request.get_word("percent"):
+        at = file.size * page_request.get_number("percent", 100, 0, 100) // 100
         at = min(at, max(0, file.size - 1)) if at < file.size else -1
     if at < 0:
         return {"shown": await _show(logs, file.name, max(0, file.size - _PAGE_BYTES))}
@@ -221,7 +225,7 @@ async def _show(logs: TaskLogs, name: str, at: int) -> Shown:
     data = piece.data
     if piece.offset + len(data) < piece.size:  # cut at the end of a line, if there is one
         data = data[: data.rfind(b"\n") + 1] or data
-    lines, _ = ansi_html.lines(data)
+    lines, _ = ansi_html.render_lines(data)
     return Shown(
         lines=tuple(html for _, html in lines), start=piece.offset, end=piece.offset + len(data), size=piece.size
     )

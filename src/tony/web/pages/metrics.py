@@ -15,8 +15,8 @@ from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.model.metric_definitions import OF_PROGRAMS, series_of
 from tony.units import Unit
-from tony.web.page_text import measured
-from tony.web.pages.job_layout import await_with_timeout, frame
+from tony.web.page_text import format_metric
+from tony.web.pages.job_layout import await_with_timeout, build_frame
 from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import render
 
@@ -51,9 +51,9 @@ class SeriesChart:
     rows: tuple[MetricRow, ...]
 
 
-async def page(page_request: PageRequest) -> Response:
-    view, report = await page_request.job()
-    values = await frame(page_request, view, report, "metrics")
+async def render_page(page_request: PageRequest) -> Response:
+    view, report = await page_request.find_job()
+    values = await build_frame(page_request, view, report, "metrics")
     metrics = await view.metrics()
     line = await await_with_timeout(view.timeline(), 0.5)
     problem, kinds = await to_thread(_summarize, metrics) if metrics else ("", ())
@@ -65,10 +65,10 @@ async def page(page_request: PageRequest) -> Response:
     return render("metrics.html", page_request, values)
 
 
-async def points(page_request: PageRequest) -> Response:
+async def serve_points(page_request: PageRequest) -> Response:
     """Return chart data as JSON: one series per role or of one task; without a series, the list of series."""
-    view, report = await page_request.job()
-    series, task = page_request.word("series"), page_request.word("task")
+    view, report = await page_request.find_job()
+    series, task = page_request.get_word("series"), page_request.get_word("task")
     if task and not any(each.task == task for each in report.tasks):
         raise PageError(404, "Task not found", "The job has no such task; see its list of tasks.")
     try:
@@ -77,24 +77,24 @@ async def points(page_request: PageRequest) -> Response:
         return JSONResponse({"problem": str(error), "series": [], "lines": []})
     if metrics is None:
         return JSONResponse({"problem": "", "series": [], "lines": []})
-    return JSONResponse(await to_thread(_points, metrics, series, task))
+    return JSONResponse(await to_thread(_build_points, metrics, series, task))
 
 
-def _points(metrics: Metrics, series: str, task: str) -> dict[str, object]:
+def _build_points(metrics: Metrics, series: str, task: str) -> dict[str, object]:
     with metrics:
         if not series:
             own = metrics.peaks(TaskId.parse(task).role).get(task, {}) if task else dict.fromkeys(metrics.series())
-            return {"problem": metrics.problem, "series": [_described(name) for name in ordered(own)]}
+            return {"problem": metrics.problem, "series": [_describe(name) for name in sort_series(own)]}
         lines = (
-            [_task_points(metrics, task, series)]
+            [_build_task_points(metrics, task, series)]
             if task
-            else [_role_points(metrics, role, series) for role in _roles(metrics)]
+            else [_build_role_points(metrics, role, series) for role in _list_roles(metrics)]
         )
         found = [line for line in lines if line["at"]]
-        return {**_described(series), "problem": metrics.problem, "lines": found}
+        return {**_describe(series), "problem": metrics.problem, "lines": found}
 
 
-def _task_points(metrics: Metrics, task: str, series: str) -> dict[str, object]:
+def _build_task_points(metrics: Metrics, task: str, series: str) -> dict[str, object]:
     found = metrics.points(task, series, most=_POINTS)
     return {
         "label": task,
@@ -106,7 +106,7 @@ def _task_points(metrics: Metrics, task: str, series: str) -> dict[str, object]:
     }
 
 
-def _role_points(metrics: Metrics, role: str, series: str) -> dict[str, object]:
+def _build_role_points(metrics: Metrics, role: str, series: str) -> dict[str, object]:
     found = metrics.of_role(role, series, most=_POINTS)
     return {
         "label": role,
@@ -121,17 +121,17 @@ def _role_points(metrics: Metrics, role: str, series: str) -> dict[str, object]:
     }
 
 
-def _roles(metrics: Metrics) -> list[str]:
+def _list_roles(metrics: Metrics) -> list[str]:
     return list(dict.fromkeys(TaskId.parse(task).role for task in metrics.tasks()))
 
 
-def _described(name: str) -> dict[str, object]:
+def _describe(name: str) -> dict[str, object]:
     known = series_of(name)
-    title, what = _label(name)
+    title, what = _find_label(name)
     return {"name": name, "title": title, "what": what, "unit": known.unit.value if known else ""}
 
 
-def _label(name: str) -> tuple[str, str]:
+def _find_label(name: str) -> tuple[str, str]:
     """Return the title and the description of a series, as shown on pages."""
     known = series_of(name)
     what = known.what if known else ""
@@ -140,7 +140,7 @@ def _label(name: str) -> tuple[str, str]:
     return name, what
 
 
-def ordered(names: Mapping[str, object] | list[str]) -> list[str]:
+def sort_series(names: Mapping[str, object] | list[str]) -> list[str]:
     """Return names of series in the order in which pages show them."""
 
     def key(name: str) -> tuple[int, str]:
@@ -154,13 +154,13 @@ def ordered(names: Mapping[str, object] | list[str]) -> list[str]:
 
 def _summarize(metrics: Metrics) -> tuple[str, tuple[SeriesChart, ...]]:
     with metrics:
-        roles = _roles(metrics)
+        roles = _list_roles(metrics)
         peaks = {role: metrics.peaks(role) for role in roles}
-        kinds = tuple(_chart(name, peaks) for name in ordered(list(metrics.series())))
+        kinds = tuple(_draw_chart(name, peaks) for name in sort_series(list(metrics.series())))
         return metrics.problem, tuple(kind for kind in kinds if kind.rows)
 
 
-def _chart(name: str, peaks: Mapping[str, Mapping[str, Mapping[str, Peak]]]) -> SeriesChart:
+def _draw_chart(name: str, peaks: Mapping[str, Mapping[str, Mapping[str, Peak]]]) -> SeriesChart:
     known = series_of(name)
     unit = known.unit if known else Unit.NONE
     rows: list[MetricRow] = []
@@ -171,13 +171,13 @@ def _chart(name: str, peaks: Mapping[str, Mapping[str, Mapping[str, Peak]]]) -> 
                 MetricRow(
                     role=role,
                     tasks=len(found),
-                    median=measured(statistics.median(mean for mean, _ in found), unit),
-                    least=measured(found[0][0], unit),
+                    median=format_metric(statistics.median(mean for mean, _ in found), unit),
+                    least=format_metric(found[0][0], unit),
                     least_of=found[0][1],
-                    most=measured(found[-1][0], unit),
+                    most=format_metric(found[-1][0], unit),
                     most_of=found[-1][1],
-                    peak=measured(max(each[name].most for each in tasks.values() if name in each), unit),
+                    peak=format_metric(max(each[name].most for each in tasks.values() if name in each), unit),
                 )
             )
-    title, what = _label(name)
+    title, what = _find_label(name)
     return SeriesChart(name=name, title=title, what=what, rows=tuple(rows))

@@ -9,19 +9,19 @@ from tony.config.table.resolved_table import ResolvedRow, resolved_rows
 from tony.errors import TonyError
 from tony.linux.thread_pools import to_thread
 from tony.model.submission_record import JobRecord
-from tony.web.pages.job_layout import Unknown, frame, known
+from tony.web.pages.job_layout import Unknown, await_part, build_frame
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
 
 
-async def page(page_request: PageRequest) -> Response:
-    view, report = await page_request.job()
-    values = await frame(page_request, view, report, "settings")
-    record = await known(view.record())
+async def render_page(page_request: PageRequest) -> Response:
+    view, report = await page_request.find_job()
+    values = await build_frame(page_request, view, report, "settings")
+    record = await await_part(view.record())
     found: object = record
     if isinstance(record, JobRecord):
-        found = await to_thread(rows, record)
-    every = page_request.word("all") == "yes"
+        found = await to_thread(build_rows, record)
+    every = page_request.get_word("all") == "yes"
     if isinstance(found, tuple):
         values["default_count"] = sum(row.source == "default" for row in found)
         found = tuple(row for row in found if every or row.source != "default")
@@ -29,7 +29,7 @@ async def page(page_request: PageRequest) -> Response:
     return render("settings.html", page_request, values)
 
 
-def rows(record: JobRecord) -> tuple[ResolvedRow, ...] | Unknown:
+def build_rows(record: JobRecord) -> tuple[ResolvedRow, ...] | Unknown:
     """Return every setting with secrets masked, or why that is impossible."""
     try:
         return resolved_rows(Resolved(spec=record.spec, sources=record.sources))

@@ -16,7 +16,7 @@ from tony.jobs.directory.task_logs import LogFileInfo, TaskLogs
 from tony.model.ids import TaskId
 from tony.model.submission_record import JobRecord
 from tony.web import ansi_html
-from tony.web.pages.job_layout import Unknown, await_with_timeout, frame, known
+from tony.web.pages.job_layout import Unknown, await_part, await_with_timeout, build_frame
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
 
@@ -46,14 +46,14 @@ class OutputTail:
     whole: bool
 
 
-async def page(page_request: PageRequest) -> Response:
-    view, report = await page_request.job()
-    task = page_request.task(report)
+async def render_page(page_request: PageRequest) -> Response:
+    view, report = await page_request.find_job()
+    task = page_request.find_task(report)
     found = next(each for each in report.tasks if each.task == str(task))
     logs = view.task_logs(str(task))
-    values = await frame(page_request, view, report, "")
+    values = await build_frame(page_request, view, report, "")
     files, containers = await asyncio.gather(
-        known(logs.files()), await_with_timeout(view.containers(str(task)), _CONTAINERS_TIMEOUT_SECONDS)
+        await_part(logs.files()), await_with_timeout(view.containers(str(task)), _CONTAINERS_TIMEOUT_SECONDS)
     )
     line = await await_with_timeout(view.timeline(), _TIMELINE_TIMEOUT_SECONDS)
     record = values["record"]
@@ -64,10 +64,10 @@ async def page(page_request: PageRequest) -> Response:
         "containers": [] if isinstance(containers, Unknown) else containers,
         "attempts": files if isinstance(files, Unknown) else _group_attempts(files),
         "tails": [] if isinstance(files, Unknown) else await _read_tails(logs, files),
-        "spans": _spans(line, str(task)),
+        "spans": _find_spans(line, str(task)),
         "accepted": line.accepted if isinstance(line, Timeline) else 0.0,
         "legend": PHASE_TEXTS,
-        "resources": _resources(record, task) if isinstance(record, JobRecord) else None,
+        "resources": _collect_resources(record, task) if isinstance(record, JobRecord) else None,
     }
     return render("task.html", page_request, values)
 
@@ -88,20 +88,20 @@ async def _read_tails(logs: TaskLogs, files: Sequence[LogFileInfo]) -> list[Outp
         if (file.session, file.try_) != latest or not file.size:
             continue
         piece = await logs.read(file.name, -_TAIL_BYTES, _TAIL_BYTES)
-        shown, _ = ansi_html.lines(piece.data)
+        shown, _ = ansi_html.render_lines(piece.data)
         lines = [html for _, html in shown][1 if piece.offset else 0 :]
         whole = piece.offset == 0 and len(lines) <= _TAIL_LINES
         tails.append(OutputTail(file=file, lines=tuple(lines[-_TAIL_LINES:]), whole=whole))
     return sorted(tails, key=lambda tail: tail.file.stream == "out")
 
 
-def _spans(line: object, task: str) -> Sequence[Span] | None:
+def _find_spans(line: object, task: str) -> Sequence[Span] | None:
     if not isinstance(line, Timeline):
         return None
     return [span for span in line.spans if span.task == task and span.what is not TaskPhase.GONE]
 
 
-def _resources(record: JobRecord, task: TaskId) -> dict[str, object] | None:
+def _collect_resources(record: JobRecord, task: TaskId) -> dict[str, object] | None:
     """Return the resources, command and environment of a task, without secrets."""
     spec = record.spec
     role = spec.effective_roles.get(task.role)

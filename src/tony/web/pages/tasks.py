@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
-from tony.web.pages.job_layout import counts, frame, steps
+from tony.web.pages.job_layout import build_frame, build_pager, count_states
 from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import render
 
@@ -39,26 +39,26 @@ class TaskColumn:
     order: str
 
 
-async def page(page_request: PageRequest) -> Response:
-    view, report = await page_request.job()
+async def render_page(page_request: PageRequest) -> Response:
+    view, report = await page_request.find_job()
     words = {
-        name: page_request.word(name)
+        name: page_request.get_word(name)
         for name in ("state", "role", "text", "sort", "reverse")
-        if page_request.word(name)
+        if page_request.get_word(name)
     }
     found = _sort(_filter(report, words), words.get("sort", ""), words.get("reverse", "") == "yes")
-    start = min(page_request.number("from", 0), max(0, len(found) - 1) // _PAGE_SIZE * _PAGE_SIZE)
-    path = page_request.links.job(report.job, "tasks").removeprefix(page_request.links.root)
-    values = await frame(page_request, view, report, "tasks")
+    start = min(page_request.get_number("from", 0), max(0, len(found) - 1) // _PAGE_SIZE * _PAGE_SIZE)
+    path = page_request.links.to_job(report.job, "tasks").removeprefix(page_request.links.root)
+    values = await build_frame(page_request, view, report, "tasks")
     values |= {
-        "counts": counts(report.tasks),
+        "counts": count_states(report.tasks),
         "roles": sorted({task.role for task in report.tasks}),
         "states": [state.value for state in TaskState],
         "words": words,
         "tasks": found[start : start + _PAGE_SIZE],
         "total": len(found),
-        "pages": steps(page_request, path, words, start, _PAGE_SIZE, len(found)),
-        "task_columns": [_column(page_request, path, words, *column) for column in _COLUMNS],
+        "pages": build_pager(page_request, path, words, start, _PAGE_SIZE, len(found)),
+        "task_columns": [_build_column(page_request, path, words, *column) for column in _COLUMNS],
     }
     return render("tasks.html", page_request, values)
 
@@ -84,7 +84,7 @@ def _sort(tasks: list[TaskReport], sort: str, reverse: bool) -> list[TaskReport]
     return tasks[::-1] if reverse else tasks
 
 
-def _column(
+def _build_column(
     page_request: PageRequest, path: str, words: dict[str, str], title: str, word: str, key: _Key | None
 ) -> TaskColumn:
     if not word:
@@ -93,4 +93,4 @@ def _column(
     down = words.get("reverse") == "yes"
     query = {**words, "sort": "" if word == "task" else word, "reverse": "yes" if here and not down else ""}
     order = ("descending" if down else "ascending") if here else ""
-    return TaskColumn(title=title, href=page_request.links.page(path, query), order=order)
+    return TaskColumn(title=title, href=page_request.links.to_page(path, query), order=order)

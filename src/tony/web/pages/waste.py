@@ -10,7 +10,7 @@ from tony import clock
 from tony.advice.wasted_hours import Hours, WeekOfWaste
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
-from tony.web.unused_resources import MAX_JOBS, WEEK, waste_for
+from tony.web.unused_resources import MAX_JOBS, WEEK, compute_waste
 
 #: Periods offered, in weeks.
 _WEEKS = (1, 4, 12, 52)
@@ -32,16 +32,16 @@ class UnusedResourcesRow:
     parts: tuple[tuple[str, Hours], ...]
 
 
-async def page(page_request: PageRequest) -> Response:
-    weeks = page_request.number("weeks", 4, 1, 520)
-    user = page_request.word("user")
-    found = await waste_for(page_request.portal_user, page_request.source, clock.wall() - weeks * WEEK, user)
+async def render_page(page_request: PageRequest) -> Response:
+    weeks = page_request.get_number("weeks", 4, 1, 520)
+    user = page_request.get_word("user")
+    found = await compute_waste(page_request.portal_user, page_request.source, clock.wall() - weeks * WEEK, user)
     return render(
         "waste.html",
         page_request,
         {
             "title": "Unused resources",
-            "rows": [_row(week) for week in found.weeks],
+            "rows": [_build_row(week) for week in found.weeks],
             "found": found,
             "weeks": weeks,
             "choices": sorted({*_WEEKS, weeks}),
@@ -52,7 +52,7 @@ async def page(page_request: PageRequest) -> Response:
     )
 
 
-def _row(week: WeekOfWaste) -> UnusedResourcesRow:
+def _build_row(week: WeekOfWaste) -> UnusedResourcesRow:
     held, wasted = week.held, week.wasted
     whole, part = (held.gpu_hours, wasted.gpu_hours) if held.gpu_hours else (held.gb_hours, wasted.gb_hours)
     return UnusedResourcesRow(

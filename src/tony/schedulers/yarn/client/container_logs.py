@@ -258,7 +258,7 @@ async def _pass_files(found: Iterable[_Found], sink: LogSink) -> None:
             continue
         older = files.get(f"{name}.1")
         before = older.length if older else 0
-        have = sink.begins(name, before, newer.length)
+        have = sink.find_start(name, before, newer.length)
         if have is None:
             continue
         if older and have < before:
