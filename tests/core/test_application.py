@@ -1105,7 +1105,7 @@ def test_cluster_or_node_end_a_container_for_its_memory(told: str) -> None:
     status = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM", tail=("its last line",))
     exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=status, at=4.0)
     ended = ev.ContainerEnded(container="c-1", cause="2g used, 1g allowed", forced=True, over_memory=True)
-    events = {"report": exited, "end": ended}
+    events: dict[str, ev.Event] = {"report": exited, "end": ended}
     for name in told.split(", "):
         simulation.app.handle(events[name], 5.0)
     if "report" not in told:

@@ -39,7 +39,7 @@ CLASSES: list[Any] = list(ev.EVENTS.values())
 ANY_EVENT: st.SearchStrategy[ev.Event] = st.sampled_from(CLASSES).flatmap(values)
 TIMES = st.floats(0, 1e9).map(lambda at: round(at, 6))
 HEADER = Header(format=FORMAT, version=VERSION, job="test-1", attempt=1, settings="x")
-SOME = [
+SOME: list[ev.Event] = [
     ev.Queued(reason="no röom"),
     ev.DeadlinePassed(deadline=Deadline.parse("stop-limit")),
     ev.ReconcileClosed(),

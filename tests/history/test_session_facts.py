@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.jobs.fake_am import logged, recorded
-from tony.core.events import Judged, SessionOpened, Snapshot
+from tony.core.events import Event, Judged, SessionOpened, Snapshot
 from tony.history.event_log import segments
 from tony.history.session_facts import TELLING, lone_restarts, session_reasons, session_sizes
 from tony.model.ids import TaskId
@@ -40,7 +40,7 @@ def test_lone_restarts(tmp_path: Path) -> None:
 def test_of_what_somebody_else_told() -> None:
     """Without a log, of events that were asked for elsewhere: the same."""
     first = Judged(task=TaskId("worker", 0), failure="it failed", decision="retry", reason="why")
-    told = [SessionOpened(session=1, reason="go"), first, SessionOpened(session=2, reason="it failed")]
+    told: list[Event] = [SessionOpened(session=1, reason="go"), first, SessionOpened(session=2, reason="it failed")]
     assert all(isinstance(event, TELLING) for event in told)
     assert session_reasons(told) == {1: "go", 2: "it failed"}
     assert lone_restarts(told) == [(1, first)]

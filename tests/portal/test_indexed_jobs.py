@@ -16,7 +16,7 @@ from tests.jobs.fake_am import JOB, PlayedMaster, logged, recorded, standing, su
 from tests.portal import legacy_histories
 from tests.portal.test_scanner import JOBS, ended
 from tony import clock
-from tony.core.events import AttemptStarted, Granted, SessionOpened
+from tony.core.events import AttemptStarted, Event, Granted, SessionOpened
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
 from tony.model.job_query import JobsPage, Query
@@ -120,7 +120,7 @@ def test_jobs_of_others_are_not_asked(tmp_path: Path) -> None:
     async def check() -> None:
         folder, record = recorded(other)
         digest = settings_digest(record.spec)
-        events = [
+        events: list[Event] = [
             AttemptStarted(attempt=1, wall=record.submitted, settings=digest),
             SessionOpened(session=1, reason="begun"),
             Granted(container="c-1", role="worker", host="there"),

@@ -14,7 +14,7 @@ import pytest
 
 from tests.jobs.fake_am import TWO_WORKERS, failed, logged, recorded, succeeded
 from tests.portal import legacy_histories
-from tony.core.events import Granted, SessionOpened, Started
+from tony.core.events import Event, Granted, SessionOpened, Started
 from tony.errors import StorageError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
@@ -70,7 +70,7 @@ def test_a_home(home: Home, index: JobIndex) -> None:
     write_summary(folder, failed(folder, made))
     recorded(home, JOBS[2])
     running, _ = recorded(home, JOBS[3])
-    events = [
+    events: list[Event] = [
         SessionOpened(session=1, reason="begun"),
         Granted(container="c", role="worker", host="h"),
         Started(task=TaskId("worker", 0), session=1, try_=1, pid=1),

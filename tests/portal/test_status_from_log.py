@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.jobs.fake_am import logged, recorded, succeeded
-from tony.core.events import AttemptStarted, Granted, Queued, SessionOpened
+from tony.core.events import AttemptStarted, Event, Granted, Queued, SessionOpened
 from tony.errors import RecordError, UnknownJobError
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
@@ -36,7 +36,10 @@ def test_it_follows_the_log(job: tuple[JobFolder, JobRecord]) -> None:
     assert standing.report().state is JobState.SUBMITTED
     begun(folder, record)
     assert standing.report().state is JobState.QUEUED
-    more = [SessionOpened(session=1, reason="begun"), Granted(container="c-1", role="worker", host="there")]
+    more: list[Event] = [
+        SessionOpened(session=1, reason="begun"),
+        Granted(container="c-1", role="worker", host="there"),
+    ]
     logged(folder, more, attempt=2, first_seq=3)
     told, afresh = standing.report(), StatusFromLog(folder).report()
     assert (told.state, told.tasks[0].host) == (JobState.STARTING, "there")

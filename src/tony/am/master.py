@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 
 from tony import clock
 from tony.am.durability_barrier import DurabilityBarrier
@@ -288,6 +288,8 @@ class Master:
                 self._writer.append(ev.Snapshot(digest=self.app.compute_digest()), self._clock.now(), clock.wall())
                 if not self._finished.done():
                     self._finished.set_result(action)
+            case _:
+                assert_never(action)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

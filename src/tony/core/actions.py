@@ -14,8 +14,8 @@ from tony.model.states import JobState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """The base class of all actions.
+class RequestedAction:
+    """The base class of the members of `Action`.
 
     Attributes:
         shows: True if the effect is visible outside: the log must be durable before it is performed.
@@ -26,14 +26,14 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reconcile(Action):
+class Reconcile(RequestedAction):
     """Ask the scheduler which containers of earlier AM attempts remain; feed ContainersFound, then ReconcileClosed."""
 
     kind: ClassVar[str] = "reconcile"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetDemand(Action):
+class SetDemand(RequestedAction):
     """Have `total` containers of a role, including those already granted."""
 
     kind: ClassVar[str] = "set-demand"
@@ -42,7 +42,7 @@ class SetDemand(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch(Action):
+class Launch(RequestedAction):
     """Start the executor of a task in a granted container."""
 
     kind: ClassVar[str] = "launch"
@@ -53,7 +53,7 @@ class Launch(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Renew(Action):
+class Renew(RequestedAction):
     """Tell a surviving executor that a new session opens: it reserves ports again and registers for it."""
 
     kind: ClassVar[str] = "renew"
@@ -63,7 +63,7 @@ class Renew(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Publish(Action):
+class Publish(RequestedAction):
     """Announce the cluster spec of a session, or a later version of it. Comes before the Starts that use it.
 
     Feed `Gathered` back if it contains roles that may run with fewer tasks than requested.
@@ -75,7 +75,7 @@ class Publish(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start(Action):
+class Start(RequestedAction):
     """Start the user program of a task, under spec version `version` (0: without a cluster spec).
 
     Attributes:
@@ -92,7 +92,7 @@ class Start(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop(Action):
+class Stop(RequestedAction):
     """Stop a task's program: SIGTERM, `grace` seconds, SIGKILL. Its executor stays.
 
     Attributes:
@@ -109,7 +109,7 @@ class Stop(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release(Action):
+class Release(RequestedAction):
     """Release a container; its executor stops its program and exits."""
 
     kind: ClassVar[str] = "release"
@@ -118,7 +118,7 @@ class Release(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kill(Action):
+class Kill(RequestedAction):
     """Kill a container at once, whatever runs in it: it is silent, or did not stop in time."""
 
     kind: ClassVar[str] = "kill"
@@ -128,7 +128,7 @@ class Kill(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenSession(Action):
+class OpenSession(RequestedAction):
     """Feed `SessionOpened` back: it is logged before the first effect of the session."""
 
     kind: ClassVar[str] = "open-session"
@@ -137,7 +137,7 @@ class OpenSession(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict(Action):
+class Verdict(RequestedAction):
     """A failure was classified: for the event log and for subscribers.
 
     Attributes:
@@ -152,7 +152,7 @@ class Verdict(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exclude(Action):
+class Exclude(RequestedAction):
     """Request no further containers on a host, for now."""
 
     kind: ClassVar[str] = "exclude"
@@ -160,7 +160,7 @@ class Exclude(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Include(Action):
+class Include(RequestedAction):
     """Lift the exclusion of a host."""
 
     kind: ClassVar[str] = "include"
@@ -168,7 +168,7 @@ class Include(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WakeAt(Action):
+class WakeAt(RequestedAction):
     """Feed `DeadlinePassed` at time `at` (or later). Replaces every earlier WakeAt."""
 
     kind: ClassVar[str] = "wake-at"
@@ -177,7 +177,7 @@ class WakeAt(Action):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finish(Action):
+class Finish(RequestedAction):
     """The job has ended: write the summary, notify subscribers, exit."""
 
     kind: ClassVar[str] = "finish"
@@ -185,3 +185,22 @@ class Finish(Action):
     state: JobState
     exit_code: int
     failure: Failure | None
+
+
+Action = (
+    Reconcile
+    | SetDemand
+    | Launch
+    | Renew
+    | Publish
+    | Start
+    | Stop
+    | Release
+    | Kill
+    | OpenSession
+    | Verdict
+    | Exclude
+    | Include
+    | WakeAt
+    | Finish
+)

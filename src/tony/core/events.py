@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 from tony.core.deadline import Deadline
 from tony.model.actor import Actor
@@ -17,14 +17,14 @@ from tony.model.ids import TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """The base class of all events. `kind` is the word in the log."""
+class LoggedEvent:
+    """The base class of the members of `Event`. `kind` is the word in the log."""
 
     kind: ClassVar[str] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptStarted(Event):
+class AttemptStarted(LoggedEvent):
     """An AM attempt started.
 
     Attributes:
@@ -45,7 +45,7 @@ class AttemptStarted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainersFound(Event):
+class ContainersFound(LoggedEvent):
     """Containers of an earlier AM attempt that the scheduler still knows."""
 
     kind: ClassVar[str] = "containers-found"
@@ -53,14 +53,14 @@ class ContainersFound(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcileClosed(Event):
+class ReconcileClosed(LoggedEvent):
     """Recovery ends: containers that have not been found by now count as lost."""
 
     kind: ClassVar[str] = "reconcile-closed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queued(Event):
+class Queued(LoggedEvent):
     """The scheduler has no room yet; `reason` says for what and behind which jobs. Empty: no longer queued."""
 
     kind: ClassVar[str] = "queued"
@@ -68,7 +68,7 @@ class Queued(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unsatisfiable(Event):
+class Unsatisfiable(LoggedEvent):
     """The scheduler reports that it can never satisfy the request."""
 
     kind: ClassVar[str] = "unsatisfiable"
@@ -77,7 +77,7 @@ class Unsatisfiable(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Excluded(Event):
+class Excluded(LoggedEvent):
     """From now on the scheduler allocates nothing on some hosts, because tasks failed there (`Exclude`).
 
     Attributes:
@@ -89,7 +89,7 @@ class Excluded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Granted(Event):
+class Granted(LoggedEvent):
     """The scheduler granted a container."""
 
     kind: ClassVar[str] = "granted"
@@ -99,7 +99,7 @@ class Granted(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registered(Event):
+class Registered(LoggedEvent):
     """An executor is ready for a session: its ports are reserved. May be delivered again.
 
     Attributes:
@@ -124,7 +124,7 @@ class Registered(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started(Event):
+class Started(LoggedEvent):
     """The user program started."""
 
     kind: ClassVar[str] = "started"
@@ -135,7 +135,7 @@ class Started(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstOutput(Event):
+class FirstOutput(LoggedEvent):
     """The program printed its first line: its start-up is complete."""
 
     kind: ClassVar[str] = "first-output"
@@ -145,7 +145,7 @@ class FirstOutput(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exited(Event):
+class Exited(LoggedEvent):
     """The user program exited. Every `Start` leads to exactly one of these, or to a `ContainerEnded`.
 
     Attributes:
@@ -163,7 +163,7 @@ class Exited(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerEnded(Event):
+class ContainerEnded(LoggedEvent):
     """The scheduler reports that a container, and everything in it, has ended.
 
     Attributes:
@@ -193,7 +193,7 @@ class ContainerEnded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Silent(Event):
+class Silent(LoggedEvent):
     """No heartbeat of a task's executor arrived within the heartbeat timeout.
 
     Attributes:
@@ -208,7 +208,7 @@ class Silent(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOpened(Event):
+class SessionOpened(LoggedEvent):
     """Session `session` begins: the answer to `OpenSession`, logged before any of its effects."""
 
     kind: ClassVar[str] = "session-opened"
@@ -217,7 +217,7 @@ class SessionOpened(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gathered(Event):
+class Gathered(LoggedEvent):
     """An elastic gang was published: with how many tasks it starts. For the log only.
 
     Attributes:
@@ -232,7 +232,7 @@ class Gathered(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged(Event):
+class Judged(LoggedEvent):
     """A failure was classified. For the log only: it follows from the events before it.
 
     Attributes:
@@ -250,7 +250,7 @@ class Judged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRequest(Event):
+class JobRequest(LoggedEvent):
     """The base class of requests to the running job."""
 
     actor: Actor
@@ -313,7 +313,7 @@ class LogLevelRequested(JobRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadlinePassed(Event):
+class DeadlinePassed(LoggedEvent):
     """The time of a `WakeAt` has been reached."""
 
     kind: ClassVar[str] = "deadline"
@@ -321,7 +321,7 @@ class DeadlinePassed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActionFailed(Event):
+class ActionFailed(LoggedEvent):
     """An action could not be performed.
 
     Attributes:
@@ -336,41 +336,39 @@ class ActionFailed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot(Event):
+class Snapshot(LoggedEvent):
     """A digest of the state before this event: a replay must produce the same."""
 
     kind: ClassVar[str] = "snapshot"
     digest: str
 
 
+Event = (
+    AttemptStarted
+    | ContainersFound
+    | ReconcileClosed
+    | Queued
+    | Unsatisfiable
+    | Excluded
+    | Granted
+    | Registered
+    | Started
+    | FirstOutput
+    | Exited
+    | ContainerEnded
+    | Silent
+    | SessionOpened
+    | Gathered
+    | Judged
+    | KillRequested
+    | RestartRequested
+    | StacksRequested
+    | LogLevelRequested
+    | DeadlinePassed
+    | ActionFailed
+    | Snapshot
+)
+#: By the word in the log.
+EVENTS: Mapping[str, type[Event]] = {cls.kind: cls for cls in get_args(Event)}
 #: Events that record requests.
-REQUESTS: tuple[type[JobRequest], ...] = (KillRequested, RestartRequested, StacksRequested, LogLevelRequested)
-
-EVENTS: Mapping[str, type[Event]] = {
-    cls.kind: cls
-    for cls in (
-        AttemptStarted,
-        ContainersFound,
-        ReconcileClosed,
-        Queued,
-        Unsatisfiable,
-        Excluded,
-        Granted,
-        Registered,
-        Started,
-        FirstOutput,
-        Exited,
-        ContainerEnded,
-        Silent,
-        SessionOpened,
-        Gathered,
-        Judged,
-        KillRequested,
-        RestartRequested,
-        StacksRequested,
-        LogLevelRequested,
-        DeadlinePassed,
-        ActionFailed,
-        Snapshot,
-    )
-}
+REQUESTS: tuple[type[JobRequest], ...] = tuple(cls for cls in EVENTS.values() if issubclass(cls, JobRequest))

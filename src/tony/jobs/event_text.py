@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import assert_never
 
 from tony.core import events as ev
 from tony.core.deadline import DeadlineKind
@@ -59,6 +60,8 @@ def describe(event: ev.Event) -> str:
             return f"AM attempt {event.attempt}: pid {event.pid} on {event.host}"
         case ev.ContainersFound():
             return f"{len(event.containers)} containers of earlier AM attempts" if event.containers else "none"
+        case ev.ReconcileClosed():
+            return ""
         case ev.Queued():
             return event.reason or "no longer"
         case ev.Unsatisfiable():
@@ -99,4 +102,5 @@ def describe(event: ev.Event) -> str:
             return f"{event.action} {on}: {event.cause}"
         case ev.Snapshot():
             return f"state digest {event.digest[:12]}; a replay of this log must give the same"
-    return ""
+        case _:
+            assert_never(event)
