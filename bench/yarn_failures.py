@@ -42,7 +42,7 @@ from bench.process_facts import status_of
 from bench.small_cluster import SmallCluster
 from bench.yarn import running
 from tony.errors import TonyError
-from tony.jobs import job_status
+from tony.jobs.status import job_status
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 

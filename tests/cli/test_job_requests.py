@@ -19,7 +19,7 @@ from tony import clock
 from tony.errors import ConnectionFailed
 from tony.history.job_record import write_summary
 from tony.jobs import changing
-from tony.jobs.portal_client import KeptToken, PortalClient, keep_token
+from tony.jobs.portal_client.client import KeptToken, PortalClient, keep_token
 from tony.jobs.whoami import get_user_name
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role

@@ -11,8 +11,8 @@ from tests.cli.screen import Screen, Terminal, shown
 from tests.jobs.fake_am import recorded, standing, succeeded
 from tony.cli.terminal.live_status import LiveView
 from tony.cli.terminal.live_table import live_table
-from tony.jobs.log_names import LogName
-from tony.jobs.log_reader import LogLine
+from tony.jobs.logs.log_names import LogName
+from tony.jobs.logs.log_reader import LogLine
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState

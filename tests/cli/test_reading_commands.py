@@ -27,7 +27,7 @@ from tony.config.table.settings_table import COMMON
 from tony.core import events as ev
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
-from tony.jobs import remote_job_sync
+from tony.jobs.remote import remote_job_sync
 from tony.model.actor import Actor
 from tony.model.codec import from_plain
 from tony.model.ids import TaskId

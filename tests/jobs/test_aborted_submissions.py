@@ -6,8 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from tony.jobs.aborted_submissions import mark_submission, remove_aborted_submissions
 from tony.jobs.state_dir import prepare
+from tony.jobs.status.aborted_submissions import mark_submission, remove_aborted_submissions
 from tony.model.layout import Home, JobFolder
 
 ONE, TWO = "local-20260131-000000-aaaaaa", "local-20260131-000000-bbbbbb"

@@ -20,11 +20,11 @@ from tony import clock
 from tony.cli.main import main
 from tony.errors import ConnectionFailed
 from tony.history.json_files import write_json
-from tony.jobs import job_status
 from tony.jobs.am_client import PATIENCE
-from tony.jobs.cached_status import ReportCache, add_stop_hint, load_cached_report
 from tony.jobs.job_follower import _StatusPoller
 from tony.jobs.job_list import Filter, list_jobs
+from tony.jobs.status import job_status
+from tony.jobs.status.cached_status import ReportCache, add_stop_hint, load_cached_report
 from tony.linux import process
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState

@@ -17,9 +17,9 @@ from tony.history.event_log import settings_digest
 from tony.history.job_record import read_summary, write_summary
 from tony.history.json_files import write_json
 from tony.history.kill_request import KillRequest, save_kill_request
-from tony.jobs.dead_am_report import build_last_report
-from tony.jobs.finalize_lost import close_lost
-from tony.jobs.job_status import load_submitter
+from tony.jobs.status.dead_am_report import build_last_report
+from tony.jobs.status.finalize_lost import close_lost
+from tony.jobs.status.job_status import load_submitter
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId

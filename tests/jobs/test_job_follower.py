@@ -26,10 +26,11 @@ from tony.core.events import SessionOpened
 from tony.errors import NoClusterError, ProtocolError, SchedulerError, UnknownJobError
 from tony.history.job_record import pending_report, write_summary
 from tony.history.json_files import write_json
-from tony.jobs import job_status, remote_job_sync
 from tony.jobs.job_follower import follow
-from tony.jobs.log_names import Selection
-from tony.jobs.log_reader import LogLine
+from tony.jobs.logs.log_names import Selection
+from tony.jobs.logs.log_reader import LogLine
+from tony.jobs.remote import remote_job_sync
+from tony.jobs.status import job_status
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState

@@ -9,8 +9,8 @@ import pytest
 
 from tests.jobs.fake_am import recorded
 from tony.errors import UnknownJobError
-from tony.jobs import remote_job_sync
 from tony.jobs.job_ids import create_job_id, find_unique_suffix, list_job_ids, remember, resolve
+from tony.jobs.remote import remote_job_sync
 from tony.model.ids import JOB_ID
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home

@@ -17,11 +17,11 @@ from tony.core.events import ContainerEnded, Event, Granted
 from tony.errors import Problem, SchedulerError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
-from tony.jobs import log_fetcher
 from tony.jobs.job_follower import follow
-from tony.jobs.log_fetcher import LogFetcher, bring, fetch_logs
-from tony.jobs.log_mirror import Mirror, complete
-from tony.jobs.log_names import Selection
+from tony.jobs.logs.log_names import Selection
+from tony.jobs.remote import log_fetcher
+from tony.jobs.remote.log_fetcher import LogFetcher, bring, fetch_logs
+from tony.jobs.remote.log_mirror import Mirror, complete
 from tony.model.codec import Json, to_plain
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tony.errors import StorageError
 from tony.executor.output.log_file import BoundedLogFile
-from tony.jobs.log_mirror import Mirror, complete, note_complete
-from tony.jobs.log_names import LogName, Selection, find
-from tony.jobs.log_reader import LogReader
+from tony.jobs.logs.log_names import LogName, Selection, find
+from tony.jobs.logs.log_reader import LogReader
+from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
 
 NAME = LogName("worker", 0, 1, 1, "out")
 

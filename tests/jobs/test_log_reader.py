@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.jobs.log_names import LogName, Selection, find
-from tony.jobs.log_reader import LONGEST_LINE, LogLine, LogReader, open_readers
+from tony.jobs.logs.log_names import LogName, Selection, find
+from tony.jobs.logs.log_reader import LONGEST_LINE, LogLine, LogReader, open_readers
 
 OUT = LogName("worker", 0, 1, 1, "out")
 FILE = "worker-0.s1.t1.out"

@@ -9,8 +9,8 @@ import pytest
 
 from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded, write_log
 from tony.errors import UnknownJobError
-from tony.jobs.log_names import Selection
-from tony.jobs.log_stream import iterate_lines
+from tony.jobs.logs.log_names import Selection
+from tony.jobs.logs.log_stream import iterate_lines
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 

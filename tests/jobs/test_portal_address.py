@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tony.history.json_files import write_json
-from tony.jobs.portal_address_file import find_running, publish_address
+from tony.jobs.portal_client.address_file import find_running, publish_address
 from tony.linux import process
 from tony.model.codec import to_plain
 from tony.model.layout import Home

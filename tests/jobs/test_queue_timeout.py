@@ -14,9 +14,9 @@ from tony import clock
 from tony.core import events as ev
 from tony.errors import SchedulerError
 from tony.history.job_record import pending_report, read_summary
-from tony.jobs import job_status
 from tony.jobs.job_follower import iterate_reports
-from tony.jobs.queue_timeout import QueueLimit
+from tony.jobs.status import job_status
+from tony.jobs.status.queue_timeout import QueueLimit
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.layout import Home, JobFolder

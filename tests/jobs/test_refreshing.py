@@ -11,7 +11,7 @@ from tests.jobs.fake_am import recorded
 from tests.jobs.recording_scheduler import Desk, Office
 from tony.errors import SchedulerError
 from tony.history.event_log import segments
-from tony.jobs.remote_job_sync import refresh
+from tony.jobs.remote.remote_job_sync import refresh
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry

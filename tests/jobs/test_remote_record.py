@@ -15,9 +15,9 @@ from tony.core.events import Granted
 from tony.errors import RecordError, SchedulerError, StorageError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
-from tony.jobs import log_fetcher
-from tony.jobs import remote_record as far_module
-from tony.jobs.remote_record import RemoteRecord
+from tony.jobs.remote import log_fetcher
+from tony.jobs.remote import remote_record as far_module
+from tony.jobs.remote.remote_record import RemoteRecord
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import ORIGINAL

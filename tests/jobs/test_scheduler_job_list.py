@@ -10,8 +10,8 @@ from tests.jobs.fake_am import LONG_AGO, recorded, succeeded
 from tests.jobs.recording_scheduler import Desk, Office
 from tony.errors import SchedulerError
 from tony.history.job_record import write_summary
-from tony.jobs import job_status
 from tony.jobs.job_list import Filter, list_ended_jobs, list_jobs
+from tony.jobs.status import job_status
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home

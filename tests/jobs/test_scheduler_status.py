@@ -17,10 +17,12 @@ from tony.core.events import Event, KillRequested
 from tony.errors import ConnectionFailed, Problem, SchedulerError
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
-from tony.jobs import aborted_submissions, job_status, killing, remote_job_sync
+from tony.jobs import killing
 from tony.jobs.am_client import locate_am
-from tony.jobs.dead_am_report import build_last_report
 from tony.jobs.killing import kill
+from tony.jobs.remote import remote_job_sync
+from tony.jobs.status import aborted_submissions, job_status
+from tony.jobs.status.dead_am_report import build_last_report
 from tony.model.actor import Actor, ActorKind
 from tony.model.codec import Json, to_plain
 from tony.model.ids import TaskId

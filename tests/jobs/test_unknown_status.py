@@ -21,7 +21,7 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError, UnknownJobError
 from tony.history.job_record import pending_report, write_summary
 from tony.history.json_files import write_json
-from tony.jobs import job_status
+from tony.jobs.status import job_status
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 

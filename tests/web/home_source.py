@@ -11,7 +11,7 @@ from tony.errors import TonyError
 from tony.history.directory_scan import scan
 from tony.history.ended_jobs_index import head_of_report
 from tony.jobs.directory.view import PAGE_STATUS_SECONDS, DirectoryJobView
-from tony.jobs.remote_record import RemoteRecord
+from tony.jobs.remote.remote_record import RemoteRecord
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import JOB_ID
 from tony.model.job_query import JobsPage, Query

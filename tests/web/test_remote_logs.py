@@ -15,7 +15,7 @@ from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import as_peer, fetch, keep
 from tony.errors import SchedulerError
 from tony.history.job_record import read_summary
-from tony.jobs import remote_record
+from tony.jobs.remote import remote_record
 from tony.model.ids import TaskId, log_file_name
 from tony.model.layout import Home
 from tony.schedulers import registry

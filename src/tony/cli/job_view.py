@@ -13,8 +13,8 @@ from tony.cli.terminal.output import warn
 
 if TYPE_CHECKING:
     from tony.jobs.directory.view import DirectoryJobView
-    from tony.jobs.portal_client import PortalClient
-    from tony.jobs.portal_view import PortalJobView
+    from tony.jobs.portal_client.client import PortalClient
+    from tony.jobs.portal_client.view import PortalJobView
     from tony.jobs.view import JobView
 
 
@@ -32,7 +32,7 @@ def open_portal(text: str) -> Iterator[PortalClient]:
     Raises:
         UserError: this is not an address.
     """
-    from tony.jobs.portal_client import PortalClient  # late: rarely needed, and it loads TLS
+    from tony.jobs.portal_client.client import PortalClient  # late: rarely needed, and it loads TLS
 
     portal = PortalClient.from_address(home(), text)
     try:
@@ -45,7 +45,7 @@ def open_portal(text: str) -> Iterator[PortalClient]:
 def open_portal_job(job: str, portal: str) -> Iterator[PortalJobView]:
     """Find a job of a portal. Raises as `open_job`."""
     with open_portal(portal) as there:
-        from tony.jobs.portal_view import PortalJobView
+        from tony.jobs.portal_client.view import PortalJobView
 
         yield PortalJobView(there, there.resolve(job))
 

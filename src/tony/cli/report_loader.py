@@ -8,7 +8,7 @@ from tony.model.layout import Home, JobFolder
 
 
 def load_report(home: Home, job_id: str) -> JobReport:
-    """Return the status of a job, like `tony.jobs.job_status.load_report`.
+    """Return the status of a job, like `tony.jobs.status.job_status.load_report`.
 
     For a job that has ended, its summary is enough: the modules that talk to a running job are not imported.
     """
@@ -17,7 +17,7 @@ def load_report(home: Home, job_id: str) -> JobReport:
         return ended
     import asyncio
 
-    from tony.jobs import job_status
+    from tony.jobs.status import job_status
 
     return asyncio.run(job_status.load_report(home, job_id))
 
@@ -26,7 +26,7 @@ def fetch_job_dir(home: Home, job_id: str) -> JobFolder:
     """Return the job directory after fetching what has been written to it on other machines."""
     import asyncio
 
-    from tony.jobs.remote_job_sync import refresh
+    from tony.jobs.remote.remote_job_sync import refresh
 
     asyncio.run(refresh(home, job_id))
     return home.job(job_id)

@@ -17,8 +17,8 @@ from typing import Any
 
 from tony.client.blocking import blocking
 from tony.client.job import JobMethods
-from tony.jobs.portal_client import KeptToken, PortalClient, normalize_address, stored_token
-from tony.jobs.portal_view import PortalJobView
+from tony.jobs.portal_client.client import KeptToken, PortalClient, normalize_address, stored_token
+from tony.jobs.portal_client.view import PortalJobView
 from tony.jobs.state_dir import find_state_dir
 from tony.model.job_query import from_words
 from tony.model.job_summary import JobHead

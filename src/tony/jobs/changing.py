@@ -12,9 +12,9 @@ from contextlib import aclosing
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, UserError
 from tony.history.job_record import record_of
-from tony.jobs import job_status
 from tony.jobs.am_client import PATIENCE, ask_all_stacks, tell_log_level, tell_restart
-from tony.jobs.log_names import select_named_tasks
+from tony.jobs.logs.log_names import select_named_tasks
+from tony.jobs.status import job_status
 from tony.jobs.whoami import get_user_name
 from tony.model.job_report import JobReport
 from tony.model.layout import Home

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.jobs.failure_hints import find_hints
-from tony.jobs.log_names import ERR, STREAMS
+from tony.jobs.logs.log_names import ERR, STREAMS
 from tony.model.job_report import Failure, FailureClass, JobReport
 from tony.model.states import JobState
 from tony.units import format_duration

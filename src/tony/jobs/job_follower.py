@@ -13,13 +13,14 @@ from typing import Protocol
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError, NoClusterError, StorageError
 from tony.history.job_record import record_of
-from tony.jobs import cached_status, job_status, remote_job_sync
 from tony.jobs.am_client import watch
-from tony.jobs.log_fetcher import LogFetcher, bring, fetch_logs
-from tony.jobs.log_follower import LogTail
-from tony.jobs.log_names import Selection
-from tony.jobs.log_reader import LogLine, group_lines
-from tony.jobs.queue_timeout import QueueLimit
+from tony.jobs.logs.log_follower import LogTail
+from tony.jobs.logs.log_names import Selection
+from tony.jobs.logs.log_reader import LogLine, group_lines
+from tony.jobs.remote import remote_job_sync
+from tony.jobs.remote.log_fetcher import LogFetcher, bring, fetch_logs
+from tony.jobs.status import cached_status, job_status
+from tony.jobs.status.queue_timeout import QueueLimit
 from tony.linux.inotify import ChangeWatch
 from tony.model.job_report import JobReport
 from tony.model.layout import Home

@@ -75,8 +75,8 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
     # Late: these imports would double the time to list ended jobs.
     import asyncio
 
-    from tony.jobs import job_status
-    from tony.jobs.cached_status import load_last_known_report
+    from tony.jobs.status import job_status
+    from tony.jobs.status.cached_status import load_last_known_report
     from tony.linux.thread_pools import to_thread
 
     elsewhere = await _query_scheduler_jobs(home, wanted.scheduler) if wanted.scheduler else {}

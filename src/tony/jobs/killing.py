@@ -9,8 +9,8 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError
 from tony.history.job_record import pending_report, record_of
 from tony.history.kill_request import KillRequest, save_kill_request
-from tony.jobs import aborted_submissions, job_status
 from tony.jobs.am_client import PATIENCE, locate_am, tell_kill
+from tony.jobs.status import aborted_submissions, job_status
 from tony.jobs.whoami import get_user_name
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
@@ -86,7 +86,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
 
 async def _end_from_here(home: Home, job_id: str, actor: str) -> JobReport:
     """End the tasks of a job on this machine whose AM cannot be found, even if it seems to be alive."""
-    from tony.jobs.dead_am_report import report_as_logged  # late: it loads the state machine
+    from tony.jobs.status.dead_am_report import report_as_logged  # late: it loads the state machine
 
     folder, record = home.job(job_id), record_of(home, job_id)
     report = await to_thread(report_as_logged, folder, record)

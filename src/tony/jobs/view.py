@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from tony.jobs.failure_text import build_error
-from tony.jobs.log_names import STREAMS, Selection, select_named_tasks
-from tony.jobs.log_reader import LogLine
+from tony.jobs.logs.log_names import STREAMS, Selection, select_named_tasks
+from tony.jobs.logs.log_reader import LogLine
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.protocol.messages import Stacks

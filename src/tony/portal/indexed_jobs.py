@@ -19,9 +19,9 @@ from weakref import WeakValueDictionary
 from tony import clock
 from tony.errors import TonyError
 from tony.history.ended_jobs_index import head_of_report
-from tony.jobs import job_status
 from tony.jobs.directory.view import OTHERS, PAGE_STATUS_SECONDS, DirectoryJobView
-from tony.jobs.remote_record import RemoteRecord, create_fetch_slots
+from tony.jobs.remote.remote_record import RemoteRecord, create_fetch_slots
+from tony.jobs.status import job_status
 from tony.linux.thread_pools import lock_held, to_thread
 from tony.model.ids import JOB_ID
 from tony.model.job_query import JobsPage, Query

@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from tony import clock
 from tony.errors import InfraError
 from tony.isolated_interpreter import settle
-from tony.jobs.portal_address_file import publish_address
+from tony.jobs.portal_client.address_file import publish_address
 from tony.linux.peer_credentials import peer_uid
 from tony.model.layout import Home
 from tony.portal.access.listen_options import ListenOptions

@@ -86,7 +86,7 @@ def _load_facts(home: Home, name: str) -> Facts:
     import asyncio
 
     from tony.advice.facts_loader import load_facts
-    from tony.jobs.remote_job_sync import refresh
+    from tony.jobs.remote.remote_job_sync import refresh
 
     asyncio.run(refresh(home, name))
     return load_facts(home, name)

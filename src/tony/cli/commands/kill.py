@@ -46,6 +46,6 @@ def command(job: str, now: bool, as_json: bool) -> None:
 
 def _kill_unrecorded(job: str) -> bool:
     """Kill a job that was submitted on another machine and has not started: only its scheduler knows it."""
-    from tony.jobs.remote_job_sync import kill_foreign
+    from tony.jobs.remote.remote_job_sync import kill_foreign
 
     return asyncio.run(kill_foreign(own_home(), job))

@@ -22,7 +22,7 @@ from tony.model.states import JobState
 from tony.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
-    from tony.jobs.portal_client import PortalClient
+    from tony.jobs.portal_client.client import PortalClient
 
 _HEADING = ("JOB", "NAME", "STATE", "TASKS", "SUBMITTED", "TOOK", "EXIT", "USER")
 #: Columns that are dropped when the terminal is too narrow, in this order: user, tasks, took, submitted, exit, name.

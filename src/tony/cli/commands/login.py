@@ -30,7 +30,7 @@ def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) 
     The owner of the portal creates tokens with `tony portal token --user NAME`. The token is prompted for, or read from
     standard input. Without --portal, logs in to the one in TONY_PORTAL, or the one with a stored token.
     """
-    from tony.jobs.portal_client import KeptToken, PortalClient, is_private, keep_token, normalize_address
+    from tony.jobs.portal_client.client import KeptToken, PortalClient, is_private, keep_token, normalize_address
 
     place = home()
     address = normalize_address(portal or _default_portal(place))
@@ -58,7 +58,7 @@ def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) 
 
 
 def _default_portal(place: Home) -> str:
-    from tony.jobs.portal_client import load_tokens
+    from tony.jobs.portal_client.client import load_tokens
 
     named = os.environ.get(VARIABLE, "")
     known = [each.portal for each in load_tokens(place)]

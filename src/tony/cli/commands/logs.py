@@ -17,8 +17,8 @@ from tony.cli.terminal.terminal_text import is_terminal
 from tony.cli.text.log_printer import LogPrinter
 from tony.errors import UserError
 from tony.history.job_record import record_of
-from tony.jobs.log_names import ERR, OUT, STREAMS, Selection, find, select_named_tasks
-from tony.jobs.log_reader import LogLine, group_lines, open_readers
+from tony.jobs.logs.log_names import ERR, OUT, STREAMS, Selection, find, select_named_tasks
+from tony.jobs.logs.log_reader import LogLine, group_lines, open_readers
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.submission_record import JobRecord
@@ -26,7 +26,7 @@ from tony.schedulers.registry import has_remote_logs
 from tony.units import exact_size
 
 if TYPE_CHECKING:
-    from tony.jobs.portal_view import PortalJobView
+    from tony.jobs.portal_client.view import PortalJobView
 
 
 @click.command("logs")
@@ -112,7 +112,7 @@ def _fetch_logs(home: Home, record: JobRecord, selection: Selection) -> None:
         return
     import asyncio
 
-    from tony.jobs.log_fetcher import bring
+    from tony.jobs.remote.log_fetcher import bring
 
     asyncio.run(bring(home, record, selection, warn))
 

@@ -13,8 +13,8 @@ from tony.cli.terminal.output import print_json, say, say_all
 from tony.cli.terminal.ssh_hint import has_display, ssh_hint
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
-from tony.jobs.job_status import load_submitter
-from tony.jobs.portal_address_file import find_running
+from tony.jobs.portal_client.address_file import find_running
+from tony.jobs.status.job_status import load_submitter
 from tony.model.layout import Home
 
 

@@ -22,7 +22,7 @@ from tony.model.layout import Home
 if TYPE_CHECKING:
     from tony.core.events import Event
     from tony.history.session_facts import Told
-    from tony.jobs.portal_client import PortalClient
+    from tony.jobs.portal_client.client import PortalClient
     from tony.model.progress import JobProgress
 
 
@@ -121,7 +121,7 @@ def _show_last_known(home: Home, name: str, error: ConnectionFailed, *, shown: b
     """Show the last known status of a job whose AM does not answer; return the error with what to do."""
     import asyncio
 
-    from tony.jobs.cached_status import add_stop_hint, load_last_known_report
+    from tony.jobs.status.cached_status import add_stop_hint, load_last_known_report
 
     if shown:
         _show(asyncio.run(load_last_known_report(home, name)), home.job(name))
@@ -132,7 +132,7 @@ def _fetch_session_reasons(home: Home, name: str, report: JobReport) -> None:
     """Fetch the event log of a remote job, which has the reasons of its sessions; best effort if the job has ended."""
     import asyncio
 
-    from tony.jobs.remote_job_sync import load_session_reasons
+    from tony.jobs.remote.remote_job_sync import load_session_reasons
 
     ended = report.state.ended
     with contextlib.suppress(*((TonyError, LookupError) if ended else ())):  # its scheduler may be unknown here

@@ -33,7 +33,7 @@ def command(job: str, tasks: tuple[str, ...], every: bool, plain: bool, as_json:
     several share a row.
     """
     from tony.cli.text.timeline_text import ASCII, MAX_TASK_ROWS, UNICODE, headline, timeline_text
-    from tony.jobs.log_names import select_named_tasks
+    from tony.jobs.logs.log_names import select_named_tasks
 
     async def load() -> tuple[JobReport, Sequence[TaskId], Timeline | None]:
         view = find_job(job)

@@ -13,7 +13,7 @@ from tony.cli.terminal.terminal_text import is_terminal
 from tony.cli.text.log_printer import LogPrinter
 from tony.cli.text.status_changes import StatusChanges
 from tony.jobs.job_follower import Viewer
-from tony.jobs.log_reader import LogLine
+from tony.jobs.logs.log_reader import LogLine
 from tony.model.job_report import JobReport
 
 

@@ -23,7 +23,7 @@ from tony.cli.terminal.terminal_text import safe, size_of
 from tony.cli.text.log_printer import LogPrinter
 from tony.cli.text.status_changes import StatusChanges
 from tony.errors import InfraError
-from tony.jobs.log_reader import LogLine
+from tony.jobs.logs.log_reader import LogLine
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import TaskState

@@ -11,7 +11,7 @@ import click
 
 from tony.cli.terminal.output import colours
 from tony.cli.terminal.terminal_text import is_terminal, safe_line
-from tony.jobs.log_reader import LogLine
+from tony.jobs.logs.log_reader import LogLine
 
 _PALETTE = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 

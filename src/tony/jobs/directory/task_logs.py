@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tony.errors import StorageError
 from tony.jobs.directory.secret_patterns import MARGIN, PRINTED
-from tony.jobs.log_names import LogName
+from tony.jobs.logs.log_names import LogName
 from tony.linux.thread_pools import USUAL, Lane
 from tony.model.ids import TaskId
 from tony.storage.stores.file_store import joined

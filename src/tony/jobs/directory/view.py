@@ -25,14 +25,17 @@ from tony.history.goodput import GoodputLedger
 from tony.history.job_record import read_job, read_summary, record_of
 from tony.history.metrics_reader import Metrics, open_metrics
 from tony.history.timeline import Timeline
-from tony.jobs import changing, job_follower, job_status, killing, log_stream, remote_job_sync
+from tony.jobs import changing, job_follower, killing
 from tony.jobs.directory.event_pages import read_events
 from tony.jobs.directory.secret_patterns import MARGIN, PRINTED
 from tony.jobs.directory.task_logs import LOG_PIECE, TaskLogs
 from tony.jobs.directory.timeline_cache import TimelineCache
-from tony.jobs.log_names import Selection
-from tony.jobs.log_reader import LogLine
-from tony.jobs.remote_record import RemoteRecord
+from tony.jobs.logs import log_stream
+from tony.jobs.logs.log_names import Selection
+from tony.jobs.logs.log_reader import LogLine
+from tony.jobs.remote import remote_job_sync
+from tony.jobs.remote.remote_record import RemoteRecord
+from tony.jobs.status import job_status
 from tony.jobs.view import JobView
 from tony.linux.inotify import ChangeWatch
 from tony.linux.thread_pools import USUAL, Lane, current_user, to_thread

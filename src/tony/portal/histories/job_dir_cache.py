@@ -19,7 +19,7 @@ from pathlib import Path
 from tony.errors import RecordError, StorageError
 from tony.history.event_log import FORMAT, LONGEST_LISTED_LOG_OF_OTHERS, VERSION, Header, LogWriter
 from tony.history.json_files import LONGEST_OF_OTHERS, check_json_of_others, decoding, write_json
-from tony.jobs.log_names import LogName
+from tony.jobs.logs.log_names import LogName
 from tony.model.codec import Json, to_plain
 from tony.model.ids import JOB_ID
 from tony.model.layout import JobFolder

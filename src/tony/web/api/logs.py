@@ -7,7 +7,7 @@ import codecs
 from starlette.responses import Response, StreamingResponse
 
 from tony.jobs.directory.task_logs import LogSearchResult, TaskLogs
-from tony.jobs.log_names import LogName
+from tony.jobs.logs.log_names import LogName
 from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.response_types import LogList, LogPiece
 from tony.web.pages.files import build_download_headers

@@ -17,10 +17,10 @@ from tony.history.event_log import segments
 from tony.history.job_record import pending_report, read_summary, record_of, write_summary
 from tony.history.json_files import write_json
 from tony.history.session_facts import session_reasons
-from tony.jobs import aborted_submissions, cached_status
 from tony.jobs.am_client import AmLocation, ask_report, locate_am
-from tony.jobs.finalize_lost import add_signal_source, close_lost, was_killed_by_signal
 from tony.jobs.state_dir import prepare
+from tony.jobs.status import aborted_submissions, cached_status
+from tony.jobs.status.finalize_lost import add_signal_source, close_lost, was_killed_by_signal
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
 from tony.model.job_report import JobReport

@@ -13,8 +13,8 @@ from tony import clock
 from tony.errors import ExitCode, InfraError
 from tony.history.event_log import segments
 from tony.history.job_record import pending_report, read_summary, write_summary
-from tony.jobs.finalize_lost import lock_finalization
-from tony.jobs.remote_job_sync import forget_secrets
+from tony.jobs.remote.remote_job_sync import forget_secrets
+from tony.jobs.status.finalize_lost import lock_finalization
 from tony.model.job_report import Failure, FailureClass, JobReport
 from tony.model.layout import JobFolder
 from tony.model.states import JobState, TaskState

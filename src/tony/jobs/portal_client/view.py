@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError
 from tony.jobs.changing import NOT_RESTARTED, NOTHING_LOGS, require_running, select_tasks
-from tony.jobs.log_names import LogName, Selection, select_named_tasks
-from tony.jobs.log_reader import LONGEST_LINE, LogLine
-from tony.jobs.portal_client import PortalClient, RemoteLog
+from tony.jobs.logs.log_names import LogName, Selection, select_named_tasks
+from tony.jobs.logs.log_reader import LONGEST_LINE, LogLine
+from tony.jobs.portal_client.client import PortalClient, RemoteLog
 from tony.jobs.view import JobView
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json

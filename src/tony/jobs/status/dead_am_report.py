@@ -17,7 +17,7 @@ from tony.history import event_log
 from tony.history.job_record import pending_report
 from tony.history.replay import replay
 from tony.jobs.am_client import locate_am
-from tony.jobs.finalize_lost import build_timed_out_report
+from tony.jobs.status.finalize_lost import build_timed_out_report
 from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
 from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState

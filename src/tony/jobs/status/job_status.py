@@ -12,9 +12,9 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError
 from tony.history import event_log
 from tony.history.job_record import pending_report, read_summary, record_of
-from tony.jobs import remote_job_sync
 from tony.jobs.am_client import PATIENCE, ask_report, describe_delay
-from tony.jobs.finalize_lost import close_lost
+from tony.jobs.remote import remote_job_sync
+from tony.jobs.status.finalize_lost import close_lost
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import JobRecord

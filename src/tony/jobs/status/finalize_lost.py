@@ -42,7 +42,7 @@ async def close_lost(
             return known
         await submitter.sweep(folder)
         # Late: rarely needed, and it loads the state machine.
-        from tony.jobs.dead_am_report import build_last_report, mark_tasks_stopped
+        from tony.jobs.status.dead_am_report import build_last_report, mark_tasks_stopped
 
         report = await to_thread(build_last_report, folder, record, sight)
         report = add_signal_source(report, sight) if sight else _apply_kill_request(folder, report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony import clock
-from tony.jobs.log_reader import LogLine, LogReader
+from tony.jobs.logs.log_reader import LogLine, LogReader
 
 #: Seconds after which an incomplete line is shown; also the shortest interval between two states of a progress bar.
 PATIENCE = 1.0

@@ -17,10 +17,10 @@ from pathlib import Path
 from tony.core.events import ContainerEnded, Granted
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, RecordError, TonyError
 from tony.history import event_log
-from tony.jobs import job_status
 from tony.jobs.am_client import connect_to_am
-from tony.jobs.log_mirror import Mirror, complete, note_complete
-from tony.jobs.log_names import LogName, Selection, find
+from tony.jobs.logs.log_names import LogName, Selection, find
+from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
+from tony.jobs.status import job_status
 from tony.linux.inotify import ChangeWatch
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId

@@ -1,0 +1,1 @@
+"""Jobs on other machines: keeps the job directory here up to date, and fetches output."""
