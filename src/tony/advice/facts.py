@@ -10,7 +10,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tony.advice.exit_facts import Exits, Failed, ProgramExit
 from tony.history.event_log import LogEntry
@@ -19,10 +19,12 @@ from tony.history.metrics_reader import Peak, RolePoints
 from tony.history.progress_records import CheckpointRecord, ProgressRecords
 from tony.history.timeline import TaskPhase, Timeline, TimelineReader
 from tony.model.job_report import JobReport
-from tony.model.job_spec import GIB, JobSpec
+from tony.model.job_spec import GIB, JobSpec, Role
 from tony.model.states import JobState, RoleKind
 from tony.model.submission_record import JobRecord
 from tony.units import MAX_DURATION, MAX_SIZE
+
+T = TypeVar("T")
 
 #: Samples of memory over a run that are used to detect growth.
 _MAX_SAMPLES = 64
@@ -227,33 +229,16 @@ def run_of(
         line = reader.timeline(until - line.accepted)
     sums = ledger(line, measured)
     spec = record.spec
-    peaks = _sane(measured.peaks() if measured else {})
-    steps = _seconds_per_step(measured)
-    running = _running(line)
-    hosts = {task.task: task.host for task in report.tasks if task.host} if report else {}
-    roles = {}
-    for name, role in spec.effective_roles.items():
-        mine = [task for task in sums.tasks if task.role == name]
-        peak, counted = _peak(name, exits.ended, peaks)
-        roles[name] = RoleFacts(
-            role=name,
-            kind=role.kind,
-            tasks=role.instances,
-            memory=role.resources.memory,
-            vcores=role.resources.vcores,
-            gpus=role.resources.gpus,
-            procs=role.procs_per_task,
-            held=math.fsum(map(_held, mine)) / HOUR,
-            idle=math.fsum(task.held[Bucket.IDLE.value] or 0.0 for task in mine) / HOUR,
-            ran={task: seconds for task, seconds in running.items() if _role(task) == name},
-            peak=peak,
-            counted=counted,
-            used={task: found for task, found in peaks.items() if _role(task) == name},
-            growing=_growing(name, measured),
-            steps={task: seconds for task, seconds in steps.items() if _role(task) == name},
-            out_of_memory=exits.over_memory.count(name),
-            hosts={task: host for task, host in hosts.items() if _role(task) == name},
-        )
+    evidence = _Evidence(
+        exits=exits,
+        tasks=sums.tasks,
+        measured=measured,
+        peaks=_sane(measured.peaks() if measured else {}),
+        steps=_seconds_per_step(measured),
+        running=_running(line),
+        hosts={task.task: task.host for task in report.tasks if task.host} if report else {},
+    )
+    roles = {name: _role_facts(name, role, evidence) for name, role in spec.effective_roles.items()}
     ended = report.ended if report and report.state.ended else None
     if ended is None and line.ended is not None:
         ended = line.accepted + line.ended
@@ -274,6 +259,47 @@ def run_of(
         saves=_saves(measured.checkpoints() if measured else ()),
         furthest=_furthest(measured),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Evidence:
+    """What is known of all tasks of a run."""
+
+    exits: Exits
+    tasks: Sequence[TaskLedger]
+    measured: MeasuredRun | None
+    peaks: Mapping[str, Mapping[str, Peak]]
+    steps: Mapping[str, float]
+    running: Mapping[str, float]
+    hosts: Mapping[str, str]
+
+
+def _role_facts(name: str, role: Role, evidence: _Evidence) -> RoleFacts:
+    mine = [task for task in evidence.tasks if task.role == name]
+    peak, counted = _peak(name, evidence.exits.ended, evidence.peaks)
+    return RoleFacts(
+        role=name,
+        kind=role.kind,
+        tasks=role.instances,
+        memory=role.resources.memory,
+        vcores=role.resources.vcores,
+        gpus=role.resources.gpus,
+        procs=role.procs_per_task,
+        held=math.fsum(map(_held, mine)) / HOUR,
+        idle=math.fsum(task.held[Bucket.IDLE.value] or 0.0 for task in mine) / HOUR,
+        ran=_tasks_of(name, evidence.running),
+        peak=peak,
+        counted=counted,
+        used=_tasks_of(name, evidence.peaks),
+        growing=_growing(name, evidence.measured),
+        steps=_tasks_of(name, evidence.steps),
+        out_of_memory=evidence.exits.over_memory.count(name),
+        hosts=_tasks_of(name, evidence.hosts),
+    )
+
+
+def _tasks_of(role: str, values: Mapping[str, T]) -> dict[str, T]:
+    return {task: value for task, value in values.items() if _role(task) == role}
 
 
 # --- the parts --------------------------------------------------------------------------------------------------------

@@ -22,10 +22,10 @@ from tony.config.checks.plugin_checks import (
 from tony.config.checks.unknown_names import check_names, unused_parameters
 from tony.config.files.call_settings import SOURCE, from_call
 from tony.config.files.file_reader import FileRejectedError, read_layer
-from tony.config.files.layers import Layer, dotted, merge, quoted
+from tony.config.files.layers import Branch, Layer, dotted, merge, quoted
 from tony.config.files.overrides import from_environment, from_params, from_sets
 from tony.config.files.site_file_paths import default_site_files
-from tony.config.files.site_policy import broken_finals, over_limits, read_sites
+from tony.config.files.site_policy import Site, broken_finals, over_limits, read_sites
 from tony.config.spec_builder import build
 from tony.config.table.converted_settings import read
 from tony.errors import ConfigError, Problem
@@ -102,46 +102,90 @@ def load(
     """
     environ = os.environ if environ is None else environ
     cwd = _current_folder() if cwd is None else cwd
-    sites, problems = read_sites(default_site_files(environ) if site_files is None else site_files)
-    own: list[Layer] = []
-    complete = not problems
+    site_files = default_site_files(environ) if site_files is None else site_files
+    stack = _read_files(job_file, flags, site_files, environ, cwd)
     if assumed is not None:
-        own.append(from_call(assumed, cwd, overrides_source))
-    notes: tuple[Note, ...] = ()
-    below: list[Layer] = []
-    if flags is not None or is_linkedin_xml(job_file):
-        draft, read_all = _translated(flags, job_file, environ, cwd)
-        defaults, given = draft.layers(cwd)
-        below.append(defaults)
-        own.append(given)
-        job_file = job_file or draft.settings.file
-        notes = tuple(draft.notes)
-        problems += draft.problems
-        complete = complete and read_all
-    elif job_file is not None:
-        try:
-            own.append(_job_layer(job_file, cwd))
-        except FileRejectedError as refused:
-            problems.append(refused.problem)
-            complete = False
-    below += [site.layer for site in sites]
-    known = merge([*below, *own])
+        stack.own.insert(0, from_call(assumed, cwd, overrides_source))
+    known = stack.merged()
     param_layer, param_errors = from_params(params, cwd)
     for layer, errors in (
         from_environment(environ, known, cwd),
         from_sets(sets, cwd),
         (param_layer, param_errors),
     ):
-        own.append(layer)
-        problems += errors
+        stack.own.append(layer)
+        stack.problems += errors
     if overrides is not None:
-        own.append(from_call(overrides, cwd, overrides_source))
+        stack.own.append(from_call(overrides, cwd, overrides_source))
+    return _resolve(stack, known, param_layer, cwd)
 
-    sheet = read(merge([*below, *own]))
-    sheet.origin = None if job_file is None else _shown(job_file)
+
+@dataclass(slots=True, kw_only=True)
+class _LayerStack:
+    """The layers of a job, and the errors of reading them.
+
+    Attributes:
+        below: defaults and site files, weakest first; own: of the job itself.
+        complete: every file was read, so settings can be checked against each other.
+    """
+
+    sites: list[Site]
+    problems: list[Problem]
+    complete: bool
+    job_file: str | os.PathLike[str] | None
+    below: list[Layer] = field(default_factory=list)
+    own: list[Layer] = field(default_factory=list)
+    notes: tuple[Note, ...] = ()
+
+    def merged(self) -> Branch:
+        """Return all layers as one."""
+        return merge([*self.below, *self.own])
+
+
+def _read_files(
+    job_file: str | os.PathLike[str] | None,
+    flags: Flags | None,
+    site_files: Iterable[Path],
+    environ: Mapping[str, str],
+    cwd: Path,
+) -> _LayerStack:
+    sites, problems = read_sites(site_files)
+    stack = _LayerStack(sites=sites, problems=problems, complete=not problems, job_file=job_file)
+    if flags is not None or is_linkedin_xml(job_file):
+        draft, read_all = _translated(flags, job_file, environ, cwd)
+        defaults, given = draft.layers(cwd)
+        stack.below.append(defaults)
+        stack.own.append(given)
+        stack.job_file = job_file or draft.settings.file
+        stack.notes = tuple(draft.notes)
+        stack.problems += draft.problems
+        stack.complete = stack.complete and read_all
+    elif job_file is not None:
+        try:
+            stack.own.append(_job_layer(job_file, cwd))
+        except FileRejectedError as refused:
+            stack.problems.append(refused.problem)
+            stack.complete = False
+    stack.below += [site.layer for site in sites]
+    return stack
+
+
+def _resolve(stack: _LayerStack, known: Branch, param_layer: Layer, cwd: Path) -> Resolved:
+    """Build the job and check it.
+
+    Args:
+        known: the layers of files and of the caller.
+        param_layer: the parameters of the command line.
+
+    Raises:
+        ConfigError: see `load`.
+    """
+    problems, own = stack.problems, stack.own
+    sheet = read(stack.merged())
+    sheet.origin = None if stack.job_file is None else _shown(stack.job_file)
     known_framework = unknown_names(sheet)
-    problems += broken_finals(sites, own)
-    spec = build(sheet, _default_name(job_file, cwd))
+    problems += broken_finals(stack.sites, own)
+    spec = build(sheet, _default_name(stack.job_file, cwd))
     sources = {dotted(key): found.layer.where(key) for key, found in sheet.found.items()}
     if known_framework and not sheet.broken:
         with_kinds = with_default_kinds(spec, sheet)
@@ -149,28 +193,31 @@ def load(
             if role.kind is not spec.roles[name].kind:
                 sources[dotted(("roles", name, "kind"))] = default_kind_source(spec.framework)
         spec = with_kinds
-    if complete:
+    if stack.complete:
         check(spec, sheet)
         check_names(spec, sheet, known, param_layer.values.get("params", {}))
-        problems += over_limits(spec, sites, sheet.source(("roles",)))
+        problems += over_limits(spec, stack.sites, sheet.source(("roles",)))
     problems += sheet.problems
-    if complete and not sheet.broken and known_framework:  # adapters must not see defaults in place of invalid values
+    if stack.complete and not sheet.broken and known_framework:  # adapters must not see defaults for invalid values
         problems += with_sources(framework_errors(spec), sources)
     if problems:
         raise ConfigError([_with_short_key(problem) for problem in _first(_sort_problems(problems))])
-    others = {
-        key[1]: values
-        for key, values in sheet.children.items()
-        if len(key) == 2 and key[0] == "scheduler" and key[1] != spec.scheduler
-    }
-    notes += (*idle_waits(spec, sheet, own), *default_kind_notes(spec, sources), *unused_parameters(spec, sheet))
-    images = {
-        dotted(key): str(found.value)
-        for key, found in sheet.found.items()
-        if len(key) == 3 and (key[0], key[2]) in _IMAGE_SETTINGS and found.value and found.layer in own
-    }
+    notes = (*idle_waits(spec, sheet, own), *default_kind_notes(spec, sources), *unused_parameters(spec, sheet))
     return Resolved(
-        spec=spec, sources=sources, notes=notes, job_file=sheet.origin, images=images, other_schedulers=others
+        spec=spec,
+        sources=sources,
+        notes=(*stack.notes, *notes),
+        job_file=sheet.origin,
+        images={
+            dotted(key): str(found.value)
+            for key, found in sheet.found.items()
+            if len(key) == 3 and (key[0], key[2]) in _IMAGE_SETTINGS and found.value and found.layer in own
+        },
+        other_schedulers={
+            key[1]: values
+            for key, values in sheet.children.items()
+            if len(key) == 2 and key[0] == "scheduler" and key[1] != spec.scheduler
+        },
     )
 
 

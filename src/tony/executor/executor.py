@@ -42,7 +42,7 @@ from tony.executor.task_run import ProgramRun, RunContext
 from tony.linux.port_reservation import PortsExhausted
 from tony.model.masking import SecretMask
 from tony.protocol.executor_messages import Attach, Heartbeat, Summon
-from tony.protocol.launch import LaunchContext
+from tony.protocol.launch import LaunchContext, TaskPart
 from tony.protocol.messages import Stacks
 from tony.protocol.output_messages import DropLog, ReadLog
 from tony.protocol.tunnel_messages import DialTunnel
@@ -122,16 +122,8 @@ class Executor:
             step_interval=lambda: self._protocol.step_interval,
             classpath=self._classpath,
         )
-        attach = Attach(
-            task=f"{task.role}:{task.index}",
-            container=task.container,
-            incarnation=os.urandom(8).hex(),
-            highest_attempt=task.attempt,
-            pid=os.getpid(),
-            host=socket.gethostname(),
-        )
         self._reach = reach
-        self._protocol = SessionProtocol(attach, task.session)
+        self._protocol = SessionProtocol(_attach_message(task), task.session)
         self._lease = Lease(task.lease, task.connect_timeout, clock.monotonic())
         self._connection = AmConnection(
             self._protocol,
@@ -380,6 +372,17 @@ class Executor:
             asyncio.get_running_loop().call_later(_WATCHDOG_PAUSE_SECONDS, self._replace_watchdog)
             return
         self._reaper.watch(self._watchdog.pid, lambda status, usage: self._on_watchdog_ended())
+
+
+def _attach_message(task: TaskPart) -> Attach:
+    return Attach(
+        task=f"{task.role}:{task.index}",
+        container=task.container,
+        incarnation=os.urandom(8).hex(),
+        highest_attempt=task.attempt,
+        pid=os.getpid(),
+        host=socket.gethostname(),
+    )
 
 
 def _create_reattach_listener(context: LaunchContext, obey: Callable[[Summon], bool]) -> ReattachListener | None:

@@ -328,12 +328,6 @@ def _best(failures: list[str], data: Json) -> str:
 
 
 def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
-    fields = {_key(field.name): field for field in dataclasses.fields(cls)}
-    required = frozenset(
-        key
-        for key, field in fields.items()
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    )
     # Filled at the first use: a class may contain itself. Most values are taken unchanged, without a call.
     decoders: dict[str, _Field] = {}
 
@@ -341,14 +335,13 @@ def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
         if decoders:
             return
         hints = get_type_hints(cls)
+        found = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
         decoders.update(
-            {
-                key: (field.name, _kept(hints[field.name]), _decoder(hints[field.name], ignore_unknown))
-                for key, field in fields.items()
-            }
+            {_key(name): (name, _kept(hint), _decoder(hint, ignore_unknown)) for name, hint in found.items()}
         )
 
     _unresolved.append(resolve)
+    by_name = _decoder_by_name(cls, decoders, resolve, ignore_unknown)
     left = _OFTEN
     compiled: _Convert | None = None
 
@@ -361,7 +354,20 @@ def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
             compiled = _compiled(cls, decoders, by_name)
         return by_name(data)
 
-    def by_name(data: Json) -> Any:
+    return convert
+
+
+def _decoder_by_name(
+    cls: type[Any], decoders: Mapping[str, _Field], resolve: Callable[[], None], ignore_unknown: bool
+) -> _Convert:
+    """Return a decoder that looks up each key of a record."""
+    required = frozenset(
+        _key(field.name)
+        for field in dataclasses.fields(cls)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    )
+
+    def convert(data: Json) -> Any:
         if not isinstance(data, Mapping):
             raise DecodeError(f"expected a table for {cls.__name__}, not {_kind(data)}")
         if not decoders:

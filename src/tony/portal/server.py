@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -55,13 +56,7 @@ async def run(
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=clock.LOG_LINE)
     logging.getLogger("uvicorn.error").addHandler(logging.NullHandler())
-    try:
-        socket = listen(entrance.host, entrance.port)
-    except OSError as error:
-        hint = "Choose another: tony portal --port N; 0 for any free port."
-        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-            hint = "Is --address one of this machine? --address 0.0.0.0 means all of its addresses."
-        raise InfraError(f"cannot listen on {entrance.host}:{entrance.port}: {error.strerror}. {hint}") from None
+    listening = _listen(entrance)
     authenticator = Authenticator(auth_config)
     login = LoginRoutes(authenticator, tokens, auth_config.cookie, secure=auth_config.secure)
     title = f"jobs of {auth_config.owner}" if not histories else ", ".join(store.address for store in stores)
@@ -74,10 +69,10 @@ async def run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    work = asyncio.ensure_future(serve(app, [socket], peer_uid, tls))
+    work = asyncio.ensure_future(serve(app, [listening], peer_uid, tls))
     try:
         await portal.start()
-        address = entrance.address(socket.getsockname()[1])
+        address = entrance.address(listening.getsockname()[1])
         shows_home = not histories or str(home.path) in histories
         with publish_address(home, address) if shows_home else nullcontext():
             announce(address)
@@ -89,4 +84,14 @@ async def run(
         await asyncio.gather(work, return_exceptions=True)
         await tensorboards.close()
         await portal.close()
-        socket.close()
+        listening.close()
+
+
+def _listen(entrance: ListenOptions) -> socket.socket:
+    try:
+        return listen(entrance.host, entrance.port)
+    except OSError as error:
+        hint = "Choose another: tony portal --port N; 0 for any free port."
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            hint = "Is --address one of this machine? --address 0.0.0.0 means all of its addresses."
+        raise InfraError(f"cannot listen on {entrance.host}:{entrance.port}: {error.strerror}. {hint}") from None
