@@ -422,6 +422,13 @@ class TestForReal:
         assert {path.name for path in work.glob("*.of.*")} == {"0.of.2", "1.of.2"}
         assert answer.out.endswith(f"\nFiles your program wrote to relative paths are in: {work}\n")
 
+    def test_a_progress_pattern_that_matches_nothing_is_named(self, tony: Tony, folder: Path) -> None:
+        text = "command = 'echo step 1'\n[roles.good]\nprogress_pattern = 'step (?P<step>[0-9]+)'\n"
+        answer = tony("submit", job_file(folder, f"{text}[roles.bad]\nprogress_pattern = 'stap (?P<step>[0-9]+)'\n"))
+        assert answer.code == 0, answer.err
+        notes = [line for line in answer.err.splitlines() if "progress_pattern" in line]
+        assert notes == ["tony: roles.bad.progress_pattern matched no line of the output"]
+
     def test_a_program_that_fails(self, tony: Tony, folder: Path) -> None:
         """Exit code 1; task, exit code and last words are told first."""
         answer = tony("run", "--memory", "64m", "--", "sh", "-c", "echo last words >&2; exit 3")

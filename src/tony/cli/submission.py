@@ -20,8 +20,9 @@ from tony.config.load import Resolved
 from tony.isolated_interpreter import settle
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, TaskReport
+from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.model.states import TaskState
+from tony.model.states import JobState, TaskState
 
 if TYPE_CHECKING:
     from tony.cli.follow.following import Companion
@@ -102,6 +103,8 @@ def submit_and_follow(
     report = follow_to_end(place, job_id, sys.stderr if options.as_json else sys.stdout, early, companion)
     if options.shows_outputs and (sentence := _describe_outputs(report, place.job(job_id))):
         say(sentence, to=sys.stderr if options.as_json else sys.stdout)
+    for name in _unmatched_patterns(resolved.spec, report, place.job(job_id)):
+        warn(f"roles.{name}.progress_pattern matched no line of the output")
     if options.as_json:
         print_json(report)
     return exit_code(report)
@@ -120,6 +123,18 @@ def _describe_outputs(report: JobReport, folder: JobFolder) -> str:
         )
     where = work_folders[0] if len(tasks) == 1 else f"{folder.work}/, one folder per task"
     return f"Files your program wrote to relative paths are in: {where}"
+
+
+def _unmatched_patterns(spec: JobSpec, report: JobReport, folder: JobFolder) -> list[str]:
+    """Return the roles of a succeeded job that have a `progress_pattern`, and of which no step is known."""
+    names = [name for name, role in spec.effective_roles.items() if role.progress_pattern is not None]
+    if not names or report.state is not JobState.SUCCEEDED or not os.path.exists(folder.metrics):
+        return []
+    from tony.history.metrics_reader import open_metrics
+
+    with open_metrics(folder.metrics) as metrics:
+        known = {each.task.partition(":")[0] for each in metrics.progress()}
+    return [name for name in names if name not in known]
 
 
 def _has_run(task: TaskReport) -> bool:
