@@ -13,10 +13,10 @@ bin := .venv/bin
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 20
 
-env: ## make or mend .venv, complete, with .venv/bin/tony; under a second when nothing changed
+env: ## create or repair .venv, complete, with .venv/bin/tony; under a second when nothing changed
 	@scripts/env
 
-demo: env ## train on real data over a chief, two workers and an evaluator, and say where everything is
+demo: env ## train on real data over a chief, two workers and an evaluator, and print where everything is
 	@$(bin)/python scripts/demo.py
 
 demo-failure: env ## the same, while a worker and then the application master are killed
@@ -66,7 +66,7 @@ check: env ## format, lint, spelling, types, generated docs, links of the site
 	@if [ -f scripts/generate_docs.py ]; then set -x; $(bin)/python scripts/generate_docs.py --check; fi
 	scripts/site
 
-fmt: env ## format, and mend what the linter can
+fmt: env ## format, and fix what the linter can
 	$(bin)/ruff check --fix --quiet .
 	$(bin)/ruff format .
 

@@ -1,4 +1,4 @@
-"""tony: run distributed machine-learning jobs on the scheduler you already have.
+"""tony: run distributed machine-learning jobs on this machine, or on the scheduler you already have.
 
 The public names below are loaded on first use, so that `import tony` stays cheap.
 """

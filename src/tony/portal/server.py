@@ -75,9 +75,9 @@ async def run(
         address = entrance.address(listening.getsockname()[1])
         shows_home = not histories or str(home.path) in histories
         with publish_address(home, address) if shows_home else nullcontext():
-            announce(address)
             for sentence in absences(stores if histories else ()):
                 warn(sentence)
+            announce(address)
             await asyncio.wait([work, asyncio.ensure_future(ended.wait())], return_when=asyncio.FIRST_COMPLETED)
     finally:
         work.cancel()

@@ -48,7 +48,7 @@ async def _serve(home: Home, name: str, target: str, address: str, port: int | N
         if as_json:
             print_json({"job": name, "task": task, "port": task_port or None, "address": proxy.place})
         else:
-            say(f"Forwarding {proxy.place} to {f'port {task_port}' if task_port else 'the port'} of {task}")
+            say(f"Forwarding {proxy.place} to {task}, {f'port {task_port}' if task_port else 'its reserved port'}")
             say_all(ssh_hint(proxy.place))
         sys.stdout.flush()
         async with aclosing(iterate_reports(home, name, warn)) as stream:

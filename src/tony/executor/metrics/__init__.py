@@ -1,1 +1,1 @@
-"""What a program uses and how far it is: memory, GPUs, steps."""
+"""What a program uses, and its progress: memory, GPUs, steps."""
