@@ -321,6 +321,54 @@ def test_a_scheduler_that_counts_attempts_decides_whether_the_job_ends(
     assert report.state is JobState.SUCCEEDED
 
 
+def test_a_scheduler_that_needs_an_exit_code_gets_one(tmp_path: Path) -> None:
+    """It may see nothing else of the end of a job."""
+
+    class Counting(FakeSource):
+        def exit_code(self, report: JobReport) -> int:
+            return 42 if report.state is JobState.FAILED else 0
+
+    codes = []
+    for status in (OK, FAILED):
+        job = submitted(tmp_path / str(status.code), workers(1))
+
+        async def attempt(folder: JobFolder, cluster: Cluster) -> int:
+            async with asyncio.timeout(CEILING):
+                return await am.run_attempt(folder, lambda _: cluster.source)
+
+        async def whole(folder: JobFolder, end: ExitStatus) -> int:
+            cluster = Cluster(lambda part, message: end, Counting)
+            try:
+                return await attempt(folder, cluster)
+            finally:
+                await cluster.close()
+
+        codes.append(asyncio.run(whole(job.folder, status)))
+    assert codes == [0, 42]
+
+
+def test_an_am_listens_where_its_scheduler_says(tmp_path: Path) -> None:
+    """A forwarded connection arrives at the loopback address of the AM's machine; others are told its name."""
+    job = submitted(tmp_path, workers(1))
+    job.folder.credentials.write_text(json.dumps(to_plain(make_credentials(tls=True))))
+    seen: list[str] = []
+
+    class Forwarded(FakeSource):
+        capabilities = replace(FakeSource.capabilities, same_host=False)
+        host = "node-1"
+        listen_host = "127.0.0.1"
+        dialed_by = "forwarding"
+
+        async def open(self, sink: Sink) -> None:
+            seen.append(self.master_address)
+            seen.append(json.loads(job.folder.am.read_text())["dialed_by"])
+            raise SchedulerError("seen")
+
+    asyncio.run(am.run_attempt(job.folder, lambda _: Forwarded()))
+    host, _, port = seen[0].removeprefix("tls:").rpartition(":")
+    assert (host, port.isdecimal(), seen[1]) == ("node-1", True, "forwarding")
+
+
 def test_an_adapter_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     """A plug-in that is broken is said to be that."""
     job = submitted(tmp_path, workers(1))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from tests.jobs.fake_am import PlayedMaster, recorded, standing
+from tests.jobs.recording_scheduler import Desk
 from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageError
 from tony.history.json_files import write_json
 from tony.jobs import am_client
@@ -19,6 +23,8 @@ from tony.model.submission_record import JobRecord
 from tony.protocol.client_messages import KillJob, Report
 from tony.protocol.messages import Message
 from tony.rpc.connection import RpcConnection
+from tony.schedulers import registry
+from tony.schedulers.interface import Scheduler
 
 
 @pytest.fixture
@@ -47,6 +53,35 @@ async def test_a_question_is_answered(job: tuple[JobFolder, JobRecord]) -> None:
             if message.final:
                 await played.die()
         assert [message.final for message in seen] == [False, True]
+
+
+async def test_a_scheduler_connects_its_clients(
+    job: tuple[JobFolder, JobRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the address of an AM leads nowhere from here; one that is not installed is named."""
+    folder, _ = job
+    dialed: list[str] = []
+
+    class Dialing(Desk):
+        async def dial(self, folder: JobFolder, address: str) -> socket.socket:
+            dialed.append(address)
+            connected = socket.socket(socket.AF_UNIX)
+            connected.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(connected, str(folder.am_socket))
+            return connected
+
+    class Distant(Scheduler):
+        def submitter(self, home: Home) -> Dialing:
+            return Dialing()
+
+    async with PlayedMaster(folder, running(job)):
+        there = {**json.loads(folder.am.read_text()), "address": "unix:/nowhere", "dialed_by": "distant"}
+        write_json(folder.am, there)
+        with pytest.raises(ConnectionFailed, match="distant"):
+            await ask_report(folder)
+        monkeypatch.setattr(registry, "load", lambda name: Distant())
+        assert await ask_report(folder) == running(job)
+    assert dialed == ["unix:/nowhere"]
 
 
 async def test_nobody_is_there(job: tuple[JobFolder, JobRecord]) -> None:

@@ -49,7 +49,7 @@ from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.rpc.server import RpcServer
 from tony.schedulers import registry as schedulers
-from tony.schedulers.interface import ContainerAllocator, PreparedJob
+from tony.schedulers.interface import ContainerAllocator, PreparedJob, SignalEffect
 
 if TYPE_CHECKING:
     from tony.am.status_page import Page
@@ -89,11 +89,10 @@ def run(create_allocator: Callable[[PreparedJob], ContainerAllocator]) -> int:
         log.error("%s has ended already", folder.job_id)
         return ExitCode.BUG
     try:
-        asyncio.run(run_attempt(folder, create_allocator, _close_pipe))
+        return asyncio.run(run_attempt(folder, create_allocator, _close_pipe))
     except TonyError as error:
         log.error("%s", error)
         return error.exit_code
-    return 0
 
 
 @dataclass(slots=True)
@@ -121,8 +120,8 @@ async def run_attempt(
     folder: JobFolder,
     create_allocator: Callable[[PreparedJob], ContainerAllocator] = _load_allocator,
     on_listening: Callable[[], None] = lambda: None,
-) -> None:
-    """Run the job to its end and write its summary.
+) -> int:
+    """Run the job to its end and write its summary; return the exit code of the process.
 
     Args:
         create_allocator: creates the job's container allocator.
@@ -149,6 +148,7 @@ async def run_attempt(
         expected = isinstance(error, InfraError | ConfigError | Overdue)
         log.error("job aborted: %s", report.failure and report.failure.reason, exc_info=not expected and error)
     await _end(folder, parts, report)
+    return parts.allocator.exit_code(report) if parts.allocator else 0
 
 
 async def _begin(
@@ -185,9 +185,10 @@ async def _begin(
     parts.master.barrier.attach_journal(parts.allocator.journal(folder.events(number), parts.master.on_durable))
     _hear_signals(parts.master, parts.allocator)
     parts.server = RpcServer(credentials.am, parts.master)
-    parts.master.address = parts.allocator.master_address = await parts.server.listen(address)
+    listens = await parts.server.listen(address)
+    parts.master.address = parts.allocator.master_address = _to_host(listens, parts.allocator)
     await _show_page(parts, parts.allocator, parts.master)
-    _announce(folder, number, parts.master.address)
+    _announce(folder, number, parts.master.address, parts.allocator.dialed_by)
     # After listening: a client that could not connect before has stored its request.
     parts.requests = asyncio.get_running_loop().create_task(apply_stored_kill_requests(folder, parts.master.feed))
     return AttemptStarted(
@@ -333,8 +334,15 @@ def _choose_address(job: PreparedJob, allocator: ContainerAllocator) -> str:
     """Return where to listen: a Unix socket on a single machine, TLS if messages can leave it or if required."""
     if allocator.capabilities.same_host and job.record.spec.tls is TlsMode.AUTO:
         return f"unix:{job.folder.am_socket}"
-    host = "127.0.0.1" if allocator.capabilities.same_host else allocator.host
+    host = "127.0.0.1" if allocator.capabilities.same_host else allocator.listen_host
     return f"tls:{host}:0"
+
+
+def _to_host(address: str, allocator: ContainerAllocator) -> str:
+    """Return the address to connect to, which may be on another host than the one to listen on."""
+    if allocator.capabilities.same_host or allocator.listen_host == allocator.host:
+        return address
+    return f"tls:{allocator.host}:{address.rpartition(':')[2]}"
 
 
 async def _show_page(parts: _Parts, allocator: ContainerAllocator, master: Master) -> None:
@@ -351,14 +359,16 @@ async def _show_page(parts: _Parts, allocator: ContainerAllocator, master: Maste
         process = PageProcess(master.job.folder.path, record.user, proxy)
     parts.page = Page(master.build_report, proxy.peers, proxy.proxy, process, proxy.plain)
     try:
-        allocator.page_address = f"{allocator.host}:{await parts.page.listen(allocator.host)}"
+        allocator.page_address = f"{allocator.host}:{await parts.page.listen(allocator.listen_host)}"
     except OSError as error:
         log.warning("cannot serve the status page: %s", error)
 
 
-def _announce(folder: JobFolder, attempt: int, address: str) -> None:
+def _announce(folder: JobFolder, attempt: int, address: str, dialed_by: str) -> None:
     """Write the AM's address and process id to the job's folder."""
     facts = {"pid": os.getpid(), "host": socket.gethostname(), "attempt": attempt, "address": address}
+    if dialed_by:
+        facts["dialed_by"] = dialed_by
     supervisor = liveness_lock.lock_owner(folder.am_lock)
     if supervisor is not None and supervisor != os.getpid():
         facts["supervisor"] = supervisor
@@ -366,15 +376,20 @@ def _announce(folder: JobFolder, attempt: int, address: str) -> None:
 
 
 def _hear_signals(master: Master, allocator: ContainerAllocator) -> None:
-    """Kill the job on SIGTERM and SIGINT, except where the scheduler counts AM attempts.
-
-    Such a scheduler sends SIGTERM to each attempt, whatever the reason, and another one may follow.
-    """
+    """Have the scheduler say what SIGTERM and SIGINT mean for the job."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        if allocator.attempt is None:
-            actor = Actor(number.name, ActorKind.SIGNAL)
-            loop.add_signal_handler(number, master.feed, KillRequested(actor=actor))
+    deciding: set[asyncio.Task[None]] = set()
+
+    async def decide(number: signal.Signals) -> None:
+        if await allocator.on_signal(number) is SignalEffect.END_JOB:
+            master.feed(KillRequested(actor=Actor(number.name, ActorKind.SIGNAL)))
         else:
-            loop.add_signal_handler(number, log.warning, "%s: the job is left for the next AM attempt", number.name)
+            log.warning("%s: the job is left for the next AM attempt", number.name)
+
+    def hear(number: signal.Signals) -> None:
+        deciding.add(task := loop.create_task(decide(number)))
+        task.add_done_callback(deciding.discard)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, hear, number)
     loop.add_signal_handler(signal.SIGHUP, lambda: None)

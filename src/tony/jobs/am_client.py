@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from tony.errors import ConnectionFailed, ProtocolError, RecordError
@@ -14,7 +15,7 @@ from tony.history.json_files import read_json, read_json_in
 from tony.linux import process
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.job_report import JobReport
-from tony.model.layout import JobFolder
+from tony.model.layout import Home, JobFolder
 from tony.protocol.client_messages import GetMetrics, GetReport, GetStacks, KillJob, Measured, Report, RestartJob, Watch
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, JobCredentials
@@ -39,6 +40,7 @@ class AmLocation:
     Attributes:
         address: `unix:<path>` or `tls:<host>:<port>`.
         supervisor: pid of the process on its machine that restarts the AM if it dies; None without one.
+        dialed_by: scheduler whose submitter connects clients to the AM; empty: they connect directly.
     """
 
     pid: int
@@ -46,6 +48,7 @@ class AmLocation:
     attempt: int
     address: str
     supervisor: int | None = None
+    dialed_by: str = ""
 
 
 def locate_am(folder: JobFolder) -> AmLocation | None:
@@ -110,7 +113,8 @@ async def connect_to_am(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIt
     if there is None or secret is None:
         raise ConnectionFailed(f"job {folder.job_id} has no running application master", gone=True)
     try:
-        connection = await connect(there.address, _load_credentials(folder, secret), PeerKind.CLIENT, timeout)
+        dial = _find_dialer(folder, there.dialed_by) if there.dialed_by else None
+        connection = await connect(there.address, _load_credentials(folder, secret), PeerKind.CLIENT, timeout, dial)
     except ValueError as error:
         raise RecordError(f"{folder.am} and {folder.credentials} do not match: {error}") from error
     except ConnectionFailed as error:
@@ -123,6 +127,16 @@ async def connect_to_am(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIt
         # Every request has been answered or never will be, so there is nothing to wait for.
         connection.abort()
         await connection.wait_closed()
+
+
+def _find_dialer(folder: JobFolder, scheduler: str) -> Callable[[str], Awaitable[socket.socket]]:
+    from tony.schedulers import registry  # late: most AMs are reached directly
+
+    try:
+        submitter = registry.load(scheduler).submitter(Home(folder.path.parent.parent))
+    except LookupError:
+        raise ConnectionFailed(f"the scheduler {scheduler} of job {folder.job_id} is not installed here") from None
+    return partial(submitter.dial, folder)
 
 
 async def ask_report(folder: JobFolder) -> JobReport:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,11 @@ _QUEUE_FULL_PAUSE = 0.02
 
 
 async def connect(
-    address: str, credentials: AmCredentials, kind: PeerKind = PeerKind.EXECUTOR, timeout: float = 10.0
+    address: str,
+    credentials: AmCredentials,
+    kind: PeerKind = PeerKind.EXECUTOR,
+    timeout: float = 10.0,
+    dial: Callable[[str], Awaitable[socket.socket]] | None = None,
 ) -> RpcConnection:
     """Connect to an AM, or as an AM to an executor; the connection is ready for messages when this returns.
 
@@ -39,6 +44,7 @@ async def connect(
         address: `unix:/path` or `tls:host:port`.
         kind: the owner of the credentials. A `MASTER` connects to executors, all others to an AM.
         timeout: seconds for everything: name, connection, TLS, hello.
+        dial: returns a socket that leads to the address; None: connect directly.
 
     Raises:
         ConnectionFailed: nothing listens there (`gone`), no answer in time, or a wrong certificate.
@@ -56,7 +62,7 @@ async def connect(
     is_ready = False
     try:
         async with asyncio.timeout(timeout):
-            sock = await _connected_socket(where)
+            sock = await (dial(address) if dial else _connected_socket(where))
             try:
                 await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
             except BaseException:

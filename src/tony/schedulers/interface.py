@@ -10,6 +10,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -91,6 +92,13 @@ class Journal(ABC):
         """
 
 
+class SignalEffect(Enum):
+    """What a signal to the AM's process means for the job."""
+
+    END_JOB = "end-job"
+    LEAVE_JOB = "leave-job"  #: to the next AM attempt
+
+
 class ContainerAllocator(ABC):
     """The scheduler's half in the application master.
 
@@ -104,6 +112,8 @@ class ContainerAllocator(ABC):
     overlap: float = 0.0
     #: This AM attempt as the scheduler counts them; None: count the event logs.
     attempt: int | None = None
+    #: Scheduler whose `Submitter.dial` connects clients to the AM; empty: they connect directly.
+    dialed_by: str = ""
     #: Whether `store_metrics` does anything.
     stores_metrics: bool = False
     #: Address of the AM for executors and clients; set before `open`.
@@ -115,6 +125,23 @@ class ContainerAllocator(ABC):
     def host(self) -> str:
         """Host name under which other machines reach this one."""
         return socket.getfqdn()
+
+    @property
+    def listen_host(self) -> str:
+        """Host name or address on which the AM listens, where executors and clients connect to another one."""
+        return self.host
+
+    async def on_signal(self, number: int) -> SignalEffect:
+        """Return what SIGTERM or SIGINT means; what is not known is left to the next AM attempt.
+
+        By default a signal is meant for the job, unless the scheduler counts AM attempts: then it sends SIGTERM to
+        each, whatever the reason, and another one may follow.
+        """
+        return SignalEffect.END_JOB if self.attempt is None else SignalEffect.LEAVE_JOB
+
+    def exit_code(self, report: JobReport) -> int:
+        """Return the exit code of an AM that has ended its job. Most schedulers ignore it: they get the report."""
+        return 0
 
     def page_proxy(self) -> PageProxy | None:
         """Return the proxy of the job's page; None if the scheduler has no web proxy."""
@@ -261,6 +288,7 @@ class ApplicationStatus:
             scheduler; None if there is neither.
         given_up: the scheduler itself has failed the job: the AM's node was lost, or its container failed.
         overdue: the time limit for which the scheduler itself killed it, as a sentence; empty if there was none.
+        dialed_by: as `ContainerAllocator.dialed_by`.
     """
 
     alive: bool | None
@@ -271,6 +299,7 @@ class ApplicationStatus:
     result: JobState | None = None
     given_up: bool = False
     overdue: str = ""
+    dialed_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,6 +457,20 @@ class Submitter(ABC):
         Raises:
             SchedulerError: it cannot be fetched now.
         """
+
+    async def dial(self, folder: JobFolder, address: str) -> socket.socket:
+        """Return a connected, non-blocking socket that leads to the address of a job's AM.
+
+        Only for schedulers that clients need for that (`ContainerAllocator.dialed_by`).
+
+        Raises:
+            OSError: the AM cannot be reached.
+        """
+        raise NotImplementedError
+
+    def own_logs_command(self, job_id: str) -> str:
+        """Return the scheduler's own command that shows a job's logs; empty if it has none."""
+        return ""
 
     async def page(self, job_id: str) -> str:
         """Return the URL of the scheduler's page of a job; empty if it has none.

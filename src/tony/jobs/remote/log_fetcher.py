@@ -520,7 +520,9 @@ async def _fetch_ended(
         sink = _Sink(mirror, missing, again=True, most=_MAX_FILE_BYTES_OF_OTHERS if owner else None)
         whole = await _fetch_from_scheduler(submitter, folder, sink, notice, owner)
         if sink.too_long:
-            notice(f"{sink.too_long[0]} is longer than {_MAX_FILE_BYTES_OF_OTHERS >> 30} GiB; read it with `yarn logs`")
+            own = submitter.own_logs_command(record.job_id)
+            how = f"; read it with: {own}" if own else ""
+            notice(f"{sink.too_long[0]} is longer than {_MAX_FILE_BYTES_OF_OTHERS >> 30} GiB{how}")
         if whole:
             note_complete(folder.logs, [stream.label for stream in missing])
     finally:

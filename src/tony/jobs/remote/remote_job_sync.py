@@ -168,7 +168,7 @@ async def report_unanswered(folder: JobFolder, record: JobRecord, submitter: Sub
 
 def note_master(folder: JobFolder, sight: ApplicationStatus) -> None:
     """Write down where the AM is, if that has changed."""
-    there = AmLocation(pid=0, host=sight.host, attempt=sight.attempt, address=sight.address)
+    there = AmLocation(pid=0, host=sight.host, attempt=sight.attempt, address=sight.address, dialed_by=sight.dialed_by)
     if locate_am(folder) != there:
         write_json(folder.am, to_plain(there))
 

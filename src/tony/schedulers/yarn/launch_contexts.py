@@ -25,7 +25,6 @@ from tony.hadoop.wire.yarn_records import (
     StringPair,
     Url,
 )
-from tony.model.env_expansion import for_shell
 from tony.model.job_spec import JobSpec, Resources
 from tony.model.staged import Placement, StagedRole
 from tony.model.submission_record import JobRecord
@@ -33,6 +32,7 @@ from tony.schedulers.interface import ATTEMPTS_WITHIN
 from tony.schedulers.yarn.client.unrecorded_applications import all_tags
 from tony.schedulers.yarn.launch_payload import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings, read_role_settings
+from tony.schedulers.yarn.shell_quoting import for_shell
 
 MIB = 1024**2
 #: YARN's name for GPUs.

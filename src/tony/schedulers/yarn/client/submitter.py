@@ -242,6 +242,9 @@ class YarnSubmitter(Submitter):
             if staging:
                 await to_thread(self._download(folder, staging).fetch)
 
+    def own_logs_command(self, job_id: str) -> str:
+        return f"yarn logs -applicationId {job_id}"
+
     async def page(self, job_id: str) -> str:
         report = await self._report(job_id)
         return tracking_url(report) if report else ""
