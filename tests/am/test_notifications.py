@@ -18,6 +18,7 @@ import pytest
 
 from tests.am.in_process_job import PlayedJob, play, until
 from tests.core.specs import FAILED, OK
+from tests.facts import mentions
 from tests.jobs.fake_am import TWO_WORKERS, failed, recorded, standing, succeeded
 from tony import clock
 from tony.am import notifications as module
@@ -160,9 +161,7 @@ class TestWhatIsSent:
             assert (headers["X-Tony-Event"], headers["X-Tony-Delivery"]) == ("failed", f"{report.job}.1.1")
             assert "X-Tony-Signature" not in headers
             assert (said["version"], said["event"]) == (1, "failed")
-            assert said["text"] == (
-                f"job digits ({report.job}) failed after 8 s: worker:1 failed with exit code 3 on here"
-            )
+            assert mentions(said["text"], "code 3", "8 s", report.job, "failed", "worker:1 failed", "here")
             assert (said["job"]["state"], said["job"]["exit_code"]) == ("failed", 1)
             assert said["job"]["tasks"] == {"stopped": 1, "failed": 1}
             assert said["job"]["failure"]["task"] == "worker:1"
@@ -280,8 +279,8 @@ class TestWhatGoesWrong:
             await made.finish(report)
             assert clock.monotonic() - began < 30
             host = f"http://localhost:{there.port}"
-            assert f"{host} could not be notified yet that the job restarted: " in caplog.text
-            assert f"{host} was not notified within 0.3 s that the job failed" in caplog.text
+            assert mentions(caplog.text, host, "restarted")
+            assert mentions(caplog.text, "0.3 s", host, "failed")
             assert "XYZZY" not in caplog.text
 
         with pytest.MonkeyPatch.context() as patch:
@@ -299,7 +298,7 @@ class TestWhatGoesWrong:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "LAST", 0.3)
             run(work())
-        assert "was not notified within 0.3 s that the job failed" in caplog.text
+        assert mentions(caplog.text, "0.3 s", "failed")
 
     def test_it_is_not_tried_for_ever(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
         """Nor does one notice hold up the next for ever."""

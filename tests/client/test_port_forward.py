@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.facts import mention_each
 from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded
 from tony.client.port_forward import PortForward, open_proxy
 from tony.errors import UserError
@@ -130,7 +131,7 @@ def test_without_a_master(tmp_path: Path) -> None:
             writer.close()
 
     asyncio.run(story())
-    assert told == [f"job {JOB} has no running application master"]
+    assert mention_each(told, (f"job {JOB}", "running"))
     write_summary(folder, succeeded(folder, record))
     with pytest.raises(UserError, match="cannot forward to an ended job: job "):
         asyncio.run(open_proxy(Home(tmp_path), JOB, "worker:0", 0, print))

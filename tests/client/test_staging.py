@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.facts import mention_each, mentions
 from tests.storage.samples import Node, make_venv, pack_tree, snapshot, tar_of, write_tree, zip_of
 from tony.client import staging
 from tony.client.staging import stage
@@ -178,7 +179,7 @@ def test_archives_are_read_before_the_job_begins(desk: Desk) -> None:
     )
     by_key = {problem.key: problem.message for problem in desk.problems(spec)}
     assert "cut.tar.gz is damaged or truncated" in by_key["source"]
-    assert "evil.zip is damaged or not safe to unpack: its member ../x" in by_key["files"]
+    assert mentions(by_key["files"], "evil.zip", "../x")
     assert "nopy.zip contains no bin/python" in by_key["python"]
     assert desk.objects() == set()
     # As it is, an archive is a file like any other.
@@ -220,7 +221,7 @@ def test_many_mistakes_of_one_folder_are_counted(desk: Desk) -> None:
     desk.write({f"s/l{number:02}": "/etc" for number in range(25)})
     problems = desk.problems(JobSpec(source=desk.path("s")))
     assert len(problems) == 11
-    assert problems[-1].message == "... and 15 more errors of this kind."
+    assert mentions(problems[-1].message, "15 more")
 
 
 def test_special_files(desk: Desk) -> None:
@@ -299,7 +300,7 @@ def test_large_source_is_warned_about(desk: Desk, monkeypatch: pytest.MonkeyPatc
     )
     assert desk.said == [warning, "source: 4m in 2 files"]
     desk.stage(JobSpec(files=(desk.path("s/data/old/model.bin"),)))
-    assert desk.said == ["warning: model.bin is large (4m) and is copied for every task.", "model.bin: 4m"]
+    assert mention_each(desk.said, ("model.bin", "4m"), ("model.bin", "4m"))
 
 
 class TestPython:
@@ -336,7 +337,7 @@ class TestPython:
         """Refused here when the tasks run here; elsewhere the node may have it."""
         tar_of(desk.files / "env.tar", {"bin/python": "python3", "bin/python3": "/opt/none/python3"})
         (problem,) = desk.problems(JobSpec(python=desk.path("env.tar")))
-        assert "link to /opt/none/python3, which does not exist on this machine" in problem.message
+        assert mentions(problem.message, "/opt/none/python3")
         assert desk.stage(JobSpec(python=desk.path("env.tar")), same_host=False).roles["main"].items
 
     @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Guest, Master, context, wait_until
+from tests.facts import mentions
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol.executor_messages import (
     Attach,
@@ -325,7 +326,7 @@ def test_full_disk_does_not_kill_the_program(master: Master, guest: Start, tmp_p
     (tmp_path / "logs" / "worker-0.s1.t1.out").symlink_to("/dev/full")
     status = run(master, guest, "echo 1234; exit 0")
     assert (status.reason, status.code) == (ExitReason.EXITED, 0)
-    assert status.message == "exit code 0; 5 bytes of its output were lost: No space left on device"
+    assert mentions(status.message, "code 0", "5 bytes", "lost")
 
 
 def test_taken_port_is_a_collision_before_the_start(master: Master, guest: Start) -> None:
@@ -336,7 +337,7 @@ def test_taken_port_is_a_collision_before_the_start(master: Master, guest: Start
         master.start()
         status = ended(master)
     assert status.reason is ExitReason.PORT_COLLISION
-    assert f"port {port}, reserved for this task, was taken by process {os.getpid()}" in status.message
+    assert mentions(status.message, f"port {port}", f"process {os.getpid()}")
 
 
 def test_taken_port_is_a_collision_after_a_failure(master: Master, guest: Start) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Master
+from tests.facts import mentions
 from tony.executor.metrics.memory_monitor import MemoryMonitor
 from tony.executor.program.process_tree import ProcessTree
 from tony.linux import cgroup
@@ -105,7 +106,7 @@ def test_program_that_gets_over_a_killed_child_succeeds_with_a_note(
     master.start()
     status = master.wait(msg.ProgramExited).status
     assert status.ok
-    assert status.message == "exit code 0; ran out of memory (limit 64m): 1 process killed by the kernel"
+    assert mentions(status.message, "code 0", "64m", "1 process")
     master.start(try_=2)
     second = master.wait(msg.ProgramExited, lambda each: each.try_ == 2).status
     assert (second.ok, second.message) == (True, "")

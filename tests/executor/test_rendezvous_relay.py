@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.facts import mentions
 from tony.executor.network.rendezvous_relay import Relay, find_announced_port
 
 NAME = "{}____HOROVOD_RENDEZVOUS_SERVER____"
@@ -88,7 +89,7 @@ def test_a_driver_that_does_not_listen(tmp_path: Path, capfd: pytest.CaptureFixt
         port = nobody.getsockname()[1]
         (tmp_path / NAME.format(port)).touch()
         assert run(Relay(str(tmp_path), str(tmp_path), since=0), knock) == b""
-    assert f"does not listen on port {port}, which it has announced" in capfd.readouterr().err
+    assert mentions(capfd.readouterr().err, f"port {port}")
 
 
 def test_which_word_counts(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Guest, Master, wait_until
+from tests.facts import mentions
 from tony.linux import process
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import executor_messages as msg
@@ -78,7 +79,7 @@ def test_who_ignores_sigterm_is_killed_after_the_grace(master: Master, guest: St
     started(master, executor, "pid")
     status = stopped(master, 0.3)
     assert status.signal == "SIGKILL"
-    assert status.message == "stopped (enough); it did not exit within 0.3 s of SIGTERM and was killed"
+    assert mentions(status.message, "0.3 s", "SIGTERM", "killed")
     assert executor.programs() == []
 
 
@@ -107,7 +108,7 @@ def test_daemons_do_not_outlive_the_program(master: Master, guest: Start) -> Non
     pids = started(master, executor, *wraps)
     status = master.wait(msg.ProgramExited).status
     assert status.ok
-    assert "exit code 0; it left 4 processes running, which were killed (bash, sleep)" in status.message
+    assert mentions(status.message, "code 0", "4 processes", "bash, sleep")
     assert [pid for pid in pids if process.is_alive(pid)] == []
 
 

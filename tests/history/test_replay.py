@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.facts import mentions
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.invariants import find_violations
@@ -140,7 +141,7 @@ def test_what_cannot_have_happened_is_found() -> None:
     events = entries("failure")
     twice = [*events[:3], replace(events[0], seq=4)]
     result = replayed("failure", twice)
-    assert result.mismatch == "event 4 (attempt-started): AM attempt 1 after AM attempt 1"
+    assert mentions(result.mismatch, "attempt 1", "4", "AM")
 
 
 @settings(max_examples=100)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.facts import mentions
 from tests.jobs.fake_am import JOB, LONG_AGO, PlayedMaster, logged, recorded, standing
 from tests.jobs.test_finalize_lost import exited, started
 from tony.core.events import Event, KillRequested
@@ -291,9 +292,7 @@ async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.Mon
     monkeypatch.setattr(job_status, "load_submitter", lambda *_: Elsewhere(folder, sight))
     report = await job_status.load_report(home, JOB)
     assert report.state is JobState.RUNNING
-    assert report.waiting == (
-        "its application master no longer listens at unix:/no/such/socket, and its end has not been reported yet"
-    )
+    assert mentions(report.waiting, "unix:/no/such/socket")
 
 
 @pytest.mark.parametrize("hangs", [True, False])

@@ -45,7 +45,7 @@ def test_without_home_the_password_file_knows() -> None:
 def test_an_unknown_user_without_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Containers run under numbers that no password file knows."""
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000 // 2)
-    with pytest.raises(StorageError, match=r"Set TONY_HOME to a folder of yours"):
+    with pytest.raises(StorageError, match="TONY_HOME"):
         find_state_dir({})
 
 

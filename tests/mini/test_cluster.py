@@ -15,6 +15,7 @@ import pytest
 
 import tony
 from tests.change_detection import CLUSTER
+from tests.facts import mentions
 from tests.mini_clusters import Clusters, options
 from tony.errors import InfraError, UserError
 from tony.linux.process import is_alive, with_marker
@@ -95,7 +96,7 @@ def test_a_killed_daemon_comes_back(cluster: MiniCluster, name: str) -> None:
     assert killed == before.processes[name]
     assert cluster.kill(name) is None
     found = cluster.status()
-    assert f"{name} is dead; restart with: tony mini restart {name}" == found.waiting_for
+    assert mentions(found.waiting_for, name, f"tony mini restart {name}")
     assert "dead" == next(daemon.state for daemon in found.daemons if daemon.name == name)
     cluster.restart(name)
     assert cluster.status().waiting_for is None
@@ -176,7 +177,7 @@ def test_a_start_and_a_stop(tmp_path: Path) -> None:
         job = submitted(home, tmp_path)
     finally:
         answer = command(home, "stop")
-    assert f"1 application is still running and will be killed: {job}" in answer.stderr
+    assert mentions(answer.stderr, "1 application", job)
     assert (0, "Stopped 4 daemons\n") == (answer.returncode, answer.stdout)
     assert -signal.SIGKILL == stray.wait(10)
     assert [] == [pid for pid in pids if is_alive(pid)]

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.facts import mention_each
 from tests.mini.conftest import Machine
 from tony.errors import InfraError, StorageError, UserError
 from tony.mini.hadoop_download import POM, cache_folder, fetch
@@ -43,7 +44,7 @@ def test_once(machine: Machine, java: Java) -> None:
     notices: list[str] = []
     folder = fetch("3.4.2", java, machine.environment, notices.append)
     assert ["hadoop-yarn-server-nodemanager-3.4.2.jar"] == [path.name for path in folder.iterdir()]
-    assert ["downloading Hadoop 3.4.2 with Maven (about 100 MB, only the first time)"] == notices
+    assert mention_each(notices, ("3.4.2", "100 MB"))
     assert "-Dhadoop.version=3.4.2" in machine.asked[0]
     (machine.folder / "bin" / "mvn").unlink()
     assert folder == fetch("3.4.2", java, machine.environment, notices.append)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.facts import mentions
 from tony.model.placeholders import NAMES, check, fill, find_addressed_roles, near_misses
 
 VALUES = {
@@ -49,7 +50,7 @@ def test_check_names_unknown_parameters_with_their_place() -> None:
     assert [(text.index("{params.lrr}"), "params.lrr"), (text.index("{params.z}"), "params.z")] == [
         (mistake.position, mistake.name) for mistake in found
     ]
-    assert found[0].message == "{params.lrr} names a parameter that is not in [params]: the job has lr"
+    assert mentions(found[0].message, "{params.lrr}", "lr")
     assert "the job has none" in check("{params.lr}", [])[0].message
 
 
@@ -62,7 +63,7 @@ def test_addresses_of_roles() -> None:
     assert fill(text, values) == "a h:1 {address.ps} {address.my-role} ${address.x}"
     (mistake,) = check(text, [], ["head", "ps"])
     assert (mistake.name, mistake.position) == ("address.my-role", text.index("{address.my"))
-    assert mistake.message == "{address.my-role} names a role that the job does not have: the job has head, ps"
+    assert mentions(mistake.message, "{address.my-role}", "head, ps")
 
 
 @given(st.text())
@@ -84,7 +85,7 @@ def test_a_slip_in_params_is_found(word: str) -> None:
     text = f"run --lr {{{word}.lr}}"
     (mistake,) = near_misses(text, ["lr"])
     assert (9, f"{word}.lr") == (mistake.position, mistake.name)
-    assert f"{{{word}.lr}} is not a placeholder; did you mean {{params.lr}}?" == mistake.message
+    assert mentions(mistake.message, f"{{{word}.lr}}", "{params.lr}")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,5 @@ def test_a_message_lists_few_names() -> None:
     params = ["\udce6", *(f"p{number:02}" for number in range(20)), "a" * 500]
     (mistake,) = check("{params.%s}" % ("x" * 500), params)
     listed = ", ".join(f"p{number:02}" for number in range(11))
-    assert mistake.message == (
-        f"{{params.{'x' * 92}…}} names a parameter that is not in [params]: the job has {'a' * 99}…, {listed}, 10 more"
-    )
+    assert mentions(mistake.message, "10 more", f"{{params.{'x' * 92}…}}", f"{'a' * 99}…", listed)
     assert len(near_misses("{parms.%s}" % ("a" * 500), params)[0].message) < 300

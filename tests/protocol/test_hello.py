@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.facts import mentions
 from tony.errors import ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.hello import (
@@ -59,7 +60,7 @@ def test_another_version_is_refused_with_both_versions() -> None:
     """The version comes before the token: a newer hello may hold something else in the token's place."""
     error = refused(encode_hello(PeerKind.EXECUTOR, OTHER, version=WIRE_VERSION + 1))
     assert error.code == Code.VERSION
-    assert f"speaks wire version {WIRE_VERSION + 1}, this one version {WIRE_VERSION}" in str(error)
+    assert mentions(str(error), WIRE_VERSION + 1, WIRE_VERSION)
 
 
 def test_something_else_than_a_hello_is_refused() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.facts import mentions
 from tests.storage.samples import Node, odd_member, snapshot, tar_of, zip_of
 from tony.errors import ArchiveError
 from tony.storage.archives.archive_detection import Format, detect
@@ -141,7 +142,7 @@ def test_a_link_that_leaves_the_folder_is_told_with_what_helps(tmp_path: Path, f
     """The one that leaves, as an environment's `python` does, not one that only leads to it."""
     members: dict[str, Node] = {"bin/python3": "python", "bin/python": "/usr/bin/python3"}
     text = refusal((tar_of if form == "tar" else zip_of)(tmp_path / f"venv.{form}", members))
-    assert "its member bin/python is a link to /usr/bin/python3, which leads out of the folder" in text
+    assert mentions(text, "bin/python", "/usr/bin/python3")
     assert text.endswith("Create it again with the targets of its links: `zip -r` without `-y`, `tar -h`.")
 
 

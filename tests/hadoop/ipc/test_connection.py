@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.facts import mentions
 from tests.hadoop.ipc.echo import ALICE, ECHO, FOREIGN, PROTOCOL, TOKEN, TOKENS, UNKNOWN, WHO, Said, daemon
 from tests.support.hadoop.faults import (
     Cut,
@@ -209,10 +210,7 @@ async def test_an_exception() -> None:
         with pytest.raises(StandbyError) as caught:
             await connection.call(ECHO, Said())
         assert caught.value.class_name == "org.apache.hadoop.ipc.StandbyException"
-        assert str(caught.value) == (
-            f"{server.address} EchoProtocol.echo: StandbyException: "
-            "Operation category READ is not supported in state standby"
-        )
+        assert mentions(str(caught.value), f"{server.address} EchoProtocol.echo", "StandbyException", "READ")
         assert (await connection.call(ECHO, Said(text="x"))).text == "x"
         await connection.close()
 

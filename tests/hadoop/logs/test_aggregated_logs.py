@@ -69,7 +69,7 @@ def test_what_is_being_written_waits() -> None:
     """Temporary files are left out; an indexed file with a round under way gives the rounds before."""
     whole = _golden("ifile-none")
     files = {f"{_NEW}/localhost_40259.tmp": b"", f"{_NEW}/host_1": whole + b"\nmore"}
-    with pytest.raises(MalformedLogFile, match=r"host_1 does not end with the mark"):
+    with pytest.raises(MalformedLogFile, match="host_1"):
         _logs(files).find(_APPLICATION, "alice")
     files[f"{_NEW}/host_1-checksum"] = b"\0\0\0\6host_1" + len(whole).to_bytes(8, "big")
     assert len(_logs(files).find(_APPLICATION, "alice")) == 12
