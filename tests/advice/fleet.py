@@ -18,7 +18,8 @@ from tony.core import events as ev
 from tony.history.event_log import FORMAT, VERSION, Header, LogEntry, LogWriter, settings_digest
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
-from tony.history.metrics_reader import Peak, RolePoints
+from tony.history.metric_buckets import RolePoints
+from tony.history.metrics_reader import Peak
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
 from tony.history.progress_records import CheckpointRecord

@@ -15,7 +15,8 @@ from typing import Protocol, TypeVar
 from tony.advice.exit_facts import Exits, Failed, ProgramExit
 from tony.history.event_log import LogEntry
 from tony.history.goodput import HOUR, Bucket, GoodputLedger, TaskLedger, ledger
-from tony.history.metrics_reader import Peak, RolePoints
+from tony.history.metric_buckets import RolePoints
+from tony.history.metrics_reader import Peak
 from tony.history.progress_records import CheckpointRecord, ProgressRecords
 from tony.history.timeline import TaskPhase, Timeline, TimelineReader
 from tony.model.job_report import JobReport

@@ -9,13 +9,20 @@ import asyncio
 import logging
 import math
 import os
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tony import clock
+from tony.am.attempt_progress import (
+    INTERVALS_COUNT,
+    AttemptProgress,
+    add_stall,
+    condense_stalls,
+    find_stall_limit,
+    interpolate_step_time,
+)
 from tony.am.series_store import SeriesStore, Track
 from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
@@ -23,14 +30,7 @@ from tony.history.progress_records import CheckpointRecord
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.model.metric_definitions import series_of
-from tony.model.progress import (
-    STALLED_AFTER_INTERVALS,
-    STALLED_AFTER_SECONDS,
-    STALLED_AFTER_UNKNOWN_SECONDS,
-    Progress,
-    find_step_seconds,
-    is_stalled,
-)
+from tony.model.progress import STALLED_AFTER_UNKNOWN_SECONDS, Progress
 from tony.protocol.client_messages import GetMetrics, Measured
 from tony.protocol.executor_messages import Sample
 
@@ -49,11 +49,6 @@ _SHORTEST = 0.1
 STEPS_EVERY_SECONDS = 1.0
 #: Step reports per second that one AM should have to handle, besides whole samples.
 STEP_REPORTS_PER_SECOND = 150.0
-#: Intervals between reports, and stalls, kept for each task attempt; of more stalls the shortest are dropped.
-_INTERVALS_COUNT = 9
-_STALLS_COUNT = 200
-#: Stalls of one task attempt that are sent to a client one by one.
-_STALLS_SENT_COUNT = 3
 #: Seconds until the first write: a young job should show something.
 _FIRST_WRITE = 2.0
 #: Minimum seconds between two writes; minimum ratio of the pause after a write to its duration.
@@ -64,8 +59,6 @@ _COPY_EVERY, _COPY_BYTES_PER_SECOND = 60.0, 256 << 10
 _BATCH = 50
 #: Number of series above which numbers are stored with fewer digits: `metrics_file.MANY`, imported late.
 _MANY = 20_000
-#: Minimum number of intervals for a meaningful median.
-_FEWEST_INTERVALS = 2
 #: Seconds by which the time of one report seems to vary, because its age is rounded and takes time to travel.
 _SAME_REPORT_SECONDS = 0.25
 #: Maximum number of values of a sample.
@@ -76,24 +69,6 @@ _CHECKPOINTS = 100_000
 _WAITING = 10_000
 #: Timeout of the last write in seconds.
 _LAST = 10.0
-
-
-@dataclass(slots=True)
-class _TaskAttempt:
-    """The progress of one task attempt.
-
-    Attributes:
-        best: the highest step of all task attempts before it; None if there was none.
-        changed: since it was written.
-        reports: reports of steps so far.
-        intervals: seconds between the last of them.
-    """
-
-    progress: Progress
-    best: float | None
-    changed: bool = True
-    reports: int = 1
-    intervals: deque[float] = field(default_factory=lambda: deque(maxlen=_INTERVALS_COUNT))
 
 
 class MetricsStore:
@@ -119,7 +94,7 @@ class MetricsStore:
         self.series = SeriesStore([task.name for task in state.tasks.values()], least)
         self.refused = 0
         self._names: dict[str, bool] = {}
-        self._attempts: dict[str, dict[tuple[int, int], _TaskAttempt]] = {}
+        self._attempts: dict[str, dict[tuple[int, int], AttemptProgress]] = {}
         self._saved: list[CheckpointRecord] = []
         self._checkpoints = 0
         self._writer: MetricsWriter | None = None
@@ -173,7 +148,7 @@ class MetricsStore:
         progress = mine.progress
         regained = progress.regained
         if regained is None and progress.behind and mine.best is not None and step > mine.best:
-            regained = _interpolate_step_time(progress, mine.best, step, seen)
+            regained = interpolate_step_time(progress, mine.best, step, seen)
         total = message.values.get("total")
         total = progress.total if total is None or not math.isfinite(total) else total
         if seen - progress.at <= _SAME_REPORT_SECONDS and (step, total, regained) == (
@@ -182,10 +157,10 @@ class MetricsStore:
             progress.regained,
         ):
             return  # a sample repeats what was reported before
-        stalls = _with_stall(progress, step, seen)
+        stalls = add_stall(progress, step, seen)
         if seen - progress.at > _SAME_REPORT_SECONDS:
             count = max(1, message.step_reports - mine.reports)
-            mine.intervals.extend([(seen - progress.at) / count] * min(count, _INTERVALS_COUNT))
+            mine.intervals.extend([(seen - progress.at) / count] * min(count, INTERVALS_COUNT))
         mine.reports = max(mine.reports, message.step_reports)
         mine.progress = replace(
             progress,
@@ -194,12 +169,12 @@ class MetricsStore:
             changed_at=progress.changed_at if step == progress.step else max(seen, progress.at),
             total=total,
             regained=regained,
-            stalled_after=_find_stall_limit(mine.intervals),
+            stalled_after=find_stall_limit(mine.intervals),
             stalls=stalls,
         )
         mine.changed = True
 
-    def _start_task_attempt(self, task: Task, message: Sample, now: float, at: float, step: float) -> _TaskAttempt:
+    def _start_task_attempt(self, task: Task, message: Sample, now: float, at: float, step: float) -> AttemptProgress:
         """Return the record of a task attempt, from its first reported step."""
         which = message.session, message.try_
         others = [each.progress.step for key, each in self._attempts[task.name].items() if key < which]
@@ -219,7 +194,7 @@ class MetricsStore:
             behind=best is not None and first <= best,
             stalled_after=STALLED_AFTER_UNKNOWN_SECONDS,
         )
-        return _TaskAttempt(progress, best)
+        return AttemptProgress(progress, best)
 
     def _note_saved(self, task: Task, message: Sample, now: float) -> None:
         for each in message.saved:
@@ -239,7 +214,7 @@ class MetricsStore:
         which = message.session, message.try_
         if which not in attempts:
             nothing = Progress(task.name, *which, first_step=0.0, first_at=-1.0, step=0.0, at=-1.0)
-            attempts[which] = _TaskAttempt(nothing, None)
+            attempts[which] = AttemptProgress(nothing, None)
         mine = attempts[which]
         mine.progress, mine.changed = replace(mine.progress, unlisted=mine.progress.unlisted + took), True
 
@@ -259,7 +234,7 @@ class MetricsStore:
 
     def _find_newest_progress(self, tasks: Sequence[str]) -> tuple[Progress, ...]:
         attempts = (self._attempts.get(task) for task in tasks or self._attempts)
-        return tuple(_condense(each[max(each)].progress) for each in attempts if each)
+        return tuple(condense_stalls(each[max(each)].progress) for each in attempts if each)
 
     async def keep(self) -> None:
         """Write the file periodically."""
@@ -348,7 +323,7 @@ class MetricsStore:
         finally:
             await to_thread(copy.unlink, missing_ok=True)
 
-    def _take_changed(self) -> Iterator[_TaskAttempt]:
+    def _take_changed(self) -> Iterator[AttemptProgress]:
         return (each for attempts in self._attempts.values() for each in attempts.values() if each.changed)
 
     async def _write_batch(self, tracks: Sequence[Track], *, with_progress: bool) -> None:
@@ -458,7 +433,7 @@ class MetricsStore:
                 stalls=(*progress.stalls, *(stall for stall in mine.progress.stalls if stall[0] >= progress.at)),
             )
         else:
-            attempts[which] = _TaskAttempt(progress, max(before, default=None), changed=False)
+            attempts[which] = AttemptProgress(progress, max(before, default=None), changed=False)
         for key in sorted(attempts):
             best = max((each.progress.step for other, each in attempts.items() if other < key), default=None)
             mine = attempts[key]
@@ -482,47 +457,3 @@ class MetricsStore:
 
 def _read_progress(writer: MetricsWriter) -> tuple[Sequence[Progress], int]:
     return writer.kept_progress(), writer.kept_checkpoints()
-
-
-def _find_stall_limit(intervals: Sequence[float]) -> float:
-    """Return after how many seconds without a report a program counts as stalled.
-
-    Programs that report seldom, such as those whose steps are read from files, have long limits.
-    """
-    if len(intervals) < _FEWEST_INTERVALS:
-        return STALLED_AFTER_UNKNOWN_SECONDS
-    median = sorted(intervals)[len(intervals) // 2]
-    return max(STALLED_AFTER_SECONDS, STALLED_AFTER_INTERVALS * median)
-
-
-def _with_stall(progress: Progress, step: float, at: float) -> tuple[tuple[float, float], ...]:
-    """Return the stalls of a task attempt that has reported `step` at `at`.
-
-    Where many steps arrive at once, as after lost reports, they took their time: only the rest is a stall.
-    """
-    seconds = find_step_seconds(progress) or 0.0
-    until = at - seconds * max(1.0, step - progress.step)
-    if not is_stalled(progress, until):
-        return progress.stalls
-    stalls = [*progress.stalls, (round(progress.at, 3), round(until, 3))]
-    if len(stalls) > _STALLS_COUNT:
-        stalls.remove(min(stalls, key=lambda stall: stall[1] - stall[0]))
-    return tuple(stalls)
-
-
-def _condense(progress: Progress) -> Progress:
-    """Replace many stalls by one of the same total length, since a message holds a megabyte."""
-    if len(progress.stalls) <= _STALLS_SENT_COUNT:
-        return progress
-    return replace(
-        progress,
-        stalls=((progress.first_at, progress.first_at + sum(until - since for since, until in progress.stalls)),),
-    )
-
-
-def _interpolate_step_time(progress: Progress, best: float, step: float, at: float) -> float:
-    """Return when a program passed step `best`, between two reported steps."""
-    if step <= progress.step or at <= progress.at:
-        return at
-    share = (best - progress.step) / (step - progress.step)
-    return progress.at + max(0.0, min(1.0, share)) * (at - progress.at)

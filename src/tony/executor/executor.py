@@ -38,7 +38,8 @@ from tony.executor.program.process_tree import ProcessTree
 from tony.executor.program.program_environment import MARKER, has_board
 from tony.executor.program.reaper import Reaper
 from tony.executor.program.watchdog import Watchdog
-from tony.executor.task_run import ProgramRun, RunContext
+from tony.executor.run_context import RunContext
+from tony.executor.task_run import ProgramRun
 from tony.linux.port_reservation import PortsExhausted
 from tony.model.masking import SecretMask
 from tony.protocol.executor_messages import Attach, Heartbeat, Summon

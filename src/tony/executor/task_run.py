@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,17 +16,13 @@ from typing import TYPE_CHECKING
 
 from tony import clock
 from tony.executor.metrics.memory_monitor import MemoryMonitor
-from tony.executor.metrics.metrics_sampler import MetricsSampler, Outbox
+from tony.executor.metrics.metrics_sampler import MetricsSampler
 from tony.executor.metrics.progress_listener import ProgressListener, TrustedSenders
-from tony.executor.network.port_reservation import TaskPorts
-from tony.executor.output.log_serving import LogReaders
 from tony.executor.output.output_capture import Output
-from tony.executor.output.writer_thread import WriterThread
 from tony.executor.program.executable_bit import make_executable
 from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit, signal_name
 from tony.executor.program.exported_values import Exports
 from tony.executor.program.ignored_source_files import explain_missing_file
-from tony.executor.program.process_tree import ProcessTree
 from tony.executor.program.program_environment import (
     MARKER,
     LaunchFailed,
@@ -38,8 +34,8 @@ from tony.executor.program.program_environment import (
     load_framework,
 )
 from tony.executor.program.python_hook_variables import build_variables
-from tony.executor.program.reaper import Reaper
 from tony.executor.program.spawn import spawn
+from tony.executor.run_context import RunContext
 from tony.frameworks.base import TaskView
 from tony.linux import process, resource_limit_errors
 from tony.linux.process import has_marker, own_peak
@@ -48,12 +44,11 @@ from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId, log_file_name
 from tony.model.masking import SecretMask
 from tony.protocol.executor_messages import StartProgram
-from tony.protocol.launch import ContainerPart, LaunchContext, TaskPart
+from tony.protocol.launch import ContainerPart, TaskPart
 
 if TYPE_CHECKING:
     from tony.executor.metrics.gpu_metrics import Devices
     from tony.executor.output.rank_output import RankOutput
-    from tony.executor.program.hadoop_classpath import HadoopClasspath
 
 log = logging.getLogger(__name__)
 
@@ -70,25 +65,6 @@ _HELPER_EXIT_SECONDS = 0.25
 _MAX_MESSAGE_CHARACTERS = 2000
 #: The kernel's unit of `ru_maxrss`, in bytes.
 _KIB = 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunContext:
-    """What all task attempts of an executor share."""
-
-    context: LaunchContext
-    environment: Mapping[str, str]
-    process_tree: ProcessTree
-    ports: TaskPorts
-    reaper: Reaper
-    writer: WriterThread
-    readers: LogReaders
-    point_out: Callable[[Sequence[int]], None]
-    outbox: Outbox
-    sample_interval: Callable[[], float]
-    mask: SecretMask
-    step_interval: Callable[[], float]
-    classpath: HadoopClasspath | None = None
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from tony import clock
 from tony.history import metrics_schema as layout
+from tony.history.metric_buckets import Bucket, RolePoints, build_role_points, clip, downsample, group_by_bucket
 from tony.history.metrics_writer import progress_of
 from tony.history.progress_records import CheckpointRecord
 from tony.model.ids import TaskId
@@ -64,29 +65,6 @@ class Peak:
     least: float
     mean: float
     most: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolePoints:
-    """One series of all tasks of a role: in each bucket the median of the task means, with minimum and maximum.
-
-    Attributes:
-        at: ends of the buckets of `every` seconds, since the job was accepted.
-        least, most: the lowest and the highest mean of a task.
-        least_of, most_of: the tasks with these means.
-        tasks: number of tasks with data in the bucket.
-    """
-
-    role: str
-    series: str
-    every: float
-    at: tuple[float, ...] = ()
-    least: tuple[float, ...] = ()
-    median: tuple[float, ...] = ()
-    most: tuple[float, ...] = ()
-    least_of: tuple[str, ...] = ()
-    most_of: tuple[str, ...] = ()
-    tasks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +133,8 @@ class Metrics:
         known = self._tasks.get(task)
         if known is None or name not in self._series:
             return Points(task=task, series=name, every=1.0, at=(), least=(), mean=(), most=())
-        buckets = _clip(self._buckets(known, name), known.width, since, until)
-        width, merged = _downsample(buckets, known.width, max(1, most))
+        buckets = clip(self._buckets(known, name), known.width, since, until)
+        width, merged = downsample(buckets, known.width, max(1, most))
         return Points(
             task=task,
             series=name,
@@ -183,9 +161,9 @@ class Metrics:
         width = max(mine[number].width for number, _, _ in rows)
         while (high - low) / width >= max(1, most):
             width *= 2
-        columns = _group_by_bucket(rows, {number: known.width for number, known in mine.items()}, width, since, until)
+        columns = group_by_bucket(rows, {number: known.width for number, known in mine.items()}, width, since, until)
         names = {known.number: task for task, known in self._tasks.items()}
-        return _build_role_points(role, name, width, columns, names)
+        return build_role_points(role, name, width, columns, names)
 
     def latest(self, task: str, name: str) -> float | None:
         """Return the newest mean of a series."""
@@ -339,7 +317,7 @@ class Metrics:
             except (ValueError, TypeError, OverflowError) as error:
                 self.problem = f"{self._path.name} is damaged: {error}"
 
-    def _buckets(self, task: _Task, name: str, *, newest: bool = False) -> list[tuple[int, list[float]]]:
+    def _buckets(self, task: _Task, name: str, *, newest: bool = False) -> list[Bucket]:
         """Return the grid position and the numbers of each non-empty bucket of a series."""
         order = "DESC LIMIT 1" if newest else "ASC"
         question = f"SELECT id, scale, least, mean, most FROM chunk WHERE id BETWEEN ? AND ? ORDER BY id {order}"
@@ -456,7 +434,7 @@ def _decode_extremes(row: Sequence[Any]) -> tuple[int, int, float, float, float]
     return int(number), int(known), float(low), float(middle), float(high)
 
 
-def _decode_buckets(row: Sequence[Any]) -> list[tuple[int, list[float]]]:
+def _decode_buckets(row: Sequence[Any]) -> list[Bucket]:
     number, scale, least, mean, most = row
     numbers = layout.decode(scale, least, mean, most)
     first = layout.parts(number)[2] * layout.CHUNK
@@ -468,98 +446,3 @@ def _decode_means(row: Sequence[Any]) -> tuple[int, int, list[float]]:
     number, scale, mean = row
     _, task, chunk = layout.parts(number)
     return task, chunk, layout.decode(scale, None, mean, None)[1::3]
-
-
-def _clip(
-    buckets: list[tuple[int, list[float]]], width: float, since: float | None, until: float | None
-) -> list[tuple[int, list[float]]]:
-    if since is not None:
-        buckets = [bucket for bucket in buckets if (bucket[0] + 1) * width > since]
-    if until is not None:
-        buckets = [bucket for bucket in buckets if bucket[0] * width < until]
-    return buckets
-
-
-def _downsample(
-    buckets: list[tuple[int, list[float]]], width: float, most: int
-) -> tuple[float, list[tuple[int, list[float]]]]:
-    """Merge neighbouring buckets until there are at most `most`; return their width and the buckets."""
-    while len(buckets) > most:
-        merged: dict[int, list[list[float]]] = {}
-        for place, numbers in buckets:
-            merged.setdefault(place >> 1, []).append(numbers)
-        if len(merged) == len(buckets) and buckets[-1][0] < 2:
-            break
-        buckets = [
-            (place, [min(n[0] for n in each), sum(n[1] for n in each) / len(each), max(n[2] for n in each)])
-            for place, each in merged.items()
-        ]
-        width *= 2
-    return width, buckets
-
-
-#: A bucket of a role: the means of its tasks, and the numbers of these tasks.
-_Column = tuple[list[float], list[int]]
-
-
-def _group_by_bucket(
-    rows: Iterable[tuple[int, int, list[float]]],
-    widths: Mapping[int, float],
-    width: float,
-    since: float | None,
-    until: float | None,
-) -> dict[int, _Column]:
-    """Return the task means by position on the grid of `width`, a multiple of each task's own width."""
-    columns: dict[int, _Column] = {}
-    narrow: dict[tuple[int, int], list[float]] = {}
-    for number, chunk, means in rows:
-        own = widths[number]
-        share = max(1, round(width / own))
-        for place, value in enumerate(means, chunk * layout.CHUNK):
-            if value != value or (since is not None and (place + 1) * own <= since):
-                continue
-            if until is not None and place * own >= until:
-                break
-            if share > 1:
-                narrow.setdefault((place // share, number), []).append(value)
-                continue
-            column = columns.get(place)
-            if column is None:
-                column = columns[place] = [], []
-            column[0].append(value)
-            column[1].append(number)
-    for (place, number), values in narrow.items():
-        found = columns.setdefault(place, ([], []))
-        found[0].append(sum(values) / len(values))
-        found[1].append(number)
-    return columns
-
-
-def _build_role_points(
-    role: str, name: str, width: float, columns: Mapping[int, _Column], names: Mapping[int, str]
-) -> RolePoints:
-    places = sorted(columns)
-    lows = [min(columns[place][0]) for place in places]
-    highs = [max(columns[place][0]) for place in places]
-    return RolePoints(
-        role=role,
-        series=name,
-        every=width,
-        at=tuple((place + 1) * width for place in places),
-        least=tuple(lows),
-        median=tuple(_median(columns[place][0]) for place in places),
-        most=tuple(highs),
-        least_of=tuple(_task_with(columns[place], low, names) for place, low in zip(places, lows, strict=True)),
-        most_of=tuple(_task_with(columns[place], high, names) for place, high in zip(places, highs, strict=True)),
-        tasks=tuple(len(columns[place][0]) for place in places),
-    )
-
-
-def _task_with(column: _Column, value: float, names: Mapping[int, str]) -> str:
-    return names[column[1][column[0].index(value)]]
-
-
-def _median(values: Iterable[float]) -> float:
-    ordered = sorted(values)
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

@@ -25,7 +25,8 @@ from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
 from tony.hadoop.hdfs.errors import BeingWrittenError
 from tony.hadoop.hdfs.file_system import FileKind
 from tony.hadoop.hdfs.namenode import NameNode
-from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
+from tony.hadoop.hdfs.web_login import WebLogin
+from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     FileExistsAlreadyError,
@@ -45,7 +46,8 @@ ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 WRITER = """
 import sys, time
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
-from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
+from tony.hadoop.hdfs.web_login import WebLogin
+from tony.hadoop.hdfs.webhdfs import WebHdfs
 log = AppendLog(WebHdfs([sys.argv[1]], WebLogin(user=sys.argv[2])), sys.argv[3], AppendOptions(interval=0))
 number = 0
 while True:
@@ -59,7 +61,8 @@ while True:
 #: A program that begins an append of a megabyte, sends a little of it, and then does nothing more.
 HALF = """
 import http.client, sys, time
-from tony.hadoop.hdfs.webhdfs import WebHdfs, WebLogin
+from tony.hadoop.hdfs.web_login import WebLogin
+from tony.hadoop.hdfs.webhdfs import WebHdfs
 client = WebHdfs([sys.argv[1]], WebLogin(user=sys.argv[2]))
 origin, target = client._datanode("POST", sys.argv[3], "APPEND", {})
 link = http.client.HTTPConnection(origin.host, origin.port)

@@ -16,7 +16,8 @@ from tony.cli.terminal.terminal_text import columns_of, knows_unicode
 from tony.cli.text.metrics_table import csv_heading, csv_lines, role_table, task_table
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
-from tony.history.metrics_reader import Peak, RolePoints, open_metrics
+from tony.history.metric_buckets import RolePoints
+from tony.history.metrics_reader import Peak, open_metrics
 from tony.jobs.job_metrics import fetch_newest, load_series, matches, read_acceptance_time, sort_series
 from tony.jobs.logs.log_names import select_named_tasks
 from tony.model.codec import Json, to_plain

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tony.cli.terminal.sparkline import NOTHING, number, spark, unit_of
 from tony.cli.terminal.terminal_text import safe, table
-from tony.history.metrics_reader import Peak, RolePoints
+from tony.history.metric_buckets import RolePoints
+from tony.history.metrics_reader import Peak
 from tony.jobs.job_metrics import find_last_value
 from tony.protocol.client_messages import Points
 from tony.units import Unit

@@ -20,8 +20,10 @@ from urllib.parse import quote, urlencode
 
 from tony.hadoop.hdfs.download_stream import Download
 from tony.hadoop.hdfs.file_system import FileStatus, SpaceUsage
-from tony.hadoop.hdfs.http import HttpOptions, HttpOrigin, HttpPool, HttpResponse, split_url
+from tony.hadoop.hdfs.http import HttpOptions, HttpOrigin, HttpPool, HttpResponse
 from tony.hadoop.hdfs.upload_body import Content, Pieces
+from tony.hadoop.hdfs.web_login import LoginSource, WebLogin
+from tony.hadoop.hdfs.webhdfs_requests import check_path, exclude_hosts, format_bool, parse_base_url, read_redirect
 from tony.hadoop.hdfs.webhdfs_responses import file_status, listed, parsed, refusal, remaining, require_field, usage
 from tony.hadoop.ipc.errors import (
     CallTimeout,
@@ -43,7 +45,6 @@ Hosts = list[str]
 
 #: HttpFS sends a request that has no data to itself, WebHDFS to a DataNode; gateways add one more.
 _MOST_REDIRECTS = 3
-_MOST_LOCATION = 16 * 2**10
 #: DataNodes tried for one file, if they refuse connections: the NameNode believes in a dead one for ten minutes.
 _MOST_DATANODES = 4
 #: Names asked for in one folder, unless told otherwise.
@@ -53,31 +54,6 @@ _BACKOFF = Backoff(first=0.1, most=2.0)
 _REDIRECTS = (301, 302, 303, 307, 308)
 #: NameNodes of a file system -> which of them answered last in this process: new clients ask it first.
 _answered: dict[tuple[tuple[HttpOrigin, str], ...], int] = {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebLogin:
-    """The identity for requests.
-
-    Attributes:
-        user: the name, which a cluster without security believes; not sent with a token.
-        token: a delegation token as url-safe text, which says it all by itself. Secret.
-        act_for: another user to act for, if the cluster allows `user` to.
-    """
-
-    user: str = ""
-    token: str = field(default="", repr=False)
-    act_for: str = ""
-
-    def query(self) -> dict[str, str]:
-        """What goes into the query of every request."""
-        who = {"delegation": self.token} if self.token else {"user.name": self.user} if self.user else {}
-        return {**who, "doas": self.act_for} if self.act_for else who
-
-
-#: Returns the login: called with None when it is first needed, and with the old login when its token was refused;
-#: returns the same one if there is no other. May block.
-LoginSource = Callable[[WebLogin | None], WebLogin]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +97,7 @@ class WebHdfs:
         if not namenodes:
             raise ValueError("WebHDFS needs the address of a NameNode")
         self._options = options or WebOptions()
-        self._namenodes = tuple(_base(url) for url in namenodes)
+        self._namenodes = tuple(parse_base_url(url) for url in namenodes)
         self._login = login if isinstance(login, WebLogin) else None
         self._login_source = (lambda _: login) if isinstance(login, WebLogin) else login
         self._known_as = known_as
@@ -194,7 +170,7 @@ class WebHdfs:
             FileExistsAlreadyError: there is a target.
         """
         options = {"renameoptions": "OVERWRITE" if overwrite else "NONE"}
-        self._metadata("PUT", source, "RENAME", {"destination": _checked(target), **options}, repeat=False)
+        self._metadata("PUT", source, "RENAME", {"destination": check_path(target), **options}, repeat=False)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Removes a file or folder.
@@ -206,7 +182,7 @@ class WebHdfs:
         Returns:
             Whether there was any.
         """
-        answer = self._metadata("DELETE", path, "DELETE", {"recursive": _bool(recursive)}, repeat=False)
+        answer = self._metadata("DELETE", path, "DELETE", {"recursive": format_bool(recursive)}, repeat=False)
         return require_field(answer, "boolean", path) is True
 
     def set_times(self, path: str, *, modified_ms: int | None = None, accessed_ms: int | None = None) -> None:
@@ -262,7 +238,7 @@ class WebHdfs:
         """
         wanted = {
             "permission": None if permission is None else f"{permission:o}",
-            "overwrite": _bool(overwrite),
+            "overwrite": format_bool(overwrite),
             "replication": None if replication is None else str(replication),
             "blocksize": None if block_size is None else str(block_size),
         }
@@ -317,8 +293,6 @@ class WebHdfs:
                 parts.append(part)
         return b"".join(parts)
 
-    # Tokens
-
     def close(self) -> None:
         """Ends idle connections; the client may go on to be used."""
         self._pool.close()
@@ -342,7 +316,7 @@ class WebHdfs:
             for _ in range(_MOST_REDIRECTS + 1):
                 answer = self._pool.request(method, origin, target, timeout=self._timeout)
                 if answer.status in _REDIRECTS:  # HttpFS and gateways
-                    origin, target = _location(answer, origin, where)
+                    origin, target = read_redirect(answer, origin, where)
                     continue
                 data = answer.body()
                 if answer.status >= 300:
@@ -359,7 +333,7 @@ class WebHdfs:
             headers["Content-Length"] = str(pieces.length)
         excluded: Hosts = []
         while True:
-            origin, target = self._datanode(method, path, operation, {**query, **_excluding(excluded)})
+            origin, target = self._datanode(method, path, operation, {**query, **exclude_hosts(excluded)})
             where = f"{origin} {operation} {path}"
             try:
                 answer = self._pool.request(method, origin, target, body=pieces.read(), headers=headers)
@@ -392,7 +366,7 @@ class WebHdfs:
             where = f"{origin} {operation} {path}"
             answer = self._pool.request(method, origin, target, timeout=self._timeout)
             if answer.status in _REDIRECTS:
-                return _location(answer, origin, where)
+                return read_redirect(answer, origin, where)
             if answer.status >= 300:
                 raise refusal(answer.status, answer.body(), where)
             return answer
@@ -406,7 +380,7 @@ class WebHdfs:
         """
         query = {"offset": str(offset)} if length is None else {"offset": str(offset), "length": str(length)}
         while True:
-            first = self._first_step("GET", path, "OPEN", {**query, **_excluding(excluded)})
+            first = self._first_step("GET", path, "OPEN", {**query, **exclude_hosts(excluded)})
             if isinstance(first, HttpResponse):
                 return first, ""
             origin = first[0]
@@ -424,7 +398,7 @@ class WebHdfs:
             where = f"{origin} OPEN {path}"
             answer = self._pool.request("GET", origin, target)
             if answer.status in _REDIRECTS:
-                origin, target = _location(answer, origin, where)
+                origin, target = read_redirect(answer, origin, where)
                 continue
             if answer.status >= 300:
                 raise refusal(answer.status, answer.body(), where)
@@ -438,7 +412,7 @@ class WebHdfs:
         if self._login is None:
             self._login = self._login_source(None)
         every = {"op": operation, **query, **self._login.query()}
-        return origin, f"{prefix}/webhdfs/v1{quote(_checked(path))}?{urlencode(every)}"
+        return origin, f"{prefix}/webhdfs/v1{quote(check_path(path))}?{urlencode(every)}"
 
     def _logged_in(self, ask: Callable[[tuple[HttpOrigin, str]], _Result], *, repeat: bool = True) -> _Result:
         """Asks the active NameNode. A token that it refuses has ended: with another one, if there is any, once more."""
@@ -504,50 +478,3 @@ class WebHdfs:
     def _yes(self, path: str, answer: dict[str, Any]) -> None:
         if require_field(answer, "boolean", path) is not True:
             raise IpcProtocolError(f"{path}: the NameNode did not create the folder and gave no reason.")
-
-
-def _base(url: str) -> tuple[HttpOrigin, str]:
-    """Parse a NameNode's base URL into its origin and the path before `/webhdfs`."""
-    try:
-        origin, target = split_url(url)
-    except ValueError as error:
-        raise ValueError(f"{url!r:.200} {error}; write http://host:9870") from None
-    prefix = target.rstrip("/").removesuffix("/webhdfs/v1")
-    if "?" in prefix or "#" in url:
-        raise ValueError(f"{url!r:.200} has a query; write http://host:9870")
-    return origin, prefix
-
-
-def _location(answer: HttpResponse, before: HttpOrigin, where: str) -> tuple[HttpOrigin, str]:
-    """Where an answer sends us: http or https, and never from https to http, for a token may be in it."""
-    location = answer.header("Location") or ""
-    answer.body()
-    try:
-        if len(location) > _MOST_LOCATION:
-            raise ValueError("is too long")
-        origin, target = split_url(location)
-    except ValueError as error:
-        raise IpcProtocolError(f"{where}: the server redirects to an address that {error}.") from None
-    if before.scheme == "https" and origin.scheme != "https":
-        raise IpcProtocolError(f"{where}: refusing a redirect from https to {origin}: it would expose the token.")
-    return origin, target
-
-
-def _excluding(hosts: Sequence[str]) -> dict[str, str]:
-    return {"excludedatanodes": ",".join(hosts)} if hosts else {}
-
-
-def _checked(path: str) -> str:
-    """A path as HDFS takes it.
-
-    Raises:
-        ValueError: it is relative, or has parts that are none.
-    """
-    parts = path.split("/")
-    if not path.startswith("/") or any(part in (".", "..") for part in parts) or "\0" in path:
-        raise ValueError(f"{path!r:.200} is not an absolute path in HDFS")
-    return path if path == "/" else path.rstrip("/") or "/"
-
-
-def _bool(value: bool) -> str:
-    return "true" if value else "false"

@@ -14,7 +14,8 @@ from tony.config.secret_masking import redact
 from tony.config.table.resolved_table import resolved_rows
 from tony.errors import RecordError
 from tony.history.goodput import GoodputLedger
-from tony.history.metrics_reader import Metrics, RolePoints
+from tony.history.metric_buckets import RolePoints
+from tony.history.metrics_reader import Metrics
 from tony.jobs.event_text import describe
 from tony.jobs.progress import find_job_progress, read_reports
 from tony.linux.thread_pools import to_thread

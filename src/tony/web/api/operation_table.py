@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tony.advice.recommendation import Advice
 from tony.core.events import EVENTS
 from tony.history.goodput import GoodputLedger
-from tony.history.metrics_reader import RolePoints
+from tony.history.metric_buckets import RolePoints
 from tony.jobs.comparison import Comparison
 from tony.jobs.directory.event_pages import MOST_LATEST_EVENTS
 from tony.jobs.directory.task_logs import LOG_PIECE, LogSearchResult
