@@ -14,7 +14,6 @@ from tony.cli.terminal.output import warn
 if TYPE_CHECKING:
     from tony.jobs.directory.view import DirectoryJobView
     from tony.jobs.portal_client.client import PortalClient
-    from tony.jobs.portal_client.view import PortalJobView
     from tony.jobs.view import JobView
 
 
@@ -41,15 +40,6 @@ def open_portal(text: str) -> Iterator[PortalClient]:
         portal.close()
 
 
-@contextmanager
-def open_portal_job(job: str, portal: str) -> Iterator[PortalJobView]:
-    """Find a job of a portal. Raises as `open_job`."""
-    with open_portal(portal) as there:
-        from tony.jobs.portal_client.view import PortalJobView
-
-        yield PortalJobView(there, there.resolve(job))
-
-
 def find_job(job: str) -> DirectoryJobView:
     """Find a job of the local state directory.
 
@@ -69,8 +59,10 @@ def open_job(job: str, portal: str | None) -> Iterator[JobView]:
         UserError: this is not an address.
         UnknownJobError: there is no such job.
     """
-    if portal is not None:
-        with open_portal_job(job, portal) as view:
-            yield view
+    if portal is None:
+        yield find_job(job)
         return
-    yield find_job(job)
+    with open_portal(portal) as there:
+        from tony.jobs.portal_client.view import PortalJobView
+
+        yield PortalJobView(there, there.resolve(job), warn)

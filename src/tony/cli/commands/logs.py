@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.job_view import open_portal_job, portal_option
-from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
-from tony.cli.report_loader import load_report
+from tony.cli.job_view import open_job, portal_option
+from tony.cli.options import Count, TaskParameter, job_argument, json_option
 from tony.cli.terminal.output import warn
 from tony.cli.terminal.terminal_text import is_terminal
 from tony.cli.text.log_printer import LogPrinter
 from tony.errors import UserError
 from tony.history.job_record import record_of
 from tony.jobs.logs.log_names import ERR, OUT, STREAMS, Selection, find, select_named_tasks
-from tony.jobs.logs.log_reader import LogLine, group_lines, open_readers
+from tony.jobs.logs.log_reader import LogLine
 from tony.model.job_report import JobReport
-from tony.model.layout import Home
-from tony.model.submission_record import JobRecord
-from tony.schedulers.registry import has_remote_logs
 from tony.units import exact_size
 
 if TYPE_CHECKING:
-    from tony.jobs.portal_client.view import PortalJobView
+    from tony.jobs.directory.view import DirectoryJobView
+    from tony.jobs.view import JobView
 
 
 @click.command("logs")
@@ -56,100 +55,66 @@ def command(
     line begins with its task.
     """
     chosen = {"out": (OUT,), "err": (ERR,)}.get(streams, STREAMS)
-    if portal is not None:
-        import asyncio
-
-        selection = Selection(streams=chosen, session=session)
-        with open_portal_job(job, portal) as view:
-            asyncio.run(_print_portal_job(view, tasks, selection, tail, following, as_json))
-        return
-    home, name = job_id(job)
-    record = record_of(home, name)
-    spec = record.spec
-    selected = select_named_tasks(name, spec.task_ids, tasks)
-    if session is not None:
-        _check_session(home, name, session, following)
-    selection = Selection(tasks=selected, streams=chosen, session=session)
-    if not following:
-        _fetch_logs(home, record, selection)
-    printer = LogPrinter(sys.stdout, prefix=len(selected or spec.task_ids) != 1, as_json=as_json)
-    if tail is None:
-        _warn_rotated(home, name, selection, spec.log_limit)
-    if following:
-        live = is_terminal(sys.stdout) and not as_json
-        _follow(home, name, _OutputViewer(printer), selection, tail, live=live)
-    elif not _print_all(home, name, selection, tail, printer):
-        yet = "" if home.job(name).summary.exists() else " yet"
-        warn(f"no output{yet}; see: tony status {name}")
+    selection = Selection(streams=chosen, session=session)
+    with open_job(job, portal) as view:
+        asyncio.run(_print(view, tasks, selection, tail, following=following, as_json=as_json))
 
 
-async def _print_portal_job(
-    view: PortalJobView, words: Sequence[str], selection: Selection, tail: int | None, following: bool, as_json: bool
+async def _print(
+    view: JobView, words: Sequence[str], selection: Selection, tail: int | None, *, following: bool, as_json: bool
 ) -> None:
+    from tony.jobs.directory.view import DirectoryJobView
+
     every = await view.task_ids()
     selection = replace(selection, tasks=select_named_tasks(view.id, every, words))
     printer = LogPrinter(sys.stdout, prefix=len(selection.tasks or every) != 1, as_json=as_json)
+    if isinstance(view, DirectoryJobView):
+        if selection.session is not None and not find(view.folder.logs, Selection(session=selection.session)):
+            _check_session(await view.status(), selection.session, following)
+        if tail is None:
+            _warn_rotated(view.folder.logs, selection, record_of(view.home, view.id).spec.log_limit)
+        if following:
+            live = is_terminal(sys.stdout) and not as_json
+            await _follow(view, _OutputViewer(printer), selection, tail, live=live)
+            return
+    is_empty = True
     async for lines in view.output(selection, follow=following, tail=tail):
+        is_empty = False
         printer.print(lines)
-    for task, missing in view.missing.items():
-        if missing:
-            warn(f"{task}: {missing}")
+    if is_empty:
+        yet = "" if (await view.status(tasks=False)).state.ended else " yet"
+        warn(f"no output{yet}; see: tony status {view.id}")
 
 
-def _follow(home: Home, job: str, viewer: _OutputViewer, selection: Selection, tail: int | None, *, live: bool) -> None:
-    import asyncio
-
+async def _follow(
+    view: DirectoryJobView, viewer: _OutputViewer, selection: Selection, tail: int | None, *, live: bool
+) -> None:
     from tony.jobs.failure_text import format_outcome, format_report
     from tony.jobs.job_follower import follow
 
-    report = asyncio.run(follow(home, job, viewer, selection, tail, live=live))
+    report = await follow(view.home, view.id, viewer, selection, tail, live=live)
     warn((format_report(report) or [format_outcome(report)])[0])
 
 
-def _fetch_logs(home: Home, record: JobRecord, selection: Selection) -> None:
-    """Fetch the logs that are on other machines."""
-    if not has_remote_logs(record.spec.scheduler):
-        return
-    import asyncio
-
-    from tony.jobs.remote.log_fetcher import bring
-
-    asyncio.run(bring(home, record, selection, warn))
-
-
-def _check_session(home: Home, job: str, session: int, following: bool) -> None:
+def _check_session(report: JobReport, session: int, following: bool) -> None:
     """Refuse a session that the job does not have; a future one may be followed.
 
     Raises:
         UserError: the job has no such session.
     """
-    if find(home.job(job).logs, Selection(session=session)):
-        return
-    report = load_report(home, job)
     if session > report.session and (report.state.ended or not following):
         there = {0: "no session yet", 1: "session 1 only"}.get(report.session, f"sessions 1 to {report.session}")
-        raise UserError(f"job {job} has no session {session}; it has {there}")
+        raise UserError(f"job {report.job} has no session {session}; it has {there}")
 
 
-def _warn_rotated(home: Home, job: str, selection: Selection, limit: int) -> None:
+def _warn_rotated(folder: Path, selection: Selection, limit: int) -> None:
     """Warn about tasks whose output exceeded `log_limit`, so that the beginning may be missing."""
-    folder = home.job(job).logs
     full = list(
         dict.fromkeys(name.task for name in find(folder, selection) if name.build_rotated_path(folder).exists())
     )
     if full:
         tasks = ", ".join(full[:3]) + (f" and {len(full) - 3} more" if len(full) > 3 else "")
         warn(f"the output of {tasks} exceeded log_limit = {exact_size(limit)}; its beginning may have been removed")
-
-
-def _print_all(home: Home, job: str, selection: Selection, tail: int | None, printer: LogPrinter) -> bool:
-    folder = home.job(job).logs
-    any_line = False
-    for reader in open_readers(folder, find(folder, selection), tail):
-        for portion in group_lines(reader.drain()):
-            any_line = True
-            printer.print(portion)
-    return any_line
 
 
 class _OutputViewer:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError
@@ -23,19 +24,20 @@ _POLL_SECONDS = 1.0
 _PIECE_BYTES = 1 << 20
 #: Bytes at the end of a log in which to search for the last lines.
 _TAIL_BYTES = 4 << 20
+_log = logging.getLogger("tony")
 
 
 class PortalJobView(JobView):
     """A job at a portal. All methods also raise what `PortalClient.get` raises.
 
-    Attributes:
-        missing: task -> which of its output the portal could not show, and why; empty if none.
+    Args:
+        notice: called with which output the portal could not show, and why.
     """
 
-    def __init__(self, portal: PortalClient, job_id: str) -> None:
+    def __init__(self, portal: PortalClient, job_id: str, notice: Callable[[str], None] = _log.warning) -> None:
         self.id = job_id
-        self.missing: dict[str, str] = {}
         self._portal = portal
+        self._notice = notice
 
     async def status(self, *, tasks: bool = True) -> JobReport:
         return await to_thread(self._portal.fetch_report, self.id, tasks=tasks)
@@ -61,7 +63,9 @@ class PortalJobView(JobView):
         while True:
             is_last = report.state.ended or not follow
             for task in tasks:
-                logs, self.missing[task] = await to_thread(self._portal.fetch_logs, self.id, task)
+                logs, missing = await to_thread(self._portal.fetch_logs, self.id, task)
+                if missing and is_last:
+                    self._notice(f"{task}: {missing}")
                 for log in logs:
                     name = LogName.parse(log.name)
                     if name is None or not selection.matches(name):
