@@ -64,4 +64,4 @@ def test_a_job_that_hangs(lab: Lab) -> None:
     assert [each["event"] for each in asked[4:]] == ["log-level-requested", "restart-requested"]
     for line in (("stacks", job), ("restart", job), ("log-level", job, "info")):
         refused = lab.tony(*line)
-        assert (refused.returncode, "succeeded after" in refused.stderr) == (2, True)
+        assert (refused.returncode, f"{job} (" in refused.stderr and " succeeded " in refused.stderr) == (2, True)
