@@ -19,8 +19,8 @@ from pathlib import Path
 from bench.harness import Bench, CannotRun, Figures, Result, interleaved, main
 from bench.harness import at_most_times as times
 from bench.measured_processes import Workshop, tony
+from tests.advice.jobs import load_own_facts
 from tony.advice.engine import advise
-from tony.advice.facts_loader import load_facts
 from tony.advice.heuristic import Heuristic
 from tony.advice.patch_writer import apply
 from tony.advice.registry import built_in_heuristics
@@ -101,7 +101,7 @@ def _hasty() -> Sequence[Heuristic]:
 def _improve(shop: Workshop, before: Path, after: Path) -> list[str]:
     """The other file; answers what is different in it."""
     home, job = _newest(shop)
-    found = advise(load_facts(home, job), _hasty())
+    found = advise(load_own_facts(home, job), _hasty())
     shutil.copyfile(before, after)
     applied = apply(after, record_of(home, job), found.patch, lambda resolved: check(resolved, home))
     if len(applied.made) < 3:
@@ -125,7 +125,7 @@ def _run(shop: Workshop, file: Path) -> Figures:
 def _look(shop: Workshop) -> Figures:
     home, job = _newest(shop)
     began, cpu = time.perf_counter(), time.process_time()
-    advise(load_facts(home, job), _hasty())
+    advise(load_own_facts(home, job), _hasty())
     return {"wall": time.perf_counter() - began, "cpu": time.process_time() - cpu}
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
 from tests.advice.fleet import Plan, Use, spec, workers
+from tony.advice.facts import Facts
+from tony.advice.facts_loader import load_facts
+from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_spec import GIB, JobSpec
+from tony.model.layout import Home
 from tony.model.states import JobState, RoleKind
 
 
@@ -278,3 +283,8 @@ PLANTED: dict[str, Callable[[Random], Plan]] = {
     "parameter-servers": parameter_servers,
     "start-up": start_up,
 }
+
+
+def load_own_facts(home: Home, job: str) -> Facts:
+    """The facts of a job of a state directory, with its earlier runs there."""
+    return asyncio.run(load_facts(DirectoryJobView.from_home(home, job)))

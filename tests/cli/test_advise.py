@@ -10,11 +10,11 @@ from random import Random
 import pytest
 
 from tests.advice.fleet import START, Plan, play, write
-from tests.advice.jobs import PLANTED, healthy, memory_over_asked
+from tests.advice.jobs import PLANTED, healthy, load_own_facts, memory_over_asked
 from tests.cli.conftest import Tony
 from tests.facts import mentions
 from tony.advice.facts import run_of
-from tony.advice.facts_loader import load_facts, read_run
+from tony.advice.facts_loader import read_run
 from tony.config.load import load
 from tony.history.event_log import segments
 from tony.history.json_files import write_json
@@ -168,7 +168,7 @@ def test_runs_of_other_jobs_are_left_out(home: Home) -> None:
         write(home, each)
     record = played[3].record
     write_json(home.job(record.job_id).job, to_plain(record))
-    assert [3, 2, 0] == [int(run.job[20]) for run in load_facts(home, record.job_id).runs]
+    assert [3, 2, 0] == [int(run.job[20]) for run in load_own_facts(home, record.job_id).runs]
 
 
 class TestWaste:

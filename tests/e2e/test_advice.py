@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.advice.jobs import load_own_facts
 from tests.e2e.lab import Lab
 from tony.advice.engine import advise
-from tony.advice.facts_loader import load_facts
 from tony.advice.heuristic import Heuristic
 from tony.advice.patch_writer import apply
 from tony.advice.recommendation import Advice
@@ -99,7 +99,7 @@ def said(lab: Lab, job: str) -> dict[str, int]:
 
 def advised(lab: Lab, job: str) -> Advice:
     """What is said of a job."""
-    return advise(load_facts(Home(lab.home), job), hasty())
+    return advise(load_own_facts(Home(lab.home), job), hasty())
 
 
 def improved(lab: Lab, file: Path, job: str) -> Advice:

@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "am": MIDDLE | {"history"},
     "executor": MIDDLE,
     "jobs": MIDDLE | {"history"},
-    "advice": BASE | {"core", "protocol", "config", "history"},
+    "advice": MIDDLE | {"history", "jobs"},
     "client": MIDDLE | {"history", "jobs"},
     "web": MIDDLE | {"history", "jobs", "advice"},
     "portal": MIDDLE | {"history", "jobs", "advice", "web"},

@@ -1,9 +1,10 @@
-"""Loads facts from job directories. Blocking."""
+"""Loads facts from job directories."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from itertools import islice
 
 from tony import clock
@@ -12,24 +13,30 @@ from tony.advice.heuristic import RUNS_THAT_PROVE
 from tony.errors import RecordError, TonyError
 from tony.history import event_log
 from tony.history.directory_scan import scan
-from tony.history.job_record import read_job, read_summary, record_of
+from tony.history.job_record import read_job, read_summary
 from tony.history.metrics_reader import open_metrics
+from tony.jobs.directory.view import DirectoryJobView
+from tony.linux.thread_pools import to_thread
 from tony.model.job_summary import JobHead
-from tony.model.layout import Home, JobFolder
+from tony.model.layout import JobFolder
 from tony.model.submission_record import JobRecord
 
+JobLister = Callable[[JobRecord], Awaitable[Iterable[JobHead]]]
+JobFinder = Callable[[str], Awaitable[DirectoryJobView | None]]
 #: Most runs that are read, including the job itself.
-RUNS = 10
+_MAX_RUNS = 10
 #: Most job directories that are opened to find them.
 _MAX_OPENED = 50
 #: Bytes of event logs after which fewer runs are enough: reading them takes seconds.
 _ENOUGH_BYTES = 20 << 20
+#: Events that are read of one run: more would not change the recommendations.
+_MAX_EVENTS = 200_000
 
 
 def read_run(
     folder: JobFolder, record: JobRecord | None = None, *, own: bool = True, most_events: int | None = None
 ) -> Run:
-    """Load one run from its job directory.
+    """Load one run from its job directory. Blocking.
 
     Args:
         own: the job is in the user's own history; lower limits apply to jobs of other users.
@@ -52,24 +59,45 @@ def read_run(
         return run_of(record, entries, known, report, None if report else clock.wall())
 
 
-def load_facts(home: Home, job_id: str) -> Facts:
+async def load_run(view: DirectoryJobView, record: JobRecord) -> Run:
+    """Load one run through its view. Raises as `read_run`."""
+    return await view.read_directory(partial(read_run, record=record, most_events=_MAX_EVENTS))
+
+
+async def load_facts(
+    view: DirectoryJobView, list_ended: JobLister | None = None, find: JobFinder | None = None
+) -> Facts:
     """Load a job and its earlier runs.
 
+    Args:
+        list_ended: returns jobs that have ended, at least those of the user and framework of a record; None: those of
+            the job's state directory.
+        find: finds one of them.
+
     Raises:
-        UnknownJobError: there is no such job.
         RecordError, StorageError: its own directory cannot be read.
     """
-    record = record_of(home, job_id)
-    runs = [read_run(home.job(job_id), record)]
+    record = await view.record()
+    if record is None:
+        raise RecordError(f"the configuration of {view.id} was not kept")
+    runs = [await load_run(view, record)]
     problems: list[str] = []
-    size = _size(home.job(job_id))
-    for folder, other in _earlier_runs(home, record):
+    size = _size(view.folder)
+    heads = await list_ended(record) if list_ended else (await to_thread(scan, view.home)).ended
+    for head in select_same_jobs(heads, record)[:_MAX_OPENED]:
         try:
-            runs.append(read_run(folder, other))
+            other = await find(head.job) if find else DirectoryJobView(view.home.job(head.job))
+            other_record = await other.record() if other else None
+        except TonyError:
+            continue
+        if other is None or other_record is None or not is_same_job(record, other_record):
+            continue
+        try:
+            runs.append(await load_run(other, other_record))
         except TonyError as error:
-            problems.append(f"{folder.job_id}: {error}")
-        size += _size(folder)
-        if len(runs) == RUNS or (len(runs) >= RUNS_THAT_PROVE and size > _ENOUGH_BYTES):
+            problems.append(f"{head.job}: {error}")
+        size += _size(other.folder)
+        if len(runs) == _MAX_RUNS or (len(runs) >= RUNS_THAT_PROVE and size > _ENOUGH_BYTES):
             break
     return Facts(runs=tuple(runs), problems=tuple(problems))
 
@@ -82,19 +110,7 @@ def _size(folder: JobFolder) -> int:
     return total
 
 
-def _earlier_runs(home: Home, record: JobRecord) -> Iterator[tuple[JobFolder, JobRecord]]:
-    """Yield ended runs of the same job that were submitted before it, newest first."""
-    for head in same_job(scan(home).ended, record)[:_MAX_OPENED]:
-        folder = home.job(head.job)
-        try:
-            other = read_job(folder)
-        except TonyError:
-            continue
-        if other is not None and is_same_job(record, other):
-            yield folder, other
-
-
-def same_job(heads: Iterable[JobHead], record: JobRecord) -> list[JobHead]:
+def select_same_jobs(heads: Iterable[JobHead], record: JobRecord) -> list[JobHead]:
     """Return the jobs that may be earlier runs of a job, newest first."""
     spec = record.spec
     found = [

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from tony import clock
+from tony.advice.facts_loader import load_run
 from tony.advice.wasted_hours import Waste, WeekOfWaste, by_week, compute_unused
 from tony.errors import RecordError, TonyError
 from tony.linux.thread_pools import Slots
 from tony.model.job_query import MOST, Query
 from tony.model.job_summary import JobHead
 from tony.web.authorization import PortalUser, list_visible_jobs
-from tony.web.job_advice import load_run
 from tony.web.job_source import Source
 
 WEEK = 7 * 86400.0

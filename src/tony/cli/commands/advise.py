@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.job_view import open_portal, portal_option
-from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.job_view import find_job, open_portal, portal_option
+from tony.cli.options import job_argument, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import safe
 from tony.errors import ExitCode, UserError
@@ -41,8 +42,11 @@ def command(job: str, job_file: Path | None, only: tuple[str, ...], portal: str 
     """
     if portal is not None:
         return _advise_at_portal(portal, job, job_file, only, as_json)
-    home, name = job_id(job)
-    facts = _load_facts(home, name)
+    from tony.advice.facts_loader import load_facts
+
+    view = find_job(job)
+    home, name = view.home, view.id
+    facts = asyncio.run(load_facts(view))
     advice = _compute_advice(facts, only)
     for problem in advice.problems:
         warn(problem)
@@ -80,16 +84,6 @@ def _advise_at_portal(url: str, job: str, job_file: Path | None, only: tuple[str
     else:
         _show(title, advice)
     return ExitCode.SUCCEEDED
-
-
-def _load_facts(home: Home, name: str) -> Facts:
-    import asyncio
-
-    from tony.advice.facts_loader import load_facts
-    from tony.jobs.remote.remote_job_sync import refresh
-
-    asyncio.run(refresh(home, name))
-    return load_facts(home, name)
 
 
 def _compute_advice(facts: Facts, only: tuple[str, ...]) -> Advice:
