@@ -26,7 +26,8 @@ MAX_DURATION = 3650 * 86400.0
 #: Seconds, ten thousand years: longer durations are not measurements.
 _FOREVER_SECONDS = 3_650_000 * 86400.0
 #: From here on numbers are rounded to whole ones, and have an exponent.
-_WHOLE_FROM, _EXPONENT_FROM = 1e4, 1e15
+_WHOLE_FROM = 1e4
+_EXPONENT_FROM = 1e15
 
 
 class Unit(Enum):

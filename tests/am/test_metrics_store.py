@@ -121,7 +121,7 @@ def test_a_job_that_is_not_measured_has_no_file(tmp_path: Path) -> None:
 
 def test_a_later_master_goes_on_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its predecessor wrote is told and kept beside what comes since."""
-    monkeypatch.setattr(module, "WRITE_EVERY", 0.01)
+    monkeypatch.setattr(module, "WRITE_INTERVAL_SECONDS", 0.01)
 
     async def meanwhile(job: PlayedJob) -> None:
         first, _ = await runs(job)
@@ -154,7 +154,7 @@ def test_a_later_master_goes_on_with_the_file(tmp_path: Path, monkeypatch: pytes
 
 def test_a_file_that_cannot_be_written_ends_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said once; when there is room, all of it is written."""
-    monkeypatch.setattr(module, "WRITE_EVERY", 0.01)
+    monkeypatch.setattr(module, "WRITE_INTERVAL_SECONDS", 0.01)
 
     async def meanwhile(job: PlayedJob) -> None:
         (only,) = await runs(job)
@@ -361,8 +361,8 @@ def test_steps_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         keeping.cancel()
         await made.finish()
 
-    monkeypatch.setattr(module, "_FIRST_WRITE", 3600.0)
-    monkeypatch.setattr(module, "WRITE_EVERY", 3600.0)
+    monkeypatch.setattr(module, "_FIRST_WRITE_SECONDS", 3600.0)
+    monkeypatch.setattr(module, "WRITE_INTERVAL_SECONDS", 3600.0)
     asyncio.run(run())
 
 
@@ -385,7 +385,7 @@ def test_numbers_that_are_none(tmp_path: Path, bad: dict[str, float]) -> None:
 
 def test_more_checkpoints_than_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those beyond the limit only the time is known."""
-    monkeypatch.setattr(module, "_CHECKPOINTS", 3)
+    monkeypatch.setattr(module, "_MAX_CHECKPOINTS", 3)
     cluster = started(workers(1))
     made, clock = measuring(cluster.app.state.spec, cluster.app, tmp_path / "metrics.db")
     for number in range(5):

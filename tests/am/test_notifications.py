@@ -128,9 +128,9 @@ async def place(*answers: Answer, context: ssl.SSLContext | None = None) -> Asyn
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses are short; and on a busy machine the job's end has time."""
-    monkeypatch.setattr(module, "LAST", 60.0)
+    monkeypatch.setattr(module, "FINISH_TIMEOUT_SECONDS", 60.0)
     monkeypatch.setattr(module, "BACKOFF", Backoff(first=0.01, most=60.0))
-    monkeypatch.setattr(module, "LAST_PAUSE", 0.01)
+    monkeypatch.setattr(module, "FINISH_PAUSE_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -284,7 +284,7 @@ class TestWhatGoesWrong:
             assert "XYZZY" not in caplog.text
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "LAST", 0.3)
+            patch.setattr(module, "FINISH_TIMEOUT_SECONDS", 0.3)
             caplog.set_level(logging.INFO)
             run(work())
 
@@ -296,7 +296,7 @@ class TestWhatGoesWrong:
                 await notices(there, report).finish(report)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "LAST", 0.3)
+            patch.setattr(module, "FINISH_TIMEOUT_SECONDS", 0.3)
             run(work())
         assert mentions(caplog.text, "0.3 s", "failed")
 
@@ -313,7 +313,7 @@ class TestWhatGoesWrong:
                 assert there.said[-1]["event"] == "failed"
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "PERSISTENCE", 0.05)
+            patch.setattr(module, "DELIVERY_TIMEOUT_SECONDS", 0.05)
             run(work())
 
     def test_too_many(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
@@ -322,7 +322,7 @@ class TestWhatGoesWrong:
         async def work() -> None:
             async with place(silent) as there:
                 made = notices(there, report)
-                for _ in range(module._MOST + 2):
+                for _ in range(module._MAX_WAITING + 2):
                     made.on_restarted("so")
                 made.drop()
             assert caplog.text.count("too many are waiting") == 2

@@ -183,8 +183,8 @@ def test_one_that_dies_is_followed_by_another(folder: JobFolder, caplog: pytest.
 
 def test_deaths_that_are_far_apart_do_not_count(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job runs for days: somebody may end such a process now and then."""
-    monkeypatch.setattr(pages, "_WITHIN", 0.0)
-    monkeypatch.setattr(pages, "_FAILURES", 2)
+    monkeypatch.setattr(pages, "_FAILURE_WINDOW_SECONDS", 0.0)
+    monkeypatch.setattr(pages, "_MAX_FAILURES", 2)
 
     async def do(visit: Visit) -> None:
         for _ in range(2):
@@ -221,7 +221,7 @@ def test_nothing_that_could_be_started(folder: JobFolder, monkeypatch: pytest.Mo
 
 def test_it_ends_when_nobody_looks(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is no failure, however often: who comes next begins it anew."""
-    monkeypatch.setattr(pages, "_FAILURES", 1)
+    monkeypatch.setattr(pages, "_MAX_FAILURES", 1)
 
     async def do(visit: Visit) -> None:
         for _ in range(2):

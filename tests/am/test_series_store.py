@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.am.series_store import LEAST, MOST_NAMES, SeriesStore
+from tony.am.series_store import MIN_BUCKETS, MOST_NAMES, SeriesStore
 from tony.protocol.client_messages import MOST_POINTS, Points
 
 
@@ -87,7 +87,7 @@ def test_whatever_the_width_the_extremes_are_kept(samples: list[tuple[float, flo
     series = fed(samples, interval, budget=2_000)
     points = one(series)
     values = [value for _, value in samples]
-    assert len(points.at) <= series.capacity == LEAST
+    assert len(points.at) <= series.capacity == MIN_BUCKETS
     assert min(points.least) == pytest.approx(min(values), rel=1e-6)
     assert max(points.most) == pytest.approx(max(values), rel=1e-6)
     for least, mean, most in zip(points.least, points.mean, points.most, strict=True):

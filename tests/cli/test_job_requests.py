@@ -117,7 +117,7 @@ class TestRestart:
 
     def test_a_job_that_has_not_begun(self, tony: Tony, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nobody comes in time that could be told."""
-        monkeypatch.setattr(changing, "PATIENCE", 0.1)
+        monkeypatch.setattr(changing, "ANSWER_TIMEOUT_SECONDS", 0.1)
         recorded(home, spec=SPEC, submitted=clock.wall())
         for line in (("restart", JOB), ("log-level", JOB, "info")):
             answer = tony(*line)

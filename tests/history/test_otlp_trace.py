@@ -10,7 +10,7 @@ from tests.history.simulated_logs import entries, life, record
 from tests.history.test_goodput import EXPECTED, SAID, trained
 from tests.support.simulation import Simulation
 from tony.core.report_builder import ReportContext, build_report
-from tony.history.otlp_trace import MOST, requests
+from tony.history.otlp_trace import MAX_SPANS_PER_REQUEST, requests
 from tony.history.timeline import timeline
 
 AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
@@ -88,4 +88,4 @@ def test_random_lives() -> None:
         except AssertionError as error:
             error.add_note(f"in life {seed}")
             raise
-        assert all(len(body["resourceSpans"][0]["scopeSpans"][0]["spans"]) <= MOST for body in bodies)
+        assert all(len(body["resourceSpans"][0]["scopeSpans"][0]["spans"]) <= MAX_SPANS_PER_REQUEST for body in bodies)

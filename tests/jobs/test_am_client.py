@@ -143,7 +143,7 @@ async def test_an_address_where_nobody_listens(job: tuple[JobFolder, JobRecord])
 async def test_one_that_does_not_answer(job: tuple[JobFolder, JobRecord], monkeypatch: pytest.MonkeyPatch) -> None:
     """The waiting has an end; that nobody is there is not concluded from it."""
     folder, _ = job
-    monkeypatch.setattr(am_client, "PATIENCE", 0.1)
+    monkeypatch.setattr(am_client, "ANSWER_TIMEOUT_SECONDS", 0.1)
 
     class Deaf(PlayedMaster):
         def on_message(self, connection: RpcConnection, message: Message) -> None:

@@ -51,7 +51,7 @@ async def test_a_job_that_is_coming_up(home: Home) -> None:
 async def test_a_job_that_never_comes_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The waiting has an end, and is no success."""
     recorded(home, submitted=clock.wall())
-    monkeypatch.setattr(killing, "PATIENCE", 0.1)
+    monkeypatch.setattr(killing, "ANSWER_TIMEOUT_SECONDS", 0.1)
     with pytest.raises(ConnectionFailed, match="has no running application master"):
         await kill(home, JOB)
 

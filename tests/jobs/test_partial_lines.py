@@ -8,7 +8,7 @@ import pytest
 
 from tests.jobs.test_log_reader import OUT, append, texts
 from tony import clock
-from tony.jobs.logs.live_log_reader import PATIENCE, LiveReader
+from tony.jobs.logs.live_log_reader import PARTIAL_LINE_SECONDS, LiveReader
 
 
 def test_of_a_line_that_overwrites_itself_the_newest_state_is_read(tmp_path: Path) -> None:
@@ -52,10 +52,10 @@ def test_due_says_how_long_an_unfinished_line_waits(tmp_path: Path, monkeypatch:
     now = 100.5
     append(tmp_path, b"\r2")
     assert texts(reader.read()) == []
-    assert reader.due == 100.0 + PATIENCE
+    assert reader.due == 100.0 + PARTIAL_LINE_SECONDS
     append(tmp_path, b"\n\r3")
     assert texts(reader.read()) == ["2"]
-    assert reader.due == 100.5 + PATIENCE
+    assert reader.due == 100.5 + PARTIAL_LINE_SECONDS
     assert texts(reader.take()) == ["3"]
     assert not reader.due
 

@@ -287,7 +287,7 @@ async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.Mon
     """Its log tells how the job stood; that nobody has told of the end yet is said, and is no error."""
     folder, _ = recorded(home)
     logged(folder, started())
-    monkeypatch.setattr(job_status, "PATIENCE", 0.1)
+    monkeypatch.setattr(job_status, "ANSWER_TIMEOUT_SECONDS", 0.1)
     sight = ApplicationStatus(alive=True, address="unix:/no/such/socket", host="far", attempt=1)
     monkeypatch.setattr(job_status, "load_submitter", lambda *_: Elsewhere(folder, sight))
     report = await job_status.load_report(home, JOB)

@@ -137,7 +137,7 @@ async def test_a_master_that_dies_while_it_is_asked(home: Home) -> None:
 async def test_a_master_that_never_answers_is_an_error(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """It lives, so nobody may say that the job has ended."""
     folder, record = recorded(home)
-    monkeypatch.setattr(job_status, "PATIENCE", 0.2)
+    monkeypatch.setattr(job_status, "ANSWER_TIMEOUT_SECONDS", 0.2)
     async with PlayedMaster(folder, pending_report(folder, record)):
         folder.am.unlink()
         with pytest.raises(ConnectionFailed, match=r"does not answer; see .*am\.log"):

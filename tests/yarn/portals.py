@@ -18,7 +18,7 @@ from tests.yarn.lab import user
 from tony.model.layout import Home
 from tony.portal.histories.history_location import open_location
 from tony.portal.indexed_jobs import IndexedJobs
-from tony.portal.tensorboard.tensorboard_manager import MOST, TensorBoardManager
+from tony.portal.tensorboard.tensorboard_manager import MAX_TENSORBOARDS, TensorBoardManager
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator
@@ -72,7 +72,7 @@ async def until(holds: Callable[[], Awaitable[bool]], what: Callable[[], str] = 
 
 @asynccontextmanager
 async def seen(
-    home: Path, histories: Sequence[str] = (), *, most: int = MOST, idle: float = 600.0
+    home: Path, histories: Sequence[str] = (), *, most: int = MAX_TENSORBOARDS, idle: float = 600.0
 ) -> AsyncIterator[Seen]:
     """A portal in a home, over that one's own jobs or over these histories."""
     ours = Home(home)

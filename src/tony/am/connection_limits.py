@@ -14,7 +14,8 @@ OWN = 40
 #: For clients, and for executors that reconnect before their old connections are known to be dead.
 _SPARE = 200
 #: Maximum number of tunnels of a job, and open files for each: its client's connection and its executor's.
-_MAX_TUNNELS, _FILES_PER_TUNNEL = 256, 2
+_MAX_TUNNELS = 256
+_FILES_PER_TUNNEL = 2
 
 
 def allow_connections(spec: JobSpec) -> None:

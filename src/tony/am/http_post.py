@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Maximum bytes of a status line, and of all interim responses.
-LONGEST_LINE, _HEAD = 4096, 64 << 10
+MAX_STATUS_LINE_BYTES = 4096
+_MAX_HEAD_BYTES = 64 << 10
 #: Status codes below 500 that may be retried.
 _RETRYABLE = frozenset({408, 425, 429})
 
@@ -118,7 +119,7 @@ async def _connect(
             return await asyncio.open_connection(
                 str(place[0]),
                 int(place[1]),
-                limit=LONGEST_LINE,
+                limit=MAX_STATUS_LINE_BYTES,
                 ssl=context,
                 server_hostname=target.host if context else None,
             )
@@ -149,7 +150,7 @@ async def read_status(reader: asyncio.StreamReader) -> int:
         IncompleteReadError, LimitOverrunError: it ends within a line, or a line is too long.
     """
     taken = 0
-    while taken < _HEAD:
+    while taken < _MAX_HEAD_BYTES:
         line = await reader.readuntil(b"\n")
         taken += len(line)
         words = line.split(None, 2)
@@ -158,7 +159,7 @@ async def read_status(reader: asyncio.StreamReader) -> int:
         status = int(words[1])
         if status >= 200:
             return status
-        while (line := await reader.readuntil(b"\n")).strip() and taken < _HEAD:
+        while (line := await reader.readuntil(b"\n")).strip() and taken < _MAX_HEAD_BYTES:
             taken += len(line)
     raise WebhookRejectedError("its answer does not end", is_retryable=False)
 

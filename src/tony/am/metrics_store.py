@@ -44,31 +44,33 @@ log = logging.getLogger(__name__)
 #: Samples per second that one AM should have to handle; executors' intervals are stretched to stay below.
 SAMPLES_PER_SECOND = 300.0
 #: Minimum interval in seconds.
-_SHORTEST = 0.1
+_MIN_INTERVAL_SECONDS = 0.1
 #: Minimum seconds between two writes of progress.
 STEPS_EVERY_SECONDS = 1.0
 #: Step reports per second that one AM should have to handle, besides whole samples.
 STEP_REPORTS_PER_SECOND = 150.0
 #: Seconds until the first write: a young job should show something.
-_FIRST_WRITE = 2.0
+_FIRST_WRITE_SECONDS = 2.0
 #: Minimum seconds between two writes; minimum ratio of the pause after a write to its duration.
-WRITE_EVERY, _PAUSE_RATIO = 10.0, 30.0
+WRITE_INTERVAL_SECONDS = 10.0
+_PAUSE_RATIO = 30.0
 #: Minimum seconds between two durable copies, and maximum bytes a second for them on average.
-_COPY_EVERY, _COPY_BYTES_PER_SECOND = 60.0, 256 << 10
+_COPY_INTERVAL_SECONDS = 60.0
+_COPY_BYTES_PER_SECOND = 256 << 10
 #: Tasks per transaction, and per iteration of the loop.
-_BATCH = 50
+_BATCH_TASKS = 50
 #: Number of series above which numbers are stored with fewer digits: `metrics_file.MANY`, imported late.
-_MANY = 20_000
+_MANY_SERIES = 20_000
 #: Seconds by which the time of one report seems to vary, because its age is rounded and takes time to travel.
 _SAME_REPORT_SECONDS = 0.25
 #: Maximum number of values of a sample.
-_VALUES = 200
+_MAX_SAMPLE_VALUES = 200
 #: Checkpoints listed one by one, of all tasks; of more only the total time is kept.
-_CHECKPOINTS = 100_000
+_MAX_CHECKPOINTS = 100_000
 #: Of these, how many are buffered while the file cannot be written.
-_WAITING = 10_000
+_MAX_WAITING_CHECKPOINTS = 10_000
 #: Timeout of the last write in seconds.
-_LAST = 10.0
+_LAST_WRITE_TIMEOUT_SECONDS = 10.0
 
 
 class MetricsStore:
@@ -87,7 +89,7 @@ class MetricsStore:
         self._path = path
         self._late = late
         wanted = state.spec.metrics_interval
-        least = max(wanted, _SHORTEST, len(state.tasks) / SAMPLES_PER_SECOND)
+        least = max(wanted, _MIN_INTERVAL_SECONDS, len(state.tasks) / SAMPLES_PER_SECOND)
         self.interval = least if wanted > 0 else 0.0
         steps = max(STEPS_EVERY_SECONDS, len(state.tasks) / STEP_REPORTS_PER_SECOND)
         self.step_interval = min(steps, self.interval)
@@ -128,8 +130,8 @@ class MetricsStore:
     def _select_known_values(self, values: Mapping[str, float]) -> dict[str, float]:
         """Drop values with unknown names, and those that are not numbers."""
         found = {}
-        for name, value in list(values.items())[:_VALUES]:
-            if name not in self._names and len(self._names) < 10 * _VALUES:
+        for name, value in list(values.items())[:_MAX_SAMPLE_VALUES]:
+            if name not in self._names and len(self._names) < 10 * _MAX_SAMPLE_VALUES:
                 self._names[name] = series_of(name) is not None
             if self._names.get(name) and math.isfinite(value):
                 found[name] = value
@@ -202,7 +204,7 @@ class MetricsStore:
             until = max(0.0, now - max(0.0, each.ago))
             if not math.isfinite(took) or not math.isfinite(until):
                 continue
-            if self._checkpoints >= _CHECKPOINTS or len(self._saved) >= _WAITING:
+            if self._checkpoints >= _MAX_CHECKPOINTS or len(self._saved) >= _MAX_WAITING_CHECKPOINTS:
                 self._note_unlisted(task, message, took)
                 continue
             self._checkpoints += 1
@@ -242,10 +244,10 @@ class MetricsStore:
             return
         if self._late:
             await self._restore()
-        pause = min(_FIRST_WRITE, WRITE_EVERY)
+        pause = min(_FIRST_WRITE_SECONDS, WRITE_INTERVAL_SECONDS)
         while True:
             await self._write_steps_for(pause)
-            pause = max(WRITE_EVERY, _PAUSE_RATIO * await self.write())
+            pause = max(WRITE_INTERVAL_SECONDS, _PAUSE_RATIO * await self.write())
 
     async def _write_steps_for(self, seconds: float) -> None:
         """Write progress about once a second for `seconds`: users look at it most."""
@@ -259,7 +261,7 @@ class MetricsStore:
     async def finish(self) -> None:
         """Write the rest and close the file."""
         try:
-            async with asyncio.timeout(_LAST):
+            async with asyncio.timeout(_LAST_WRITE_TIMEOUT_SECONDS):
                 if self._work and not self._work.done():
                     await asyncio.wait([self._work])
                 self.save_copy = None  # from now on the file itself can be read
@@ -268,7 +270,7 @@ class MetricsStore:
                 if self._sending and not self._sending.done():  # or its older copy would replace the last one
                     await asyncio.wait([self._sending])
         except TimeoutError:
-            log.warning("the last metrics could not be written within %g s", _LAST)
+            log.warning("the last metrics could not be written within %g s", _LAST_WRITE_TIMEOUT_SECONDS)
         if self._writer and not (self._work and not self._work.done()):
             self._writer.close()
 
@@ -286,8 +288,8 @@ class MetricsStore:
             return 0.0
         began = clock.monotonic()
         try:
-            for at in range(0, max(1, len(dirty)), _BATCH):
-                await self._write_batch(dirty[at : at + _BATCH], with_progress=at == 0)
+            for at in range(0, max(1, len(dirty)), _BATCH_TASKS):
+                await self._write_batch(dirty[at : at + _BATCH_TASKS], with_progress=at == 0)
         except (StorageError, OSError) as error:
             if str(error) != self._last_error:
                 log.warning("the metrics cannot be written: %s", error)
@@ -305,7 +307,7 @@ class MetricsStore:
         if self.save_copy is None or self._writer is None or (self._sending and not self._sending.done()):
             return
         size = os.stat(self._path).st_size
-        if clock.monotonic() - self._kept_at < max(_COPY_EVERY, size / _COPY_BYTES_PER_SECOND):
+        if clock.monotonic() - self._kept_at < max(_COPY_INTERVAL_SECONDS, size / _COPY_BYTES_PER_SECOND):
             return
         self._kept_at = clock.monotonic()
         copy = self._path.with_name(f".{self._path.name}.copy")
@@ -333,7 +335,7 @@ class MetricsStore:
         progress = [each.progress for each in attempts]
         for each in attempts:
             each.changed = False
-        many = self.series.columns > _MANY
+        many = self.series.columns > _MANY_SERIES
         now = self._now() if with_progress else None
         try:
             writer = await self._open()
@@ -405,7 +407,7 @@ class MetricsStore:
             return
         for number, each in enumerate(kept):
             self._adopt(each)
-            if number % _BATCH == 0:
+            if number % _BATCH_TASKS == 0:
                 await asyncio.sleep(0)
         self._checkpoints += count
         for before in progress:

@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 #: Seconds for one try, and for all tries of one notification.
-PATIENCE, PERSISTENCE = 10.0, 600.0
+TRY_TIMEOUT_SECONDS = 10.0
+DELIVERY_TIMEOUT_SECONDS = 600.0
 #: Between two tries.
 BACKOFF = Backoff(first=1.0, most=60.0)
 #: Seconds that the end of the job waits for what has not been sent yet, and between two tries then.
-LAST, LAST_PAUSE = 5.0, 0.5
+FINISH_TIMEOUT_SECONDS = 5.0
+FINISH_PAUSE_SECONDS = 0.5
 #: Maximum number of waiting notifications; the oldest are dropped first.
-_MOST = 100
+_MAX_WAITING = 100
 #: Maximum characters of a sentence in a notification.
 _LONGEST = 2000
 VERSION = 1
@@ -93,7 +95,7 @@ class Notifications:
         body = build_notice(what, reason, report or self._report(), now)
         text = json.dumps(body, separators=(",", ":")).encode()
         made = _Notice(name=what, id=f"{self._job}.{self._attempt}.{self._number}", body=text, since=clock.monotonic())
-        if len(self._waiting) == _MOST:
+        if len(self._waiting) == _MAX_WAITING:
             log.warning(
                 "the notification that the job %s was dropped: too many are waiting", self._waiting.popleft().did
             )
@@ -110,13 +112,15 @@ class Notifications:
         if self._sending is None:
             return
         try:
-            async with asyncio.timeout(LAST):
+            async with asyncio.timeout(FINISH_TIMEOUT_SECONDS):
                 await asyncio.wait([self._sending])
         except TimeoutError:
             self._sending.cancel()
             await asyncio.wait([self._sending])
             for each in [*([self._now] if self._now else []), *self._waiting]:
-                log.warning("%s was not notified within %g s that the job %s", self._target, LAST, each.did)
+                log.warning(
+                    "%s was not notified within %g s that the job %s", self._target, FINISH_TIMEOUT_SECONDS, each.did
+                )
 
     def drop(self) -> None:
         """Send nothing more: another AM attempt has the job, and will notify."""
@@ -140,9 +144,9 @@ class Notifications:
         assert self._target is not None
         for tries, pause in enumerate(BACKOFF, start=1):
             try:
-                await post(self._target, each.body, self._build_headers(each), PATIENCE)
+                await post(self._target, each.body, self._build_headers(each), TRY_TIMEOUT_SECONDS)
             except WebhookRejectedError as error:
-                over = clock.monotonic() - each.since > PERSISTENCE
+                over = clock.monotonic() - each.since > DELIVERY_TIMEOUT_SECONDS
                 if not error.is_retryable or over:
                     often = f" after {tries} tries" if tries > 1 else ""
                     log.warning("%s was not notified that the job %s%s: %s", self._target, each.did, often, error)
@@ -156,7 +160,7 @@ class Notifications:
 
     async def _wait_for_next_try(self, pause: float) -> None:
         if self._ending.is_set():
-            await asyncio.sleep(LAST_PAUSE)
+            await asyncio.sleep(FINISH_PAUSE_SECONDS)
             return
         try:
             async with asyncio.timeout(pause):

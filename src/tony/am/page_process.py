@@ -18,7 +18,8 @@ import tony
 from tony.schedulers.interface import PageProxy
 
 #: Seconds that it may take to start, and to exit.
-_START_TIMEOUT, _EXIT_TIMEOUT = 60.0, 5.0
+_START_TIMEOUT_SECONDS = 60.0
+_EXIT_TIMEOUT_SECONDS = 5.0
 #: The code to run: this package first, then the web packages, which hold further modules of `tony`.
 _CODE = (
     "import sys; root, more = sys.argv[1:3]; sys.path.insert(0, root); sys.path.append(more); import tony; "
@@ -64,10 +65,10 @@ class PageProcess:
         assert process.stdout
         try:
             process.stdin.write(self._build_config(listening))
-            async with asyncio.timeout(_START_TIMEOUT):
+            async with asyncio.timeout(_START_TIMEOUT_SECONDS):
                 started = await process.stdout.readline() == _UP
         except TimeoutError:
-            return f"it did not start within {_START_TIMEOUT:.0f} s"
+            return f"it did not start within {_START_TIMEOUT_SECONDS:.0f} s"
         except (OSError, ValueError):
             started = False  # it exited early, or printed something unexpected
         if not started:
@@ -106,7 +107,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     if process.stdin:
         process.stdin.close()
     try:
-        async with asyncio.timeout(_EXIT_TIMEOUT):
+        async with asyncio.timeout(_EXIT_TIMEOUT_SECONDS):
             await process.wait()
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):

@@ -21,15 +21,18 @@ from tony.protocol.client_messages import MOST_POINTS, Points
 #: Bytes that all buckets may take.
 BUDGET = 140_000_000
 #: Buckets of one series, at least and at most; even, so that they can be halved.
-LEAST, MOST = 32, 1024
+MIN_BUCKETS = 32
+MAX_BUCKETS = 1024
 #: Bytes of a bucket, and of an array object.
-_BUCKET, _ARRAY = 12, 112
+_BUCKET_BYTES = 12
+_ARRAY_BYTES = 112
 #: Expected series of a task: those of its program, without devices.
-_USUAL = 14
+_USUAL_SERIES_COUNT = 14
 #: Maximum number of different series names in a job.
 MOST_NAMES = 512
 #: Maximum numbers and series of one answer: a message holds a megabyte.
-_MOST_NUMBERS, _MOST_SERIES = 40_000, 4_000
+_MAX_ANSWER_NUMBERS = 40_000
+_MAX_ANSWER_SERIES = 4_000
 #: The value of an empty bucket.
 EMPTY = math.nan
 _LARGEST = 3.0e38
@@ -85,9 +88,9 @@ class SeriesStore:
     @property
     def capacity(self) -> int:
         """The number of buckets that one series may have now."""
-        expected = max(self._arrays, len(self.tracks) * _USUAL, 1)
-        fit = (self._budget // expected - _ARRAY) // _BUCKET
-        return max(LEAST, min(MOST, fit)) & ~1
+        expected = max(self._arrays, len(self.tracks) * _USUAL_SERIES_COUNT, 1)
+        fit = (self._budget // expected - _ARRAY_BYTES) // _BUCKET_BYTES
+        return max(MIN_BUCKETS, min(MAX_BUCKETS, fit)) & ~1
 
     @property
     def columns(self) -> int:
@@ -174,10 +177,10 @@ class SeriesStore:
             tasks, names: empty for all.
         """
         found: list[Points] = []
-        room = _MOST_NUMBERS
+        room = _MAX_ANSWER_NUMBERS
         for points in self._select(tasks, names, max(1, min(most, MOST_POINTS))):
             room -= 4 * len(points.at)
-            if room < 0 or len(found) == _MOST_SERIES:
+            if room < 0 or len(found) == _MAX_ANSWER_SERIES:
                 return tuple(found), True
             found.append(points)
         return tuple(found), False
@@ -235,7 +238,7 @@ class SeriesStore:
             track.columns.extend([None] * (number + 1 - len(track.columns)))
         column = track.columns[number]
         if column is None:
-            if (self._arrays + 1) * (_ARRAY + _BUCKET * LEAST) > self._budget:
+            if (self._arrays + 1) * (_ARRAY_BYTES + _BUCKET_BYTES * MIN_BUCKETS) > self._budget:
                 return None
             self._arrays += 1
             column = track.columns[number] = array("f", [EMPTY]) * (3 * track.room)
@@ -245,7 +248,7 @@ class SeriesStore:
 
 def _grow(track: Track, capacity: int) -> None:
     """Allocate more buckets: as many as there may be, if those are few."""
-    room = min(max(2 * track.room, len(track.counts), 2 * LEAST), max(capacity, len(track.counts)))
+    room = min(max(2 * track.room, len(track.counts), 2 * MIN_BUCKETS), max(capacity, len(track.counts)))
     nothing = array("f", [EMPTY]) * (3 * (room - track.room))
     for column in track.columns:
         if column is not None:

@@ -19,9 +19,10 @@ log = logging.getLogger(__name__)
 #: Seconds that an executor may take: a process may have thousands of threads.
 TIMEOUT_SECONDS = 60.0
 #: Maximum number of open requests.
-_MOST = 256
+_MAX_OPEN_REQUESTS = 256
 #: Maximum characters of short and long texts of an executor.
-_WORD, _SENTENCE = 100, 1000
+_MAX_WORD_CHARACTERS = 100
+_MAX_SENTENCE_CHARACTERS = 1000
 
 
 @dataclass(slots=True, eq=False)
@@ -59,10 +60,10 @@ class StackRelay:
         except ValueError:
             task = None
         if task is None or task not in self._tasks:
-            self._answer_problem(client, message.task[:_WORD], "there is no such task")
+            self._answer_problem(client, message.task[:_MAX_WORD_CHARACTERS], "there is no such task")
             return None
-        if len(self._waiting) >= _MOST:
-            self._answer_problem(client, str(task), f"{_MOST} requests for stack traces are open already")
+        if len(self._waiting) >= _MAX_OPEN_REQUESTS:
+            self._answer_problem(client, str(task), f"{_MAX_OPEN_REQUESTS} requests for stack traces are open already")
             return None
         word = os.urandom(16).hex()
         self._waiting[word] = _Request(task, client, clock.monotonic())
@@ -84,9 +85,9 @@ class StackRelay:
                 task=str(task),
                 request="",
                 text=message.text[:LONGEST_STACKS],
-                how=message.how[:_WORD],
-                problem=message.problem[:_SENTENCE],
-                name=message.name[:_WORD],
+                how=message.how[:_MAX_WORD_CHARACTERS],
+                problem=message.problem[:_MAX_SENTENCE_CHARACTERS],
+                name=message.name[:_MAX_WORD_CHARACTERS],
             )
         )
 

@@ -25,17 +25,19 @@ from tony.model.job_report import JobReport
 from tony.units import format_duration
 
 #: Maximum bytes of a request, and its timeout in seconds.
-_MOST, _TIMEOUT = 16 * 1024, 10.0
+_MAX_REQUEST_BYTES = 16 * 1024
+_REQUEST_TIMEOUT_SECONDS = 10.0
 #: Requests answered in parallel.
 _MAX_PARALLEL = 20
 #: Maximum connections of the addresses that are answered, and of all others: each is an open file of this process.
 _MOST_CONNECTIONS_OF_PEERS = 200
 _MOST_CONNECTIONS_OF_OTHERS = 50
 #: Maximum number of tasks on the page.
-_SHOWN = 2000
-_RELOAD = 5
+_MAX_SHOWN_TASKS = 2000
+_RELOAD_SECONDS = 5
 #: Failures of the process, and the seconds within which they occur, after which only the plain page is served.
-_FAILURES, _WITHIN = 3, 300.0
+_MAX_FAILURES = 3
+_FAILURE_WINDOW_SECONDS = 300.0
 #: Connections waiting to be accepted.
 _BACKLOG = 128
 _STYLE = (
@@ -70,7 +72,7 @@ class Page:
         self._proxy = proxy
         self._process = process
         self._why = why
-        self._failed: deque[float] = deque(maxlen=_FAILURES)
+        self._failed: deque[float] = deque(maxlen=_MAX_FAILURES)
         self._serving: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
         self._slots = asyncio.Semaphore(_MAX_PARALLEL)
@@ -108,7 +110,7 @@ class Page:
                 await _wait_for_connection(listening)
                 if wrong := await self._process.serve(listening):
                     self._record_failure(wrong)
-            self._server = await asyncio.start_server(self._serve, sock=listening, limit=_MOST)
+            self._server = await asyncio.start_server(self._serve, sock=listening, limit=_MAX_REQUEST_BYTES)
             async with self._server:
                 await self._server.serve_forever()
 
@@ -116,12 +118,11 @@ class Page:
         """Record a failure of the process; after too many serve the plain page only."""
         _log.warning("the process that serves the job's pages failed: %s", wrong)
         self._failed.append(clock.monotonic())
-        if len(self._failed) == _FAILURES and self._failed[-1] - self._failed[0] < _WITHIN:
+        if len(self._failed) == _MAX_FAILURES and self._failed[-1] - self._failed[0] < _FAILURE_WINDOW_SECONDS:
             self._process = None
-            within = format_duration(_WITHIN)
-            self._why = (
-                f"The process for the other pages failed {_FAILURES} times within {within}, at last because {wrong}."
-            )
+            within = format_duration(_FAILURE_WINDOW_SECONDS)
+            times = f"{_MAX_FAILURES} times within {within}"
+            self._why = f"The process for the other pages failed {times}, at last because {wrong}."
             _log.warning("from now on only the plain status page is served")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -140,7 +141,7 @@ class Page:
 
     async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_TIMEOUT):
+            async with asyncio.timeout(_REQUEST_TIMEOUT_SECONDS):
                 request = await reader.readuntil(b"\r\n\r\n")
                 async with self._slots:
                     writer.write(self._answer(request, writer.get_extra_info("peername")[0]))
@@ -200,14 +201,14 @@ def render(report: JobReport, why: str = "") -> str:
     job = html.escape(report.job)
     title = html.escape(f"{report.name} ({report.job})")
     state = html.escape(report.state.value)
-    reload = "" if report.state.ended else f'<meta http-equiv="refresh" content="{_RELOAD}">'
+    reload = "" if report.state.ended else f'<meta http-equiv="refresh" content="{_RELOAD_SECONDS}">'
     rows = "".join(
         f"<tr><td>{html.escape(task.task)}</td><td class={task.state.value}>{html.escape(task.state.value)}</td>"
         f"<td>{html.escape(task.host or '')}</td><td>{task.try_ or ''}</td>"
         f"<td>{_exit(task.exit_code, task.signal)}</td><td>{html.escape(task.note)}</td></tr>"
-        for task in report.tasks[:_SHOWN]
+        for task in report.tasks[:_MAX_SHOWN_TASKS]
     )
-    more = len(report.tasks) - _SHOWN
+    more = len(report.tasks) - _MAX_SHOWN_TASKS
     rest = f"<p>... and {more} more tasks: tony status {job}</p>" if more > 0 else ""
     waiting = "".join(f"<p>{html.escape(text)}</p>" for text in (report.waiting, report.unfinished) if text)
     return (

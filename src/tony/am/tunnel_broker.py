@@ -35,7 +35,8 @@ log = logging.getLogger(__name__)
 #: Seconds that an executor may take: it tries the port on two addresses, and connects to the AM.
 TIMEOUT_SECONDS = 30.0
 #: Maximum characters of short and long texts of an executor.
-_WORD, _SENTENCE = 100, 1000
+_MAX_WORD_CHARACTERS = 100
+_MAX_SENTENCE_CHARACTERS = 1000
 
 
 @dataclass(slots=True, eq=False)
@@ -110,16 +111,16 @@ class TunnelBroker:
         if tunnel is None:
             connection.refuse(Code.STALE, "this tunnel is not expected")
             return
-        log.debug("a tunnel of %s to %s of %s", tunnel.client.peer, message.address[:_WORD], tunnel.task)
+        log.debug("a tunnel of %s to %s of %s", tunnel.client.peer, message.address[:_MAX_WORD_CHARACTERS], tunnel.task)
         tunnel.executor = connection
         self._by_connection[connection] = tunnel
-        tunnel.client.send(TunnelOpened(address=message.address[:_WORD]))
+        tunnel.client.send(TunnelOpened(address=message.address[:_MAX_WORD_CHARACTERS]))
 
     def on_failed(self, task: TaskId, message: TunnelFailed) -> None:
         """Handle that an executor could not reach the port."""
         tunnel = self._waiting.get(message.tunnel)
         if tunnel and tunnel.task == task:
-            self._fail(tunnel, message.reason[:_SENTENCE])
+            self._fail(tunnel, message.reason[:_MAX_SENTENCE_CHARACTERS])
 
     def carry(self, end: RpcConnection, message: Message) -> bool:
         """Forward a message of a tunnel's connection; return False if it belongs to no tunnel."""

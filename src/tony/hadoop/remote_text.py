@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 #: Maximum characters of a remote text in an error; stack traces are cut before.
-MOST = 2000
+MAX_CHARACTERS = 2000
 
 
-def shown(text: str, most: int = MOST) -> str:
+def shown(text: str, most: int = MAX_CHARACTERS) -> str:
     """Remote text as one may print it: bounded, without control characters; line ends stay."""
     short = text if len(text) <= most else f"{text[:most]}..."
     if short.isprintable():

@@ -55,7 +55,7 @@ _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 #: Bytes 18 and 19 of a file in rollback mode.
 _ROLLBACK_MODE = b"\1\1"
 #: Default number of points of one result.
-MOST = 500
+DEFAULT_POINTS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Metrics:
     # --- queries --------------------------------------------------------------------------------------------------
 
     def points(
-        self, task: str, name: str, since: float | None = None, until: float | None = None, most: int = MOST
+        self, task: str, name: str, since: float | None = None, until: float | None = None, most: int = DEFAULT_POINTS
     ) -> Points:
         """Return one series of one task between two times, in at most `most` buckets."""
         known = self._tasks.get(task)
@@ -146,7 +146,7 @@ class Metrics:
         )
 
     def of_role(
-        self, role: str, name: str, since: float | None = None, until: float | None = None, most: int = MOST
+        self, role: str, name: str, since: float | None = None, until: float | None = None, most: int = DEFAULT_POINTS
     ) -> RolePoints:
         """Return one series aggregated over all tasks of a role, in at most `most` buckets."""
         mine = {known.number: known for known in self._tasks.values() if known.role == role}

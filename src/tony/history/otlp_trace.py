@@ -20,7 +20,7 @@ from tony.model.job_report import JobReport
 from tony.model.states import JobState
 
 #: Spans of one request.
-MOST = 1000
+MAX_SPANS_PER_REQUEST = 1000
 #: Events of the job's span.
 _MOST_EVENTS = 500
 #: Characters of a text.
@@ -75,13 +75,13 @@ class _SpanBuilder:
 def requests(
     line: Timeline, report: JobReport, marks: ProgressRecords | None = None, version: str = ""
 ) -> Iterator[Json]:
-    """Yield the trace as request bodies of `MOST` spans each; the job's own span is in the first.
+    """Yield the trace as request bodies of `MAX_SPANS_PER_REQUEST` spans each; the job's own span is in the first.
 
     Args:
         marks: reported progress and checkpoints; without them, running time is not split.
     """
     spans = _build_spans(line, report, marks)
-    while batch := [span for span, _ in zip(spans, range(MOST), strict=False)]:
+    while batch := [span for span, _ in zip(spans, range(MAX_SPANS_PER_REQUEST), strict=False)]:
         yield {
             "resourceSpans": [
                 {

@@ -25,7 +25,7 @@ from tony.rpc.connection import RpcConnection
 from tony.storage.stores.local_store import LocalStore
 
 #: Seconds to connect, and to get an answer: an AM that is busy with 10,000 tasks needs a few.
-PATIENCE = 10.0
+ANSWER_TIMEOUT_SECONDS = 10.0
 #: Seconds for stack traces, for which the AM asks an executor and that a sampler; and requests sent at once.
 _STACKS_TIMEOUT_SECONDS = 75.0
 _STACKS_BATCH = 16
@@ -95,7 +95,7 @@ def describe_delay(folder: JobFolder) -> ConnectionFailed | None:
 
 
 @asynccontextmanager
-async def connect_to_am(folder: JobFolder, timeout: float = PATIENCE) -> AsyncIterator[RpcConnection]:
+async def connect_to_am(folder: JobFolder, timeout: float = ANSWER_TIMEOUT_SECONDS) -> AsyncIterator[RpcConnection]:
     """Connect to the AM; the connection is closed at the end of the context.
 
     Address and credentials are read only from files of the job directory's owner, without following links: another
@@ -228,7 +228,7 @@ async def watch(folder: JobFolder, *, ages: bool = False) -> AsyncGenerator[Repo
 
 async def _wait_closed_by_am(connection: RpcConnection) -> None:
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
             while await connection.receive() is not None:
                 pass
     except (TimeoutError, ProtocolError):
@@ -236,7 +236,7 @@ async def _wait_closed_by_am(connection: RpcConnection) -> None:
 
 
 async def _receive_answer(connection: RpcConnection, kind: type[M], patience: float | None = None) -> M:
-    patience = PATIENCE if patience is None else patience
+    patience = ANSWER_TIMEOUT_SECONDS if patience is None else patience
     try:
         async with asyncio.timeout(patience):
             while (message := await connection.receive()) is not None:

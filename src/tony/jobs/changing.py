@@ -12,7 +12,7 @@ from contextlib import aclosing
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, UserError
 from tony.history.job_record import record_of
-from tony.jobs.am_client import PATIENCE, ask_all_stacks, tell_log_level, tell_restart
+from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS, ask_all_stacks, tell_log_level, tell_restart
 from tony.jobs.logs.log_names import select_named_tasks
 from tony.jobs.status import job_status
 from tony.jobs.whoami import get_user_name
@@ -142,7 +142,7 @@ async def _send_command(
     home: Home, job_id: str, otherwise: str, tell: Callable[[JobReport], Awaitable[None]]
 ) -> JobReport:
     """Send a command to the job's AM, retrying while it is starting or being replaced by another AM attempt."""
-    give_up = clock.monotonic() + PATIENCE
+    give_up = clock.monotonic() + ANSWER_TIMEOUT_SECONDS
     first: JobReport | None = None
     while True:
         report = await job_status.load_report(home, job_id)

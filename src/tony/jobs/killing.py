@@ -9,7 +9,7 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError
 from tony.history.job_record import pending_report, record_of
 from tony.history.kill_request import KillRequest, save_kill_request
-from tony.jobs.am_client import PATIENCE, locate_am, tell_kill
+from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS, locate_am, tell_kill
 from tony.jobs.status import aborted_submissions, job_status
 from tony.jobs.whoami import get_user_name
 from tony.linux.thread_pools import to_thread
@@ -43,7 +43,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
         ConnectionFailed: the AM is alive and cannot be reached.
     """
     actor = actor or get_user_name()
-    give_up = clock.monotonic() + PATIENCE
+    give_up = clock.monotonic() + ANSWER_TIMEOUT_SECONDS
     folder = home.job(job_id)
     submitter = job_status.load_submitter(home, record_of(home, job_id))
     here = submitter.capabilities.same_host

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 #: Number of tries and seconds between them: a process that only checks the lock holds it for a moment.
-_MAX_TRIES, _PAUSE_SECONDS = 50, 0.02
+_MAX_TRIES = 50
+_PAUSE_SECONDS = 0.02
 #: Locks of this process and of its ancestors: file -> descriptor, and the process that took it.
 _held: dict[Path, tuple[int, int]] = {}
 

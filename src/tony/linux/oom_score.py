@@ -20,7 +20,7 @@ from functools import lru_cache
 from tony.linux import process
 
 _FILE = "/proc/self/oom_score_adj"
-_MOST = 1000
+_MAX_SCORE = 1000
 
 
 class OomScoreOffset(IntEnum):
@@ -77,7 +77,7 @@ class Score:
 
     def _of(self, share: OomScoreOffset) -> int:
         """Return `base` plus the offset; where that exceeds the maximum, the offset scaled to the remaining range."""
-        room = max(0, _MOST - self.base)
+        room = max(0, _MAX_SCORE - self.base)
         return self.base + min(int(share), int(share) * room // OomScoreOffset.PROGRAM)
 
 

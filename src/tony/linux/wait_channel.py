@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 #: Maximum threads of a process, and lines of the kernel stack of one.
-_MOST_THREADS, _MOST_LINES = 20, 30
+_MAX_THREADS = 20
+_MAX_STACK_LINES = 30
 _STATES = {
     "R": "running",
     "S": "sleeping",
@@ -23,9 +24,9 @@ def wait_channel(pid: int) -> str:
         threads = sorted(os.listdir(f"/proc/{pid}/task"), key=int)
     except (OSError, ValueError):
         return ""
-    found = [_thread(f"/proc/{pid}/task/{thread}", thread) for thread in threads[:_MOST_THREADS]]
-    if len(threads) > _MOST_THREADS:
-        found.append(f"and {len(threads) - _MOST_THREADS} more threads\n")
+    found = [_thread(f"/proc/{pid}/task/{thread}", thread) for thread in threads[:_MAX_THREADS]]
+    if len(threads) > _MAX_THREADS:
+        found.append(f"and {len(threads) - _MAX_THREADS} more threads\n")
     return "".join(found)
 
 
@@ -41,7 +42,7 @@ def _thread(folder: str, number: str) -> str:
     place = _read(f"{folder}/wchan", 200).strip()
     name = _read(f"{folder}/comm", 64).strip()
     where = f" in {place}" if place not in ("", "0") else ""
-    stack = _read(f"{folder}/stack", 8192).splitlines()[:_MOST_LINES]
+    stack = _read(f"{folder}/stack", 8192).splitlines()[:_MAX_STACK_LINES]
     return "".join([f"thread {number} ({name}): {state}{where}\n", *(f"    {line}\n" for line in stack)])
 
 

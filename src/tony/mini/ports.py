@@ -11,7 +11,8 @@ from tony.errors import InfraError
 
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 #: Below are ports of well-known services; above is Linux's default ephemeral range.
-_LOWEST, _HIGHEST = 10240, 32767
+_LOWEST_PORT = 10240
+_HIGHEST_PORT = 32767
 
 
 def choose(names: Iterable[str]) -> dict[str, int]:
@@ -23,21 +24,23 @@ def choose(names: Iterable[str]) -> dict[str, int]:
     Raises:
         InfraError: too few are free.
     """
-    candidates = list(range(_LOWEST, _first_automatic()))
+    candidates = list(range(_LOWEST_PORT, _first_automatic()))
     random.shuffle(candidates)
     free = (port for port in candidates if _is_free(port))
     try:
         return {name: next(free) for name in names}
     except StopIteration:
-        raise InfraError(f"not enough free ports from {_LOWEST} to {_first_automatic() - 1} for a cluster") from None
+        raise InfraError(
+            f"not enough free ports from {_LOWEST_PORT} to {_first_automatic() - 1} for a cluster"
+        ) from None
 
 
 def _first_automatic() -> int:
     try:
         first = int(_RANGE.read_text().split()[0])
     except (OSError, ValueError, IndexError):
-        return _HIGHEST + 1
-    return first if first > _LOWEST + 1000 else _HIGHEST + 1
+        return _HIGHEST_PORT + 1
+    return first if first > _LOWEST_PORT + 1000 else _HIGHEST_PORT + 1
 
 
 def _is_free(port: int) -> bool:

@@ -25,7 +25,8 @@ GROUPS: Mapping[str, frozenset[JobState]] = {
     "ended": frozenset(state for state in JobState if state.ended),
 }
 #: Jobs on one page: by default, and at most.
-PAGE, MOST = 50, 1000
+DEFAULT_PAGE_JOBS = 50
+MAX_PAGE_JOBS = 1000
 #: Maximum characters of a parameter.
 LONGEST = 500
 
@@ -73,7 +74,7 @@ class Query:
     descending: bool = True
     readers: tuple[str, ...] = ()
     after: str = ""
-    most: int = PAGE
+    most: int = DEFAULT_PAGE_JOBS
 
     @property
     def filtered(self) -> bool:
@@ -190,8 +191,8 @@ def _read(name: str, text: str) -> object:
     if name == "descending":
         return _one_of(name, text, ("yes", "no")) == "yes"
     if name == "most":
-        if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MOST):
-            raise ValueError(f"most: expected a whole number from 1 to {MOST}, not {text[:60]!r}.")
+        if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MAX_PAGE_JOBS):
+            raise ValueError(f"most: expected a whole number from 1 to {MAX_PAGE_JOBS}, not {text[:60]!r}.")
         return int(text)
     if name in ("since", "until"):
         return _parse_time(name, text)

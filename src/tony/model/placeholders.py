@@ -25,7 +25,8 @@ _LIKE_PARAM = re.compile(r"(?<![${])\{([A-Za-z_]{4,10})\.([A-Za-z0-9_.-]+)\}(?!\
 #: Similarity from which a word counts as a typo of `params`: one letter wrong, missing or too many.
 _LIKENESS = 0.8
 #: Number of parameters that a message lists, and characters of a name that it shows.
-_LISTED, _SHOWN = 12, 100
+_MAX_LISTED_PARAMETERS = 12
+_MAX_SHOWN_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +67,13 @@ def check(text: str, params: Collection[str], roles: Collection[str] = ()) -> li
 def _listed(params: Collection[str]) -> str:
     if not params:
         return "the job has none"
-    names = sorted(name for name in params if name.isprintable())[:_LISTED]
+    names = sorted(name for name in params if name.isprintable())[:_MAX_LISTED_PARAMETERS]
     more = f"{len(params) - len(names)} more"
     return f"the job has {', '.join([*map(_short, names), *([more] if len(names) < len(params) else [])])}"
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= _SHOWN else f"{name[: _SHOWN - 1]}…"
+    return name if len(name) <= _MAX_SHOWN_CHARACTERS else f"{name[: _MAX_SHOWN_CHARACTERS - 1]}…"
 
 
 def near_misses(text: str, params: Collection[str]) -> list[Mistake]:

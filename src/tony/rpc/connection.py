@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 #: Bytes read from a socket, and written to it, at a time.
 READ_SIZE = 2**16
 #: Maximum characters of the other side's code and text in an error.
-_WORD, _SENTENCE = 40, 500
+_MAX_CODE_CHARACTERS = 40
+_MAX_TEXT_CHARACTERS = 500
 #: Seconds that a closing connection waits for the other side to receive the last data and to close.
 LINGER = 2.0
 
@@ -363,7 +364,7 @@ class RpcConnection(asyncio.BufferedProtocol):
             if message is None:
                 return
             if isinstance(message, Refused):
-                self._close(ProtocolError(message.code[:_WORD], _harmless(message.reason)))
+                self._close(ProtocolError(message.code[:_MAX_CODE_CHARACTERS], _harmless(message.reason)))
                 return
             self._side.received(self, message)
 
@@ -434,5 +435,5 @@ def _tcp_peer(transport: asyncio.BaseTransport) -> str:
 
 def _harmless(text: str) -> str:
     """Make the other side's text safe for a log and a terminal."""
-    text = text if len(text) <= _SENTENCE else f"{text[:_SENTENCE]}..."
+    text = text if len(text) <= _MAX_TEXT_CHARACTERS else f"{text[:_MAX_TEXT_CHARACTERS]}..."
     return text if text.isprintable() else ascii(text)

@@ -11,7 +11,7 @@ from tony.advice.facts_loader import load_run
 from tony.advice.wasted_hours import Waste, WeekOfWaste, by_week, compute_unused
 from tony.errors import RecordError, TonyError
 from tony.linux.thread_pools import Slots
-from tony.model.job_query import MOST, Query
+from tony.model.job_query import MAX_PAGE_JOBS, Query
 from tony.model.job_summary import JobHead
 from tony.web.authorization import PortalUser, list_visible_jobs
 from tony.web.job_source import Source
@@ -57,7 +57,7 @@ async def compute_waste(portal_user: PortalUser, source: Source, since: float | 
         user: of this user's jobs only; empty: of all users.
     """
     since = clock.wall() - DEFAULT_PERIOD_SECONDS if since is None else since
-    query = Query(state="ended", since=since, user=user, most=min(MAX_JOBS, MOST))
+    query = Query(state="ended", since=since, user=user, most=min(MAX_JOBS, MAX_PAGE_JOBS))
     page = await list_visible_jobs(portal_user, source, query)
     heads = [head for head in page.heads if head.state.ended and not head.damaged]
     known = _CACHE.setdefault(source, OrderedDict())

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from tests.fuzz.target import Target, hold
-from tony.am.http_post import LONGEST_LINE, WebhookRejectedError, read_status
+from tony.am.http_post import MAX_STATUS_LINE_BYTES, WebhookRejectedError, read_status
 
 
 def webhook_answer(data: bytes) -> None:
     """An answer's number, or why there is none."""
 
     async def read() -> int:
-        reader = asyncio.StreamReader(limit=LONGEST_LINE)
+        reader = asyncio.StreamReader(limit=MAX_STATUS_LINE_BYTES)
         reader.feed_data(data)
         reader.feed_eof()
         return await read_status(reader)

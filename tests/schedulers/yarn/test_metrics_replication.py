@@ -61,7 +61,7 @@ def test_from_one_master_to_the_next(
     tmp_path: Path, hdfs: PlayedWebHdfs, files: HdfsJobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first brings a copy to HDFS while the job runs; the second has it before it begins, and so has a reader."""
-    monkeypatch.setattr(module, "_COPY_EVERY", 0.0)
+    monkeypatch.setattr(module, "_COPY_INTERVAL_SECONDS", 0.0)
     cluster = Simulation(workers(1))
     cluster.begin()
     cluster.run()
@@ -91,7 +91,7 @@ def test_hdfs_that_refuses_hinders_nothing(
     tmp_path: Path, hdfs: PlayedWebHdfs, files: HdfsJobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the writer nor the next attempt."""
-    monkeypatch.setattr(module, "_COPY_EVERY", 0.0)
+    monkeypatch.setattr(module, "_COPY_INTERVAL_SECONDS", 0.0)
     cluster = Simulation(workers(1))
     cluster.begin()
     cluster.run()

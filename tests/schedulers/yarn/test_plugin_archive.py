@@ -95,7 +95,7 @@ def test_made_once(cache: Cache, library: Path) -> None:
 
 def test_large(cache: Cache, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole library is refused before it is read."""
-    monkeypatch.setattr(plugin_archive, "MOST", 1024)
+    monkeypatch.setattr(plugin_archive, "MAX_ARCHIVE_BYTES", 1024)
     (library / "leader/data").write_bytes(bytes(2048))
     job = record(framework_module="leader.adapter:Leader", framework_path=str(library))
     with pytest.raises(ConfigError) as caught:

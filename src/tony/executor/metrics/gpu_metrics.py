@@ -20,7 +20,8 @@ import tony
 log = logging.getLogger(__name__)
 
 _PACKAGE = "pynvml"
-_MHZ, _MILLI = 1e6, 1e-3
+_MHZ = 1e6
+_MILLI = 1e-3
 #: Xid errors read at a time.
 _MAX_EVENTS = 100
 

@@ -43,7 +43,8 @@ _TAIL_BYTES = 1 << 16
 #: Searching all output as it flows would cost more than everything else that is done with it.
 _SEARCHED_BYTES = 1 << 19
 #: Lines of a tail, and bytes of each: as much as LinkedIn TonY put into its diagnostics, bounded for the wire.
-TAIL_LINES, TAIL_BYTES = 20, 2000
+TAIL_LINES = 20
+TAIL_BYTES = 2000
 LAST_LINE = 200
 #: tqdm and the like end their lines with a carriage return.
 _LINE_END = re.compile(rb"\r\n|\n|\r")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 #: Replacements in one value (`Configuration.MAX_SUBST`).
-MOST = 20
+MAX_EXPANSIONS = 20
 #: Characters that a value may grow to: 20 replacements double a text of 8 characters to 8 MiB.
 MAX_LENGTH = 1 << 20
 
@@ -30,7 +30,7 @@ def expand(text: str, lookup: Callable[[str], str | None], environ: Mapping[str,
         ValueError: too many replacements; says so.
     """
     value = text
-    for _ in range(MOST):
+    for _ in range(MAX_EXPANSIONS):
         match = _VARIABLE.search(value)
         if match is None:
             return value
@@ -44,7 +44,7 @@ def expand(text: str, lookup: Callable[[str], str | None], environ: Mapping[str,
         value = value[: match.start()] + new + value[match.end() :]
         if len(value) > MAX_LENGTH:
             raise ValueError(f"it grows beyond {MAX_LENGTH} characters when its ${{...}} are replaced.")
-    raise ValueError(f"it needs more than {MOST} replacements of ${{...}}; Hadoop makes no more.")
+    raise ValueError(f"it needs more than {MAX_EXPANSIONS} replacements of ${{...}}; Hadoop makes no more.")
 
 
 def _environment(variable: str, environ: Mapping[str, str]) -> str | None:

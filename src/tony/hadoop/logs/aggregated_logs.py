@@ -33,7 +33,8 @@ _SUFFIX = "yarn.nodemanager.remote-app-log-dir-suffix"
 #: A NodeManager writes into this and renames it.
 _TEMPORARY = ".tmp"
 #: Of one application: files of nodes and rounds, and log files in them.
-_MOST_FILES, _MOST_LOGS = 100_000, 250_000
+_MAX_FILES = 100_000
+_MAX_LOGS = 250_000
 #: Bytes compared at the start and at the end of a file that came in two rounds.
 _SAMPLE = 4096
 
@@ -147,7 +148,7 @@ class AggregatedLogs:
             LogError: more log files than make sense.
         """
         pieces: dict[tuple[str, str, str], list[LogExtent]] = {}
-        left = _MOST_LOGS
+        left = _MAX_LOGS
         failed: MalformedLogFile | None = None
         wanted = None if node is None else node.replace(":", "_")
         for path, size, others in self._files(application, owner):
@@ -159,7 +160,7 @@ class AggregatedLogs:
                         left -= 1
                         if left < 0:
                             raise LogError(
-                                f"{application} has more than {_MOST_LOGS:,} log files. See them with: yarn logs"
+                                f"{application} has more than {_MAX_LOGS:,} log files. See them with: yarn logs"
                             )
                         key = (piece.entry.container, piece.entry.name, _node(path))
                         pieces.setdefault(key, []).append(piece)
@@ -225,8 +226,8 @@ class AggregatedLogs:
             whole = [name for name, size in sorted(beside.items()) if size]
             names = [name for name in whole if not name.endswith((_TEMPORARY, ifile.CHECKSUM_SUFFIX))]
             found.extend((f"{folder}/{name}", beside[name], beside) for name in names)
-            if len(found) > _MOST_FILES:
-                raise MalformedLogFile(f"{folder} holds more than {_MOST_FILES} files.")
+            if len(found) > _MAX_FILES:
+                raise MalformedLogFile(f"{folder} holds more than {_MAX_FILES} files.")
         if not found:
             raise LogsNotFoundError(
                 f"No aggregated logs of {application}, owner {owner}. They come some seconds after its end, if"

@@ -8,7 +8,7 @@ from tony import clock
 from tony.jobs.logs.log_reader import LogLine, LogReader
 
 #: Seconds after which an incomplete line is shown; also the shortest interval between two states of a progress bar.
-PATIENCE = 1.0
+PARTIAL_LINE_SECONDS = 1.0
 
 
 class LiveReader(LogReader):
@@ -23,7 +23,7 @@ class LiveReader(LogReader):
     @property
     def due(self) -> float | None:
         """The time to call `take`, in monotonic seconds; None if there is no incomplete line."""
-        return None if self._incomplete_since is None else self._incomplete_since + PATIENCE
+        return None if self._incomplete_since is None else self._incomplete_since + PARTIAL_LINE_SECONDS
 
     def read(self) -> Iterator[LogLine]:
         """Yield new lines, as `LogReader.read` does."""

@@ -22,7 +22,7 @@ from tony.core.events import EVENTS, Event
 from tony.errors import ConnectionFailed, InfraError, RecordError, StorageError, TonyError, UnknownJobError, UserError
 from tony.history.json_files import read_json, write_json
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
-from tony.model.job_query import MOST
+from tony.model.job_query import MAX_PAGE_JOBS
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home
@@ -188,7 +188,7 @@ class PortalClient:
         """
         after, left = "", most
         while left > 0:
-            here = {"most": str(min(MOST, max(left, 50))), **({"after": after} if after else {})}
+            here = {"most": str(min(MAX_PAGE_JOBS, max(left, 50))), **({"after": after} if after else {})}
             page = self.get("jobs", {**words, **here})
             for head in self._decode(tuple[JobHead, ...], page.get("jobs")):
                 if takes(head) and left > 0:

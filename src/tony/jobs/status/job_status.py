@@ -12,7 +12,7 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError
 from tony.history import event_log
 from tony.history.job_record import pending_report, read_summary, record_of
-from tony.jobs.am_client import PATIENCE, ask_report, describe_delay
+from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS, ask_report, describe_delay
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.status.finalize_lost import close_lost
 from tony.model.job_report import JobReport
@@ -66,7 +66,7 @@ async def load_report(home: Home, job_id: str, patience: float | None = None) ->
     submitter: Submitter | None = None
     broken = False
     pauses = iter(_REMOTE_BACKOFF)
-    give_up = clock.monotonic() + (PATIENCE if patience is None else patience)
+    give_up = clock.monotonic() + (ANSWER_TIMEOUT_SECONDS if patience is None else patience)
     while True:
         ended = read_summary(folder)
         if ended is not None:

@@ -22,9 +22,9 @@ from tony.portal.tensorboard.tensorboard_server import READY, SOCKET, SUMMARIES
 from tony.web.thread_lanes import LISTS, STORES
 
 #: Maximum number of TensorBoards; each takes some 150 MB.
-MOST = 4
+MAX_TENSORBOARDS = 4
 #: Seconds without a request after which one is stopped.
-IDLE = 600.0
+IDLE_SECONDS = 600.0
 _CHECK_INTERVAL_SECONDS = 10.0
 _START_TIMEOUT_SECONDS = 120.0
 _STOP_TIMEOUT_SECONDS = 10.0
@@ -150,10 +150,10 @@ class TensorBoardManager:
 
     Args:
         folder: for their event files; shared with other portals of the user.
-        most, idle: see `MOST` and `IDLE`.
+        most, idle: see `MAX_TENSORBOARDS` and `IDLE_SECONDS`.
     """
 
-    def __init__(self, folder: Path, most: int = MOST, idle: float = IDLE) -> None:
+    def __init__(self, folder: Path, most: int = MAX_TENSORBOARDS, idle: float = IDLE_SECONDS) -> None:
         self._top, self._most, self._idle = folder, most, idle
         self._folder: Path | None = None
         self._folder_lock: int | None = None

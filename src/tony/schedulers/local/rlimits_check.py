@@ -17,7 +17,8 @@ _FILES_PER_EXECUTOR = 2
 #: Open files of an executor when its user program starts.
 _EXECUTOR_FILES = 24
 #: Processes and threads: client, supervisor, application master and their threads; executor, watchdog and program.
-_PROCESSES, _PROCESSES_PER_TASK = 9, 3
+_PROCESSES_OF_JOB = 9
+_PROCESSES_PER_TASK = 3
 _ADVICE = "Raise it, or request fewer tasks."
 
 
@@ -28,7 +29,7 @@ def open_files(spec: JobSpec) -> int:
 
 def processes(spec: JobSpec) -> int:
     """Return the number of processes and threads of a job, not counting those that user programs start."""
-    return _PROCESSES + _PROCESSES_PER_TASK * tasks_at_a_time(spec)
+    return _PROCESSES_OF_JOB + _PROCESSES_PER_TASK * tasks_at_a_time(spec)
 
 
 def tasks_at_a_time(spec: JobSpec) -> int:

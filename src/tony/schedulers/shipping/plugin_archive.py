@@ -19,7 +19,7 @@ from tony.storage.cache.object_cache import Cache, Stored
 from tony.units import format_size
 
 #: Maximum size in bytes. Adapters are small; anything larger is a whole library, which should not be shipped.
-MOST = 16 * 1024 * 1024
+MAX_ARCHIVE_BYTES = 16 * 1024 * 1024
 _ZIP_TIME = (2000, 1, 1, 0, 0, 0)
 
 
@@ -37,10 +37,10 @@ def store_plug_in(cache: Cache, record: JobRecord) -> Stored | None:
     size = sum(status.st_size for _, _, status in files)
     if not files:
         raise _refused(record, f"its adapter {record.framework_module} is not in a shippable package or module")
-    if size > MOST:
+    if size > MAX_ARCHIVE_BYTES:
         raise _refused(
             record,
-            f"its package {top} has {format_size(size)}, but at most {format_size(MOST)} can be shipped; "
+            f"its package {top} has {format_size(size)}, but at most {format_size(MAX_ARCHIVE_BYTES)} can be shipped; "
             "keep the adapter in a small package of its own",
         )
     digest = hashlib.sha256(top.encode())

@@ -15,7 +15,8 @@ from tony.storage.staging.remote_files import Bytes, NotThere, RemoteFile, Remot
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebHdfs
 
-_OTHERS_READ, _OTHERS_ENTER = 0o004, 0o001
+_OTHERS_READ = 0o004
+_OTHERS_ENTER = 0o001
 
 
 class HdfsFiles(RemoteFiles):

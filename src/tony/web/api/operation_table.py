@@ -12,7 +12,7 @@ from tony.jobs.comparison import Comparison
 from tony.jobs.directory.event_pages import MOST_LATEST_EVENTS
 from tony.jobs.directory.task_logs import LOG_PIECE, LogSearchResult
 from tony.model.codec import Json
-from tony.model.job_query import DAMAGED, GROUPS, MOST, PAGE, JobSort
+from tony.model.job_query import DAMAGED, DEFAULT_PAGE_JOBS, GROUPS, MAX_PAGE_JOBS, JobSort
 from tony.model.job_report import FailureClass, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.protocol.client_messages import Points
@@ -83,7 +83,7 @@ OPERATIONS: Sequence[Operation] = (
             _make_text("sort", "sort key; default `submitted`", *(each.value for each in JobSort)),
             Parameter(name="descending", what="largest or newest first", kind=ParameterKind.TRUTH, usual=True),
             _make_text("after", "`next` of the previous page"),
-            _make_most("jobs per page", PAGE, MOST),
+            _make_most("jobs per page", DEFAULT_PAGE_JOBS, MAX_PAGE_JOBS),
         ),
     ),
     Operation(

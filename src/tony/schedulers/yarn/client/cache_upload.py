@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 #: Permissions of files readable by all users, and by their owner alone. They are never rewritten, but HDFS lets only
 #: users with write permission set a file's times.
-_PUBLIC, _PRIVATE = 0o644, 0o600
+_PUBLIC = 0o644
+_PRIVATE = 0o600
 _FOLDER = 0o755
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,8 @@ from tony.hadoop.yarn.application_client import ENDED
 from tony.schedulers.yarn.settings import YarnSettings
 
 _PREFIX = "tony-staging:"
-_MOST_TAGS, _LONGEST = 10, 100
+_MOST_TAGS = 10
+_LONGEST = 100
 _PLAIN = re.compile(rb"[a-z0-9/._~-]")
 _USUAL = YarnSettings()
 #: Tag of a job of tony under another application type.
