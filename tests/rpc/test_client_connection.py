@@ -39,6 +39,7 @@ from tony.protocol.framing import MAX_FROM_AM, encode
 from tony.protocol.hello import PeerKind, encode_answer
 from tony.protocol.messages import Done, Message, SetLogLevel
 from tony.rpc import RpcConnection, connect
+from tony.rpc.server import HandshakeLimits
 
 
 @pytest.mark.parametrize("kind", [PeerKind.EXECUTOR, PeerKind.CLIENT])
@@ -183,7 +184,10 @@ async def test_another_version_is_told_ours(place: Place) -> None:
 
 async def test_a_slow_hello_is_dropped(place: Place) -> None:
     """Connections without a right hello are limited in time."""
-    async with serving(place, handshake_timeout=0.05) as (server, diary, address), raw(address) as peer:
+    async with (
+        serving(place, limits=HandshakeLimits(timeout_seconds=0.05)) as (server, diary, address),
+        raw(address) as peer,
+    ):
         peer.writer.write(hello()[:39])
         assert await peer.rest() == b""
         assert server.statistics().refused == {"timeout": 1}
@@ -192,7 +196,7 @@ async def test_a_slow_hello_is_dropped(place: Place) -> None:
 
 async def test_only_so_many_strangers_at_a_time(place: Place) -> None:
     """Those beyond wait, and come in as soon as one of those before is known or gone."""
-    async with serving(place, most_strangers=2) as (server, diary, address):
+    async with serving(place, limits=HandshakeLimits(max_unauthenticated=2)) as (server, diary, address):
         async with raw(address), raw(address):
             await until(lambda: server.statistics().strangers == 2)
             waiting = asyncio.create_task(connect(address, place.job.executors))

@@ -19,6 +19,7 @@ from tests.rpc.connection_flood import first_message
 from tests.rpc.recording_server import JOB, OTHER_JOB, Place, connected, hello, raw, serving, until
 from tony.protocol.launch import AmCredentials
 from tony.rpc import RpcServer, connect
+from tony.rpc.server import HandshakeLimits
 from tony.rpc.tls_pipe import client_context, handshake_tag
 
 #: Connections of the flood: as many as an ordinary process may have, and more than wait in the kernel's queue.
@@ -46,9 +47,10 @@ async def open_sockets(
 
 
 @contextlib.asynccontextmanager
-async def few_places(min_age_to_drop: float = 0.0) -> AsyncIterator[tuple[RpcServer, str]]:
+async def few_places(min_age: float = 0.0) -> AsyncIterator[tuple[RpcServer, str]]:
     """A server with room for four."""
-    async with serving(TLS_PLACE, max_unrecognized=4, min_age_to_drop=min_age_to_drop) as (server, _, address):
+    limits = HandshakeLimits(max_unrecognized=4, min_age_seconds=min_age)
+    async with serving(TLS_PLACE, limits=limits) as (server, _, address):
         yield server, address
 
 
@@ -81,7 +83,7 @@ async def test_none_is_dropped_while_there_is_room() -> None:
 
 async def test_each_has_its_moment() -> None:
     """The next one waits in the kernel's queue."""
-    async with few_places(min_age_to_drop=3600.0) as (server, address), open_sockets(address, 6) as sockets:
+    async with few_places(min_age=3600.0) as (server, address), open_sockets(address, 6) as sockets:
         await until(lambda: server.statistics().strangers == 4)
         sockets.pop(0).close()
         await until(lambda: server.statistics().accepted == 5)

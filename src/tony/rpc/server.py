@@ -31,16 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Seconds from connection to complete hello. A handshake takes a few ms of CPU time; the rest is for busy hosts.
-HANDSHAKE_TIMEOUT = 10.0
-#: Connections of the job's own peers that may be before their hello at one time. More wait in the kernel's queue, so
-#: that of 10,000 executors that connect at once none runs into the timeout because of the others' handshakes.
-MOST_STRANGERS = 256
-#: Maximum TLS connections that have not shown the job's tag (`tls.handshake_tag`), if the open file limit allows it.
-#: When there are more, the oldest ones of the address that has the most are dropped, but none that is younger than
-#: this many seconds: a peer on a busy machine needs a moment for its first message.
-MAX_UNRECOGNIZED = 4096
-MIN_AGE_TO_DROP_SECONDS = 0.25
 #: Up to this number, each gets its handshake, and this process's limit of open files is unchanged.
 _FEW_UNRECOGNIZED = 64
 #: Seconds until the next try if all of them are younger.
@@ -59,6 +49,26 @@ _NO_ROOM_PAUSE = 1.0
 #: Kinds of peers that connect to an AM.
 GUESTS = frozenset({PeerKind.EXECUTOR, PeerKind.CLIENT})
 _CODES = frozenset(code.value for code in Code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandshakeLimits:
+    """Limits for connections that have not yet shown the right token.
+
+    Attributes:
+        timeout_seconds: from the connection to a complete hello. A handshake takes a few ms of CPU time; the rest is
+            for busy hosts.
+        max_unauthenticated: connections of the job's own peers at one time. More wait in the kernel's queue, so that of
+            10,000 executors that connect at once none runs into the timeout because of the others' handshakes.
+        max_unrecognized: TLS connections at one time that have not shown the job's tag (`tls.handshake_tag`), if the
+            open file limit allows it. Of more, the oldest ones of the address that has the most are dropped.
+        min_age_seconds: none that is younger is dropped: a peer on a busy machine needs a moment for its first message.
+    """
+
+    timeout_seconds: float = 10.0
+    max_unauthenticated: int = 256
+    max_unrecognized: int = 4096
+    min_age_seconds: float = 0.25
 
 
 class Handler(Protocol):
@@ -105,20 +115,13 @@ class RpcServer:
         credentials: AmCredentials,
         handler: Handler,
         *,
-        handshake_timeout: float = HANDSHAKE_TIMEOUT,
-        most_strangers: int = MOST_STRANGERS,
-        max_unrecognized: int = MAX_UNRECOGNIZED,
-        min_age_to_drop: float = MIN_AGE_TO_DROP_SECONDS,
+        limits: HandshakeLimits = HandshakeLimits(),
         guests: frozenset[PeerKind] = GUESTS,
     ) -> None:
         """Does not listen yet.
 
         Args:
             credentials: those of the listening side.
-            handshake_timeout: seconds until a connection must have shown the right token.
-            most_strangers: connections of the job's peers that may be without it at one time.
-            max_unrecognized: TLS connections at one time without the job's tag.
-            min_age_to_drop: seconds that each of these has at least.
             guests: kinds of peers that may connect. All hold the job's token; over TLS each must prove its name, too.
 
         Raises:
@@ -126,9 +129,7 @@ class RpcServer:
         """
         token_bytes(credentials.token)
         self._credentials = credentials
-        self._side = _ListeningSide(
-            credentials.token, handler, handshake_timeout, most_strangers, guests, max_unrecognized, min_age_to_drop
-        )
+        self._side = _ListeningSide(credentials.token, handler, limits, guests)
         self._accepting: dict[asyncio.Task[None], socket.socket] = {}
         self._files: list[tuple[str, int]] = []
 
@@ -188,27 +189,16 @@ class _ListeningSide(HandshakeSide):
     #: By which a TLS connection of one of the job's peers is recognized.
     tag = b""
 
-    def __init__(
-        self,
-        token: str,
-        handler: Handler,
-        handshake_timeout: float,
-        most_strangers: int,
-        guests: frozenset[PeerKind],
-        max_unrecognized: int,
-        min_age_to_drop: float,
-    ) -> None:
+    def __init__(self, token: str, handler: Handler, limits: HandshakeLimits, guests: frozenset[PeerKind]) -> None:
         self._token = token
         self._guests = guests
         if guests == {PeerKind.MASTER}:
             self.limit_in = self.limit_out = MAX_SUMMON
         self._handler = handler
-        self._handshake_timeout = handshake_timeout
-        self._most_strangers = most_strangers
-        self._max_unrecognized = max_unrecognized
-        self._few = min(_FEW_UNRECOGNIZED, max_unrecognized)
-        self._is_fitted = max_unrecognized <= _FEW_UNRECOGNIZED
-        self._min_age_to_drop = min_age_to_drop
+        self._limits = limits
+        self._max_unrecognized = limits.max_unrecognized
+        self._few = min(_FEW_UNRECOGNIZED, limits.max_unrecognized)
+        self._is_fitted = limits.max_unrecognized <= _FEW_UNRECOGNIZED
         self._strangers: dict[RpcConnection, asyncio.TimerHandle] = {}
         self._unrecognized = _Unrecognized()
         self._open: set[RpcConnection] = set()
@@ -275,7 +265,8 @@ class _ListeningSide(HandshakeSide):
     def began(self, connection: RpcConnection) -> None:
         self._accepted += 1
         loop = asyncio.get_running_loop()
-        self._strangers[connection] = loop.call_later(self._handshake_timeout, self._on_handshake_timeout, connection)
+        timeout = self._limits.timeout_seconds
+        self._strangers[connection] = loop.call_later(timeout, self._on_handshake_timeout, connection)
         if connection.is_encrypted:
             self._unrecognized.add(connection, loop.time())
         self._update_room()
@@ -304,7 +295,7 @@ class _ListeningSide(HandshakeSide):
 
     def _drop_one(self) -> bool:
         """Drop a connection without the job's tag; return False if none is old enough."""
-        connection = self._unrecognized.find_droppable(asyncio.get_running_loop().time() - self._min_age_to_drop)
+        connection = self._unrecognized.find_droppable(asyncio.get_running_loop().time() - self._limits.min_age_seconds)
         if connection is None:
             return False
         self._drop(connection)
@@ -317,13 +308,13 @@ class _ListeningSide(HandshakeSide):
         connection.abort()
 
     def _update_room(self) -> None:
-        if len(self._strangers) - len(self._unrecognized) < self._most_strangers:
+        if len(self._strangers) - len(self._unrecognized) < self._limits.max_unauthenticated:
             self._room.set()
         else:
             self._room.clear()
 
     def _on_handshake_timeout(self, connection: RpcConnection) -> None:
-        text = f"no complete hello within {self._handshake_timeout:g} s"
+        text = f"no complete hello within {self._limits.timeout_seconds:g} s"
         connection.abort(ProtocolError(Code.TIMEOUT, text))
 
     def _forget_stranger(self, connection: RpcConnection) -> None:

@@ -27,6 +27,7 @@ from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Done, Message
 from tony.rpc import RpcConnection, RpcServer, connect
 from tony.rpc.am_address import TlsAddress, parse
+from tony.rpc.server import HandshakeLimits
 from tony.rpc.tls_pipe import TlsPipe, client_context, server_context
 
 T = TypeVar("T")
@@ -47,7 +48,7 @@ class _Hall:
         self.loop.set_exception_handler(lambda loop, context: self.strange.append(context))
         self.diary = Diary(answer=_answer)
         self.address, self.port = "", 0
-        self.server = RpcServer(JOB.am, self.diary, handshake_timeout=_PATIENCE)
+        self.server = RpcServer(JOB.am, self.diary, limits=HandshakeLimits(timeout_seconds=_PATIENCE))
         self.run(self._listen())
 
     async def _listen(self) -> None:

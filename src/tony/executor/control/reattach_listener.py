@@ -19,17 +19,13 @@ from tony.protocol.launch import LaunchContext
 from tony.protocol.messages import Done, Message
 from tony.rpc.am_address import TlsAddress, is_callable, parse
 from tony.rpc.connection import RpcConnection
-from tony.rpc.server import RpcServer
+from tony.rpc.server import HandshakeLimits, RpcServer
 from tony.rpc.sockets import EVERYWHERE
 
 log = logging.getLogger(__name__)
 
-#: Unauthenticated clients at one time: there is one application master, at times two.
-_MAX_UNAUTHENTICATED = 8
-#: Clients at one time that have not shown the job's tag. A new one replaces the oldest.
-_MAX_UNRECOGNIZED = 32
-#: Seconds that each of them has for it.
-_HANDSHAKE_TIMEOUT_SECONDS = 5.0
+#: There is one application master, at times two. A new connection replaces the oldest unrecognized one.
+_LIMITS = HandshakeLimits(timeout_seconds=5.0, max_unauthenticated=8, max_unrecognized=32, min_age_seconds=0.0)
 #: Upper bound of AM attempts. A scheduler gives up after a few.
 _MAX_AM_ATTEMPTS = 10**6
 
@@ -47,10 +43,7 @@ class ReattachListener:
         self._server = RpcServer(
             context.credentials,
             self,
-            handshake_timeout=_HANDSHAKE_TIMEOUT_SECONDS,
-            most_strangers=_MAX_UNAUTHENTICATED,
-            max_unrecognized=_MAX_UNRECOGNIZED,
-            min_age_to_drop=0.0,
+            limits=_LIMITS,
             guests=frozenset({PeerKind.MASTER}),
         )
 
