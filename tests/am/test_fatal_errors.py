@@ -18,7 +18,7 @@ from tony.errors import (
     SchedulerLost,
     StorageError,
 )
-from tony.model.job_report import AmReport, Failure, FailureClass, JobReport, TaskReport
+from tony.model.job_report import AmReport, Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 
 USER, INFRASTRUCTURE, PLATFORM = FailureClass.USER, FailureClass.INFRASTRUCTURE, FailureClass.PLATFORM
@@ -79,7 +79,12 @@ def test_all_mistakes_are_told() -> None:
     """The first as the reason, the rest beside it; and what had failed before."""
     problems = ConfigError([Problem(key="tls", message="final."), Problem(key="roles", message="too many.")])
     before = Failure(
-        failure_class=USER, cause="program", reason="worker:0 failed", session=1, at=1.0, others=("worker:1 failed",)
+        failure_class=USER,
+        cause=FailureCause.PROGRAM,
+        reason="worker:0 failed",
+        session=1,
+        at=1.0,
+        others=("worker:1 failed",),
     )
     last = report_fatal_error(standing(failure=before), problems, 1001.0)
     assert last.failure
@@ -89,7 +94,9 @@ def test_all_mistakes_are_told() -> None:
 
 def test_a_signal_that_comes_with_the_end_of_its_time() -> None:
     """It is no further failure."""
-    killed = Failure(failure_class=FailureClass.KILLED, cause="killed", reason="by SIGTERM", session=1, at=1.0)
+    killed = Failure(
+        failure_class=FailureClass.KILLED, cause=FailureCause.KILLED, reason="by SIGTERM", session=1, at=1.0
+    )
     last = report_fatal_error(standing(failure=killed), Overdue("its time is over"), 1012.5)
     assert last.failure
     assert (last.failure.reason, last.failure.others) == ("its time is over", ())

@@ -10,7 +10,7 @@ import pytest
 
 from tony.am import status_page as page_module
 from tony.am.status_page import Page, render
-from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
+from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 
 HOST = "127.0.0.1"
@@ -85,7 +85,12 @@ def test_foreign_text_is_text() -> None:
 def test_an_ended_job_stays() -> None:
     """With its first cause and the last lines; it is not asked for again and again."""
     failure = Failure(
-        failure_class=FailureClass.USER, cause="exit", reason="worker:1 <failed>", session=2, at=1.0, tail=("x < y",)
+        failure_class=FailureClass.USER,
+        cause=FailureCause.PROGRAM,
+        reason="worker:1 <failed>",
+        session=2,
+        at=1.0,
+        tail=("x < y",),
     )
     body = render(report(JobState.FAILED, failure))
     assert "refresh" not in body

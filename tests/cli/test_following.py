@@ -31,7 +31,7 @@ from tony.errors import ExitCode
 from tony.history.job_record import write_summary
 from tony.jobs.logs.log_names import LogName
 from tony.jobs.logs.log_reader import LogLine
-from tony.model.job_report import FailureClass, JobReport
+from tony.model.job_report import FailureCause, FailureClass, JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
@@ -75,7 +75,9 @@ def running(job: Recorded) -> JobReport:
 
 def killed(job: Recorded) -> JobReport:
     """Somebody killed the job."""
-    failure = replace(FAILURE, failure_class=FailureClass.KILLED, cause="killed", reason="killed by ann", task=None)
+    failure = replace(
+        FAILURE, failure_class=FailureClass.KILLED, cause=FailureCause.KILLED, reason="killed by ann", task=None
+    )
     return replace(failed(*job, failure), state=JobState.KILLED, exit_code=4)
 
 

@@ -20,7 +20,7 @@ from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import keep
 from tests.web.serving import served
 from tony.cli.main import main
-from tony.core.events import Judged, SessionOpened, Snapshot
+from tony.core.events import FailureResponse, Judged, SessionOpened, Snapshot
 from tony.errors import SchedulerError, UserError
 from tony.history.job_record import write_summary
 from tony.history.session_facts import TELLING
@@ -105,7 +105,12 @@ def test_restarts_are_told(
     folder, record = recorded(home)
     reasons = ("go", "worker:1 was lost", "ann asked for it")
     opened = [SessionOpened(session=number, reason=reason) for number, reason in enumerate(reasons, start=1)]
-    alone = Judged(task=TaskId("worker", 0), failure="it failed", decision="retry", reason="only worker:0: budget left")
+    alone = Judged(
+        task=TaskId("worker", 0),
+        failure="it failed",
+        decision=FailureResponse.RETRY,
+        reason="only worker:0: budget left",
+    )
     logged(folder, [opened[0], alone, Snapshot(digest="session-opened"), *opened[1:]])
     restarts = Restarts(charged=2, most=5, free=1)
     write_summary(folder, replace(succeeded(folder, record), session=3, restarts=restarts))

@@ -16,7 +16,7 @@ from tests.jobs.fake_am import FAILURE, failed, succeeded
 from tests.jobs.recording_scheduler import Desk, Office
 from tony.errors import Problem, SchedulerError
 from tony.history.job_record import write_summary
-from tony.model.job_report import FailureClass, JobReport
+from tony.model.job_report import FailureCause, FailureClass, JobReport
 from tony.model.job_spec import GIB, MIB, JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, RoleKind
@@ -55,7 +55,7 @@ def end_with(desk: Desk, ending: Ending) -> None:
 
 def killed(folder: JobFolder, record: JobRecord) -> JobReport:
     """Somebody killed the job."""
-    failure = replace(FAILURE, failure_class=FailureClass.KILLED, cause="killed", reason="killed by ann")
+    failure = replace(FAILURE, failure_class=FailureClass.KILLED, cause=FailureCause.KILLED, reason="killed by ann")
     return replace(failed(folder, record, failure), state=JobState.KILLED, exit_code=4)
 
 

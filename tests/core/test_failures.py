@@ -12,7 +12,7 @@ from tony.core.deadline import DeadlineKind
 from tony.core.state import State
 from tony.errors import ExitCode
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.model.job_report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.job_spec import Timeouts
 
 USER, INFRASTRUCTURE = FailureClass.USER, FailureClass.INFRASTRUCTURE
@@ -98,14 +98,16 @@ def test_a_task_that_never_ran_has_no_log() -> None:
     state = job()
     state.session = 2
     failure = failures.failure_from_task(
-        state, state.tasks[task("worker:0")], "launch", INFRASTRUCTURE, "no container", 1.0
+        state, state.tasks[task("worker:0")], FailureCause.LAUNCH, INFRASTRUCTURE, "no container", 1.0
     )
     assert (failure.log, failure.session) == (None, 2)
 
 
 def failure(cause: str, at: float, who: str = "worker:0") -> Failure:
     """One failure."""
-    return Failure(failure_class=USER, cause=cause, reason=f"{who} {cause} at {at}", session=1, at=at, task=who)
+    return Failure(
+        failure_class=USER, cause=FailureCause(cause), reason=f"{who} {cause} at {at}", session=1, at=at, task=who
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ from tony.core.deadline import Deadline
 from tony.core.state import State
 from tony.core.transitions import TaskMove
 from tony.model.cluster_spec import ClusterSpec
-from tony.model.job_report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.states import JobState
 
 NEWS = ev.Queued(reason="")
 WHO = task("worker:0")
-FAILURE = Failure(failure_class=FailureClass.USER, cause="program", reason="boom", session=1, at=1.0)
+FAILURE = Failure(failure_class=FailureClass.USER, cause=FailureCause.PROGRAM, reason="boom", session=1, at=1.0)
 
 
 def running() -> Simulation:
@@ -94,10 +94,10 @@ def test_nothing_comes_after_the_end() -> None:
 def test_the_verdict_that_fails_the_job_is_the_last() -> None:
     """What fails later is named beside it."""
     simulation = running()
-    ask(simulation, act.Verdict(failure=FAILURE, decision="tolerate", reason="r"))
-    ask(simulation, act.Verdict(failure=FAILURE, decision="fail", reason="r"))
+    ask(simulation, act.Verdict(failure=FAILURE, decision=ev.FailureResponse.TOLERATE, reason="r"))
+    ask(simulation, act.Verdict(failure=FAILURE, decision=ev.FailureResponse.FAIL, reason="r"))
     with pytest.raises(BrokenPromiseError, match=r"^after the job had failed"):
-        ask(simulation, act.Verdict(failure=FAILURE, decision="tolerate", reason="r"))
+        ask(simulation, act.Verdict(failure=FAILURE, decision=ev.FailureResponse.TOLERATE, reason="r"))
 
 
 def _refused_and_changed(state: State) -> None:

@@ -14,10 +14,10 @@ from tony.core.deadline import Deadline
 from tony.core.state import Container, ContainerIntent, Final, Restart, RoleState, State, Task
 from tony.core.state_digest import MACHINE, compute_digest
 from tony.core.timers import Timers
-from tony.model.job_report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.states import JobState, RoleKind, TaskState
 
-FAILURE = Failure(failure_class=FailureClass.USER, cause="program", reason="boom", session=1, at=1.0)
+FAILURE = Failure(failure_class=FailureClass.USER, cause=FailureCause.PROGRAM, reason="boom", session=1, at=1.0)
 
 #: Fields that only tell people something, or that follow from others.
 TOLD = {

@@ -21,7 +21,7 @@ from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
 from tony.history.job_record import pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.model.codec import from_plain, to_plain
-from tony.model.job_report import AmReport, Failure, FailureClass, JobReport
+from tony.model.job_report import AmReport, Failure, FailureCause, FailureClass, JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
 from tony.model.progress import Progress
@@ -83,7 +83,7 @@ def succeeded(folder: JobFolder, record: JobRecord) -> JobReport:
 
 FAILURE = Failure(
     failure_class=FailureClass.USER,
-    cause="program",
+    cause=FailureCause.PROGRAM,
     reason="worker:1 failed with exit code 3 on here",
     session=1,
     at=7.0,

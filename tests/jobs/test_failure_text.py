@@ -9,7 +9,7 @@ import pytest
 from tests.jobs.fake_am import FAILURE, JOB, failed, recorded, succeeded, write_log
 from tony.errors import InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.jobs.failure_text import build_error, format_outcome, format_report
-from tony.model.job_report import Failure, FailureClass, JobReport
+from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState
 
@@ -91,7 +91,7 @@ def test_a_failure_of_no_task(report: JobReport) -> None:
     """An infrastructure failure: the events tell more."""
     failure = Failure(
         failure_class=FailureClass.INFRASTRUCTURE,
-        cause="allocation-timeout",
+        cause=FailureCause.ALLOCATION_TIMEOUT,
         reason="not every container was granted within 1 m 00 s (allocation_timeout)",
         session=1,
         at=60.0,
@@ -107,7 +107,9 @@ def test_a_failure_of_no_task(report: JobReport) -> None:
 
 def test_a_killed_job_needs_no_page(report: JobReport) -> None:
     """One line says who."""
-    failure = Failure(failure_class=FailureClass.KILLED, cause="killed", reason="killed by ann", session=1, at=1.0)
+    failure = Failure(
+        failure_class=FailureClass.KILLED, cause=FailureCause.KILLED, reason="killed by ann", session=1, at=1.0
+    )
     killed = replace(report, state=JobState.KILLED, failure=failure, exit_code=4)
     assert format_report(killed) == [f"job {JOB} (digits) killed after 8 s: killed by ann"]
 

@@ -27,7 +27,7 @@ from tony.jobs.status.dead_am_report import build_last_report
 from tony.model.actor import Actor, ActorKind
 from tony.model.codec import Json, to_plain
 from tony.model.ids import TaskId
-from tony.model.job_report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
@@ -410,7 +410,9 @@ async def test_a_job_without_a_record(home: Home, monkeypatch: pytest.MonkeyPatc
 def killed_by(actor: Actor) -> Failure:
     """The failure of a job that somebody killed."""
     kind = FailureClass.KILLED
-    return Failure(failure_class=kind, cause="killed", reason=f"killed by {actor}", session=1, at=1.0, actor=actor)
+    return Failure(
+        failure_class=kind, cause=FailureCause.KILLED, reason=f"killed by {actor}", session=1, at=1.0, actor=actor
+    )
 
 
 def closed(folder: JobFolder, record: JobRecord, actor: Actor) -> str:

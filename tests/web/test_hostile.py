@@ -22,7 +22,7 @@ from tests.web.sample_jobs import ANYBODY, as_peer, fetch, keep
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
-from tony.model.job_report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.layout import Home, JobFolder
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.app import create
@@ -180,7 +180,9 @@ def test_secrets_are_nowhere(home: Home) -> None:
     (folder.logs / "worker-0.s1.t1.out").write_text(f"token is {secret}\nHF_TOKEN=abc\nplain text\n")
     ended = read_summary(folder)
     assert ended is not None
-    failure = Failure(failure_class=FailureClass.USER, cause="program", reason=f"x {secret}", session=1, at=1.0)
+    failure = Failure(
+        failure_class=FailureClass.USER, cause=FailureCause.PROGRAM, reason=f"x {secret}", session=1, at=1.0
+    )
     write_json(folder.summary, to_plain(replace(ended, failure=replace(failure, tail=(f"bad {secret}",)))))
     app = portal(home)
     paths = [f"/job/{JOB}{page}" for page in PAGES] + ["/", "/api/v1/jobs", API]
@@ -235,7 +237,9 @@ def test_names_lines_and_reasons_are_text(home: Home) -> None:
     (folder.logs / "worker-0.s1.t1.out").write_text(f"{EVIL}\n\x1b]8;;javascript:alert(1)\x1b\\link\x1b]8;;\x1b\\\n")
     ended = read_summary(folder)
     assert ended is not None
-    failure = Failure(failure_class=FailureClass.USER, cause=EVIL, reason=EVIL, session=1, at=1.0, tail=(EVIL,))
+    failure = Failure(
+        failure_class=FailureClass.USER, cause=FailureCause.PROGRAM, reason=EVIL, session=1, at=1.0, tail=(EVIL,)
+    )
     tasks = tuple(replace(task, host=EVIL, note=EVIL) for task in ended.tasks)
     write_json(folder.summary, to_plain(replace(ended, name=EVIL, failure=failure, tasks=tasks)))
     app = portal(home)

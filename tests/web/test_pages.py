@@ -18,7 +18,7 @@ from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import as_peer, fetch, keep
 from tony.history.job_record import read_summary, write_summary
 from tony.history.metrics_writer import MetricsWriter
-from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
+from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.layout import Home, JobFolder
 from tony.model.progress import Progress, measure_job
 from tony.model.states import JobState, TaskState
@@ -47,7 +47,7 @@ def _fail(folder: JobFolder, **more: object) -> None:
     report = _report(folder)
     failure = Failure(
         failure_class=FailureClass.USER,
-        cause="program",
+        cause=FailureCause.PROGRAM,
         reason="worker:0 failed with exit code 3 on node7",
         session=1,
         at=3.0,
@@ -423,7 +423,7 @@ def test_what_its_owner_ended_is_no_failure(tmp_path: Path) -> None:
     _fail(folder)
     report = _report(folder)
     assert report.failure is not None
-    ended = replace(report.failure, failure_class=FailureClass.KILLED, cause="killed", reason="killed by me")
+    ended = replace(report.failure, failure_class=FailureClass.KILLED, cause=FailureCause.KILLED, reason="killed by me")
     write_summary(folder, replace(report, state=JobState.KILLED, failure=ended))
     assert 'class="panel failure killed"' in fetch(_app(home), f"/job/{JOB}").text
 

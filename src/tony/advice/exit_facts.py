@@ -36,7 +36,7 @@ class Failed:
     at: float
     session: int
     task: str
-    decision: str
+    decision: ev.FailureResponse
     what: str
     ran: float | None
     how: str

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from tony.advice.exit_facts import Exits, Failed, ProgramExit
+from tony.core.events import FailureResponse
 from tony.history.event_log import LogEntry
 from tony.history.goodput import HOUR, Bucket, GoodputLedger, TaskLedger, ledger
 from tony.history.metric_buckets import RolePoints
@@ -160,7 +161,7 @@ class Run:
     @property
     def restarts(self) -> int:
         """Number of restarts after failures."""
-        return sum(failure.decision in ("restart", "retry") for failure in self.failures)
+        return sum(failure.decision in (FailureResponse.RESTART, FailureResponse.RETRY) for failure in self.failures)
 
     def seconds(self, bucket: Bucket) -> float | None:
         """Return task-seconds of a bucket; None if unknown."""

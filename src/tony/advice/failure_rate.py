@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from tony.advice.facts import Facts
+from tony.core.events import FailureResponse
 
 #: Earlier failures are not random, and will recur.
 _MIN_RUN_SECONDS = 60.0
@@ -40,7 +41,7 @@ def failure_rate(facts: Facts) -> FailureRate | None:
     if running <= 0:
         return None
     failures = sum(
-        failure.decision != "tolerate" and (failure.ran is None or failure.ran >= _MIN_RUN_SECONDS)
+        failure.decision is not FailureResponse.TOLERATE and (failure.ran is None or failure.ran >= _MIN_RUN_SECONDS)
         for run in facts.runs
         for failure in run.failures
     )

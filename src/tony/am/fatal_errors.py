@@ -17,13 +17,13 @@ from tony.errors import (
     UserError,
 )
 from tony.linux import resource_limit_errors
-from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
+from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
-_CAUSES: Mapping[type[InfraError], str] = {
-    AttemptLost: "am-lost",
-    SchedulerLost: "scheduler-lost",
-    StorageError: "storage",
+_CAUSES: Mapping[type[InfraError], FailureCause] = {
+    AttemptLost: FailureCause.AM_LOST,
+    SchedulerLost: FailureCause.SCHEDULER_LOST,
+    StorageError: FailureCause.STORAGE,
 }
 
 
@@ -63,17 +63,17 @@ def report_fatal_error(report: JobReport, error: Exception, wall: float) -> JobR
     )
 
 
-def _classify(error: Exception) -> tuple[FailureClass, str, ExitCode]:
+def _classify(error: Exception) -> tuple[FailureClass, FailureCause, ExitCode]:
     if isinstance(error, Overdue):
-        return FailureClass.USER, "lifetime", error.exit_code
+        return FailureClass.USER, FailureCause.LIFETIME, error.exit_code
     if isinstance(error, UserError):
-        return FailureClass.USER, "refused", error.exit_code
+        return FailureClass.USER, FailureCause.REFUSED, error.exit_code
     if isinstance(error, InfraError):
-        cause = next((word for kind, word in _CAUSES.items() if isinstance(error, kind)), "refused")
+        cause = next((word for kind, word in _CAUSES.items() if isinstance(error, kind)), FailureCause.REFUSED)
         return FailureClass.INFRASTRUCTURE, cause, error.exit_code
     if resource_limit_errors.explain(error):
-        return FailureClass.INFRASTRUCTURE, "limit", ExitCode.INFRASTRUCTURE
-    return FailureClass.PLATFORM, "bug", ExitCode.BUG
+        return FailureClass.INFRASTRUCTURE, FailureCause.LIMIT, ExitCode.INFRASTRUCTURE
+    return FailureClass.PLATFORM, FailureCause.BUG, ExitCode.BUG
 
 
 def _format_reason(error: Exception) -> str:

@@ -280,7 +280,7 @@ class Master:
                     self.notifications.on_restarted(reason)
             case act.Verdict(failure=failure, decision=decision, reason=reason):
                 log.warning("%s -> %s (%s)", failure.reason, decision, reason)
-                if decision == "retry":
+                if decision is ev.FailureResponse.RETRY:
                     self.notifications.on_restarted(failure.reason)
             case act.WakeAt(at=at, deadline=deadline):
                 self._wake_at(at, deadline)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tony.core.deadline import Deadline
+from tony.core.events import FailureResponse
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure
@@ -141,13 +142,12 @@ class Verdict(RequestedAction):
     """A failure was classified: for the event log and for subscribers.
 
     Attributes:
-        decision: `tolerate`, `retry` (only that task restarts), `restart` or `fail`.
         reason: why that was decided, one sentence.
     """
 
     kind: ClassVar[str] = "verdict"
     failure: Failure
-    decision: str
+    decision: FailureResponse
     reason: str
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import ClassVar, get_args
 
 from tony.core.deadline import Deadline
@@ -231,6 +232,15 @@ class Gathered(LoggedEvent):
     absent: Mapping[str, tuple[int, ...]]
 
 
+class FailureResponse(StrEnum):
+    """What is done about a failure."""
+
+    TOLERATE = "tolerate"
+    RETRY = "retry"  #: only its task restarts
+    RESTART = "restart"  #: the gang restarts
+    FAIL = "fail"  #: the job fails
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged(LoggedEvent):
     """A failure was classified. For the log only: it follows from the events before it.
@@ -238,14 +248,13 @@ class Judged(LoggedEvent):
     Attributes:
         task: the task that failed; None if it was no single task.
         failure: what happened, one sentence.
-        decision: `tolerate`, `retry` (only that task restarts), `restart` (the gang does) or `fail` (the job).
         reason: why, and whether it counts against `max_restarts`.
     """
 
     kind: ClassVar[str] = "judged"
     task: TaskId | None
     failure: str
-    decision: str
+    decision: FailureResponse
     reason: str
 
 

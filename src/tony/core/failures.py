@@ -11,7 +11,7 @@ from tony.core.state import RoleState, State, Task
 from tony.errors import ExitCode
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import log_file_name
-from tony.model.job_report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.job_spec import TimeoutAfter
 from tony.model.states import ENDED_TASK_STATES
 from tony.units import format_duration
@@ -24,15 +24,25 @@ EXIT_CODES: Mapping[FailureClass, ExitCode] = {
 }
 
 #: Causes that describe the end of one task's program: the earliest of these is the root cause.
-_PROGRAM_CAUSES = frozenset({"program", "memory", "launch", "limit", "lost", "port-collision", "silent"})
+_PROGRAM_CAUSES = frozenset(
+    {
+        FailureCause.PROGRAM,
+        FailureCause.MEMORY,
+        FailureCause.LAUNCH,
+        FailureCause.LIMIT,
+        FailureCause.LOST,
+        FailureCause.PORT_COLLISION,
+        FailureCause.SILENT,
+    }
+)
 #: Maximum lines of `others` in a failure; ten thousand tasks may fail at once.
 _MAX_OTHERS = 20
 
-_CAUSES = {
-    ExitReason.MEMORY: "memory",
-    ExitReason.PORT_COLLISION: "port-collision",
-    ExitReason.LAUNCH_FAILED: "launch",
-    ExitReason.REFUSED: "limit",
+_CAUSES: Mapping[ExitReason, FailureCause] = {
+    ExitReason.MEMORY: FailureCause.MEMORY,
+    ExitReason.PORT_COLLISION: FailureCause.PORT_COLLISION,
+    ExitReason.LAUNCH_FAILED: FailureCause.LAUNCH,
+    ExitReason.REFUSED: FailureCause.LIMIT,
 }
 
 #: Cause of an external stop until the scheduler reports a better one; `refine_cause` searches for it.
@@ -60,7 +70,7 @@ def failure_from_exit(
     return _build_task_failure(
         state,
         task,
-        cause="lost" if outside else _CAUSES.get(status.reason, "program"),
+        cause=FailureCause.LOST if outside else _CAUSES.get(status.reason, FailureCause.PROGRAM),
         failure_class=FailureClass.INFRASTRUCTURE if infrastructure else FailureClass.USER,
         reason=reason,
         at=task.ended_at or 0.0,
@@ -74,7 +84,7 @@ def failure_from_memory_limit(
 ) -> Failure:
     """Return the failure of a task whose container the cluster or the node ended for exceeding its memory limit."""
     failure = _build_task_failure(
-        state, task, cause="memory", failure_class=FailureClass.USER, reason="", at=at, status=status
+        state, task, cause=FailureCause.MEMORY, failure_class=FailureClass.USER, reason="", at=at, status=status
     )
     return replace(failure, reason=_describe_memory_limit(task, text))
 
@@ -91,7 +101,7 @@ def refine_cause(state: State, task: Task, forced: str, *, over_memory: bool = F
         better = replace(each, reason=each.reason.replace(_UNKNOWN_STOP, forced))
         if over_memory:
             reason = _describe_memory_limit(task, forced)
-            better = replace(better, cause="memory", failure_class=FailureClass.USER, reason=reason)
+            better = replace(better, cause=FailureCause.MEMORY, failure_class=FailureClass.USER, reason=reason)
         state.failures[number] = better
     if state.restart_reason.startswith(f"{task.id} "):
         state.restart_reason = state.restart_reason.replace(_UNKNOWN_STOP, forced)
@@ -110,7 +120,7 @@ def _describe_exit(status: ExitStatus) -> str:
 def failure_from_task(
     state: State,
     task: Task,
-    cause: str,
+    cause: FailureCause,
     failure_class: FailureClass,
     reason: str,
     at: float,
@@ -149,7 +159,9 @@ def failure_from_timeout(state: State, task: Task, kind: DeadlineKind, at: float
         reason = f"{task.id} ran longer than {limit} (execution_timeout)"
         failure_class = FailureClass.USER
     blameless = kind is DeadlineKind.REGISTRATION
-    return failure_from_task(state, task, f"{kind.value}-timeout", failure_class, reason, at, blameless=blameless)
+    return failure_from_task(
+        state, task, FailureCause(f"{kind.value}-timeout"), failure_class, reason, at, blameless=blameless
+    )
 
 
 def failure_from_group(state: State, role: RoleState, rule: TimeoutAfter, at: float) -> Failure:
@@ -160,7 +172,7 @@ def failure_from_group(state: State, role: RoleState, rule: TimeoutAfter, at: fl
         f"{late.id} {still} {format_duration(rule.limit)} after every task of group {rule.group} "
         f"had ended (roles.{role.name}.timeout_after)"
     )
-    return failure_from_task(state, late, "group-timeout", FailureClass.USER, reason, at)
+    return failure_from_task(state, late, FailureCause.GROUP_TIMEOUT, FailureClass.USER, reason, at)
 
 
 def failure_from_job_timeout(state: State, kind: DeadlineKind, at: float) -> Failure:
@@ -172,18 +184,18 @@ def failure_from_job_timeout(state: State, kind: DeadlineKind, at: float) -> Fai
         waiting = f": {'; '.join(filter(None, known))}" if any(known) else ""
         return failure_from_job(
             state,
-            "allocation-timeout",
+            FailureCause.ALLOCATION_TIMEOUT,
             FailureClass.INFRASTRUCTURE,
             f"not every container was granted within {limit} (allocation_timeout){waiting}",
             at,
         )
     limit = format_duration(state.spec.timeouts.job or 0)
     return failure_from_job(
-        state, "job-timeout", FailureClass.USER, f"the job ran longer than {limit} (job_timeout)", at
+        state, FailureCause.JOB_TIMEOUT, FailureClass.USER, f"the job ran longer than {limit} (job_timeout)", at
     )
 
 
-def failure_from_job(state: State, cause: str, failure_class: FailureClass, reason: str, at: float) -> Failure:
+def failure_from_job(state: State, cause: FailureCause, failure_class: FailureClass, reason: str, at: float) -> Failure:
     """Return a failure that belongs to no single task."""
     return Failure(failure_class=failure_class, cause=cause, reason=reason, session=max(state.session, 0), at=at)
 
@@ -207,7 +219,7 @@ def _build_task_failure(
     state: State,
     task: Task,
     *,
-    cause: str,
+    cause: FailureCause,
     failure_class: FailureClass,
     reason: str,
     at: float,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from tony.core.events import Event, Gathered, Judged, SessionOpened
+from tony.core.events import Event, FailureResponse, Gathered, Judged, SessionOpened
 from tony.errors import RecordError
 from tony.history.event_log import LONGEST_LINE, decode_entry, segments
 from tony.history.json_files import open_plain
@@ -42,7 +42,7 @@ def lone_restarts(told: Told) -> list[tuple[int, Judged]]:
     for event in _events(told, SessionOpened, Judged):
         if isinstance(event, SessionOpened):
             session = event.session
-        elif isinstance(event, Judged) and event.decision == "retry":
+        elif isinstance(event, Judged) and event.decision is FailureResponse.RETRY:
             found.append((session, event))
     return found
 

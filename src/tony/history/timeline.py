@@ -304,7 +304,7 @@ class TimelineReader:
             case ev.Judged(task=task, failure=failure, decision=decision, reason=reason):
                 name = str(task) if task else ""
                 self._marks.append(Mark(MarkerKind.FAILURE, at, name, f"{failure} -> {decision} ({reason})"))
-                if decision == "retry":
+                if decision is ev.FailureResponse.RETRY:
                     self._marks.append(Mark(MarkerKind.RESTART, at, name, failure))
             case ev.ContainerEnded(cause=cause) if lost is not None:
                 self._marks.append(Mark(MarkerKind.DEATH, at, lost.name, cause))

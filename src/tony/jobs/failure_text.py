@@ -7,7 +7,7 @@ from pathlib import Path
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.jobs.failure_hints import find_hints
 from tony.jobs.logs.log_names import ERR, STREAMS
-from tony.model.job_report import Failure, FailureClass, JobReport
+from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
 from tony.model.states import JobState
 from tony.units import format_duration
 
@@ -81,7 +81,7 @@ def _format_evidence(report: JobReport, failure: Failure) -> list[str]:
     if failure.tail:
         lines += ["  Last lines of output:", *(f"    {line}" for line in failure.tail)]
         lines += [f"  Hint: {hint}" for hint in find_hints(failure.tail)]
-    if failure.cause == "memory" and failure.task:
+    if failure.cause is FailureCause.MEMORY and failure.task:
         role = failure.task.partition(":")[0]
         lines.append(f"  Hint: request more with roles.{role}.memory, or --memory of tony run")
     files = _find_log_files(report, failure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 
 from tony.model.actor import Actor
 from tony.model.states import JobState, TaskState
@@ -18,14 +18,38 @@ class FailureClass(Enum):
     PLATFORM = "platform"  #: a bug of tony: exit 70
 
 
+class FailureCause(StrEnum):
+    """What failed; the words of `cause` in reports."""
+
+    PROGRAM = "program"
+    MEMORY = "memory"
+    LAUNCH = "launch"
+    LIMIT = "limit"
+    LOST = "lost"
+    SILENT = "silent"
+    PORT_COLLISION = "port-collision"
+    QUEUE_TIMEOUT = "queue-timeout"
+    ALLOCATION_TIMEOUT = "allocation-timeout"
+    REGISTRATION_TIMEOUT = "registration-timeout"
+    STARTUP_TIMEOUT = "startup-timeout"
+    EXECUTION_TIMEOUT = "execution-timeout"
+    JOB_TIMEOUT = "job-timeout"
+    GROUP_TIMEOUT = "group-timeout"
+    LIFETIME = "lifetime"
+    KILLED = "killed"
+    REFUSED = "refused"
+    UNSATISFIABLE = "unsatisfiable"
+    STORAGE = "storage"
+    AM_LOST = "am-lost"
+    SCHEDULER_LOST = "scheduler-lost"
+    BUG = "bug"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why a job (or a session) failed: the root cause, then the others.
 
     Attributes:
-        cause: stable word: `program`, `memory`, `launch`, `lost`, `silent`, `queue-timeout`, `allocation-timeout`,
-            `registration-timeout`, `startup-timeout`, `execution-timeout`, `job-timeout`, `group-timeout`, `lifetime`,
-            `port-collision`, `killed`, `refused`, `storage`, `am-lost`, `scheduler-lost`, `unsatisfiable`, `bug`.
         reason: one sentence for users.
         at: seconds since the job was accepted.
         tail: the last lines of the task's stderr, oldest first.
@@ -37,7 +61,7 @@ class Failure:
     """
 
     failure_class: FailureClass
-    cause: str
+    cause: FailureCause
     reason: str
     session: int
     at: float

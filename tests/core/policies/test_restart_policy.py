@@ -19,7 +19,7 @@ from tony.core.policies.restart_policy import (
     decide,
 )
 from tony.core.state import Restart, State
-from tony.model.job_report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import RestartScope
 
@@ -37,7 +37,7 @@ def failure(cause: str = "program", **more: object) -> Failure:
         "exit_code": 1,
         **more,
     }
-    return Failure(cause=cause, **fields)  # type: ignore[arg-type]
+    return Failure(cause=FailureCause(cause), **fields)  # type: ignore[arg-type]
 
 
 def nobodys(cause: str = "lost") -> Failure:

@@ -9,6 +9,7 @@ from tony.advice.facts import Facts, Run
 from tony.advice.heuristic import Heuristic, Threshold
 from tony.advice.number_format import count
 from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity, savings_range
+from tony.core.events import FailureResponse
 from tony.units import Unit, exact_duration, format_amount
 
 #: Round durations, in seconds.
@@ -84,7 +85,7 @@ def _is_futile(run: Run) -> bool:
 
 
 def _by_itself(failure: Failed) -> bool:
-    return failure.by_program and failure.ran is not None and failure.decision != "tolerate"
+    return failure.by_program and failure.ran is not None and failure.decision is not FailureResponse.TOLERATE
 
 
 def _spent(run: Run, whole: float) -> float:

@@ -19,6 +19,7 @@ class Effect(Enum):
     TOLERATE = "tolerate"
     FAIL_SESSION = "fail-session"  #: the restart policy decides next
     FAIL_JOB = "fail-job"
+    FAIL_ALL = "fail-all"  #: every tracked task has failed: the session fails with the first of these failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def _decide_chief_or_all(state: State, task: TaskId) -> FailureDecision:
         return FailureDecision(Effect.FAIL_SESSION, f"{task} is the chief")
     if any(_may_succeed(role) for role in state.roles.values()):
         return FailureDecision(Effect.TOLERATE, 'failure_policy = "chief-or-all": others may still succeed')
-    return FailureDecision(Effect.FAIL_SESSION, ALL_FAILED)
+    return FailureDecision(Effect.FAIL_ALL, ALL_FAILED)
 
 
 def _may_succeed(role: RoleState) -> bool:

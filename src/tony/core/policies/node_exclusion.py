@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tony.model.job_report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureCause, FailureClass
 
 #: Failures on one host within the window after which it is excluded.
 FAILURES = 2
@@ -16,7 +16,7 @@ LENGTH = 3600.0
 
 def may_be_host_failure(failure: Failure) -> bool:
     """Return True if the host may have caused a failure: it ran there, and neither a user nor the cluster ended it."""
-    taken_away = failure.blameless and failure.cause == "lost"
+    taken_away = failure.blameless and failure.cause is FailureCause.LOST
     return failure.host is not None and failure.failure_class is not FailureClass.KILLED and not taken_away
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tony.core.state import Restart, State, Task
 from tony.model.ids import TaskId
-from tony.model.job_report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.states import RestartScope
 from tony.units import format_duration
 
@@ -29,9 +29,9 @@ LONGEST_BACKOFF = 60.0
 
 _FREE = "does not count against max_restarts"
 #: Causes with which the program was never started.
-_NEVER_RAN = frozenset({"launch", "limit", "registration-timeout"})
+_NEVER_RAN = frozenset({FailureCause.LAUNCH, FailureCause.LIMIT, FailureCause.REGISTRATION_TIMEOUT})
 #: Causes that mean that the program itself ended.
-_PROGRAM_ENDED = frozenset({"program", "memory", "launch"})
+_PROGRAM_ENDED = frozenset({FailureCause.PROGRAM, FailureCause.MEMORY, FailureCause.LAUNCH})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def decide(state: State, failure: Failure, now: float, alone: Task | None = None
 
 def _decide_free_restart(state: State, failure: Failure, now: float, alone: Task | None) -> Decision | None:
     """Return the decision for a failure that the job did not cause; None if the usual rules apply."""
-    if failure.cause == "port-collision" and state.restarts_for_ports < PORT_RESTARTS:
+    if failure.cause is FailureCause.PORT_COLLISION and state.restarts_for_ports < PORT_RESTARTS:
         done = state.restarts_for_ports + 1
         return Decision(True, f"{_FREE}: a reserved port was taken ({done} of {PORT_RESTARTS})", charged=False)
     if not failure.blameless:

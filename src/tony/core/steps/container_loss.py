@@ -18,7 +18,7 @@ from tony.core.steps import (
 )
 from tony.core.steps.task_retry import is_bound
 from tony.core.transitions import TaskMove
-from tony.model.job_report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.states import JobState, TaskState
 
 #: Seconds that a task's last report may arrive after its container's end: they take different routes.
@@ -65,7 +65,7 @@ def on_silent(ctx: StepContext, event: ev.Silent) -> None:
         return
     containers.kill(ctx, container, reason)
     if task.living and not task.judged:
-        failure = _build_blameless_failure(ctx, task, "silent", reason)
+        failure = _build_blameless_failure(ctx, task, FailureCause.SILENT, reason)
         task_exit.on_failure(ctx, task, failure)
 
 
@@ -89,7 +89,7 @@ def _on_task_container_ended(ctx: StepContext, task: Task, container: Container,
         session_restart.request_early(state, task)
 
 
-def _build_blameless_failure(ctx: StepContext, task: Task, cause: str, reason: str) -> Failure:
+def _build_blameless_failure(ctx: StepContext, task: Task, cause: FailureCause, reason: str) -> Failure:
     kind = FailureClass.INFRASTRUCTURE
     return failures.failure_from_task(ctx.state, task, cause, kind, reason, ctx.now, blameless=True)
 
@@ -117,4 +117,6 @@ def _replace(ctx: StepContext, task: Task, cause: str, stuck: Container | None =
         if bound:
             reason = f"{task.id} lost its container before it could restart: {cause}"
         task.retry_at = None
-        task_exit.on_failure(ctx, task, _build_blameless_failure(ctx, task, "lost" if bound else "launch", reason))
+        task_exit.on_failure(
+            ctx, task, _build_blameless_failure(ctx, task, FailureCause.LOST if bound else FailureCause.LAUNCH, reason)
+        )

@@ -11,7 +11,7 @@ from tony.core.policies.failure_policy import Effect
 from tony.core.state import RoleState, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import job_finish, node_exclusion, session_restart, task_attempts
-from tony.model.job_report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.job_spec import TimeoutAfter
 from tony.model.states import JobState, RoleKind
 
@@ -29,9 +29,9 @@ def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
     if decision.effect is Effect.TOLERATE:
         if state.roles[task.id.role].kind is RoleKind.TRACKED:
             state.tolerated.append(failure)
-        ctx.request(act.Verdict(failure=failure, decision="tolerate", reason=decision.reason))
+        ctx.request(act.Verdict(failure=failure, decision=ev.FailureResponse.TOLERATE, reason=decision.reason))
         return
-    if decision.reason == failure_policy.ALL_FAILED:
+    if decision.effect is Effect.FAIL_ALL:
         state.tolerated.append(failure)
         fail_all_tasks(ctx)
         return
@@ -57,7 +57,9 @@ def fail_all_tasks(ctx: StepContext) -> None:
     state.tolerated.clear()
     if not state.failures:
         reason = "no tracked task has succeeded"
-        state.failures.append(failures.failure_from_job(state, "program", FailureClass.USER, reason, ctx.now))
+        state.failures.append(
+            failures.failure_from_job(state, FailureCause.PROGRAM, FailureClass.USER, reason, ctx.now)
+        )
     _fail_session(ctx, state.failures[0], failure_policy.ALL_FAILED)
 
 
@@ -84,18 +86,23 @@ def on_unsatisfiable(ctx: StepContext, event: ev.Unsatisfiable) -> None:
     """Handle that the scheduler can never satisfy the job's request."""
     state = ctx.state
     if state.active:
-        fail_job(ctx, failures.failure_from_job(state, "refused", FailureClass.INFRASTRUCTURE, event.reason, ctx.now))
+        fail_job(
+            ctx,
+            failures.failure_from_job(state, FailureCause.REFUSED, FailureClass.INFRASTRUCTURE, event.reason, ctx.now),
+        )
 
 
 def _fail_session(ctx: StepContext, failure: Failure, why: str) -> None:
     decision = restart_policy.decide(ctx.state, failure, ctx.now)
     if decision.restart:
-        ctx.request(act.Verdict(failure=failure, decision="restart", reason=f"{why}; {decision.reason}"))
+        ctx.request(
+            act.Verdict(failure=failure, decision=ev.FailureResponse.RESTART, reason=f"{why}; {decision.reason}")
+        )
         session_restart.restart(ctx, failure, decision)
     else:
         _finish_failed(ctx, failure, f"{why}; {decision.reason}", decision.reason)
 
 
 def _finish_failed(ctx: StepContext, failure: Failure, why: str, verdict: str = "") -> None:
-    ctx.request(act.Verdict(failure=failure, decision="fail", reason=why))
+    ctx.request(act.Verdict(failure=failure, decision=ev.FailureResponse.FAIL, reason=why))
     job_finish.finish(ctx, JobState.FAILED, failure, failure.reason, verdict=verdict)

@@ -8,7 +8,7 @@ from tony.core import events as ev
 from tony.core import failures
 from tony.core.step_context import StepContext
 from tony.core.steps import job_finish, program_stop, session_restart
-from tony.model.job_report import FailureClass
+from tony.model.job_report import FailureCause, FailureClass
 from tony.model.states import JobState
 
 
@@ -26,7 +26,7 @@ def on_kill(ctx: StepContext, event: ev.KillRequested) -> None:
     reason = f"killed by {event.actor}"
     grace = 0.0 if event.now else None
     if not state.final:
-        failure = failures.failure_from_job(state, "killed", FailureClass.KILLED, reason, ctx.now)
+        failure = failures.failure_from_job(state, FailureCause.KILLED, FailureClass.KILLED, reason, ctx.now)
         job_finish.finish(ctx, JobState.KILLED, replace(failure, actor=event.actor), reason, grace)
     elif grace is not None:
         program_stop.stop_all(ctx, reason, grace)

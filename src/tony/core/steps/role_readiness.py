@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tony.core import actions as act
+from tony.core import events as ev
 from tony.core import failures
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import start_order, success_policy
@@ -10,7 +11,7 @@ from tony.core.state import RoleState
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, elastic_start, failure_handling, gang_start, job_finish, node_exclusion
 from tony.core.transitions import TaskMove
-from tony.model.job_report import FailureClass
+from tony.model.job_report import FailureCause, FailureClass
 from tony.model.states import JobState, RoleKind
 
 
@@ -61,11 +62,13 @@ def report_blocked(ctx: StepContext) -> None:
     """Report the roles that can never start. One of them is enough to fail the job, unless it is a sidecar."""
     for role, reason in list(start_order.find_newly_blocked(ctx.state.roles)):
         role.blocked = True
-        failure = failures.failure_from_job(ctx.state, "unsatisfiable", FailureClass.USER, reason, ctx.now)
+        failure = failures.failure_from_job(ctx.state, FailureCause.UNSATISFIABLE, FailureClass.USER, reason, ctx.now)
         if role.kind is not RoleKind.SIDECAR:
             failure_handling.fail_job(ctx, failure)
             return
-        ctx.request(act.Verdict(failure=failure, decision="tolerate", reason=f"{role.name} is a sidecar"))
+        ctx.request(
+            act.Verdict(failure=failure, decision=ev.FailureResponse.TOLERATE, reason=f"{role.name} is a sidecar")
+        )
 
 
 def start_group_timeouts(ctx: StepContext, over: str | None = None) -> None:

@@ -11,7 +11,7 @@ from tony.core.step_context import StepContext
 from tony.core.steps import containers, program_stop
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.ids import TaskId
-from tony.model.job_report import Failure
+from tony.model.job_report import Failure, FailureCause
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
 #: Why the first session opens.
@@ -63,7 +63,7 @@ def record_restart(ctx: StepContext, failure: Failure, decision: Decision, alone
         state.restarts.append(Restart(ctx.now, role, alone.name if alone else ""))
         state.restarts_charged += 1
         free = 0
-    elif failure.cause == "port-collision":
+    elif failure.cause is FailureCause.PORT_COLLISION:
         state.restarts_for_ports += 1
     else:
         state.restarts_free += 1

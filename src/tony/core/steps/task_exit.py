@@ -17,7 +17,7 @@ from tony.core.steps import (
 )
 from tony.core.transitions import TaskMove
 from tony.model.exit_status import ExitStatus
-from tony.model.job_report import Failure, FailureClass
+from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, StopOn, TaskState
 
 
@@ -74,7 +74,7 @@ def end_classified(ctx: StepContext, task: Task, move: TaskMove, at: float) -> N
     if retried:
         reason = f"{task.id} lost its container before it could restart: {task.container_end_cause}"
         lost = failures.failure_from_task(
-            ctx.state, task, "lost", FailureClass.INFRASTRUCTURE, reason, at, blameless=task.blameless
+            ctx.state, task, FailureCause.LOST, FailureClass.INFRASTRUCTURE, reason, at, blameless=task.blameless
         )
         failure_handling.fail_task(ctx, task, lost)
     on_task_end(ctx, task)

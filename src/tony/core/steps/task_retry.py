@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tony.core import actions as act
+from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import restart_policy as policy
 from tony.core.state import State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, gang_start, node_exclusion, session_restart, task_attempts
 from tony.core.transitions import TaskMove
-from tony.model.job_report import Failure
+from tony.model.job_report import Failure, FailureCause
 from tony.model.states import RestartScope, RoleKind
 
 
@@ -27,7 +28,11 @@ def decide(ctx: StepContext, task: Task, failure: Failure) -> bool:
     spec = state.roles[task.id.role].spec
     if spec.restart is not RestartScope.TASK or spec.stop_on_failure or not state.active:
         return False
-    moves = _needs_move(state, task) or node_exclusion.is_avoided(state, task) or failure.cause == "port-collision"
+    moves = (
+        _needs_move(state, task)
+        or node_exclusion.is_avoided(state, task)
+        or failure.cause is FailureCause.PORT_COLLISION
+    )
     if moves and is_bound(state, task):
         return False
     decision = policy.decide(state, failure, ctx.now, alone=task)
@@ -37,8 +42,10 @@ def decide(ctx: StepContext, task: Task, failure: Failure) -> bool:
     session_restart.record_restart(ctx, failure, decision, alone=task)
     task.retry_at = ctx.now + decision.delay
     task.note = f"{failure.reason} ({decision.reason})"
-    ctx.request(act.Verdict(failure=failure, decision="retry", reason=f"only {task.name}: {decision.reason}"))
-    if failure.cause == "port-collision":  # its ports are taken: reserve others in another container
+    ctx.request(
+        act.Verdict(failure=failure, decision=ev.FailureResponse.RETRY, reason=f"only {task.name}: {decision.reason}")
+    )
+    if failure.cause is FailureCause.PORT_COLLISION:  # its ports are taken: reserve others in another container
         held = containers.find_container(state, task)
         if held:
             containers.kill(ctx, held, failure.reason)

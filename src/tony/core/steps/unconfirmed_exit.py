@@ -14,7 +14,7 @@ from tony.core.policies.unconfirmed_exit import compute_latest_exit_time
 from tony.core.state import Container, ContainerIntent, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, task_exit
-from tony.model.job_report import FailureClass
+from tony.model.job_report import FailureCause, FailureClass
 from tony.model.states import TaskState
 from tony.units import format_duration
 
@@ -41,7 +41,9 @@ def handle_unconfirmed_exit(ctx: StepContext, container: Container, event: ev.Co
         task_exit.on_failure(
             ctx,
             task,
-            failures.failure_from_task(state, task, "lost", kind, reason, ctx.now, blameless=event.blameless),
+            failures.failure_from_task(
+                state, task, FailureCause.LOST, kind, reason, ctx.now, blameless=event.blameless
+            ),
         )
     if task.living:
         task.note = (

@@ -18,7 +18,7 @@ from tony.history.job_record import pending_report
 from tony.history.replay import replay
 from tony.jobs.am_client import locate_am
 from tony.jobs.status.finalize_lost import build_timed_out_report
-from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
+from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.model.submission_record import JobRecord
@@ -40,7 +40,7 @@ def build_last_report(folder: JobFolder, record: JobRecord, sight: ApplicationSt
     """
     report = _build_last_report(folder, record)
     lost = report.failure
-    if lost is None or lost.cause != "am-lost" or sight is None or sight.result is None:
+    if lost is None or lost.cause is not FailureCause.AM_LOST or sight is None or sight.result is None:
         return report
     if sight.overdue:
         return build_timed_out_report(mark_tasks_stopped(report), sight.overdue)
@@ -50,7 +50,13 @@ def build_last_report(folder: JobFolder, record: JobRecord, sight: ApplicationSt
     reason = sight.note or f"the scheduler reports that it was {sight.result.value}"
     if sight.result is JobState.KILLED:
         failure = replace(
-            lost, failure_class=FailureClass.KILLED, cause="killed", reason=reason, others=(), tail=(), log=None
+            lost,
+            failure_class=FailureClass.KILLED,
+            cause=FailureCause.KILLED,
+            reason=reason,
+            others=(),
+            tail=(),
+            log=None,
         )
         report = mark_tasks_stopped(report)
         return replace(report, state=JobState.KILLED, exit_code=int(ExitCode.KILLED), failure=failure)
@@ -112,7 +118,7 @@ def _build_lost_report(folder: JobFolder, report: JobReport, last_sign: float, n
     note += _read_supervisor_note(folder)
     failure = Failure(
         failure_class=FailureClass.INFRASTRUCTURE,
-        cause="am-lost",
+        cause=FailureCause.AM_LOST,
         reason=f"{who} {how}, and the job with it; AM log: {folder.am_log}.{note}",
         session=report.session,
         at=max(0.0, ended - (report.submitted or ended)),

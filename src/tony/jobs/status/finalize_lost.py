@@ -14,7 +14,7 @@ from tony.history.job_record import read_summary, write_summary
 from tony.history.kill_request import load_kill_request
 from tony.linux.thread_pools import to_thread
 from tony.model.actor import Actor, ActorKind
-from tony.model.job_report import FailureClass, JobReport
+from tony.model.job_report import FailureCause, FailureClass, JobReport
 from tony.model.layout import JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
@@ -57,12 +57,12 @@ async def close_lost(
 def _apply_kill_request(folder: JobFolder, report: JobReport) -> JobReport:
     """Apply a pending kill request, made while no AM answered, to the report."""
     request, failure = load_kill_request(folder), report.failure
-    if request is None or failure is None or failure.cause != "am-lost":
+    if request is None or failure is None or failure.cause is not FailureCause.AM_LOST:
         return report
     failure = replace(
         failure,
         failure_class=FailureClass.KILLED,
-        cause="killed",
+        cause=FailureCause.KILLED,
         reason=f"killed by {request.actor}",
         actor=Actor(request.actor),
         others=(failure.reason, *failure.others),
@@ -89,7 +89,11 @@ def add_signal_source(report: JobReport, sight: ApplicationStatus) -> JobReport:
     if sight.given_up:
         reason = f"the scheduler has given up the application master{f': {sight.note}' if sight.note else ''}"
         failure = replace(
-            report.failure, failure_class=FailureClass.INFRASTRUCTURE, cause="am-lost", reason=reason, actor=None
+            report.failure,
+            failure_class=FailureClass.INFRASTRUCTURE,
+            cause=FailureCause.AM_LOST,
+            reason=reason,
+            actor=None,
         )
         return replace(report, state=JobState.FAILED, exit_code=int(ExitCode.INFRASTRUCTURE), failure=failure)
     if not sight.note or sight.result is not JobState.KILLED:
@@ -109,7 +113,7 @@ def build_timed_out_report(report: JobReport, limit: str) -> JobReport:
     failure = replace(
         report.failure,
         failure_class=FailureClass.USER,
-        cause="lifetime",
+        cause=FailureCause.LIFETIME,
         reason=limit,
         actor=None,
         host=None,

@@ -15,7 +15,7 @@ from tony.history.event_log import segments
 from tony.history.job_record import pending_report, read_summary, write_summary
 from tony.jobs.remote.remote_job_sync import forget_secrets
 from tony.jobs.status.finalize_lost import lock_finalization
-from tony.model.job_report import Failure, FailureClass, JobReport
+from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
 from tony.model.layout import JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
@@ -92,7 +92,7 @@ class QueueLimit:
         pending = pending_report(self._folder, self._record)
         failure = Failure(
             failure_class=FailureClass.INFRASTRUCTURE,
-            cause="queue-timeout",
+            cause=FailureCause.QUEUE_TIMEOUT,
             reason=reason,
             session=0,
             at=max(0.0, wall - self._record.submitted),

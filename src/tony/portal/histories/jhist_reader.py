@@ -22,7 +22,7 @@ from tony.errors import InvalidTransition, RecordError
 from tony.history.event_log import LogEntry, settings_digest
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import ROLE_NAME, TaskId
-from tony.model.job_report import Failure, FailureClass, JobReport, TaskReport
+from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.job_summary import JobHead, head_of_report
 from tony.model.staged import StagedJob
@@ -307,7 +307,7 @@ def _failure(name: _EventFileName, events: Sequence[Mapping[str, Any]]) -> Failu
         first = lines[which] if lines else str(event.get("status") or "failed").lower()
         return Failure(
             failure_class=FailureClass.USER,
-            cause="program",
+            cause=FailureCause.PROGRAM,
             reason=f"{task} failed: {first}" if task else first,
             session=1,
             at=max(0.0, moment / 1000 - name.began) if isinstance(moment, int) else 0.0,
@@ -316,7 +316,7 @@ def _failure(name: _EventFileName, events: Sequence[Mapping[str, Any]]) -> Failu
         )
     return Failure(
         failure_class=FailureClass.KILLED if killed else FailureClass.USER,
-        cause="killed" if killed else "program",
+        cause=FailureCause.KILLED if killed else FailureCause.PROGRAM,
         reason=_default_reason(name),
         session=1,
         at=max(0.0, (name.ended or name.began) - name.began),
