@@ -129,7 +129,9 @@ class Life:
         self.spec = spec or random_job(chance)
         # Often just the room for which the embedded scheduler asks: stages must not block each other.
         capacity = peak(self.spec).memory // GIB if chance.random() < 0.5 else 1000
-        self.cluster = Simulation(self.spec, capacity=capacity, gangs=chance.random() < 0.5)
+        self.cluster = Simulation(
+            self.spec, capacity=capacity, gangs=chance.random() < 0.5, enlists=chance.random() < 0.3
+        )
         self.capacity = capacity
         picked = [name for name in self._faults() if chance.random() < 0.35] if faults is None else faults
         steps: list[tuple[Callable[[], None], int]] = [

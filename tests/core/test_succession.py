@@ -9,6 +9,7 @@ import pytest
 
 from tests.core.specs import FAILED, OK, staged, task, with_restarts, workers
 from tests.support.simulation import Program, Simulation
+from tony.core.actions import Kill, Launch
 from tony.core.events import KillRequested
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitStatus
@@ -30,10 +31,15 @@ def _ends(program: Program) -> ExitStatus | None:
 
 
 def drive(
-    spec: JobSpec, dies: Callable[[int], bool] | None = None, *, late: bool = False, kill_at: int | None = None
+    spec: JobSpec,
+    dies: Callable[[int], bool] | None = None,
+    *,
+    late: bool = False,
+    kill_at: int | None = None,
+    enlists: bool = False,
 ) -> Simulation:
     """Runs a job whose programs end one after the other, each when nothing else is on its way."""
-    simulation = Simulation(spec)
+    simulation = Simulation(spec, enlists=enlists)
     simulation.dies, simulation.late = dies, late
     simulation.begin()
     for _ in range(10_000):
@@ -108,6 +114,18 @@ def test_after_every_single_event(name: str, late: bool) -> None:
         simulation = drive(spec, _at(number), late=late)
         assert simulation.deaths == 1
         assert outcome(simulation) == expected, f"killed after event {number}: {simulation.log[number - 1]}"
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_executors_that_enlist_keep_their_containers(name: str) -> None:
+    """One that has not registered when the AM dies may still be starting: its launch is repeated, it is not killed."""
+    whole = drive(JOBS[name], enlists=True)
+    for number in range(1, len(whole.log) + 1):
+        simulation = drive(JOBS[name], _at(number), enlists=True)
+        assert outcome(simulation) == outcome(whole), f"killed after event {number}"
+        launched = {action.container for action in simulation.actions if isinstance(action, Launch)}
+        killed = {action.container for action in simulation.actions if isinstance(action, Kill)}
+        assert not launched & killed, f"killed after event {number}"
 
 
 @pytest.mark.parametrize("name", JOBS)

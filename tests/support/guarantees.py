@@ -197,10 +197,12 @@ class Promises:
 
     def _launch(self, action: act.Launch) -> None:
         self._usable(action.container, action)
-        _must(action.container not in self.launched, f"a second executor in one container: {action}")
+        again = self._app.state.enlists and self.launched.get(action.container) == action.task
+        _must(again or action.container not in self.launched, f"a second executor in one container: {action}")
         before = self._container.get(action.task)
         _must(
-            before is None or before in self._ended | self.returned | self._left, f"{before} is still there: {action}"
+            again or before is None or before in self._ended | self.returned | self._left,
+            f"{before} is still there: {action}",
         )
         self.launched[action.container] = action.task
         self._container[action.task] = action.container

@@ -76,7 +76,7 @@ class Simulation:
     """One job on the simulated cluster.
 
     Args:
-        gangs: whether the scheduler grants whole gangs.
+        gangs: whether the scheduler grants whole gangs; enlists: executors start before they know their task.
 
     Attributes:
         pending: events on their way to the machine, which the caller delivers in any order.
@@ -96,9 +96,17 @@ class Simulation:
         cut_off: containers in a network partition: their executors do not find the next AM attempt.
     """
 
-    def __init__(self, spec: JobSpec, capacity: int = 1_000_000, *, gangs: bool = True, job_id: str = "sim") -> None:
+    def __init__(
+        self,
+        spec: JobSpec,
+        capacity: int = 1_000_000,
+        *,
+        gangs: bool = True,
+        enlists: bool = False,
+        job_id: str = "sim",
+    ) -> None:
         self.app = Application(job_id, spec)
-        self._gangs = gangs
+        self._gangs, self._enlists = gangs, enlists
         self._settings = ""
         self.now = 0.0
         self.capacity = capacity
@@ -128,9 +136,8 @@ class Simulation:
 
     def begin(self, settings: str = "x") -> None:
         """Start the first AM attempt."""
-        gangs = self._gangs
         self._settings = settings
-        self.deliver(ev.AttemptStarted(attempt=1, wall=1000.0, settings=settings, pid=1, host="am", gangs=gangs))
+        self._begin_attempt(1)
 
     def deliver(self, event: ev.Event) -> list[act.Action]:
         """Handle one event, check every promise, and perform the actions."""
@@ -172,9 +179,18 @@ class Simulation:
             raise BrokenPromiseError("the state that the next AM attempt recovered from the log differs")
         self.promises.succeeded_by(self.app)
         attempt = self.app.state.attempt + 1
+        self._begin_attempt(attempt)
+
+    def _begin_attempt(self, attempt: int) -> None:
         self.deliver(
             ev.AttemptStarted(
-                attempt=attempt, wall=1000.0, settings=self._settings, pid=attempt, host="am", gangs=self._gangs
+                attempt=attempt,
+                wall=1000.0,
+                settings=self._settings,
+                pid=attempt,
+                host="am",
+                gangs=self._gangs,
+                enlists=self._enlists,
             )
         )
 

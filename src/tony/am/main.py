@@ -199,6 +199,7 @@ async def _begin(
         host=socket.gethostname(),
         gangs=parts.allocator.capabilities.gang,
         chooses=parts.allocator.capabilities.chooses,
+        enlists=parts.allocator.capabilities.enlists,
     )
 
 

@@ -30,7 +30,7 @@ from tony.core.application import Application
 from tony.core.deadline import Deadline
 from tony.core.gang_size_event import build_gathered_event, format_sizes
 from tony.core.report_builder import Live, ReportContext, build_report
-from tony.errors import InfraError, NotInCharge
+from tony.errors import InfraError, NotInCharge, SchedulerError
 from tony.frameworks.base import Framework
 from tony.history.event_log import LogWriter
 from tony.model.actor import Actor
@@ -39,7 +39,7 @@ from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.protocol.client_messages import GetMetrics, GetReport, GetStacks, KillJob, Report, RestartJob, Watch
 from tony.protocol.error_codes import Code
-from tony.protocol.executor_messages import Attach, Prepare, ReleaseExecutor, StopProgram
+from tony.protocol.executor_messages import Assigned, Attach, Enlist, Prepare, ReleaseExecutor, StopProgram
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
 from tony.protocol.messages import LOG_LEVELS, Done, Message, SetLogLevel
@@ -433,12 +433,24 @@ class Master:
             if peer:
                 self._has_peers.set()
                 self._on_attached(peer.task)
+                self._allocator.on_attached(peer.container)
                 wanted = self.app.find_reattach_actions(peer.container, peer.incarnation)
                 self.barrier.submit(self._writer.size, wanted, _skip_acknowledgement, has_reports=False)
+        elif isinstance(message, Enlist):
+            self._spawn(self._enlist(connection, message))
         elif isinstance(message, JoinTunnel):
             self.executors.tunnels.join(connection, message)
         elif not self.executors.on_message(connection, message):
             connection.refuse(Code.BAD_MESSAGE, f"{message.kind} before attach")
+
+    async def _enlist(self, connection: RpcConnection, message: Enlist) -> None:
+        """Give an executor its task, once it has one."""
+        try:
+            launch = await self._allocator.enlist(message.container, message.process)
+        except SchedulerError as error:
+            connection.refuse(Code.STALE, str(error))
+        else:
+            connection.send(Assigned(launch=launch))
 
     def _from_client(self, connection: RpcConnection, message: Message) -> None:
         match message:

@@ -33,6 +33,7 @@ class AttemptStarted(LoggedEvent):
         settings: digest of the resolved job file, so that a replay with another file is noticed.
         gangs: the scheduler grants all containers of a gang together or none of them.
         chooses: the scheduler can keep containers off a host.
+        enlists: executors start before they know their task, so a launch can be repeated.
     """
 
     kind: ClassVar[str] = "attempt-started"
@@ -43,6 +44,7 @@ class AttemptStarted(LoggedEvent):
     host: str = ""
     gangs: bool = True
     chooses: bool = False
+    enlists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

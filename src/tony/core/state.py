@@ -246,6 +246,7 @@ class State:
         free: consecutive restarts of the gang that do not count.
         began: when the first program of this session was started, setup roles apart; None before.
         chooses: the scheduler can keep containers off a host.
+        enlists: executors start before they know their task, so a launch can be repeated.
         hosts: host -> when tasks failed on it recently; excluded: hosts that get no further container for a while.
         avoided: hosts on which the scheduler confirmed that it allocates none: no session begins there.
         session_reason: why the current session opened, if it is not the first.
@@ -293,6 +294,7 @@ class State:
         self.free = 0
         self.began: float | None = None
         self.chooses = False
+        self.enlists = False
         self.hosts: dict[str, list[float]] = {}
         self.excluded: set[str] = set()
         self.avoided: set[str] = set()

@@ -10,7 +10,7 @@ from tony.core.state import State, Task
 
 #: Version of the state and of the decisions. Raise it whenever the same events lead to another fingerprint: digests of
 #: different versions cannot be compared.
-MACHINE = 8
+MACHINE = 9
 
 _ENCODER = json.JSONEncoder(sort_keys=True, check_circular=False, separators=(",", ":"))
 
@@ -31,7 +31,7 @@ def build_fingerprint(state: State) -> Mapping[str, object]:
         "version": state.version,
         "reconciling": [state.reconciling, sorted(state.found), state.inherited],
         "queue": state.queue_reason,
-        "gangs": [state.gangs, state.release_count],
+        "gangs": [state.gangs, state.enlists, state.release_count],
         "living": state.living,
         "restarts": [state.restarts_charged, state.restarts_for_ports, state.restarts_free, state.restart_due],
         "charged": [[r.at, r.role, r.alone] for r in state.restarts],

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from tony.model.codec import Json
 from tony.model.exit_status import ExitStatus
+from tony.protocol.launch import TaskLaunch
 from tony.protocol.messages import Message, register
 
 
@@ -39,6 +40,27 @@ class Attach(Message):
     try_: int = 0
     acked: int = 0
     listens: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enlist(Message):
+    """First message of an executor that was started before its task was known. `Assigned` answers it.
+
+    Attributes:
+        process: identifies the executor's process: it may enlist again, another one may not take its place.
+    """
+
+    kind: ClassVar[str] = "enlist"
+    container: str
+    process: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned(Message):
+    """The task of an executor that enlisted; it closes the connection, and attaches for its task."""
+
+    kind: ClassVar[str] = "assigned"
+    launch: TaskLaunch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,6 +307,8 @@ class Summon(Message):
 
 register(
     Attach,
+    Enlist,
+    Assigned,
     Ready,
     ProgramStarted,
     ProgramOutput,

@@ -24,6 +24,7 @@ class Capabilities:
         same_host: client, application master and executors share a machine, so a Unix socket reaches all of them.
         same_folder: they share the job directory, so the client reads the tasks' log files there.
         chooses: can keep containers off a host (`ContainerAllocator.exclude`).
+        enlists: executors start before they know their task, and ask the AM for it (`EnlistingAllocator`).
         honours: settings of roles that have an effect.
     """
 
@@ -31,4 +32,5 @@ class Capabilities:
     same_host: bool
     same_folder: bool
     chooses: bool = False
+    enlists: bool = False
     honours: frozenset[RoleSetting] = frozenset()

@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tony.errors import InfraError, Problem
+from tony.errors import InfraError, Problem, SchedulerError
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
@@ -22,7 +22,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
-from tony.protocol.launch import AmCredentials, TaskPart
+from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
 from tony.schedulers.capabilities import Capabilities
 
 if TYPE_CHECKING:
@@ -230,6 +230,22 @@ class ContainerAllocator(ABC):
         Raises:
             SchedulerError: it could not be started; the container is gone (no `ContainerEnded` follows).
         """
+
+    async def enlist(self, container: str, process: str) -> TaskLaunch:
+        """Return the task of an executor that was started without one; wait until it is launched. Repeatable.
+
+        Only for schedulers with `Capabilities.enlists`; see `EnlistingAllocator`.
+
+        Args:
+            process: identifies the executor's process.
+
+        Raises:
+            SchedulerError: the container is not known, has ended, or has another executor.
+        """
+        raise SchedulerError("the executors of this scheduler do not enlist")
+
+    def on_attached(self, container: str) -> None:  # noqa: B027 - only executors that enlist are waited for
+        """Note that the executor of a container is connected, whichever AM attempt launched it."""
 
     @abstractmethod
     def release(self, container: str, patience: float) -> None:

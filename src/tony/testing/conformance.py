@@ -17,15 +17,17 @@ from typing import Any, TypeVar
 
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import SchedulerError
+from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import AmCredentials, TaskPart
-from tony.schedulers.interface import ContainerAllocator
+from tony.schedulers.interface import ContainerAllocator, KnownContainer
 from tony.testing.faults import (
     ContainerExitsBeforeRegistering,
     Fault,
     LostAnswer,
     LostContainer,
     RefusedContainer,
+    SilentExecutor,
     SlowContainer,
 )
 from tony.testing.sample_jobs import credentials, task_part
@@ -66,7 +68,11 @@ class Bench(ABC):
         """Return what other users can see of a launched executor: arguments, environment."""
 
     def make_room(self) -> None:  # noqa: B027 - optional: room may become free by itself
-        """End the shortage of `SlowContainer`, once it was observed."""
+        """End the shortage of `SlowContainer`, once it was observed, or the silence of `SilentExecutor`."""
+
+    async def next_attempt(self) -> ContainerAllocator:
+        """Return the allocator of the next AM attempt, after an AM that was killed. For enlisting schedulers only."""
+        raise NotImplementedError
 
     @abstractmethod
     async def leftovers(self) -> Sequence[str]:
@@ -105,7 +111,7 @@ async def check(clause: str, bench: MakeBench) -> None:
         try:
             await getattr(subject, name)()
         finally:
-            await made.source.close()
+            await subject.source.close()
 
 
 def _needs(fault: type[Fault]) -> Callable[[_Check], _Check]:
@@ -429,6 +435,67 @@ class _Clauses:
         assert len(self.of(Granted)) == 2
         assert granted[0].container != granted[1].container
 
+    # --- executors that enlist ---------------------------------------------------------------------------------------
+
+    @_needs(SilentExecutor)
+    async def check_enlist_after_launch(self) -> None:
+        """A launch waits for the executor."""
+        launching = await self.launching()
+        await self.quiet()
+        assert not launching.done()
+        self.bench.make_room()
+        await launching
+        (grant,) = self.of(Granted)
+        await self.bench.told(grant.container)
+        assert await self.bench.lives(grant.container)
+
+    @_needs(SilentExecutor)
+    async def check_enlist_before_launch(self) -> None:
+        """An executor waits for its launch."""
+        self.bench.make_room()
+        self.source.set_demand("worker", 1)
+        (grant,) = await self.granted(1)
+        await self.quiet()
+        await self.source.launch(grant.container, self.task(grant.container, "worker", 0), credentials())
+        await self.bench.told(grant.container)
+
+    @_needs(SilentExecutor)
+    async def check_enlist_twice(self) -> None:
+        """A second process in the place of an executor is refused, and one of no container."""
+        self.bench.make_room()
+        (container,) = await self.launched("worker", 1)
+        for name in (container, "c-none"):
+            (refused,) = await asyncio.gather(self.source.enlist(name, "another"), return_exceptions=True)
+            assert isinstance(refused, SchedulerError)
+
+    @_needs(SilentExecutor)
+    async def check_container_ends_while_launch_waits(self) -> None:
+        """The launch fails with the cause of the end; no end is reported, and a replacement is granted."""
+        launching = await self.launching()
+        (grant,) = self.of(Granted)
+        await self.bench.crash_executor(grant.container)
+        (failed,) = await asyncio.gather(launching, return_exceptions=True)
+        assert isinstance(failed, SchedulerError)
+        await self.granted(2)
+        assert self.of(ContainerEnded) == []
+
+    @_needs(SilentExecutor)
+    async def check_next_attempt_launches_again(self) -> None:
+        """An executor that has not enlisted when its AM dies gets its task from the next AM attempt."""
+        launching = await self.launching()
+        (grant,) = self.of(Granted)
+        container = grant.container
+        self.source = await self.bench.next_attempt()
+        launching.cancel()
+        await self.source.open(self.events.append)
+        known = KnownContainer(id=container, role="worker", host=grant.host, task=TaskId("worker", 0))
+        assert list(await self.source.recover([known])) == [container]
+        self.source.set_demand("worker", 1)
+        self.bench.make_room()
+        await self.source.launch(container, self.task(container, "worker", 0), credentials())
+        await self.bench.told(container)
+        assert (len(self.of(Granted)), self.of(ContainerEnded)) == (1, [])
+
     # --- tools ----------------------------------------------------------------------------------------------------
 
     def of(self, kind: type[_E]) -> list[_E]:
@@ -451,6 +518,15 @@ class _Clauses:
         for container in containers:
             await self.bench.told(container)
         return containers
+
+    async def launching(self) -> asyncio.Task[None]:
+        """Begin to launch worker:0 in a container."""
+        self.source.set_demand("worker", 1)
+        (grant,) = await self.granted(1)
+        task = self.task(grant.container, "worker", 0)
+        launching = asyncio.create_task(self.source.launch(grant.container, task, credentials()))
+        await asyncio.sleep(0)
+        return launching
 
     async def refused(self, container: str) -> bool:
         """Return True if a launch of worker:0 in the container is refused."""

@@ -43,5 +43,10 @@ class ContainerExitsBeforeRegistering(Fault):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SilentExecutor(Fault):
+    """Its executor, which is started without a task, enlists only after `Bench.make_room`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LostAnswer(Fault):
     """The grant is lost; it is sent again only when the demand is repeated."""

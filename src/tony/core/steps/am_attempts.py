@@ -33,7 +33,7 @@ def on_started(ctx: StepContext, event: ev.AttemptStarted) -> None:
         state.move_job(JobMove.BEGIN)
     state.attempt, state.settings = event.attempt, event.settings
     state.am_pid, state.am_host = event.pid, event.host
-    state.gangs, state.chooses = event.gangs, event.chooses
+    state.gangs, state.chooses, state.enlists = event.gangs, event.chooses, event.enlists
     if state.job.ended:  # the previous attempt died before it reported that
         job_finish.request_finish(ctx)
         return
@@ -118,7 +118,10 @@ def _repeat_request(ctx: StepContext, container: Container) -> None:
     elif container.intent is ContainerIntent.KILLED:
         ctx.request(act.Kill(container=container.id, reason="it was to be killed before"))
     elif container.task and ctx.state.tasks[container.task].incarnation is None:
-        _replace(ctx, ctx.state, container)
+        if ctx.state.enlists:  # its executor may still be starting, and has no task yet
+            ctx.request(act.Launch(container=container.id, task=container.task, session=ctx.state.session))
+        else:
+            _replace(ctx, ctx.state, container)
 
 
 def _replace(ctx: StepContext, state: State, container: Container) -> None:
