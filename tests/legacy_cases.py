@@ -56,8 +56,6 @@ SCRIPTS = {
         "with open(f\"{os.environ['OUT']}/{os.environ['CASE']}\", 'w') as file:\n"
         "    print(*names, os.environ.get('CLASSPATH', '-'), file=file)\n"
     ),
-    "forever.py": "import os, time; open(os.environ['OUT'] + '/up', 'w').close(); time.sleep(3600)",
-    "gate.py": "import os, time\nwhile not os.path.exists(os.environ['OUT'] + '/gate'): time.sleep(0.05)",
 }
 CHECK = ("--shell_env", "ENV_CHECK=ENV_CHECK")
 VENV = ("--python_venv", "venv.zip")

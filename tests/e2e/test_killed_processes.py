@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import Lab, until
+from tests.facts import mentions
 
 pytestmark = pytest.mark.e2e
 
@@ -148,8 +149,11 @@ def test_a_program_that_ignores_sigterm(lab: Lab) -> None:
     job = lab.detach(lab.job_file('command = "python x.py"\nstop_grace = "1s"\n', {"x.py": program}))
     lab.wait_output(job, "main:0", "deaf")
     assert lab.tony("kill", job).returncode == 0
-    assert lab.wait(job)["state"] == "killed"
-    assert lab.tasks(job)["main:0"]["signal"] == "SIGKILL"
+    status = lab.wait(job)
+    (task,) = status["tasks"]
+    assert (status["state"], status["exit_code"]) == ("killed", 4)
+    assert (task["state"], task["signal"]) == ("stopped", "SIGKILL")
+    assert mentions(task["note"], "1 s", "SIGTERM")
     lab.wait_gone(job, 30)
 
 

@@ -306,20 +306,6 @@ def test_a_program_that_forks_into_the_background(lab: Lab, way: str, code: int)
     lab.wait_gone(lab.only_job(), 30)
 
 
-def test_a_program_that_ignores_sigterm(lab: Lab) -> None:
-    """It has its grace and is killed, and that is told; it cannot be longer than that."""
-    job = lab.detach(
-        lab.job_file('command = "trap \'\' TERM; echo deaf; sleep 3600 & wait; wait"\nstop_grace = "500ms"\n')
-    )
-    lab.wait_output(job, "main:0", "deaf")
-    assert lab.tony("kill", job).returncode == 0
-    status = lab.wait(job)
-    (task,) = status["tasks"]
-    assert (status["exit_code"], task["state"], task["signal"]) == (4, "stopped", "SIGKILL")
-    assert "it did not exit within 0.5 s of SIGTERM and was killed" in task["note"]
-    lab.wait_gone(job, 30)
-
-
 def test_a_program_that_was_stopped(lab: Lab) -> None:
     """One that somebody has stopped (SIGSTOP) is woken to end, and need not be waited for."""
     job = lab.detach(lab.job_file('command = "trap \'exit 9\' TERM; echo up; kill -STOP $$"\nstop_grace = "100s"\n'))

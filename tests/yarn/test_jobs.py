@@ -270,13 +270,6 @@ def test_killed_before_the_master_is_up(lab: YarnLab) -> None:
     lab.wait_gone(job)
 
 
-def test_nothing_survives_a_successful_end(lab: YarnLab) -> None:
-    """A program that leaves daemons in sessions of their own behind and succeeds: the job succeeds, they are ended."""
-    done = lab.submit(lab.roles(FAMILY.replace("time.sleep(3600)\n", ""), "[roles.worker]\ninstances = 2\n"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    lab.wait_gone(lab.only_job())
-
-
 def test_memory_is_a_limit(lab: YarnLab) -> None:
     """A program that takes more than its memory is killed by YARN or by us: what it used, and what it may, is said."""
     program = "eaten = []\nwhile True: eaten.append(bytearray(8 << 20)); __import__('time').sleep(0.02)"

@@ -5,24 +5,20 @@ What each case is, and where it differs:
 | Number | Here |
 |---|---|
 | E1-E6 E9 E12 E15-E17 E21 | as the original has them |
-| E7 E8 | the executor stands still (SIGSTOP) in place of a test variable that makes it skip heartbeats or sleep |
-| E10 E11 | the application master is killed, or a framework throws in it |
-| E18 | a NodeManager that stands still tells late |
 | E19 | from Python, with the original's XML |
 | E22 | a driver of the user's that fails; there is none of ours that could |
 | E23 | the rendezvous store of ours; no test double is needed |
 | E24 | the driver is the user's, with the file protocol of the original |
 | E25 | ten thousand workers: refused with the arithmetic |
 | E26 | the application waits in a stopped cluster |
-| E32 | the application master stands still for longer than YARN bears |
 | E34 | one entry of the class path is missing |
 
+Failures of executors and application masters (E7 E8 E10 E11 E18 E32): tests/scenarios/test_scenarios.py.
 Those of one wave run side by side. `main`, `-1` and the rest are said in the original's own words: 255 is -1.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -38,9 +34,9 @@ import pytest
 
 import tony
 from tests.change_detection import CLUSTER
-from tests.legacy_cases import CASES, CHECK, FAILED, PYTHON, SCRIPTS, Case, types
+from tests.legacy_cases import CASES, FAILED, PYTHON, SCRIPTS, Case, types
 from tests.mini_clusters import Clusters
-from tests.yarn.lab import YarnLab, until
+from tests.yarn.lab import YarnLab
 from tony.hadoop.configuration import Configuration
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 
@@ -101,12 +97,6 @@ class Old:
             "cluster-submit", *self.words(name, case), timeout=300, cwd=self.folder
         )
         return done
-
-    def begin(self, name: str, case: Case) -> subprocess.Popen[str]:
-        """The same in the background."""
-        words = ["--src_dir", str(self.folder / "src"), *self.words(name, case)[2:]]
-        running: subprocess.Popen[str] = self.lab.follow("cluster-submit", *words)
-        return running
 
     def close(self) -> None:
         """Takes its folder of HDFS away."""
@@ -193,79 +183,6 @@ def test_case(wave: Wave, name: str) -> None:
 _STAGES = ("db", "dbloader", "worker", "ps")
 
 
-def test_e7_missed_heartbeats(old: Old) -> None:
-    """An executor that is silent for three intervals, the least that the original allows, is lost, uncharged."""
-    conf = {**types(ps=1, worker=1), "tony.task.max-missed-heartbeats": "2", "tony.ps.command": "sleep 600"}
-    running = old.begin("e7", Case(flags=("--executes", "forever.py", *PYTHON), conf=conf))
-    old.lab.wait_wrote("up")
-    job = old.lab.only_job()
-    os.kill(old.lab.executor_of(job, "worker:0"), signal.SIGSTOP)
-    until(lambda: old.lab.status(job)["session"] == 2, "the next session begins")
-    assert "no heartbeat from worker:0" in old.lab.tony("status", job).stdout
-    old.lab.tony("kill", job)
-    out, _ = running.communicate(timeout=180)
-    assert running.returncode == FAILED, out
-    old.lab.wait_gone(job)
-
-
-def test_e8_and_e18_late_words(old: Old) -> None:
-    """A task whose end is told late, by its executor or by its node, is waited for."""
-    lab = old.lab
-    conf = {**types(ps=1, worker=2), "tony.ps.command": "sleep 600"}
-    running = old.begin("e8", Case(flags=("--executes", "gate.py", *PYTHON, *CHECK), conf=conf))
-    until(lambda: lab.jobs(), "it is submitted")
-    job = lab.only_job()
-    executor = lab.executor_of(job, "worker:0")
-    for task in ("worker:0", "worker:1"):
-        lab.pid_of(job, task)
-    node = lab.node_of(lab.tasks(job)["worker:1"]["host"])
-    os.kill(executor, signal.SIGSTOP)
-    lab.cluster.kill(node, signal.SIGSTOP)
-    try:
-        (lab.out / "gate").touch()
-        until(lambda: lab.tasks(job)["worker:1"]["state"] == "succeeded", "the other one is done")
-        assert lab.status(job)["state"] == "running"
-    finally:
-        lab.cluster.kill(node, signal.SIGCONT)
-        os.kill(executor, signal.SIGCONT)
-    out, _ = running.communicate(timeout=180)
-    assert running.returncode == 0, out
-
-
-def test_e10_a_master_that_dies(old: Old) -> None:
-    """Another one goes on; in single-node mode, as the original has it. Killed, it answers -1 and leaves nothing."""
-    running = old.begin("e10", Case(flags=("--executes", "forever.py", *PYTHON)))
-    old.lab.wait_wrote("up")
-    job = old.lab.only_job()
-    os.kill(old.lab.master_of(job), signal.SIGKILL)
-    until(lambda: old.lab.status(job)["attempt"] == 2, "another one goes on")
-    assert old.lab.tony("kill", job).returncode == 0
-    out, _ = running.communicate(timeout=180)
-    assert running.returncode == FAILED, out
-    old.lab.wait_gone(job)
-
-
-def test_e11_a_master_that_throws(old: Old) -> None:
-    """A bug inside the application master (here: of a framework of the user's own) ends the job, and is named."""
-    plug = old.lab.root / "plug"
-    (plug / "bad-1.dist-info").mkdir(parents=True)
-    (plug / "bad-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: bad\nVersion: 1\n")
-    (plug / "bad-1.dist-info" / "entry_points.txt").write_text("[tony.frameworks]\nbad = bad_framework:Bad\n")
-    (plug / "bad_framework.py").write_text(
-        "from tony.frameworks.base import Framework\n"
-        "class Bad(Framework):\n"
-        "    name = 'bad'\n"
-        "    def shared(self, spec, cluster): raise KeyError('boom')\n"
-        "    def environment(self, shared, task): return [{}]\n"
-    )
-    old.lab.env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(plug), os.environ.get("PYTHONPATH")]))
-    conf = {**types(worker=1), "tony.application.framework": "BAD"}
-    done = old.run("e11", Case(flags=("--executes", "ok.py", *PYTHON), conf=conf))
-    del old.lab.env["PYTHONPATH"]
-    assert done.returncode == FAILED, done.stdout + done.stderr
-    assert "bad_framework" in done.stdout + done.stderr
-
-
 def test_what_is_refused(old: Old) -> None:
     """E17 and E25, limits and GPUs: before anything reaches the cluster, each with its reason."""
     lab = old.lab
@@ -326,20 +243,6 @@ def test_e26_the_time_until_the_master_runs(old: Old, clusters: Clusters) -> Non
     assert done.returncode == FAILED, done.stdout + done.stderr
     assert "3 s" in done.stdout + done.stderr
     assert lab.wait_application(_job(done.stdout + done.stderr))["finalStatus"] == "KILLED"
-
-
-def test_e32_a_master_that_stands_still(old: Old) -> None:
-    """YARN gives it up, and another one goes on; killed, nothing of the job does. YARN misses one: test_scenarios."""
-    running = old.begin("e32", Case(flags=("--executes", "forever.py", *PYTHON), conf=types(worker=1)))
-    old.lab.wait_wrote("up")
-    job = old.lab.only_job()
-    os.kill(old.lab.master_of(job), signal.SIGSTOP)
-    assert old.lab.give_up(job).returncode == 0  # at once: the time after which YARN does so by itself is long
-    until(lambda: old.lab.status(job)["attempt"] == 2, "another one goes on")
-    assert old.lab.tony("kill", job).returncode == 0
-    out, _ = running.communicate(timeout=240)
-    assert running.returncode == FAILED, out
-    old.lab.wait_gone(job)
 
 
 def test_e34_a_class_path_with_a_hole(old: Old) -> None:
