@@ -24,6 +24,20 @@ from tony.model.layout import Home, JobFolder
 CEILING = 120.0
 TONY = str(Path(sys.executable).parent / "tony")
 ENDED = ("succeeded", "failed", "killed")
+#: A program with children of every kind: in its group, in another session, and one that nobody waits for.
+FAMILY = """
+import os, subprocess, time
+subprocess.Popen(["sleep", "3600"])
+subprocess.Popen(["sleep", "3601"], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execvp("sleep", ["sleep", "3602"])
+    os._exit(0)
+os.wait()
+open(f"{os.environ['OUT']}/{os.environ['TASK_INDEX']}", "w").write("up")
+time.sleep(3600)
+"""
 
 
 def until(condition: Callable[[], Any], what: str, ceiling: float = CEILING) -> Any:
@@ -335,3 +349,13 @@ def _lives(pid: int) -> bool:
 def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
     """Sends a signal to one process that this test started."""
     os.kill(pid, number)
+
+
+def start_family(lab: Lab, head: str = "") -> str:
+    """Submits two workers, each with a family; answers the job's id once all are up."""
+    job: str = lab.detach(lab.roles(FAMILY, "[roles.worker]\ninstances = 2\n", head))
+    lab.wait(job, "running")
+    for index in (0, 1):
+        lab.wait_wrote(str(index))
+        lab.pid_of(job, f"worker:{index}")
+    return job

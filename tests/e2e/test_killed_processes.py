@@ -8,65 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.lab import Lab, until
+from tests.e2e.lab import Lab, start_family, until
 from tests.facts import mentions
 
 pytestmark = pytest.mark.e2e
 
-#: A program with children of every kind: in its group, in another session, and one that nobody waits for.
-FAMILY = """
-import os, subprocess, sys, time
-subprocess.Popen(["sleep", "3600"])
-subprocess.Popen(["sleep", "3601"], start_new_session=True)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        os.execvp("sleep", ["sleep", "3602"])
-    os._exit(0)
-os.wait()
-print("family is up", flush=True)
-time.sleep(3600)
-"""
-
-
-def family(lab: Lab, head: str = "") -> str:
-    """Submits two workers, each with a family; answers the job's id once all are up."""
-    text = f'command = "python family.py"\nstop_grace = "1s"\n{head}\n[roles.worker]\ninstances = 2\n'
-    job = lab.detach(lab.job_file(text, {"family.py": FAMILY}))
-    lab.wait(job, "running")
-    for task in ("worker:0", "worker:1"):
-        lab.wait_output(job, task, "family is up")
-    return job
-
-
-def test_an_executor_is_killed(lab: Lab) -> None:
-    """Its program, grandchildren and daemons die with it; the verdict names the executor's end."""
-    job = family(lab)
-    os.kill(lab.tasks(job)["worker:1"]["executor_pid"], signal.SIGKILL)
-    status = lab.wait(job)
-    assert (status["state"], status["exit_code"]) == ("failed", 3)
-    assert (status["failure"]["cause"], status["failure"]["task"]) == ("lost", "worker:1")
-    assert "SIGKILL" in status["failure"]["reason"]
-    lab.wait_gone(job, 30)
-
-
-def test_an_executor_is_killed_and_the_session_restarts(lab: Lab) -> None:
-    """With a restart left, only the dead container is replaced; the other executor stays."""
-    job = family(lab, "max_restarts = 1")
-    before = lab.tasks(job)
-    os.kill(before["worker:1"]["executor_pid"], signal.SIGKILL)
-    until(lambda: lab.status(job)["session"] == 2 and lab.status(job)["state"] == "running", "session 2 runs")
-    after = until(lambda: all(t["pid"] for t in lab.tasks(job).values()) and lab.tasks(job), "both programs run")
-    assert after["worker:0"]["executor_pid"] == before["worker:0"]["executor_pid"]
-    assert after["worker:1"]["executor_pid"] != before["worker:1"]["executor_pid"]
-    assert not {t["pid"] for t in before.values()} & {t["pid"] for t in after.values()}
-    assert lab.tony("kill", job).returncode == 0
-    assert lab.wait(job)["exit_code"] == 4
-
 
 def test_a_program_is_killed(lab: Lab) -> None:
     """The signal is named, and what the program had started is ended."""
-    job = family(lab)
+    job = start_family(lab)
     os.kill(lab.tasks(job)["worker:1"]["pid"], signal.SIGKILL)
     status = lab.wait(job)
     failure = status["failure"]
@@ -77,7 +27,7 @@ def test_a_program_is_killed(lab: Lab) -> None:
 
 def test_the_master_is_killed_for_good(lab: Lab) -> None:
     """And whoever would have another one begin: the next who looks closes the record, and ends what is left."""
-    job = family(lab)
+    job = start_family(lab)
     lab.end_for_good(job)
     status = lab.wait(job)
     assert (status["state"], status["exit_code"], status["am"]) == ("failed", 3, None)
@@ -90,7 +40,7 @@ def test_the_master_is_killed_for_good(lab: Lab) -> None:
 
 def test_the_watchdog_is_killed(lab: Lab) -> None:
     """The job goes on, a new watchdog takes over, and an executor's death still ends all that it started."""
-    job = family(lab)
+    job = start_family(lab)
     executor = lab.tasks(job)["worker:0"]["executor_pid"]
     program = lab.tasks(job)["worker:0"]["pid"]
     children = Path(f"/proc/{executor}/task/{executor}/children")
@@ -129,7 +79,7 @@ def test_the_follower_is_killed(lab: Lab) -> None:
 
 def test_the_master_is_told_to_end(lab: Lab) -> None:
     """SIGTERM to the application master (a shutdown, say) is a kill: programs are stopped, the record is closed."""
-    job = family(lab)
+    job = start_family(lab)
     os.kill(lab.status(job)["am"]["pid"], signal.SIGTERM)
     status = lab.wait(job)
     assert (status["state"], status["exit_code"]) == ("killed", 4)
@@ -155,10 +105,3 @@ def test_a_program_that_ignores_sigterm(lab: Lab) -> None:
     assert (task["state"], task["signal"]) == ("stopped", "SIGKILL")
     assert mentions(task["note"], "1 s", "SIGTERM")
     lab.wait_gone(job, 30)
-
-
-def test_nothing_survives_a_successful_end(lab: Lab) -> None:
-    """A program that leaves a daemon behind and succeeds: the job succeeds, the daemon is ended."""
-    program = FAMILY.replace("time.sleep(3600)\n", "")
-    assert lab.submit(lab.job_file('command = "python x.py"\n', {"x.py": program})).returncode == 0
-    lab.wait_gone(lab.only_job(), 30)

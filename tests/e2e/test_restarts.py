@@ -2,45 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.e2e.lab import Lab
 
 pytestmark = pytest.mark.e2e
-
-#: Fails in session 1 in worker:1; a later session goes on from what the first one wrote.
-RESUMES = """
-import os, pathlib, sys, time
-session, index = int(os.environ["SESSION_ID"]), int(os.environ["TASK_INDEX"])
-mark = pathlib.Path(f"checkpoint-{index}")
-print("session", session, "resumes" if mark.exists() else "begins", flush=True)
-mark.write_text(str(session))
-if session == 1:
-    if index == 1:
-        time.sleep(0.3)
-        sys.exit(7)
-    time.sleep(3600)
-"""
-
-
-def test_a_failed_session_is_followed_by_another(lab: Lab) -> None:
-    """Exit 7 in one worker stops the others and starts all again, in the same containers and folders."""
-    text = 'command = "python x.py"\nmax_restarts = 1\nstop_grace = "1s"\n[roles.worker]\ninstances = 3\n'
-    done = lab.submit(lab.job_file(text, {"x.py": RESUMES}))
-    assert done.returncode == 0, done.stdout + done.stderr
-    job = lab.only_job()
-    status = lab.status(job)
-    assert (status["session"], status["state"]) == (2, "succeeded")
-    logs = Path(status["folder"]) / "logs"
-    for index in range(3):
-        assert (logs / f"worker-{index}.s1.t1.out").read_text() == "session 1 begins\n"
-        assert (logs / f"worker-{index}.s2.t1.out").read_text() == "session 2 resumes\n"
-    granted = lab.tony("events", job, "--json").stdout.count('"granted"')
-    assert granted == 3
-    replayed = lab.tony("replay", job)
-    assert replayed.returncode == 0, replayed.stdout + replayed.stderr
 
 
 def test_the_budget_ends(lab: Lab) -> None:

@@ -46,6 +46,8 @@ SCHEDULERS = {
         always=frozenset(
             {
                 "test_run",
+                "test_a_failed_session_is_followed_by_another_in_place",
+                "test_an_executor_is_killed",
                 "test_e10_a_master_that_dies_fails_the_job",
                 "test_e17_standalone_with_two_tasks_is_refused",
                 "test_pytorch_continues",

@@ -200,15 +200,3 @@ def test_a_kill_in_the_gap_is_kept(lab: YarnLab) -> None:
     assert user() in status["failure"]["reason"]
     lab.wait_gone(job)
     assert (started(lab), "kill.json" in lab.listed(record)) == (programs, False)
-
-
-@pytest.mark.on_change(*CLUSTER, *RUNTIME)
-def test_an_executor_is_killed(lab: YarnLab) -> None:
-    """Its container goes, and is replaced; the three others stay, with what they have."""
-    job, _ = begin(lab, head="max_restarts = 1")
-    before = {task: each["executor_pid"] for task, each in lab.tasks(job).items()}
-    os.kill(lab.executor_of(job, "worker:2"), signal.SIGKILL)
-    until(lambda: len(started(lab)) == 8, "the second session runs")
-    after = {task: each["executor_pid"] for task, each in lab.tasks(job).items()}
-    assert [task for task in before if before[task] != after[task]] == ["worker:2"]
-    assert finish(lab, job)["state"] == "succeeded"

@@ -6,9 +6,7 @@ import asyncio
 import html
 import http.client
 import json
-import os
 import re
-import signal
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.lab import FAMILY
 from tests.yarn.lab import CEILING, YarnLab, user
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
@@ -25,21 +24,6 @@ from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 FOREVER = "import time; time.sleep(3600)"
-
-#: A program with children of every kind: in its group, in another session, and one that nobody waits for.
-FAMILY = """
-import os, subprocess, time
-subprocess.Popen(["sleep", "3600"])
-subprocess.Popen(["sleep", "3601"], start_new_session=True)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        os.execvp("sleep", ["sleep", "3602"])
-    os._exit(0)
-os.wait()
-open(f"{os.environ['OUT']}/{os.environ['TASK_INDEX']}", "w").write("up")
-time.sleep(3600)
-"""
 
 
 def test_one_task(lab: YarnLab) -> None:
@@ -90,47 +74,6 @@ def test_parameter_servers_and_workers(lab: YarnLab) -> None:
     assert specs[0] == specs[1] == specs[2]
     hosts = {address.rpartition(":")[0] for role in specs[0].values() for address in role}
     assert hosts <= {"127.0.1.1", "127.0.1.2", "127.0.1.3"}
-
-
-def test_a_failed_session_is_followed_by_another_in_place(lab: YarnLab) -> None:
-    """A killed program stops the others and all begin again, in the same containers and folders."""
-    program = """
-    import os, pathlib, time
-    session, index = os.environ["SESSION_ID"], os.environ["TASK_INDEX"]
-    mark = pathlib.Path("checkpoint")
-    with open(f"{os.environ['OUT']}/{index}", "a") as file:
-        print(session, mark.exists(), os.getcwd(), file=file)
-    mark.touch()
-    if session == "1":
-        time.sleep(3600)
-    while not os.path.exists(os.environ["OUT"] + "/gate"):
-        time.sleep(0.05)
-    """
-    job = lab.detach(lab.roles(program, "[roles.worker]\ninstances = 2\n", "max_restarts = 1"))
-    lab.wait_wrote("0"), lab.wait_wrote("1")
-    os.kill(lab.pid_of(job, "worker:1"), signal.SIGKILL)
-    lab.wait_wrote("0", "\n2 "), lab.wait_wrote("1", "\n2 ")
-    assert "session 2: worker:1 was killed by SIGKILL" in lab.tony("status", job).stdout
-    (lab.out / "gate").touch()
-    status = lab.wait(job)
-    assert (status["state"], status["session"]) == ("succeeded", 2)
-    for index in "01":
-        (_, first, place), (_, second, same) = (line.split() for line in lab.wrote(index).splitlines())
-        assert (first, second, place) == ("False", "True", same)
-    assert lab.tony("events", job, "--json").stdout.count('"granted"') == 2
-
-
-def test_an_executor_is_killed(lab: YarnLab) -> None:
-    """By hand, with SIGKILL: the verdict names it, and all that its program had started is ended."""
-    job = lab.detach(lab.roles(FAMILY, "[roles.worker]\ninstances = 2\n"))
-    lab.wait_wrote("0"), lab.wait_wrote("1")
-    os.kill(lab.executor_of(job, "worker:1"), signal.SIGKILL)
-    status = lab.wait(job)
-    assert (status["state"], status["exit_code"]) == ("failed", 3)
-    assert (status["failure"]["cause"], status["failure"]["task"]) == ("lost", "worker:1")
-    assert "SIGKILL" in status["failure"]["reason"]
-    assert lab.wait_application(job)["finalStatus"] == "FAILED"
-    lab.wait_gone(job)
 
 
 def test_killed_from_another_machine(lab: YarnLab) -> None:

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from tests.change_detection import CLUSTER, RUNTIME
+from tests.e2e.lab import FAMILY
 from tests.yarn.lab import CEILING, YarnLab
-from tests.yarn.test_jobs import FAMILY
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
