@@ -70,8 +70,8 @@ def test_the_last_tracked_failure_is_not_tolerated() -> None:
     spec = replace(JOBS["nobody-special"], failure_policy=CHIEF)
     assert judge(standing(spec, a="failed", b="running"), task("a:0")).effect is TOLERATE
     assert judge(standing(spec, a="failed", b="succeeded"), task("a:0")).effect is TOLERATE
-    assert judge(standing(spec, a="failed", b="failed"), task("b:0")).effect is SESSION
-    assert judge(standing(spec, a="lost", b="failed"), task("b:0")).effect is SESSION
+    assert judge(standing(spec, a="failed", b="failed"), task("b:0")).effect is Effect.FAIL_ALL
+    assert judge(standing(spec, a="lost", b="failed"), task("b:0")).effect is Effect.FAIL_ALL
     assert judge(standing(spec, a="failed"), task("a:0")).effect is TOLERATE
 
 
