@@ -265,7 +265,7 @@ def run_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Evidence:
-    """What is known of all tasks of a run."""
+    """Facts of all tasks of a run."""
 
     exits: Exits
     tasks: Sequence[TaskLedger]

@@ -52,7 +52,7 @@ class _Notice:
 
     @property
     def did(self) -> str:
-        """What the job did, for a sentence."""
+        """The event as part of a sentence."""
         return "was killed" if self.name == "killed" else self.name
 
 

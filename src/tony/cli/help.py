@@ -1,4 +1,4 @@
-"""What all commands share: help that fits narrow terminals, and suggestions for unknown subcommands."""
+"""Help of all commands, fitted to narrow terminals, and suggestions for unknown subcommands."""
 
 from __future__ import annotations
 

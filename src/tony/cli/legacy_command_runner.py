@@ -1,4 +1,4 @@
-"""What the commands for LinkedIn TonY jobs share: its flags, and two exit codes."""
+"""Runner of the commands for LinkedIn TonY jobs: its flags, and two exit codes."""
 
 from __future__ import annotations
 

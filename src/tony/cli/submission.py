@@ -1,4 +1,4 @@
-"""What `tony submit` and `tony run` share: from a resolved job to an exit code."""
+"""Submission for `tony submit` and `tony run`: from a resolved job to an exit code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitOptions:
-    """How to submit a job.
+    """Options of a submission.
 
     Attributes:
         detach: do not follow the job; print its id and nothing else.

@@ -94,7 +94,7 @@ class _KeyedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What one role needs: requests in order, and the path of its interpreter on the nodes if it is not staged."""
+    """Needs of one role: requests in order, and the path of its interpreter on the nodes if it is not staged."""
 
     requests: tuple[_KeyedRequest, ...]
     python: str | None

@@ -9,7 +9,7 @@ from tony.model.ids import TaskId
 
 
 class DeadlineKind(Enum):
-    """What a deadline limits."""
+    """Subject that a deadline limits."""
 
     REGISTRATION = "registration"  #: of a task: its executor registers
     STARTUP = "startup"  #: of a task: its program prints a line

@@ -1,4 +1,4 @@
-"""What can happen to a job. Each event is logged before it is handled; replaying a log gives the same state.
+"""Events of a job. Each is logged before it is handled; replaying a log gives the same state.
 
 Heartbeats, metrics and log lines are not events: the AM keeps them and raises `Silent` or `DeadlinePassed` when
 something changes. Times inside events are seconds since the job was accepted, the same clock as `now`.
@@ -268,7 +268,7 @@ class JobRequest(LoggedEvent):
 
     @property
     def what(self) -> str:
-        """What was requested, in a few words."""
+        """The request in a few words."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""Words failures, and finds the root cause among several."""
+"""Build failure messages and select the root cause."""
 
 from __future__ import annotations
 

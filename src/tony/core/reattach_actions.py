@@ -1,4 +1,4 @@
-"""What an executor that (re)connects must know. Derived from the state; repeating it is harmless."""
+"""Actions for an executor that (re)connects. Derived from the state; repeating them is harmless."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """What the AM knows of a task beyond the state machine: it changes too often to be an event.
+    """Facts of a task outside the state machine: they change too often to be events.
 
     Attributes:
         last_output_age: seconds since the program's last line.

@@ -100,7 +100,7 @@ class Task:
 
 
 class ContainerIntent(Enum):
-    """Whether a container is still wanted."""
+    """Intended use of a container."""
 
     HELD = "held"
     RELEASED = "released"  #: Release was asked for

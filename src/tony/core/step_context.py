@@ -7,7 +7,7 @@ from tony.core.state import State
 
 
 class StepContext:
-    """What every step of handling one event works on.
+    """State and time of one event, and the actions requested so far.
 
     Attributes:
         state: the job; steps change it.

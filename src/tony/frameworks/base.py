@@ -31,7 +31,7 @@ def meeting_folder(work_folder: str, session: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskView:
-    """What a task knows of itself and of the job's shape when its program starts.
+    """A task and the job's shape when its program starts, as seen by the task.
 
     Attributes:
         instances: role -> number of tasks, in the job's order.

@@ -63,7 +63,7 @@ def user_name(settings: HadoopConfiguration, environ: Mapping[str, str]) -> str:
 
 
 def token_file(environ: Mapping[str, str]) -> TokenCredentials:
-    """The tokens of the file that HADOOP_TOKEN_FILE_LOCATION names; none if it is not set.
+    """Return the tokens of the file that HADOOP_TOKEN_FILE_LOCATION names; none if it is not set.
 
     Raises:
         ConfigurationError: it cannot be read, or is no token file.
@@ -81,7 +81,7 @@ def token_file(environ: Mapping[str, str]) -> TokenCredentials:
 
 
 def protections(settings: HadoopConfiguration) -> tuple[Protection, ...]:
-    """What the site wants for traffic after a login; nothing if it says nothing: then the daemon's wish counts.
+    """Return the configured quality of protection; empty if unset (the daemon decides).
 
     Raises:
         ConfigurationError: a word that is none.
@@ -129,7 +129,7 @@ class Logins:
         return self._environ.get("HADOOP_PROXY_USER", "").strip()
 
     def _principal(self) -> str | None:
-        """The owner of the tokens or of the ticket."""
+        """Return the owner of the tokens or of the ticket."""
         # Late: only secure clusters need it, and programs inside one have no ticket.
         from tony.hadoop.tokens.identifiers import read_hdfs_identifier
 
@@ -141,11 +141,11 @@ class Logins:
         return ticket_holder()
 
     def service_of(self, daemon: ServiceAddress) -> str:
-        """What tokens for this daemon have as their service. May ask the DNS."""
+        """Return the service that tokens for this daemon name. May query the DNS."""
         return service_of(daemon.address, use_ip=self._use_ip)
 
     def for_resource_manager(self, daemon: ServiceAddress) -> LoginIdentity:
-        """For clients of the ResourceManager.
+        """Return the login for clients of the ResourceManager.
 
         Raises:
             ConfigurationError: a secure cluster whose ResourceManager's principal is not known.
@@ -154,7 +154,7 @@ class Logins:
         return self._login(token, "yarn.resourcemanager.principal")
 
     def for_name_node(self, service: NameService) -> Callable[[ServiceAddress], LoginIdentity]:
-        """For clients of a file system: a function, for tokens may be for a single NameNode.
+        """Return a function that gives the login for a NameNode: tokens may be for a single one.
 
         Raises (when it is called):
             ConfigurationError: a secure cluster whose NameNode's principal is not known.
@@ -166,12 +166,12 @@ class Logins:
         return login
 
     def file_token(self, service: NameService) -> HadoopToken | None:
-        """The token for a file system, if there is one. May ask the DNS."""
+        """Return the token for a file system, if there is one. May ask the DNS."""
         found = (self._file_token(service, daemon) for daemon in service.name_nodes)
         return next((token for token in found if token is not None), None)
 
     def file_service_of(self, service: NameService) -> str:
-        """What tokens for a file system have as their service. May ask the DNS."""
+        """Return the service that tokens for a file system name. May query the DNS."""
         return service.service or self.service_of(service.name_nodes[0])
 
     def _file_token(self, service: NameService, daemon: ServiceAddress) -> HadoopToken | None:

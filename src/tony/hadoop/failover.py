@@ -58,7 +58,7 @@ Connector = Callable[..., Coroutine[Any, Any, IpcConnection]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How long to search for the active daemon.
+    """Limits of the search for the active daemon.
 
     Attributes:
         patience: seconds from the first failure of a call until it is given up; may be infinite.
@@ -186,7 +186,7 @@ class FailoverProxy:
                 await asyncio.sleep(self._pause())
 
     def _shorter(self, method: Method[Any, Any]) -> dict[str, float]:
-        """How long to wait for the first answer over a connection, if less than for others."""
+        """Return a shorter timeout for the first answer over a connection, if there is one."""
         is_first = not self._is_proven and len(self.daemons) > 1 and method.idempotent
         return {"timeout": self.policy.first_answer} if is_first and math.isfinite(self.policy.first_answer) else {}
 
@@ -339,7 +339,7 @@ def _maybe_executed(error: HadoopError) -> bool:
 
 
 def _is_final(error: HadoopError) -> bool:
-    """A NameNode that will leave safe mode by itself says so with another exception than one that will not."""
+    """Return a NameNode that will leave safe mode by itself says so with another exception than one that will not."""
     return isinstance(error, SafeModeError) and not error.class_name.endswith("RetriableException")
 
 
@@ -357,7 +357,7 @@ def resource_manager_policy(settings: HadoopConfiguration) -> Policy:
 
 
 def connection_options(settings: HadoopConfiguration) -> ConnectionOptions:
-    """What the configuration says of connections (`ipc.client...`)."""
+    """Return the connection options of the configuration (`ipc.client...`)."""
     call = settings.get_seconds("ipc.client.rpc-timeout.ms")
     return ConnectionOptions(
         connect_timeout=settings.get_seconds("ipc.client.connect.timeout", unit="ms"),

@@ -27,7 +27,7 @@ class InvalidId(UserError):  # noqa: N818 - a noun reads better where it is rais
 
 
 def application_id(text: str) -> ApplicationId:
-    """Reads `application_1410901177871_0001`.
+    """Read `application_1410901177871_0001`.
 
     Raises:
         InvalidId: it is no such name.
@@ -37,7 +37,7 @@ def application_id(text: str) -> ApplicationId:
 
 
 def container_id(text: str) -> ContainerId:
-    """Reads `container_1410901177871_0001_01_000005` and `container_e17_1410901177871_0001_01_000005`.
+    """Read `container_1410901177871_0001_01_000005` and `container_e17_1410901177871_0001_01_000005`.
 
     Raises:
         InvalidId: it is no such name.
@@ -71,12 +71,12 @@ def _application(text: str, stamp: int, number: int) -> ApplicationId:
 
 
 def application_text(application: ApplicationId) -> str:
-    """Writes `application_1410901177871_0001`."""
+    """Write `application_1410901177871_0001`."""
     return f"application_{_of_application(application)}"
 
 
 def container_text(container: ContainerId) -> str:
-    """Writes `container_1410901177871_0001_01_000005`."""
+    """Write `container_1410901177871_0001_01_000005`."""
     number = container.number or 0
     epoch = number >> _SEQUENCE_BITS
     attempt = container.attempt or ApplicationAttemptId(application=container.application)
@@ -87,14 +87,14 @@ def container_text(container: ContainerId) -> str:
 
 
 def application_of(container: ContainerId) -> ApplicationId:
-    """The application of a container. Senders fill either of two fields."""
+    """Return the application of a container. Senders fill either of two fields."""
     if container.attempt is not None and container.attempt.application is not None:
         return container.attempt.application
     return container.application or ApplicationId()
 
 
 def is_of(container: str, application: str) -> bool:
-    """Whether a text is the name of a container of an application."""
+    """Return True if a text is the name of a container of an application."""
     try:
         return application_text(application_of(container_id(container))) == application
     except InvalidId:

@@ -27,7 +27,7 @@ _RELATIVE_TOLERANCE = 1e-9
 
 
 class Bucket(Enum):
-    """What a second was spent on."""
+    """Use of a second."""
 
     QUEUE = "queue"  #: waiting: the scheduler had no free resources
     ALLOCATE = "allocate"  #: resources were free, the container was not allocated yet
@@ -158,7 +158,7 @@ def pieces(spans: Sequence[Span], line: Timeline, marks: ProgressRecords | None 
 
 @dataclass(slots=True)
 class _Reports:
-    """What one task attempt reported; or all attempts of a task in a session, on behalf of tasks in lockstep with it.
+    """Reports of one task attempt; or of all attempts of a task in a session, for tasks in lockstep with it.
 
     Attributes:
         silent: the task reports steps elsewhere, but made none here.
@@ -174,7 +174,7 @@ class _Reports:
 
 
 class AttemptFacts:
-    """What is known of each task attempt; for one without reports, from another task of its gang.
+    """Facts of each task attempt; for one without reports, from another task of its gang.
 
     Args:
         marks: progress and checkpoints reported by user programs, if any.

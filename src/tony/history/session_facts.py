@@ -1,4 +1,4 @@
-"""Why a job's sessions started and with how many tasks; and which tasks were restarted individually."""
+"""Reasons and sizes of a job's sessions, and its individual task restarts."""
 
 from __future__ import annotations
 

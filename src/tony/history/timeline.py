@@ -21,7 +21,7 @@ from tony.model.submission_record import JobRecord
 
 
 class TaskPhase(Enum):
-    """What a task is doing."""
+    """Phase of a task."""
 
     WAITING = "waiting"  #: for a container, or with one for the next session
     SET_UP = "set-up"  #: container setup: its executor is starting
@@ -33,7 +33,7 @@ class TaskPhase(Enum):
 
 
 class MarkerKind(Enum):
-    """What a marker stands for."""
+    """Meaning of a marker."""
 
     FAILURE = "failure"  #: a failure was classified
     RESTART = "restart"  #: the next session opened, or a single task is restarted

@@ -1,4 +1,4 @@
-"""What all pictures of a timeline share: lanes of tasks, the time scale with its ticks, and the words of the legend."""
+"""Layout of all pictures of a timeline: lanes of tasks, the time scale with its ticks, and the words of the legend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who can change a file: its owner, and users who may write to it or to a folder above it."""
+"""Users who can change a file: its owner, and those who may write to it or to a folder above it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in the kernel the threads of a process wait: all that is known of one that is not Python."""
+"""Kernel functions in which the threads of a process wait: all that is known of one that is not Python."""
 
 from __future__ import annotations
 

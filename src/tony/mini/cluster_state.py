@@ -29,7 +29,7 @@ class Process:
 
     @property
     def living(self) -> bool:
-        """Whether it is still running; a later process with the same pid does not count."""
+        """Return True while it is running; a later process with the same pid does not count."""
         return start_time(self.pid) == self.started and is_alive(self.pid)
 
 

@@ -1,4 +1,4 @@
-"""Whether a cluster is ready, according to the web servers of its daemons."""
+"""Readiness of a cluster, according to the web servers of its daemons."""
 
 from __future__ import annotations
 

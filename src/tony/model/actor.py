@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class ActorKind(Enum):
-    """Whether a user, a signal to the AM, or the scheduler requested something."""
+    """Kind of requester: a user, a signal to the AM, or the scheduler."""
 
     USER = "user"
     SIGNAL = "signal"

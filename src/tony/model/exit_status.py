@@ -1,4 +1,4 @@
-"""How one user process ended."""
+"""Exit status of one user process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class ExitReason(Enum):
-    """Why a task attempt ended."""
+    """Reason for the end of a task attempt."""
 
     EXITED = "exited"  #: it exited by itself, with a code or by a signal that tony did not send
     STOPPED = "stopped"  #: it exited after tony stopped it
@@ -20,7 +20,7 @@ class ExitReason(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitStatus:
-    """How one user process ended; measured by the executor.
+    """Exit status of one user process, as measured by the executor.
 
     Attributes:
         reason: why the task attempt ended.

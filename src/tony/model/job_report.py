@@ -47,7 +47,7 @@ class FailureCause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a job (or a session) failed: the root cause, then the others.
+    """Failure of a job (or a session): the root cause, then the others.
 
     Attributes:
         reason: one sentence for users.

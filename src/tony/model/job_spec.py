@@ -1,4 +1,4 @@
-"""What to run: the job as defined by its author, with every default filled in."""
+"""The job as defined by its author, with every default filled in."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Placement(Enum):
-    """How a staged object is used in a task's working directory."""
+    """Use of a staged object in a task's working directory."""
 
     FILE = "file"  #: a file named `name`
     FOLDER = "folder"  #: an archive, unpacked into the folder `name`
@@ -18,7 +18,7 @@ class Placement(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPlace:
-    """Where nodes fetch an object that was not staged, because it is in their cluster's file system already.
+    """Location of an object that was not staged, because it is in the cluster's file system already.
 
     Attributes:
         address: full address, `hdfs://...`.
@@ -68,7 +68,7 @@ class StagedRole:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """What an ignore file leaves out of a staged folder.
+    """Entries that an ignore file leaves out of a staged folder.
 
     Attributes:
         ignore_file: `.gitignore` or `.tonyignore`.

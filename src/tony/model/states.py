@@ -51,7 +51,7 @@ ENDED_TASK_STATES = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.
 
 
 class RoleKind(Enum):
-    """How a role counts in the job's outcome."""
+    """Effect of a role on the job's outcome."""
 
     TRACKED = "tracked"  #: waited for
     UNTRACKED = "untracked"  #: not waited for, but its failure fails the session
@@ -67,7 +67,7 @@ class Meeting(Enum):
 
 
 class DistributedMode(Enum):
-    """When the programs of a session start."""
+    """Start rule for the programs of a session."""
 
     GANG = "gang"  #: when every task of the gang has registered
     FCFS = "fcfs"  #: each as soon as it has registered; without a cluster spec
@@ -82,7 +82,7 @@ class FailurePolicy(Enum):
 
 
 class StopOn(Enum):
-    """When a job succeeds."""
+    """Success rule of a job."""
 
     ALL = "all"  #: every tracked task succeeded
     CHIEF = "chief"  #: the chief succeeded
@@ -97,14 +97,14 @@ class AfterCondition(Enum):
 
 
 class RestartScope(Enum):
-    """What is restarted when a task has failed."""
+    """Scope of the restart after a task has failed."""
 
     SESSION = "session"  #: the whole gang, as the next session
     TASK = "task"  #: only that task, as its next task attempt
 
 
 class ReservedPort(Enum):
-    """What happens to a task's reserved ports when its program starts."""
+    """Handling of a task's reserved ports when its program starts."""
 
     RESERVED = "reserved"  #: the executor holds them until the task ends; servers with SO_REUSEADDR can bind them
     FREE = "free"  #: the executor closes its sockets, so that any server can bind them
@@ -118,7 +118,7 @@ class OnTimeout(Enum):
 
 
 class TlsMode(Enum):
-    """Where the job's connections use TLS."""
+    """Connections of the job that use TLS."""
 
     AUTO = "auto"  #: wherever a message can leave the machine
     ALWAYS = "always"  #: between processes of one machine too

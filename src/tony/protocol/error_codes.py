@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """Why one side refuses the other. Programs compare these, never the accompanying text."""
+    """Reason for which one side refuses the other. Programs compare these, never the accompanying text."""
 
     VERSION = "version"  #: the two sides speak different versions of the wire
     TOKEN = "token"  #: the token of another job

@@ -30,7 +30,7 @@ PEER_NAME = "tony-executor"
 
 
 class PeerKind(Enum):
-    """What kind of peer connects: to the AM, or, for `MASTER`, to an executor."""
+    """Kind of the connecting peer: to the AM, or, for `MASTER`, to an executor."""
 
     EXECUTOR = "executor"  #: one per container
     CLIENT = "client"  #: follows, queries, kills

@@ -128,7 +128,7 @@ class JobCredentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLaunch:
-    """What an executor on another machine gets of its task.
+    """Launch data of a task for an executor on another machine.
 
     Attributes:
         staged: the task's files.

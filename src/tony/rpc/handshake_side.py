@@ -25,7 +25,7 @@ class Phase(Enum):
 
 
 class HandshakeSide(ABC):
-    """What differs between the listening and the connecting side. Called by `RpcConnection` only."""
+    """Differences between the listening and the connecting side. Called by `RpcConnection` only."""
 
     #: Size of the other side's greeting in bytes.
     greeting_size: int

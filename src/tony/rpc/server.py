@@ -118,7 +118,7 @@ class RpcServer:
         limits: HandshakeLimits = HandshakeLimits(),
         guests: frozenset[PeerKind] = GUESTS,
     ) -> None:
-        """Does not listen yet.
+        """Do not listen yet.
 
         Args:
             credentials: those of the listening side.
@@ -180,7 +180,7 @@ class RpcServer:
 
 
 class _ListeningSide(HandshakeSide):
-    """What all connections of a server share."""
+    """State of all connections of a server."""
 
     greeting_size = HELLO_SIZE
     limit_in = MAX_FROM_PEER

@@ -1,4 +1,4 @@
-"""What a scheduler can do. Its package has a module `capabilities` with CAPABILITIES, read without loading the rest."""
+"""Capabilities of schedulers. Each package's module `capabilities` has CAPABILITIES, read without loading the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RoleSetting(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a scheduler can do. Core and command line test a capability, never a scheduler's name.
+    """Capabilities of a scheduler. Core and command line test a capability, never a scheduler's name.
 
     Attributes:
         gang: allocates all of a job's containers together or none of them.

@@ -23,7 +23,7 @@ T = TypeVar("T", bound="AmEnvironment | ExecutorEnvironment")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLaunch:
-    """What an AM gets of its job.
+    """Launch data of a job for its AM.
 
     Attributes:
         folder: where to create the job directory.

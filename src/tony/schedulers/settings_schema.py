@@ -15,7 +15,7 @@ from tony.units import parse_duration, parse_size
 
 
 class SettingType(Enum):
-    """How the text of a setting is parsed."""
+    """Type by which the text of a setting is parsed."""
 
     SIZE = "size"  #: `4g`; parsed to int (bytes)
     INT = "int"  #: a whole number

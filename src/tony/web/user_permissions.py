@@ -25,7 +25,7 @@ _MAX_CACHED_USERS = 1000
 
 
 class AuthMethod(Enum):
-    """How a user was authenticated."""
+    """Method by which a user was authenticated."""
 
     PEER = "peer"  #: by the UID of the connecting process, as the kernel reports it
     TOKEN = "token"  #: by an API token in the request

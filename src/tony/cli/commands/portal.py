@@ -33,7 +33,8 @@ _DAY_SECONDS = 86400.0
 @click.option(
     "--address",
     default="127.0.0.1",
-    help="Address to listen on; other than this machine's needs one of the next [default: 127.0.0.1].",
+    help="Address to listen on; a non-local address requires --certificate, --trust-proxy or --without-tls "
+    "[default: 127.0.0.1].",
 )
 @click.option("--certificate", type=click.Path(path_type=Path), help="TLS certificate, a PEM file.")
 @click.option("--private-key", type=click.Path(path_type=Path), help="Private key of the certificate, a PEM file.")

@@ -1,4 +1,4 @@
-"""What the user sees of a followed job: timestamped lines, or on a terminal a live table below the output."""
+"""View of a followed job: timestamped lines, or on a terminal a live table below the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How to reach a port of this machine from a browser on another one."""
+"""Hint for reaching a port of this machine from a browser on another one."""
 
 from __future__ import annotations
 

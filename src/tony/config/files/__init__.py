@@ -1,1 +1,1 @@
-"""Where settings come from: job and site files, flags, environment, calls, secrets; and the paths in them."""
+"""Sources of settings: job and site files, flags, environment, calls, secrets; and the paths in them."""

@@ -20,7 +20,7 @@ _SECRET = ("secret", "password")
 
 @dataclass(frozen=True, slots=True)
 class LegacyOrigin:
-    """Where a value comes from.
+    """Source of a value.
 
     Attributes:
         place: such as `tony.xml:12`.

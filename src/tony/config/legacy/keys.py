@@ -15,7 +15,7 @@ from functools import cache
 
 
 class LegacyKind(Enum):
-    """How a value is written; each member's value is the word in the docs."""
+    """Notation of a value; each member's value is the word in the docs."""
 
     TEXT = "text"
     INTEGER = "whole number"

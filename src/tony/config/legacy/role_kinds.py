@@ -1,4 +1,4 @@
-"""How types count in the result of the job: kinds, stop-on-failure, groups and their timeouts, stages."""
+"""Rules by which types count in the result of the job: kinds, stop-on-failure, groups and their timeouts, stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a gang waits for missing containers, and how long it then pauses in favour of other jobs.
+"""Waits of a gang for missing containers, and its pauses in favour of other jobs.
 
 Jobs submitted together must not release their containers together. The jitter is derived from the job's id, so that
 a replay computes the same.

@@ -1,4 +1,4 @@
-"""How long a program whose end was not confirmed counts as running. See docs/am-failures.md."""
+"""Time for which a program whose end was not confirmed counts as running. See docs/am-failures.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the state machine does with an event, one concern per module.
+"""Steps of the state machine for an event, one concern per module.
 
 Each step is a function of a `StepContext`: it changes the state and requests actions. Modules import only modules
 below them in this list:

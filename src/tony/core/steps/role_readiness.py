@@ -1,4 +1,4 @@
-"""What may happen next: roles become ready or blocked, groups time out, the job succeeds."""
+"""Readiness of roles: they become ready or blocked, groups time out, the job succeeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long an executor continues without its application master. Has no clock."""
+"""Time for which an executor continues without its application master. Has no clock."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Lease:
         return max(0.0, self._proof + (self._length if gone else self.term) - now)
 
     def needs_renewal(self, now: float) -> bool:
-        """Whether to ask the application master for an answer. Most of the time there is no need."""
+        """Return True if the application master must be asked for an answer. Most of the time there is no need."""
         return now - self._proof >= self.pulse
 
     @property
     def ends(self) -> float:
-        """When it is over in any case, unless it is renewed."""
+        """Time at which it expires unless it is renewed."""
         return self._proof + self.term
 
     @property

@@ -1,1 +1,1 @@
-"""What a program uses, and its progress: memory, GPUs, steps."""
+"""Metrics of a program, and its progress: memory, GPUs, steps."""

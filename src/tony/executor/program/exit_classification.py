@@ -15,7 +15,7 @@ _MAX_NAMES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExit:
-    """How one process of the program ended, at time `at`: by exit code or by signal number."""
+    """End of one process of the program, at time `at`: by exit code or by signal number."""
 
     process: int
     code: int | None
@@ -30,7 +30,7 @@ class ProcessExit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitObservation:
-    """What was observed of a task attempt.
+    """Observations of a task attempt.
 
     Attributes:
         ends: exits of all its processes, in the order of their arrival.

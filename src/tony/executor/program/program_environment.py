@@ -69,7 +69,7 @@ def renumber_for_session(task: TaskPart, command: StartProgram) -> TaskId:
 
 
 def has_board(task: TaskPart, command: StartProgram) -> bool:
-    """Whether the port for TensorBoard, if the task has one, is this task's in its session."""
+    """Return True if the port for TensorBoard, if any, is this task's in its session."""
     return task.board is None or task.board == str(renumber_for_session(task, command))
 
 

@@ -1,4 +1,4 @@
-"""What Hadoop takes where no file says anything, for the keys that are read here; and names that were renamed.
+"""Hadoop's defaults for the keys read here; renamed keys.
 
 Source: core-default.xml, hdfs-default.xml and yarn-default.xml of Hadoop 3.4.2, and the deprecation tables of its
 classes Configuration and HdfsConfiguration; all compared with what these classes answer.

@@ -61,7 +61,7 @@ class NameService:
 def resource_managers(
     settings: HadoopConfiguration, *, door: str = "address", port: int = 8032
 ) -> tuple[ServiceAddress, ...]:
-    """The ResourceManagers, in the configuration's order.
+    """Return the ResourceManagers, in the configuration's order.
 
     Args:
         settings: the configuration.
@@ -101,7 +101,7 @@ def _manager(settings: HadoopConfiguration, door: str, port: int, rm_id: str) ->
 
 
 def _manager_door(settings: HadoopConfiguration, door: str, port: int, rm_id: str) -> tuple[str, Address | None]:
-    """The key that says it, and the address."""
+    """Return the key that says it, and the address."""
     key, host_key = f"{_RM}.{door}", f"{_RM}.hostname"
     if rm_id:
         key, host_key = f"{key}.{rm_id}", f"{host_key}.{rm_id}"
@@ -114,7 +114,7 @@ def _manager_door(settings: HadoopConfiguration, door: str, port: int, rm_id: st
 
 
 def default_file_system(settings: HadoopConfiguration) -> str:
-    """`fs.defaultFS` as a URI without a slash at its end: `hdfs://ns1`, `file://`."""
+    """Return `fs.defaultFS` as a URI without a slash at its end: `hdfs://ns1`, `file://`."""
     text = settings.get("fs.defaultFS") or ""
     if text == "local":
         text = "file:///"
@@ -124,7 +124,7 @@ def default_file_system(settings: HadoopConfiguration) -> str:
 
 
 def name_service(settings: HadoopConfiguration, uri: str | None = None) -> NameService:
-    """The NameNodes behind a URI.
+    """Return the NameNodes behind a URI.
 
     Args:
         settings: the configuration.
@@ -164,7 +164,7 @@ def _single(settings: HadoopConfiguration, authority: str, uri: str | None) -> S
 
 
 def _own_address(settings: HadoopConfiguration) -> Address | None:
-    """Of the NameNode that settings without a name are about."""
+    """Return the address of the NameNode of settings without a name."""
     own = settings.get_address("dfs.namenode.rpc-address", NAMENODE_PORT)
     if own is not None:
         return own
@@ -175,7 +175,7 @@ def _own_address(settings: HadoopConfiguration) -> Address | None:
 
 
 def usual_web_address(node: ServiceAddress) -> str:
-    """Where a NameNode's pages are, unless its configuration has put them elsewhere."""
+    """Return the default web address of a NameNode."""
     port = _WEB_PORTS[node.web_scheme]
     return f"{node.web_scheme}://{Address(host=node.address.host, port=port)}"
 
@@ -203,7 +203,7 @@ def _web_of(settings: HadoopConfiguration, suffix: str) -> tuple[str, Address | 
 
 
 def _reachable(web: Address | None, rpc: Address) -> Address | None:
-    """A page that listens everywhere is asked for where the daemon is."""
+    """Return a page that listens everywhere is asked for where the daemon is."""
     if web is not None and web.host in _ANYWHERE:
         return Address(host=rpc.host, port=web.port)
     return web

@@ -44,7 +44,7 @@ class HadoopSetting:
 
 
 class HadoopConfiguration:
-    """What Hadoop's clients would read; it does not change.
+    """Settings as Hadoop's clients would read them; immutable.
 
     Args:
         settings: by their present names.
@@ -75,7 +75,7 @@ class HadoopConfiguration:
         paths: Iterable[Path | str] = (),
         given: Mapping[str, str] | None = None,
     ) -> HadoopConfiguration:
-        """Reads a folder's site files, or those of the folder that the environment names, or none.
+        """Read a folder's site files, or those of the folder that the environment names, or none.
 
         Args:
             folder: with `core-site.xml` and its like; None for HADOOP_CONF_DIR, YARN_CONF_DIR, or `etc/hadoop` in
@@ -102,15 +102,15 @@ class HadoopConfiguration:
         return cls(settings, environ, folder=chosen, files=files)
 
     def __iter__(self) -> Iterator[str]:
-        """The keys that were set."""
+        """Yield the keys that were set."""
         return iter(self._settings)
 
     def __contains__(self, key: object) -> bool:
-        """Whether the key was set, be it to Hadoop's default."""
+        """Return True if the key was set, even to Hadoop's default."""
         return isinstance(key, str) and RENAMED.get(key, key) in self._settings
 
     def setting(self, key: str) -> HadoopSetting | None:
-        """What is known of a key: what was set, else Hadoop's default."""
+        """Return the setting of a key, else Hadoop's default."""
         key = RENAMED.get(key, key)
         found = self._settings.get(key)
         if found is None and key in DEFAULTS:
@@ -119,19 +119,19 @@ class HadoopConfiguration:
         return found
 
     def _without(self, file: str) -> str:
-        """That the folder has no site file which could say otherwise: perhaps it is the wrong folder."""
+        """Note that the folder lacks the site file: perhaps it is the wrong folder."""
         site = file.replace("-default", "-site")
         if self.folder is None or any(each.name == site for each in self.files):
             return ""
         return f"; there is no {site} in {self.folder}"
 
     def source(self, key: str) -> str:
-        """Where the value comes from: `file:line`, `given`, Hadoop's default, or `not set`."""
+        """Return the source of the value: `file:line`, `given`, Hadoop's default, or `not set`."""
         found = self.setting(key)
         return found.source if found else "not set"
 
     def get(self, key: str, default: str | None = None) -> str | None:
-        """The value, trimmed and expanded; None or the default if there is none.
+        """Return the value, trimmed and expanded; None or the default if there is none.
 
         Raises:
             ConfigurationError: it cannot be expanded.
@@ -145,20 +145,20 @@ class HadoopConfiguration:
             raise self.mistake(key, str(error)) from None
 
     def mistake(self, key: str, message: str) -> ConfigurationError:
-        """The error for a value that means nothing: key, value, place, and the sentence given."""
+        """Return the error for a value that means nothing: key, value, place, and the sentence given."""
         found = self.setting(key)
         where = self.source(key)
         shown = f"{key} = {one_line(found.text, 100)}" if found else key
         return ConfigurationError(f"{shown} ({where}): {message}", key=key, source=where)
 
     def get_bool(self, key: str, default: bool = False) -> bool:
-        """True or False; the default if it is neither, as Hadoop has it."""
+        """Return True or False; the default if it is neither, as in Hadoop."""
         text = self.get(key)
         found = parse_bool(text) if text is not None else None
         return default if found is None else found
 
     def get_size(self, key: str, default: int | None = None) -> int:
-        """A number of bytes.
+        """Return a number of bytes.
 
         Raises:
             ConfigurationError: it is none, or there is no value and no default.
@@ -166,7 +166,7 @@ class HadoopConfiguration:
         return self._parsed(key, default, parse_size)
 
     def get_seconds(self, key: str, default: float | None = None, *, unit: str | None = None) -> float:
-        """A time in seconds; raises like `get_size`.
+        """Return a time in seconds; raises like `get_size`.
 
         Args:
             key: the key.
@@ -176,12 +176,12 @@ class HadoopConfiguration:
         return self._parsed(key, default, lambda text: parse_seconds(text, unit or unit_of(key)))
 
     def get_list(self, key: str, default: Iterable[str] = ()) -> tuple[str, ...]:
-        """The parts between commas."""
+        """Return the parts between commas."""
         text = self.get(key)
         return tuple(default) if text is None else parse_list(text)
 
     def get_address(self, key: str, default_port: int) -> Address | None:
-        """A `host:port`; None if there is no value.
+        """Return a `host:port`; None if there is no value.
 
         Args:
             key: the key.
@@ -206,7 +206,7 @@ class HadoopConfiguration:
             raise self.mistake(key, str(error)) from None
 
     def _raw(self, name: str) -> str | None:
-        """The text that `${name}` stands for: Java's system properties come before keys."""
+        """Return the text that `${name}` stands for: Java's system properties come before keys."""
         java = _JAVA.get(name)
         if java is not None:
             return java()
@@ -235,7 +235,7 @@ _JAVA: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def _put(settings: dict[str, HadoopSetting], final: set[str], new: Property) -> None:
-    """What Hadoop does with a property that it reads: what is final stays, and no value sets nothing."""
+    """Apply a property as Hadoop does: a final one stays, and one without a value is ignored."""
     key = RENAMED.get(new.name, new.name)
     if new.value is not None and key not in final:
         source = f"{new.file}:{new.line}" + (f", as {new.name}" if key != new.name else "")
@@ -245,7 +245,7 @@ def _put(settings: dict[str, HadoopSetting], final: set[str], new: Property) -> 
 
 
 def _folder(folder: Path | str | None, environ: Mapping[str, str]) -> Path | None:
-    """The folder to read, and a word about who named it if it is not there."""
+    """Return the folder to read, and a word about who named it if it is not there."""
     chosen, named = folder, "the folder of Hadoop's configuration"
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         if chosen is None and environ.get(name):
@@ -265,5 +265,5 @@ def _folder(folder: Path | str | None, environ: Mapping[str, str]) -> Path | Non
 
 
 def _without_scheme(text: str) -> str:
-    """`host:port` of what may be a URI, as Hadoop allows for addresses."""
+    """Return the `host:port` of an address, which may be a URI, as Hadoop allows."""
     return text.partition("://")[2].partition("/")[0] if "://" in text else text

@@ -18,12 +18,12 @@ _LONG = 2**63
 
 
 def parse_bool(text: str) -> bool | None:
-    """True or False; None for anything else, for which Hadoop takes the default."""
+    """Return True or False; None for anything else, for which Hadoop uses the default."""
     return {"true": True, "false": False}.get(text.strip().lower())
 
 
 def parse_int(text: str) -> int:
-    """A whole number, decimal or hexadecimal."""
+    """Return a whole number, decimal or hexadecimal."""
     cleaned = text.strip()
     if not _WHOLE.fullmatch(cleaned):
         raise ValueError("a whole number is wanted.")
@@ -34,7 +34,7 @@ def parse_int(text: str) -> int:
 
 
 def parse_seconds(text: str, unit: str) -> float:
-    """A time: `30`, `30s`, `500ms`.
+    """Return a time: `30`, `30s`, `500ms`.
 
     Args:
         text: the value.
@@ -51,7 +51,7 @@ def parse_seconds(text: str, unit: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """A number of bytes: `134217728`, `128m`."""
+    """Return a number of bytes: `134217728`, `128m`."""
     cleaned = text.strip().lower()
     power = _POWERS.find(cleaned[-1]) + 1 if cleaned else 0
     digits = cleaned[:-1] if power else cleaned
@@ -64,10 +64,10 @@ def parse_size(text: str) -> int:
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Parts between commas or line ends, trimmed; empty ones are none."""
+    """Return the parts between commas or line ends, trimmed, without empty ones."""
     return tuple(part.strip() for part in re.split(r"[,\n]", text) if part.strip())
 
 
 def unit_of(key: str) -> str:
-    """The unit that a key's name tells: `...retry-interval.ms` has milliseconds; seconds if it tells none."""
+    """Return the unit that a key's name tells: `...retry-interval.ms` has milliseconds; seconds if it tells none."""
     return "ms" if key.endswith((".ms", "-ms", ".millis", "-millis", "msec")) else "s"

@@ -19,7 +19,7 @@ _VARIABLE = re.compile(r"\$\{([^}$ ]+)\}")
 
 
 def expand(text: str, lookup: Callable[[str], str | None], environ: Mapping[str, str]) -> str:
-    """The value with everything in it replaced.
+    """Return the value with everything in it replaced.
 
     Args:
         text: the value as written.

@@ -67,7 +67,7 @@ class SiteXmlReader:
         self._properties = 0
 
     def read(self, path: Path) -> list[Property]:
-        """The properties of a file and of those that it includes, in order.
+        """Return the properties of a file and of those that it includes, in order.
 
         Raises:
             ConfigurationError: the file cannot be read, is no XML, or is refused; with its line.
@@ -81,7 +81,7 @@ class SiteXmlReader:
         return _File(self, path, self._content(path), (*above, path)).read()
 
     def included(self, href: str, above: tuple[Path, ...]) -> list[Property] | None:
-        """The properties of an included file, or None if there is no such file.
+        """Return the properties of an included file, or None if there is no such file.
 
         Raises:
             ValueError: it is refused; says why.
@@ -109,7 +109,7 @@ class SiteXmlReader:
         return None
 
     def count(self, where: str) -> None:
-        """Takes note of one more property."""
+        """Take note of one more property."""
         self._properties += 1
         if self._properties > MAX_PROPERTIES:
             raise ConfigurationError(f"{where}: more than {MAX_PROPERTIES} properties.", source=where)
@@ -131,7 +131,7 @@ class _Alone(SiteXmlReader):
     """Reads nothing but what it is given."""
 
     def parse(self, content: bytes, name: Path) -> list[Property]:
-        """The properties in it."""
+        """Return the properties in it."""
         if len(content) > MAX_BYTES:
             raise ConfigurationError(f"{name}: larger than {MAX_BYTES >> 20} MiB.", source=str(name))
         return _File(self, name, content, (name,)).read()

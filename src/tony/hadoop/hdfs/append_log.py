@@ -57,7 +57,7 @@ class LogFullError(HadoopError):
 
 
 class Appendable(Protocol):
-    """What the log needs of a file system; a WebHDFS client is one."""
+    """A file system with the operations of the log; a WebHDFS client is one."""
 
     def find(self, path: str) -> FileStatus | None: ...
 
@@ -78,7 +78,7 @@ class Appendable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendOptions:
-    """How a log behaves.
+    """Options of a log.
 
     Attributes:
         interval: seconds between two appends, unless a caller waits in `flush`.

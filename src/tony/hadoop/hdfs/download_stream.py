@@ -36,7 +36,7 @@ class Download:
         self._answer = self._open() if length != 0 else None
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes, at least one until the end; all that is left for a negative `size`.
+        """Return at most `size` bytes, at least one until the end; all that is left for a negative `size`.
 
         Raises:
             ConnectionLost, CallTimeout: broken again and again.

@@ -64,7 +64,7 @@ def file_system_error(class_name: str, message: str, *, where: str = "") -> Remo
 
 
 def _unwrapped(class_name: str, message: str) -> tuple[str, str]:
-    """The exception in a SecurityException: over HTTP a refused token comes in one, and a standby NameNode in both."""
+    """Return the exception in a SecurityException: over HTTP it wraps a refused token, and a standby NameNode."""
     if not message.startswith(_NO_USER):
         return class_name, message
     inner, _, said = message.removeprefix(_NO_USER).strip().partition(": ")

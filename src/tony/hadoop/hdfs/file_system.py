@@ -75,7 +75,7 @@ class SeekableReader(Protocol):
     """A readable stream; a context manager that closes it."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes, at least one until the end; empty at the end."""
+        """Return at most `size` bytes, at least one until the end; empty at the end."""
         ...
 
     def close(self) -> None:

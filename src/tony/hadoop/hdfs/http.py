@@ -91,7 +91,7 @@ class HttpResponse:
         self._closed = False
 
     def header(self, name: str) -> str | None:
-        """The first header of that name."""
+        """Return the first header of that name."""
         return self._response.getheader(name)
 
     @property
@@ -100,7 +100,7 @@ class HttpResponse:
         return self._response.length
 
     def read(self, size: int) -> bytes:
-        """At most `size` bytes; empty at the end.
+        """Return at most `size` bytes; empty at the end.
 
         Raises:
             ConnectionLost: it ended before its promised length.
@@ -120,7 +120,7 @@ class HttpResponse:
         return data
 
     def body(self) -> bytes:
-        """All of it; the connection is kept if the other side keeps it.
+        """Return all of it; the connection is kept if the other side keeps it.
 
         Raises:
             ProtocolError: too long to be what it should be.
@@ -138,7 +138,7 @@ class HttpResponse:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Keeps the connection if all was read, ends it otherwise. Harmless when called again."""
+        """Keep the connection if all was read, ends it otherwise. Harmless when called again."""
         if self._closed:
             return
         self._closed = True

@@ -39,11 +39,11 @@ class Pieces:
 
     @property
     def repeatable(self) -> bool:
-        """Whether `read` may be called (again)."""
+        """Return True if `read` may be called (again)."""
         return not self._sent or self.length is not None
 
     def read(self) -> Iterator[bytes]:
-        """The pieces, from the start.
+        """Yield the pieces, from the start.
 
         Raises:
             StorageError: a file became shorter meanwhile.

@@ -14,7 +14,7 @@ _KINDS = {"FILE": FileKind.FILE, "DIRECTORY": FileKind.DIRECTORY, "SYMLINK": Fil
 
 
 def parsed(data: bytes, where: str) -> dict[str, Any]:
-    """The object that an answer is; empty for an empty answer.
+    """Return the object that an answer is; empty for an empty answer.
 
     Raises:
         ProtocolError: no JSON object.
@@ -31,7 +31,7 @@ def parsed(data: bytes, where: str) -> dict[str, Any]:
 
 
 def require_field(value: dict[str, Any], key: str, where: str) -> Any:
-    """A part of an answer that must be there.
+    """Return a part of an answer that must be there.
 
     Raises:
         ProtocolError: it is not.
@@ -42,7 +42,7 @@ def require_field(value: dict[str, Any], key: str, where: str) -> Any:
 
 
 def file_status(value: Any, where: str) -> FileStatus:
-    """A `FileStatus` as the NameNode writes it.
+    """Return a `FileStatus` as the NameNode writes it.
 
     Raises:
         ProtocolError: a field is missing, or is something else.
@@ -69,7 +69,7 @@ def file_status(value: Any, where: str) -> FileStatus:
 
 
 def listed(answer: dict[str, Any], where: str) -> tuple[list[FileStatus], bool]:
-    """One part of a listing, and whether more follows.
+    """Return one part of a listing, and True if more follows.
 
     Raises:
         ProtocolError: not a listing.
@@ -84,7 +84,7 @@ def listed(answer: dict[str, Any], where: str) -> tuple[list[FileStatus], bool]:
 
 
 def usage(value: Any, where: str) -> SpaceUsage:
-    """A `QuotaUsage`.
+    """Return a `QuotaUsage`.
 
     Raises:
         ProtocolError: not one.
@@ -99,7 +99,7 @@ def usage(value: Any, where: str) -> SpaceUsage:
 
 
 def remaining(value: Any, where: str) -> int:
-    """Bytes left, of an `FsStatus`.
+    """Return bytes left, of an `FsStatus`.
 
     Raises:
         ProtocolError: not one.

@@ -155,12 +155,12 @@ class IpcConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether calls can be sent. May turn False at any time."""
+        """True while calls can be sent. May turn False at any time."""
         return self._is_ready and self._error is None and not self._is_closing and not self._closed.is_set()
 
     @property
     def pending(self) -> int:
-        """Calls that wait for their answers."""
+        """Call that wait for their answers."""
         return len(self._pending)
 
     async def call(

@@ -1,4 +1,4 @@
-"""How patient a connection is, and what it bears."""
+"""Timeouts and size limits of an IPC connection."""
 
 from __future__ import annotations
 

@@ -82,13 +82,13 @@ def client_id() -> bytes:
 
 
 def framed(*messages: bytes) -> bytes:
-    """A frame of messages that are already delimited."""
+    """Return a frame of messages that are already delimited."""
     size = sum(map(len, messages))
     return b"".join((size.to_bytes(4, "big"), *messages))
 
 
 def call_frame(method: Method[Request, Response], request: Request, call: CallId) -> bytes:
-    """A call.
+    """Return a call.
 
     Raises:
         ProtocolError: longer than a server takes.
@@ -114,7 +114,7 @@ def context_frame(protocol: str, user: str | None = None, real_user: str | None 
 
 
 def sasl_frame(message: RpcSasl) -> bytes:
-    """A step of the authentication, or wrapped traffic after it."""
+    """Return a step of the authentication, or wrapped traffic after it."""
     return framed(_header(SASL_CALL_ID, b""), delimited(message))
 
 
@@ -150,7 +150,7 @@ class RpcResponse:
     offset: int
 
     def sasl(self) -> RpcSasl:
-        """The step of the authentication that it carries."""
+        """Return the step of the authentication that it carries."""
         return _read(RpcSasl, self.frame, self.offset)
 
     def response(self, cls: type[Response]) -> Response:
@@ -159,7 +159,7 @@ class RpcResponse:
 
 
 def read_answer(frame: bytes) -> RpcResponse:
-    """Reads the header of a frame.
+    """Read the header of a frame.
 
     Raises:
         ProtocolError: it has none.
@@ -197,7 +197,7 @@ class FrameReader:
         return len(self._buffer) > self._start
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames that are complete now.
+        """Return the frames that are complete now.
 
         Raises:
             ProtocolError: a frame too long, or an answer in another language.

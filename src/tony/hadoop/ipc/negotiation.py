@@ -63,11 +63,11 @@ class Negotiation:
         self.layer: SecurityLayer | None = None
 
     def begin(self) -> bytes:
-        """Asks what the daemon takes."""
+        """Query what the daemon takes."""
         return sasl_frame(RpcSasl(state=SaslState.NEGOTIATE))
 
     def receive(self, message: RpcSasl) -> bytes:
-        """The answer to a step of the daemon's.
+        """Return the answer to a step of the daemon's.
 
         Raises:
             LoginError: no way that both sides have, or the other side is not who it must be.
@@ -93,14 +93,14 @@ class Negotiation:
         return context_frame(protocol, login.user if login.method is LoginMethod.KERBEROS else None)
 
     def close(self) -> None:
-        """Gives back what the Kerberos library holds; the layer is of no use after it."""
+        """Return back what the Kerberos library holds; the layer is of no use after it."""
         self._is_closed = True
         if self._gssapi is not None:
             self._gssapi.close()
 
     @property
     def begun(self) -> bool:
-        """Whether we have sent what shall prove who we are."""
+        """Return True once credentials were sent."""
         return self._digest is not None or self._gssapi is not None
 
     def _next(self, message: RpcSasl) -> bytes:

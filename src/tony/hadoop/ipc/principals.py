@@ -23,7 +23,7 @@ def expected_principals(login: LoginIdentity, host: str) -> tuple[str, ...]:
 
 
 def _names(host: str) -> tuple[str, ...]:
-    """The host as the settings name it, and its full name: principals are made with full names."""
+    """Return the host as the settings name it, and its full name: principals are made with full names."""
     if not _is_number(host):
         return tuple(dict.fromkeys((host.lower(), _full_name(host))))
     try:

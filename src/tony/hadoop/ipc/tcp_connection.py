@@ -15,7 +15,7 @@ Place = tuple[int, tuple[object, ...]]
 
 
 async def dial(address: Address, options: ConnectionOptions) -> socket.socket:
-    """A socket connected to the first place of the address that answers.
+    """Return a socket connected to the first place of the address that answers.
 
     Raises:
         ConnectError: says which way it failed.

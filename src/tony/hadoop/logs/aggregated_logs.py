@@ -1,4 +1,4 @@
-"""Finds and reads the logs that NodeManagers brought to the file system when containers or applications ended.
+"""Logs that NodeManagers aggregated in the file system when containers or applications ended.
 
 Where they are depends on the version and on settings of the cluster, so all places are tried:
 
@@ -6,9 +6,9 @@ Where they are depends on the version and on settings of the cluster, so all pla
     {remote-app-log-dir}/{user}/{suffix}-{format}/{application}/{host}_{port}                             3.1, 3.2
     {remote-app-log-dir}/{user}/{suffix}/{application}/{host}_{port}                                      before
 
-One file for each node, and with rolling aggregation one for each round or for several. A round brings whole files: one
-that grew since the round before is there twice, the second time with the first's bytes before its new ones. But a
-NodeManager also removes what it brought, so the same name may be a new file. Which of the two it is, the bytes tell.
+One file for each node, and with rolling aggregation one for each round or for several. A round uploads whole files: one
+that grew since the previous round is there twice, the second time with its new bytes after the first's. But a
+NodeManager also removes what it uploaded, so the same name may be a new file. The bytes are compared to tell.
 
 The owner's folder is closed to others (770): only the owner, and members of the cluster's group, can read.
 """
@@ -41,7 +41,7 @@ _SAMPLE = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregatedLogLocation:
-    """Where logs of one format are brought to.
+    """Location of the aggregated logs of one format.
 
     Attributes:
         folder: above the users' folders, without the file system's name.
@@ -89,7 +89,7 @@ class AggregatedLog:
 
 
 def places(settings: Settings) -> tuple[AggregatedLogLocation, ...]:
-    """Where the configuration says that logs go, for every format that it names and for those of old.
+    """Return the log locations of the configuration, for every format that it names and for the older ones.
 
     Args:
         settings: reads a setting of `yarn-site.xml`: `(key, default) -> value`.
@@ -119,7 +119,7 @@ class AggregatedLogs:
         self._places = tuple(places)
 
     def folders(self, application: str, owner: str) -> tuple[str, ...]:
-        """Every folder where the logs of an application may be, the likeliest first."""
+        """Return every folder where the logs of an application may be, the likeliest first."""
         bucket = f"{int(application.rpartition('_')[2]) % 10000:04d}"
         found = []
         for place in self._places:
@@ -131,7 +131,7 @@ class AggregatedLogs:
     def find(
         self, application: str, owner: str, *, container: str | None = None, node: str | None = None
     ) -> tuple[AggregatedLog, ...]:
-        """Every log file of an application, or of one container, by container and name.
+        """Return every log file of an application, or of one container, by container and name.
 
         Aggregated files that are damaged are left out if others are not; a round that is under way counts when it is
         done.
@@ -171,7 +171,7 @@ class AggregatedLogs:
         return tuple(self._log(*key, found) for key, found in sorted(pieces.items()))
 
     def read(self, log: AggregatedLog, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """The bytes of a log file, in pieces.
+        """Yield the bytes of a log file, in pieces.
 
         Args:
             log: which.
@@ -204,7 +204,7 @@ class AggregatedLogs:
         return AggregatedLog(container=container, name=name, node=node, length=length, pieces=tuple(kept))
 
     def _grew_into(self, before: LogExtent, after: LogExtent) -> bool:
-        """Whether a later round brought the same file again, perhaps with more behind it: some bytes are compared."""
+        """Return True if a later round contains the same file, perhaps longer: some bytes are compared."""
         length = before.entry.length
         if after.entry.length < length:
             return False
@@ -214,7 +214,7 @@ class AggregatedLogs:
         )
 
     def _files(self, application: str, owner: str) -> list[tuple[str, int, dict[str, int]]]:
-        """Path and size of each aggregated file, and the names and sizes of all that lies beside it."""
+        """Return path and size of each aggregated file, and the names and sizes of all files next to it."""
         found: list[tuple[str, int, dict[str, int]]] = []
         folders = self.folders(application, owner)
         for folder in folders:
@@ -249,7 +249,7 @@ class AggregatedLogs:
             yield LogExtent(path=path, size=size, entry=one, index=indexed)
 
     def _indexed(self, open_at: Opener, path: str, size: int, beside: dict[str, int]) -> tuple[ifile.Index, int]:
-        """The index at the end, or the one before the round that is under way (or broke off)."""
+        """Return the index at the end, or the one before the round that is under way (or broke off)."""
         try:
             return ifile.read_index(open_at, size), size
         except MalformedLogFile:
@@ -271,14 +271,14 @@ class AggregatedLogs:
 
 
 def _node(path: str) -> str:
-    """`host_port` of `host_port` or `host_port_time`."""
+    """Return `host_port` of `host_port` or `host_port_time`."""
     host, _, rest = path.rpartition("/")[2].partition("_")
     port = rest.partition("_")[0]
     return f"{host}_{port}" if port else host
 
 
 def _path(folder: str) -> str:
-    """A folder without the file system's name: `hdfs://ns/app-logs` -> `/app-logs`."""
+    """Return a folder without the file system's name: `hdfs://ns/app-logs` -> `/app-logs`."""
     if "://" in folder:
         folder = "/" + folder.partition("://")[2].partition("/")[2]
     elif folder.startswith(("hdfs:/", "file:/")):

@@ -22,7 +22,7 @@ class Decoded(Protocol):
     """Plain bytes, one after another."""
 
     def some(self, size: int) -> bytes:
-        """At most `size` bytes; empty at the end."""
+        """Return at most `size` bytes; empty at the end."""
         ...
 
     def skip(self, size: int) -> None:
@@ -30,12 +30,12 @@ class Decoded(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """End what is under way."""
         ...
 
 
 def decoded(raw: RangeReader, compression: str) -> Decoded:
-    """The plain bytes of a stretch.
+    """Return the plain bytes of a stretch.
 
     Raises:
         MalformedLogFile: a compression that we do not know.
@@ -58,7 +58,7 @@ class Inflated:
         self._inflate = zlib.decompressobj(_ZLIB_OR_GZIP)
 
     def some(self, size: int) -> bytes:
-        """At most `size` bytes; empty at the end.
+        """Return at most `size` bytes; empty at the end.
 
         Raises:
             MalformedLogFile: no zlib stream, or one that is cut off.
@@ -76,7 +76,7 @@ class Inflated:
         return b""
 
     def skip(self, size: int) -> None:
-        """Leaves plain bytes out.
+        """Skip decompressed bytes.
 
         Raises:
             MalformedLogFile: fewer bytes are left.
@@ -88,12 +88,12 @@ class Inflated:
             size -= len(part)
 
     def close(self) -> None:
-        """Ends the request that is under way."""
+        """End the request that is under way."""
         self._raw.close()
 
 
 def exactly(source: Decoded, size: int) -> bytes:
-    """The next `size` bytes, which should be few.
+    """Return the next `size` bytes, which should be few.
 
     Raises:
         MalformedLogFile: fewer bytes are left.

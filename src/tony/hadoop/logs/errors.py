@@ -1,4 +1,4 @@
-"""What goes wrong when logs are read.
+"""Errors of reading logs.
 
 HadoopError
 └── LogError                why there are no logs

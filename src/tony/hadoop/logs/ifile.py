@@ -49,7 +49,7 @@ class IndexedEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Index:
-    """What a file of the indexed format holds.
+    """Index of a file of the indexed format.
 
     Attributes:
         user: whose application it was.
@@ -65,7 +65,7 @@ class Index:
 
 
 def read_index(open_at: Opener, size: int) -> Index:
-    """Reads the index at the end of a file.
+    """Read the index at the end of a file.
 
     Args:
         open_at: the file.
@@ -87,7 +87,7 @@ def read_index(open_at: Opener, size: int) -> Index:
 
 
 def checksum_length(data: bytes) -> int:
-    """How long the other file was, from a checksum file: the number alone, or with the other file's name before it.
+    """Return the length in a checksum file: the number alone, or after the name of the other file.
 
     Raises:
         MalformedLogFile: neither of the two.
@@ -99,7 +99,7 @@ def checksum_length(data: bytes) -> int:
 
 
 def read(open_at: Opener, index: Index, entry: IndexedEntry, offset: int, length: int) -> Iterator[bytes]:
-    """The bytes of one log file, in pieces.
+    """Yield the bytes of one log file, in pieces.
 
     Args:
         open_at: the file.
@@ -129,7 +129,7 @@ def read(open_at: Opener, index: Index, entry: IndexedEntry, offset: int, length
 
 
 def _mark(open_at: Opener, size: int) -> tuple[int, int]:
-    """Length of the mark, and of the index: what stands at the end must be what the file begins with."""
+    """Return the lengths of the marker and of the index; the marker at the end must equal the one at the start."""
     longest = max(_MARKS)
     if size < 2 * longest + 4:
         raise MalformedLogFile(f"has {size} bytes only, too few for an index")
@@ -156,7 +156,7 @@ def _index(value: Any, limit: int) -> Index:
 
 
 def _entries(fields: dict[str, Any], limit: int) -> Iterator[IndexedEntry]:
-    """Every log file of every round; references to one object again and again are no way to fill memory."""
+    """Yield every log file of every round; references to one object again and again are no way to fill memory."""
     seen = set[int]()
     for cycle in java_objects.as_list(fields.get("logMetas")):
         for _, found in java_objects.as_mapping(_fields(cycle, "IndexedPerAggregationLogMeta").get("logMetas")):

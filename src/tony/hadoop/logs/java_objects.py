@@ -39,7 +39,7 @@ _PRIMITIVES = {
 
 @dataclass(slots=True, kw_only=True)
 class JavaClass:
-    """What a stream says of a class.
+    """Description of a class in a stream.
 
     Attributes:
         name: in full, with a dollar sign before inner ones.
@@ -97,7 +97,7 @@ _END_MARK = _End()
 
 
 def load(data: bytes) -> Any:
-    """The one value that the bytes are: JavaObject, JavaEnum, str, list (an array) or None.
+    """Return the one value that the bytes are: JavaObject, JavaEnum, str, list (an array) or None.
 
     Raises:
         MalformedLogFile: no Java serialization, or parts of it that are not understood here.
@@ -149,7 +149,7 @@ class _Reader:
         return len(self._handles) - 1
 
     def content(self, depth: int) -> Any:
-        """One value, whatever it is."""
+        """Read one value of any type."""
         if depth > _MOST_DEPTH:
             _refuse(f"is nested more than {_MOST_DEPTH} deep")
         kind = self._byte()
@@ -175,7 +175,7 @@ class _Reader:
         _refuse(f"holds a part of kind {kind:#x} at byte {self.at - 1}, which is not understood here")
 
     def value(self, depth: int) -> Any:
-        """A value where an object belongs: the whole, a field, an element."""
+        """Return a value where an object belongs: the whole, a field, an element."""
         value = self.content(depth)
         if value is _END_MARK or isinstance(value, Added):
             _refuse("has bytes where an object belongs")
@@ -199,7 +199,7 @@ class _Reader:
         return value
 
     def _class(self, depth: int) -> JavaClass | None:
-        """A description of a class, or a reference to one, or none."""
+        """Return a description of a class, or a reference to one, or none."""
         if depth > _MOST_DEPTH:
             _refuse("has classes nested too deep")
         kind = self._byte()
@@ -295,7 +295,7 @@ class _Reader:
 
 
 def _from_the_top(described: JavaClass) -> list[JavaClass]:
-    """A class and those above it, the topmost first: the order in which they wrote their fields."""
+    """Return a class and those above it, the topmost first: the order in which they wrote their fields."""
     found: list[JavaClass] = []
     one: JavaClass | None = described
     while one is not None:
@@ -307,7 +307,7 @@ def _from_the_top(described: JavaClass) -> list[JavaClass]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """The elements of a Java list.
+    """Return the elements of a Java list.
 
     Raises:
         MalformedLogFile: not an ArrayList or the like.
@@ -318,7 +318,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def as_mapping(value: Any) -> list[tuple[Any, Any]]:
-    """The entries of a Java map.
+    """Return the entries of a Java map.
 
     Raises:
         MalformedLogFile: not a HashMap or the like.
@@ -331,7 +331,7 @@ def as_mapping(value: Any) -> list[tuple[Any, Any]]:
 
 
 def _elements(value: JavaObject, each: int) -> list[Any]:
-    """What a collection wrote: some bytes that end with its size (of the list: its room), then the elements."""
+    """Parse a collection: bytes that end with its size (of a list: its capacity), then the elements."""
     found = [item for part in value.more.values() for item in part]
     plain = [item for item in found if not isinstance(item, Added)]
     if len(found) - len(plain) != 1 or not isinstance(found[0], Added) or len(plain) % each:

@@ -61,7 +61,7 @@ class LogStream:
         self.length = length
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes, at least one until the end; all that is left for a negative `size`.
+        """Return at most `size` bytes, at least one until the end; all that is left for a negative `size`.
 
         Raises:
             NodeWebError: the node ended its answer too early.
@@ -89,12 +89,12 @@ class LogStream:
         return b"".join(parts)
 
     def skip(self, size: int) -> None:
-        """Leaves bytes out, as many as there are."""
+        """Skip bytes, at most those that are left."""
         while size > 0 and (part := self.read(min(size, 2**16))):
             size -= len(part)
 
     def close(self) -> None:
-        """Ends the request; harmless when called again."""
+        """End the request; harmless when called again."""
         self._answer.close()
 
     def __enter__(self) -> Self:
@@ -122,7 +122,7 @@ class NodeWeb:
         self._pool = HttpPool(options or HttpOptions())
 
     def files(self, container: str) -> tuple[NodeLog, ...]:
-        """The log files of a container, by name.
+        """Return the log files of a container, by name.
 
         Raises:
             NodeWebError: the node does not have the container (`gone`), or refuses, or is no NodeManager.
@@ -140,7 +140,7 @@ class NodeWeb:
         return tuple(sorted(found.values(), key=lambda log: log.name))
 
     def open(self, container: str, name: str, offset: int = 0) -> LogStream:
-        """The bytes of a log file from an offset on; empty if there are none behind it.
+        """Return the bytes of a log file from an offset on; empty if there are none behind it.
 
         Raises:
             NodeWebError: the node does not have the container or the file (`gone`), or refuses.
@@ -161,7 +161,7 @@ class NodeWeb:
         raise NodeWebError(f"{self._origin}: {name} of {container} grows faster than it can be read.")
 
     def close(self) -> None:
-        """Ends idle connections."""
+        """End idle connections."""
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -201,7 +201,7 @@ class NodeWeb:
 
 
 def _head(read: Callable[[int], bytes], where: str) -> tuple[bytes, bytes]:
-    """The lines before the content, and what of the content came with them."""
+    """Return the lines before the content, and what of the content came with them."""
     data = b""
     while _CONTENT not in data:
         part = read(_MOST_HEAD)
@@ -221,7 +221,7 @@ def _length(head: bytes, where: str) -> int:
 
 
 def _each(value: Any, key: str, where: str) -> list[dict[str, Any]]:
-    """The objects under a key: Java's JSON writes a list of one as the one itself, depending on the version."""
+    """Return the objects under a key: Java's JSON writes a list of one as the one itself, depending on the version."""
     found = value.get(key, []) if isinstance(value, dict) else None
     each = [found] if isinstance(found, dict) else found
     if not isinstance(each, list) or not all(isinstance(one, dict) for one in each):
@@ -230,7 +230,7 @@ def _each(value: Any, key: str, where: str) -> list[dict[str, Any]]:
 
 
 def _local(info: dict[str, Any], where: str) -> list[NodeLog]:
-    """The files that are at the node; those that were aggregated already are somewhere else."""
+    """Return the files that are at the node; those that were aggregated already are somewhere else."""
     if info.get("logAggregationType", "LOCAL") != "LOCAL":
         return []
     found = []

@@ -20,7 +20,7 @@ Opener = Callable[[int, int], SeekableReader]
 
 
 def opener(filesystem: FileSystem, path: str) -> Opener:
-    """How to read one file of a file system."""
+    """Return a function that opens one file of a file system at an offset."""
 
     def open_at(offset: int, length: int) -> SeekableReader:
         return filesystem.open(path, offset, length)
@@ -56,7 +56,7 @@ class RangeReader:
         return self._end - self._at
 
     def exactly(self, size: int) -> bytes:
-        """The next `size` bytes, which should be few.
+        """Return the next `size` bytes, which should be few.
 
         Raises:
             MalformedLogFile: the stretch, or the file, ends before.
@@ -71,7 +71,7 @@ class RangeReader:
         return b"".join(parts)
 
     def some(self, size: int) -> bytes:
-        """At least one and at most `size` bytes; empty at the end of the stretch.
+        """Return at least one and at most `size` bytes; empty at the end of the stretch.
 
         Raises:
             MalformedLogFile: the file ends before the stretch does.
@@ -87,7 +87,7 @@ class RangeReader:
         return part
 
     def skip(self, size: int) -> None:
-        """Leaves bytes out.
+        """Skip bytes.
 
         Raises:
             MalformedLogFile: the stretch ends before.
@@ -106,7 +106,7 @@ class RangeReader:
             size -= len(self.some(size))
 
     def close(self) -> None:
-        """Ends the request that is under way, if any; reading on begins a new one."""
+        """End the request that is under way, if any; reading on begins a new one."""
         if self._stream is not None:
             self._stream.close()
         self._stream, self._buffer, self._used = None, b"", 0
@@ -116,4 +116,4 @@ class RangeReader:
             self._stream = self._open_at(self._at, self.remaining)
         self._buffer, self._used = self._stream.read(min(max(size, _PIECE), self.remaining)), 0
         if not self._buffer:
-            raise MalformedLogFile(f"ends at byte {self._at}; it should go on to byte {self._end}")
+            raise MalformedLogFile(f"ends at byte {self._at}, expected up to byte {self._end}")

@@ -48,7 +48,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TFileIndex:
-    """Where the records of a TFile are.
+    """Index of the records of a TFile.
 
     Attributes:
         compression: of all data blocks: `none` or `gz`.
@@ -81,12 +81,12 @@ class TFileEntry:
 
 
 def is_tfile(start: bytes) -> bool:
-    """Whether a file that starts so claims to be a TFile."""
+    """Return True if a file that starts with these bytes is a TFile."""
     return start.startswith(MAGIC)
 
 
 def read_index(open_at: Opener, size: int) -> TFileIndex:
-    """Reads where the blocks are.
+    """Read where the blocks are.
 
     Args:
         open_at: the file.
@@ -115,7 +115,7 @@ def read_index(open_at: Opener, size: int) -> TFileIndex:
 
 
 def _stretch(open_at: Opener, size: int, tail: bytes, offset: int, length: int) -> bytes:
-    """Some bytes of the file, from what was read already if they are there."""
+    """Return some bytes of the file, from what was read already if they are there."""
     if not len(MAGIC) <= offset <= size or not 0 <= length <= min(MOST_INDEX, size - offset):
         raise MalformedLogFile(f"has an index of {length} bytes at byte {offset}, which cannot be")
     from_tail = offset - (size - len(tail))
@@ -129,7 +129,7 @@ def _stretch(open_at: Opener, size: int, tail: bytes, offset: int, length: int) 
 
 
 def _data_index(open_at: Opener, size: int, tail: bytes, meta: bytes) -> TFileIndex:
-    """Finds the index of the data blocks among the meta blocks, and reads it."""
+    """Find the index of the data blocks among the meta blocks, and reads it."""
     fields = _Fields(meta)
     for _ in range(fields.count("meta blocks")):
         name = fields.text()
@@ -256,7 +256,7 @@ class TFileValue:
         self.position = 0
 
     def some(self, size: int) -> bytes:
-        """At most `size` bytes; empty at the end."""
+        """Return at most `size` bytes; empty at the end."""
         if size <= 0 or not self._more():
             return b""
         part = self._take.some(min(size, self._left))
@@ -267,7 +267,7 @@ class TFileValue:
         return part
 
     def skip(self, size: int) -> None:
-        """Leaves bytes out."""
+        """Skip bytes."""
         while size:
             if not self._more():
                 raise MalformedLogFile(f"has a log file that ends {size} bytes too early")
@@ -278,12 +278,12 @@ class TFileValue:
             size -= step
 
     def finish(self) -> None:
-        """Goes to where the next record begins."""
+        """Skip to the next record."""
         while self._more():
             self.skip(self._left)
 
     def ended(self) -> bool:
-        """Whether nothing follows."""
+        """Return True at the end."""
         return not self._more()
 
     def close(self) -> None:
@@ -298,7 +298,7 @@ class TFileValue:
 
 
 def records(open_at: Opener, index: TFileIndex, block: int) -> Iterator[tuple[str, TFileValue]]:
-    """The records of one block: key and value; each value is gone when the next one is asked for.
+    """Yield the records of one block: key and value; each value is gone when the next one is asked for.
 
     Raises:
         MalformedLogFile: damaged.
@@ -317,7 +317,7 @@ def records(open_at: Opener, index: TFileIndex, block: int) -> Iterator[tuple[st
 
 
 def entries(open_at: Opener, index: TFileIndex) -> Iterator[TFileEntry]:
-    """Every log file, in the file's order. Reads over the logs themselves, in pieces.
+    """Yield every log file, in the file's order. Reads over the logs themselves, in pieces.
 
     Raises:
         MalformedLogFile: damaged.
@@ -337,7 +337,7 @@ def entries(open_at: Opener, index: TFileIndex) -> Iterator[TFileEntry]:
 
 
 def read(open_at: Opener, index: TFileIndex, entry: TFileEntry, offset: int, length: int) -> Iterator[bytes]:
-    """The bytes of one log file, in pieces.
+    """Yield the bytes of one log file, in pieces.
 
     Args:
         open_at: the file.
@@ -371,7 +371,7 @@ def read(open_at: Opener, index: TFileIndex, entry: TFileEntry, offset: int, len
 
 
 def read_number(take: Callable[[int], bytes]) -> int:
-    """TFile's own number: one to nine bytes, by the first of them; not Hadoop's other one, nor protobuf's."""
+    """Read a TFile number: one to nine bytes, as the first tells; not Hadoop's other encoding, nor protobuf's."""
     first = int.from_bytes(take(1), "big", signed=True)
     if first >= -32:
         return first
@@ -393,7 +393,7 @@ def _length(number: int, what: str) -> int:
 
 
 def _key(data: bytes) -> str:
-    """A Java string with two bytes of length before it, and nothing behind."""
+    """Return a Java string with two bytes of length before it, and nothing behind."""
     if len(data) < 2 or int.from_bytes(data[:2], "big") != len(data) - 2:
         raise MalformedLogFile("has a record whose key is no string")
     return _text(data[2:])

@@ -26,7 +26,7 @@ _COUNT = "00000001"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
-    """What the server says first.
+    """First message of the server.
 
     Attributes:
         realm: always `default` with Hadoop.
@@ -62,12 +62,12 @@ class Secrets:
     protection: Protection
 
     def a1(self) -> bytes:
-        """The hash from which all keys come."""
+        """Return the hash from which all keys come."""
         inner = md5(f"{self.user}:{self.realm}:{self.password}".encode()).digest()
         return md5(inner + f":{self.nonce}:{self.cnonce}".encode()).digest()
 
     def proof(self, *, of_server: bool) -> str:
-        """The client's `response`, or the server's `rspauth`."""
+        """Return the client's `response`, or the server's `rspauth`."""
         a2 = f"{'' if of_server else 'AUTHENTICATE'}:{self.uri}"
         if self.protection is not Protection.AUTHENTICATION:
             a2 += ":" + "0" * 32
@@ -100,7 +100,7 @@ class DigestClient:
         self.complete = False
 
     def answer(self, challenge: bytes) -> bytes:
-        """What to send to prove that we have the token.
+        """Return the response that proves possession of the token.
 
         Raises:
             SaslFailure: not a challenge, or no protection or cipher that both sides have.
@@ -122,20 +122,20 @@ class DigestClient:
         return _response(secrets, self._cipher)
 
     def confirm(self, final: bytes) -> None:
-        """Looks whether the server knows the password too.
+        """Look whether the server knows the password too.
 
         Raises:
             SaslFailure: it does not.
         """
         if self._secrets is None:
-            raise SaslFailure("the daemon claims to have let us in before we said who we are")
+            raise SaslFailure("the daemon reported success before authentication")
         proof = parse_directives(final).get("rspauth", "")
         if not _same(proof.encode(), self._secrets.proof(of_server=True).encode()):
             raise SaslFailure("the daemon could not prove that it knows the token: it may be an impostor")
         self.complete = True
 
     def layer(self) -> SecurityLayer | None:
-        """What wraps the traffic from here on; None where nothing does."""
+        """Return the layer that wraps later traffic; None without one."""
         if self._secrets is None or self._challenge is None or not self.complete:
             raise SaslFailure("the login is not complete")
         limit = max(64, self._challenge.max_buffer - _OVERHEAD)
@@ -143,7 +143,7 @@ class DigestClient:
 
 
 def parse_challenge(data: bytes) -> Challenge:
-    """Reads the server's first message.
+    """Read the server's first message.
 
     Raises:
         SaslFailure: not one of DIGEST-MD5, or one that asks for what we do not do.
@@ -168,7 +168,7 @@ def parse_challenge(data: bytes) -> Challenge:
 
 
 def parse_directives(data: bytes) -> dict[str, str]:
-    """Reads `a=b,c="d,e"`; the first of two equal names counts.
+    """Read `a=b,c="d,e"`; the first of two equal names counts.
 
     Raises:
         SaslFailure: too long, not text, or not of that form.
@@ -266,7 +266,7 @@ def _hex(hashed: Md5) -> str:
 
 
 def _same(one: bytes, other: bytes) -> bool:
-    """Whether they are equal, in a time that does not tell how far they are."""
+    """Return True if they are equal, in constant time."""
     difference = len(one) ^ len(other)
     for a, b in zip(one, other, strict=False):
         difference |= a ^ b

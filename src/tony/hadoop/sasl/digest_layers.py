@@ -110,12 +110,12 @@ class IntegrityLayer:
         self._sent = self._received = 0
 
     def wrap(self, data: bytes) -> bytes:
-        """Our data with its signature and number."""
+        """Return outgoing data with its signature and number."""
         number = self._next_out()
         return data + self._out.short(number, data) + _VERSION + number
 
     def unwrap(self, data: bytes) -> bytes:
-        """Their data, if it is theirs and comes in order."""
+        """Return incoming data after checking signature and order."""
         number = self._next_in(data)
         plain, mac = data[:-_TAIL], data[-_TAIL : -_TAIL + _MAC]
         self._check(self._in.short(number, plain), mac)
@@ -149,7 +149,7 @@ class PrivacyLayer(IntegrityLayer):
         self._encrypt, self._decrypt = out, into
 
     def wrap(self, data: bytes) -> bytes:
-        """Our data, signed and encrypted."""
+        """Return outgoing data, signed and encrypted."""
         number = self._next_out()
         block = self._encrypt.block
         missing = 0 if block == 1 else block - (len(data) + _MAC) % block
@@ -157,7 +157,7 @@ class PrivacyLayer(IntegrityLayer):
         return self._encrypt.crypt(body) + _VERSION + number
 
     def unwrap(self, data: bytes) -> bytes:
-        """Their data, decrypted, if it is theirs and comes in order."""
+        """Return incoming data, decrypted, after checking signature and order."""
         number = self._next_in(data)
         block = self._decrypt.block
         sealed = data[:-6]
@@ -175,7 +175,7 @@ class PrivacyLayer(IntegrityLayer):
 
 
 def make_layer(protection: Protection, a1: bytes, cipher: str, *, limit: int, client: bool) -> SecurityLayer | None:
-    """The layer for one side of a connection.
+    """Return the layer for one side of a connection.
 
     Args:
         a1: H(A1) of the login.
@@ -197,7 +197,7 @@ def make_layer(protection: Protection, a1: bytes, cipher: str, *, limit: int, cl
 
 
 def usable_ciphers() -> tuple[str, ...]:
-    """The ciphers that work here, best first."""
+    """Return the ciphers that work here, best first."""
     if find_spec("cryptography") is None:
         return ("rc4", "rc4-56", "rc4-40")
     return ("rc4", "3des", "rc4-56", "rc4-40")

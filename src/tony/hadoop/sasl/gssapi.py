@@ -78,7 +78,7 @@ class _Library:
             function.argtypes, function.restype = arguments, ctypes.c_uint32
 
     def taken(self, buffer: _Buffer) -> bytes:
-        """The bytes of a buffer that the library filled; gives it back."""
+        """Return the bytes of a buffer that the library filled; gives it back."""
         data = ctypes.string_at(buffer.value, buffer.length) if buffer.value else b""
         self.gss.gss_release_buffer(ctypes.byref(ctypes.c_uint32()), ctypes.byref(buffer))
         return data
@@ -166,7 +166,7 @@ def _advice(major: int, reason: str) -> str:
 
 
 def ticket_holder() -> str | None:
-    """The principal of the ticket that a login would use; None without a ticket, or without Kerberos here."""
+    """Return the principal of the ticket that a login would use; None without a ticket, or without Kerberos here."""
     try:
         library = _get_library()
         minor, name = ctypes.c_uint32(), ctypes.c_void_p()
@@ -208,7 +208,7 @@ class GssapiClient:
         self.complete = False
 
     def step(self, token: bytes) -> bytes:
-        """What to send next; the first step takes an empty token. May ask the KDC.
+        """Return the next token to send; the first step takes an empty token. May query the KDC.
 
         Raises:
             SaslFailure: no ticket, an impostor, a broken conversation, no common protection.
@@ -216,14 +216,14 @@ class GssapiClient:
         try:
             with self._in_use:
                 if self.complete or self._is_closed:
-                    raise SaslFailure("the daemon goes on with a login that is over")
+                    raise SaslFailure("the daemon sent another token after the login completed or was closed")
                 return self._choose_layer(token) if self._established else self._exchange(token)
         finally:
             if self._is_closed:
                 self.close()
 
     def layer(self) -> GssapiLayer | None:
-        """What wraps the traffic from here on; None where nothing does."""
+        """Return the layer that wraps later traffic; None without one."""
         if not self.complete:
             raise SaslFailure("the login is not complete")
         if self._protection is Protection.AUTHENTICATION:
@@ -231,7 +231,7 @@ class GssapiClient:
         return GssapiLayer(self, private=self._protection is Protection.PRIVACY, limit=self._limit)
 
     def close(self) -> None:
-        """Gives back what the library holds; nothing can be wrapped after it. A step in another thread ends first."""
+        """Return back what the library holds; nothing can be wrapped after it. A step in another thread ends first."""
         self._is_closed = True
         if not self._in_use.acquire(blocking=False):
             return  # the step does it
@@ -243,7 +243,7 @@ class GssapiClient:
             self._in_use.release()
 
     def wrap(self, data: bytes, *, private: bool) -> bytes:
-        """Seals data."""
+        """Seal data."""
         minor, sealed = ctypes.c_uint32(), _Buffer()
         conf = ctypes.c_int()
         major = self._lib.gss.gss_wrap(
@@ -256,7 +256,7 @@ class GssapiClient:
         return self._lib.taken(sealed)
 
     def unwrap(self, data: bytes, *, private: bool) -> bytes:
-        """Opens what the daemon sealed."""
+        """Open what the daemon sealed."""
         minor, plain = ctypes.c_uint32(), _Buffer()
         conf, qop = ctypes.c_int(), ctypes.c_uint32()
         major = self._lib.gss.gss_unwrap(
@@ -296,7 +296,7 @@ class GssapiClient:
         return output
 
     def _check_target(self) -> None:
-        """Whether the principal that proved itself is one of those that we expect: DNS may have changed the host."""
+        """Check that the authenticated principal is an expected one: DNS may have changed the host."""
         if not self._expected:
             return
         minor, target = ctypes.c_uint32(), ctypes.c_void_p()
@@ -334,16 +334,16 @@ class GssapiLayer:
         self.limit = limit
 
     def wrap(self, data: bytes) -> bytes:
-        """Our data, sealed."""
+        """Return outgoing data, sealed."""
         return self._client.wrap(data, private=self._private)
 
     def unwrap(self, data: bytes) -> bytes:
-        """Their data."""
+        """Return incoming data, unsealed."""
         return self._client.unwrap(data, private=self._private)
 
 
 def matches(principal: str, expected: tuple[str, ...]) -> bool:
-    """Whether a principal is one of those expected: by name alone where one of the two has no realm. No case counts.
+    """Return True if a principal is an expected one: by name alone if either has no realm. Case is ignored.
 
     A target that was named by its host has no realm of ours: our KDC chose it.
     """

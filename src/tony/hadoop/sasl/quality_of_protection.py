@@ -1,4 +1,4 @@
-"""How well traffic is protected after the login, and the layer that does it."""
+"""Quality of protection of traffic after the login, and the layer that provides it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SaslFailure(InfraError):  # noqa: N818 - a noun reads better where it is r
 
 
 class SecurityLayer(Protocol):
-    """What wraps the traffic of one connection once the login is done. Order matters in each direction.
+    """Wraps the traffic of one connection after the login. Order matters in each direction.
 
     Attributes:
         limit: bytes that `wrap` takes at once, so that the other side's buffer holds what comes of them.
@@ -38,10 +38,10 @@ class SecurityLayer(Protocol):
     limit: int
 
     def wrap(self, data: bytes) -> bytes:
-        """Our data, sealed."""
+        """Return outgoing data, sealed."""
 
     def unwrap(self, data: bytes) -> bytes:
-        """Their data.
+        """Return incoming data, unsealed.
 
         Raises:
             SaslFailure: damaged, out of order, or not theirs.
@@ -49,7 +49,7 @@ class SecurityLayer(Protocol):
 
 
 def parse_protections(text: str) -> tuple[Protection, ...]:
-    """Reads `hadoop.rpc.protection`: one word, or several in order of preference.
+    """Read `hadoop.rpc.protection`: one word, or several in order of preference.
 
     Raises:
         ValueError: another word.
@@ -67,7 +67,7 @@ def parse_protections(text: str) -> tuple[Protection, ...]:
 
 
 def select_protection(wanted: tuple[Protection, ...], offered: Iterable[Protection]) -> Protection:
-    """The first of ours that they offer; if we want nothing special, the first of theirs.
+    """Return the first of ours that they offer; if we want nothing special, the first of theirs.
 
     Raises:
         SaslFailure: the two lists do not meet.

@@ -18,7 +18,7 @@ class Rc4:
         self._j = 0
 
     def crypt(self, data: bytes) -> bytes:
-        """Encrypts, or decrypts: it is the same."""
+        """Encrypt or decrypt: both are the same."""
         size = len(data)
         stream = self._stream(size)
         return (int.from_bytes(data, "little") ^ int.from_bytes(stream, "little")).to_bytes(size, "little")

@@ -41,22 +41,22 @@ class TokenCredentials:
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def of_kind(self, kind: str) -> tuple[HadoopToken, ...]:
-        """The tokens of one kind."""
+        """Return the tokens of one kind."""
         return tuple(token for token in self.tokens.values() if token.kind == kind)
 
     def without(self, *kinds: str) -> TokenCredentials:
-        """The same without the tokens of some kinds: a task must not have its application master's."""
+        """Return the same without the tokens of some kinds: a task must not have its application master's."""
         left = {alias: token for alias, token in self.tokens.items() if token.kind not in kinds}
         return TokenCredentials(tokens=MappingProxyType(left), secrets=self.secrets)
 
     def having(self, *tokens: HadoopToken) -> TokenCredentials:
-        """The same with more tokens, each under its service as alias, as Java's localizer looks for it."""
+        """Return the same with more tokens, each under its service as alias, as Java's localizer looks for it."""
         more = {**self.tokens, **{token.service: token for token in tokens}}
         return TokenCredentials(tokens=MappingProxyType(more), secrets=self.secrets)
 
 
 def to_bytes(credentials: TokenCredentials) -> bytes:
-    """Version 0, which every Hadoop reads."""
+    """Encode as version 0, which every Hadoop reads."""
     parts = [_MAGIC, bytes((_WRITABLE,)), number(len(credentials.tokens))]
     for alias, token in credentials.tokens.items():
         parts += [text(alias), token_to_bytes(token)]
@@ -67,7 +67,7 @@ def to_bytes(credentials: TokenCredentials) -> bytes:
 
 
 def from_bytes(data: bytes) -> TokenCredentials:
-    """Reads either version.
+    """Read either version.
 
     Raises:
         Malformed: no token file, or a damaged one.
@@ -84,7 +84,7 @@ def from_bytes(data: bytes) -> TokenCredentials:
 
 
 def read_file(path: Path) -> TokenCredentials:
-    """Reads a token file.
+    """Read a token file.
 
     Raises:
         Malformed: no token file; names it.
@@ -99,7 +99,7 @@ def read_file(path: Path) -> TokenCredentials:
 
 
 def write_file(path: Path, credentials: TokenCredentials) -> None:
-    """Writes a token file that its owner alone may read; whole or not at all.
+    """Write a token file that its owner alone may read; whole or not at all.
 
     Raises:
         OSError: it cannot be written.
@@ -116,12 +116,12 @@ def write_file(path: Path, credentials: TokenCredentials) -> None:
 
 
 def token_to_bytes(token: HadoopToken) -> bytes:
-    """One token, as files of version 0 and url strings hold it."""
+    """Encode one token as in files of version 0 and URL strings."""
     return blob(token.identifier) + blob(token.password) + text(token.kind) + text(token.service)
 
 
 def read_token(reader: WritableReader) -> HadoopToken:
-    """One token of that form.
+    """Read one token of that form.
 
     Raises:
         Malformed: it is none.
@@ -130,12 +130,12 @@ def read_token(reader: WritableReader) -> HadoopToken:
 
 
 def to_message(token: HadoopToken) -> rpc.Token:
-    """A token as messages carry it."""
+    """Return a token as messages carry it."""
     return rpc.Token(identifier=token.identifier, password=token.password, kind=token.kind, service=token.service)
 
 
 def from_message(message: rpc.Token, *, service: str | None = None) -> HadoopToken:
-    """A token out of a message; `service` if it is known better, for HDFS sends none."""
+    """Return a token out of a message; `service` if it is known better, for HDFS sends none."""
     return HadoopToken(
         identifier=message.identifier,
         password=message.password,

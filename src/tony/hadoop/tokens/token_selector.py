@@ -29,7 +29,7 @@ _HA_HDFS = "ha-hdfs:"
 
 
 def service_of(address: Address, *, use_ip: bool = True) -> str:
-    """The service of a token for one daemon. With `use_ip` it may ask the DNS, and so block.
+    """Return the service of a token for one daemon. With `use_ip` it may ask the DNS, and so block.
 
     Args:
         use_ip: `hadoop.security.token.service.use_ip`.
@@ -45,7 +45,7 @@ def service_of(address: Address, *, use_ip: bool = True) -> str:
 
 
 def select(credentials: TokenCredentials, kind: str, service: str | None = None) -> HadoopToken | None:
-    """The token of a kind for a service, as Java's selectors choose it.
+    """Return the token of a kind for a service, as Java's selectors choose it.
 
     For ResourceManagers the service is one of the list in the token; for all others it is the token's, exactly; the
     application master's has none, and fits.

@@ -9,6 +9,6 @@ from tony.hadoop.tokens.token import HadoopToken
 
 
 def to_url_string(token: HadoopToken) -> str:
-    """The text for WebHDFS's `delegation=` and for YARN's REST."""
+    """Return the text for WebHDFS's `delegation=` and for YARN's REST."""
     encoded = b2a_base64(token_to_bytes(token), newline=False).decode()
     return encoded.replace("+", "-").replace("/", "_").rstrip("=")

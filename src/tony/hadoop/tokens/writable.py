@@ -38,7 +38,7 @@ class WritableReader:
         return self._data[self.offset - size : self.offset]
 
     def number(self) -> int:
-        """A number of variable length."""
+        """Return a number of variable length."""
         first = int.from_bytes(self.take(1), "big", signed=True)
         if first >= -112:
             return first
@@ -49,11 +49,11 @@ class WritableReader:
         return value if first >= -120 else ~value
 
     def blob(self) -> bytes:
-        """Bytes behind their length."""
+        """Return bytes behind their length."""
         return self.take(self.number())
 
     def text(self) -> str:
-        """A text."""
+        """Return a text."""
         data = self.blob()
         try:
             return data.decode()
@@ -62,7 +62,7 @@ class WritableReader:
 
 
 def number(value: int) -> bytes:
-    """A number of variable length.
+    """Return a number of variable length.
 
     Raises:
         ValueError: more than 64 bits.
@@ -78,10 +78,10 @@ def number(value: int) -> bytes:
 
 
 def blob(data: bytes) -> bytes:
-    """Bytes behind their length."""
+    """Return bytes behind their length."""
     return number(len(data)) + data
 
 
 def text(value: str) -> bytes:
-    """A text."""
+    """Return a text."""
     return blob(value.encode())

@@ -68,7 +68,7 @@ class KillApplicationRequest(ProtoMessage):
 
 
 class KillApplicationResponse(ProtoMessage):
-    """Whether the application is killed; repeat the call until it is."""
+    """True once the application is killed; repeat the call until then."""
 
     completed: bool = optional(1, BOOL, False)
 

@@ -137,7 +137,7 @@ class FinishRequest(ProtoMessage):
 
 
 class FinishResponse(ProtoMessage):
-    """Whether the AM is unregistered; repeat the call until it is."""
+    """True once the AM is unregistered; repeat the call until then."""
 
     unregistered: bool = optional(1, BOOL, False)
 

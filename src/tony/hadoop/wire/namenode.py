@@ -27,7 +27,7 @@ class RecoverLeaseRequest(ProtoMessage):
 
 
 class RecoverLeaseResponse(ProtoMessage):
-    """Whether the file is closed."""
+    """True once the file is closed."""
 
     result: bool = required(1, BOOL)
 

@@ -1,4 +1,4 @@
-"""What the ResourceManager reports to clients, and what they submit (package `hadoop.yarn`)."""
+"""Reports of the ResourceManager to clients, and their submissions (package `hadoop.yarn`)."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class PortalJobView(JobView):
 
 
 class _LogPosition:
-    """How far a log was read.
+    """Position up to which a log was read.
 
     Attributes:
         offset: of the next byte.

@@ -1,1 +1,1 @@
-"""Who may use the portal: its address, tokens and login pages."""
+"""Access to the portal: its address, tokens and login pages."""

@@ -30,7 +30,7 @@ _MAX_ITEMS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRules:
-    """What to keep; None for no limit.
+    """Limits of retention; None for no limit.
 
     Attributes:
         age: seconds since a job's end.

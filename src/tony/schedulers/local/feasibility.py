@@ -1,4 +1,4 @@
-"""Whether a job can ever fit on a machine, with the arithmetic. Pure."""
+"""Check that a job can ever fit on a machine, with the arithmetic. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many open files and processes a job needs on this machine, and whether the resource limits allow them."""
+"""Check of the open files and processes that a job needs on this machine against the resource limits."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What tony takes along to nodes where it is not installed: itself, its pages, a Python, and plug-ins."""
+"""Archives for nodes without tony: the package itself, its pages, a Python, and plug-ins."""

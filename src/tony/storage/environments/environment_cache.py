@@ -36,7 +36,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """How a program gets the job's Python.
+    """Way in which a program gets the job's Python.
 
     Attributes:
         python_path: folders to put in front of PATH.

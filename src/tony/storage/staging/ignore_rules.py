@@ -1,4 +1,4 @@
-"""What is left out of a staged folder: `.tonyignore`, else `.gitignore`.
+"""Rules for leaving files out of a staged folder: `.tonyignore`, else `.gitignore`.
 
 A `.tonyignore` at the folder's top is the only one that counts, in git's syntax. Without it every `.gitignore` in the
 folder counts, as in git: the deepest first, the last matching line of a file decides, and nothing below a folder that

@@ -20,7 +20,7 @@ from tony.schedulers.interface import WebLink
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorFacts:
-    """What is wrong and how to fix it.
+    """An error and how to fix it.
 
     Attributes:
         status: HTTP status.

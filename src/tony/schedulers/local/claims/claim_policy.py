@@ -24,7 +24,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What one job requests, or holds, of the machine.
+    """Resources of the machine that one job requests or holds.
 
     Attributes:
         ticket: older tickets sort before younger ones; also the claim's name.
@@ -47,7 +47,7 @@ class Claim:
 
     @property
     def granted(self) -> bool:
-        """Whether the claim has been granted."""
+        """True once the claim has been granted."""
         return self.devices is not None
 
 

@@ -186,7 +186,7 @@ class HeldClaim:
 
     @property
     def is_seen(self) -> bool:
-        """Whether the file still has its name; False if it has been removed."""
+        """Return True if the file still has its name; False if it has been removed."""
         return os.fstat(self.descriptor).st_nlink > 0
 
     def refresh(self) -> bool:

@@ -59,7 +59,7 @@ class ResourceClaim:
 
     @property
     def is_granted(self) -> bool:
-        """Whether the claim was granted to an earlier AM attempt."""
+        """Return True if the claim was granted to an earlier AM attempt."""
         return self._wanted.granted
 
     @property
@@ -105,7 +105,7 @@ class ResourceClaim:
 
     @property
     def can_grow(self) -> bool:
-        """Whether the claim is granted, and smaller than the job could use."""
+        """Return True if the claim is granted, and smaller than the job could use."""
         return self._held is not None and self._is_more(self._needs[0], self._held.claim)
 
     def grow(self) -> Claim | None:

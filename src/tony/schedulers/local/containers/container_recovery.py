@@ -33,7 +33,7 @@ class LocalContainerRecovery:
 
     @property
     def has_predecessors(self) -> bool:
-        """Whether there were earlier AM attempts: this one has its event log before the allocator is opened."""
+        """True if there were earlier AM attempts: this one has its event log before the allocator is opened."""
         return self._job.folder.events(2).exists()
 
     def highest_number(self) -> int:

@@ -66,7 +66,7 @@ class SupervisorInfo:
 
     @property
     def is_running(self) -> bool:
-        """Whether the supervisor is running, which would start another AM attempt."""
+        """True while the supervisor is running, which would start another AM attempt."""
         return os.getppid() == self.pid
 
     def pass_on(self, claim: int) -> None:

@@ -1,4 +1,4 @@
-"""Why a container ended, as a sentence: from YARN's exit status and the node's diagnostics. Pure."""
+"""Reason for a container's end, as a sentence: from YARN's exit status and the node's diagnostics. Pure."""
 
 from __future__ import annotations
 

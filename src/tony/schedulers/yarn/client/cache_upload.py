@@ -113,7 +113,7 @@ class CacheUploader:
 
     @property
     def eviction_is_due(self) -> bool:
-        """Whether the last eviction is more than a day ago. Known after `provide`."""
+        """True if the last eviction is more than a day ago. Known after `provide`."""
         return self._due
 
     def evict(self, oldest_live_ms: int | None) -> int:

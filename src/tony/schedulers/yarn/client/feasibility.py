@@ -1,4 +1,4 @@
-"""Whether a cluster can ever satisfy a job's requests, with the arithmetic. Pure."""
+"""Check that a cluster can ever satisfy a job's requests, with the arithmetic. Pure."""
 
 from __future__ import annotations
 
