@@ -30,7 +30,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_secluded_fork_sees_what_a_fresh_interpreter_sees() -> None:
     """No site-packages, no current folder, no PYTHONPATH."""
-    code = "import sys; from tony import bootstrap; bootstrap.seclude(); print(sys.path)"
+    code = "import sys; from tony import isolated_interpreter; isolated_interpreter.seclude(); print(sys.path)"
     fresh = "import sys; sys.path.pop(0); print([p for p in sys.path if not p.endswith('.zip')])"
     argv = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, ''); {fresh}"]
     standard = eval(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
@@ -47,9 +47,10 @@ def test_a_fork_ends_as_the_program_would(end: str, code: int) -> None:
     """Exit codes are those of a fresh interpreter; what was printed is not lost; a bug shows its traceback."""
     module = f"def main():\\n    print('said'); {end}"
     program = (
-        "import sys, types; from tony import bootstrap; module = types.ModuleType('made'); module.sys = sys\n"
+        "import sys, types; from tony import isolated_interpreter\n"
+        "module = types.ModuleType('made'); module.sys = sys\n"
         f"exec({module!r}.replace('\\\\n', chr(10)), module.__dict__); sys.modules['made'] = module\n"
-        "bootstrap.enter(bootstrap.command('made'))"
+        "isolated_interpreter.enter(isolated_interpreter.command('made'))"
     )
     done = run(program)
     assert (done.returncode, done.stdout) == (code, "said\n"), done.stderr
@@ -59,7 +60,8 @@ def test_a_fork_ends_as_the_program_would(end: str, code: int) -> None:
 def test_asyncio_is_loaded_without_openssl_and_openssl_is_there_afterwards() -> None:
     """4 MiB less in each process; our own TLS finds it all the same."""
     code = (
-        "import sys; from tony import bootstrap; bootstrap.load('asyncio'); print('_ssl' in sys.modules); "
+        "import sys; from tony import isolated_interpreter\n"
+        "isolated_interpreter.load('asyncio'); print('_ssl' in sys.modules); "
         "import ssl; print(ssl.OPENSSL_VERSION_INFO > (1,))"
     )
     assert run(code).stdout.split() == ["False", "True"]

@@ -1,4 +1,4 @@
-"""The executor program: `bootstrap.command("tony.executor.main")`, its LaunchContext as JSON on standard input."""
+"""The executor program of `isolated_interpreter.command`; its LaunchContext comes as JSON on standard input."""
 
 from __future__ import annotations
 

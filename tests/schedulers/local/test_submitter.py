@@ -58,13 +58,13 @@ def test_all_that_is_wrong_at_once(submitter: Submitter, tmp_path: Path) -> None
 
 def test_notice_of_an_own_ledger(submitter: Submitter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user whose jobs do not see those of others is told when submitting."""
-    assert submitter.notices(two_roles()) == []
+    assert not submitter.notices(two_roles())
     (tmp_path / "file").write_text("")
     monkeypatch.setattr("tony.schedulers.local.submitter.DEFAULT_LEDGER", tmp_path / "file")
     (notice,) = submitter.notices(two_roles())
     assert notice.startswith(f"the machine's ledger {tmp_path}/file cannot be used (it is not a folder), so ")
     assert str(ledger_location.own_ledger(Home(tmp_path))) in notice
-    assert submitter.notices(with_settings(ledger="/elsewhere")) == []
+    assert not submitter.notices(with_settings(ledger="/elsewhere"))
 
 
 def test_rendered_request(submitter: Submitter) -> None:

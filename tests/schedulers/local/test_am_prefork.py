@@ -16,15 +16,15 @@ from tony.testing.conformance import PATIENCE
 CLIENT = """
 import os, sys, signal
 from pathlib import Path
-from tony import bootstrap
-from tony.schedulers.local import standby
-standby.prepare()
-one = standby.take()
-assert standby.take() is None
+from tony import isolated_interpreter
+from tony.schedulers.local.supervision import am_prefork
+am_prefork.prepare()
+one = am_prefork.take()
+assert am_prefork.take() is None
 print(one.pid, flush=True)
 what, folder = sys.argv[1:]
 if what == "send":
-    ready = one.become(bootstrap.command("tony.rpc.am_address", "word"), Path(folder), Path(folder, "log"))
+    ready = one.become(isolated_interpreter.command("tony.rpc.am_address", "word"), Path(folder), Path(folder, "log"))
     assert os.read(ready, 1) == b""
     print(one.wait(), one.poll(), flush=True)
 if what == "dismiss":
