@@ -131,47 +131,6 @@ def test_on_a_terminal(lab: Lab) -> None:
     assert b"Traceback" not in shown
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("status", "nosuchjob"),
-        ("logs", "nosuchjob"),
-        ("events", "nosuchjob"),
-        ("kill", "nosuchjob"),
-        ("history", "nosuchjob"),
-        ("replay", "nosuchjob"),
-        ("submit", "nosuchfile.toml"),
-        ("validate", "nosuchfile.toml"),
-        ("submit",),
-        ("nosuchcommand",),
-    ],
-)
-def test_refused_input(lab: Lab, arguments: tuple[str, ...]) -> None:
-    """Exit code 2, a message, no traceback."""
-    done = lab.tony(*arguments)
-    assert done.returncode == 2
-    assert done.stderr.strip()
-    assert "Traceback" not in done.stderr
-
-
-def test_all_mistakes_at_once(lab: Lab) -> None:
-    """Every mistake of a job file is told with its line and the way out; nothing is started."""
-    text = """
-    command = "true"
-    max_restart = 1
-    [roles.worker]
-    vcore = 2
-    memory = "4096"
-    instances = -1
-    after = ["chief"]
-    """
-    done = lab.submit(lab.job_file(text))
-    assert done.returncode == 2
-    for said in ("max_restarts", "did you mean", "vcores", "4096m", "instances", "chief", "job.toml:2", "job.toml:5"):
-        assert said in done.stderr, said
-    assert lab.jobs() == []
-
-
 def test_the_python_door(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Submit, follow logs, status, kill, attach from Python."""
     for name in ("HOME", "TONY_HOME", "PATH", "XDG_CONFIG_HOME", "TONY_SET_SCHEDULER__LOCAL__LEDGER"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -103,24 +102,6 @@ def test_what_is_never_worth_a_retry(lab: Lab) -> None:
         assert (done.returncode, status["session"]) == (1, session)
         assert verdict in status["failure"]["verdict"]
         assert verdict in done.stdout + done.stderr
-
-
-def test_a_lost_executor_is_not_charged_when_nobody_is_to_blame(lab: Lab) -> None:
-    """A frozen executor falls silent: the gang starts again although max_restarts is 0, and that is told."""
-    go = lab.root / "go"
-    text = (
-        'command = "python x.py"\nheartbeat_interval = "100ms"\nheartbeat_timeout = "1s"\n'
-        f'[roles.worker]\ninstances = 2\n[env]\nGO = "{go}"\n'
-    )
-    job = lab.detach(lab.job_file(text, {"x.py": WAITS}))
-    for index in range(2):
-        lab.wait_output(job, f"worker:{index}", "session 1 try 1")
-    kill(lab.tasks(job)["worker:0"]["executor_pid"], signal.SIGSTOP)
-    until(lambda: lab.status(job)["session"] == 2, "session 2")
-    go.touch()
-    status = lab.wait(job, "succeeded")
-    assert (status["restarts"]["charged"], status["restarts"]["free"]) == (0, 1)
-    assert "not caused by the job" in lab.tony("status", job).stdout
 
 
 def test_a_restart_has_a_grace_of_its_own(lab: Lab) -> None:

@@ -321,13 +321,6 @@ def test_the_supervisor_is_killed(lab: Lab) -> None:
     assert_lost(lab, job)
 
 
-def test_both_are_killed(lab: Lab) -> None:
-    """Supervisor and master: the job is lost, and nothing of it is left."""
-    job = submitted(lab)
-    lab.end_for_good(job)
-    assert_lost(lab, job)
-
-
 def assert_lost(lab: Lab, job: str) -> dict[str, Any]:
     status = lab.wait(job)
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 3, "am-lost")

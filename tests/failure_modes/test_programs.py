@@ -306,16 +306,6 @@ def test_a_program_that_forks_into_the_background(lab: Lab, way: str, code: int)
     lab.wait_gone(lab.only_job(), 30)
 
 
-def test_a_program_that_was_stopped(lab: Lab) -> None:
-    """One that somebody has stopped (SIGSTOP) is woken to end, and need not be waited for."""
-    job = lab.detach(lab.job_file('command = "trap \'exit 9\' TERM; echo up; kill -STOP $$"\nstop_grace = "100s"\n'))
-    lab.wait_output(job, "main:0", "up")
-    assert lab.tony("kill", job).returncode == 0
-    status = lab.wait(job)
-    assert (status["exit_code"], status["tasks"][0]["exit_code"]) == (4, 9)
-    lab.wait_gone(job, 30)
-
-
 LATE = module_setting("executor", "faulty_executor", "delay-ready=1.5", "only=worker:1")
 
 

@@ -12,20 +12,6 @@ from tony.linux import process
 pytestmark = pytest.mark.e2e
 
 
-def test_a_program_is_killed_when_it_runs(lab: Lab) -> None:
-    """Its session ends, the next one does the work; who was struck, and when, is told."""
-    job = Rehearsal(lab, calm=True, gate=False)
-    with job.striker("kill worker:1 when worker:1 started in session 1") as striker:
-        assert striker.wait(CEILING)
-    job.open_gate()
-    status = lab.wait(job.job)
-    assert (status["state"], status["session"]) == ("succeeded", 2), status
-    assert [str(struck.strike.harm) for struck in striker.struck] == ["Kill()"]
-    # In session 1 the program may have been killed before it could write a line.
-    assert [start for start in job.starts() if start[1] == 2] == once_in(2)
-    assert not job.replays()
-
-
 @only_on("local", why="only local has a fork server: a NodeManager starts executors by itself")
 def test_chance_picks_the_same_victim(lab: Lab) -> None:
     """And an executor's death with the fork server gone costs one restart, no more."""
