@@ -15,7 +15,7 @@ from tony.frameworks.horovod import Horovod
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import AfterCondition, DistributedMode, Meeting, RoleKind
+from tony.model.states import AfterCondition, Meeting, RoleKind
 
 if TYPE_CHECKING:
     from tests.frameworks.conftest import GangMaker
@@ -159,18 +159,6 @@ def test_a_driver_that_cannot_be(driver: Role, key: str | None) -> None:
     """There is one, and it starts with those who need it."""
     problems = Horovod().validate(job(worker=Role(instances=2), driver=driver))
     assert [problem.key for problem in problems] == ([] if key is None else [key])
-
-
-def test_fcfs_is_refused() -> None:
-    """A rank cannot be given before all hosts are known."""
-    spec = JobSpec(framework="horovod", roles={"worker": Role()}, distributed_mode=DistributedMode.FCFS)
-    assert [problem.key for problem in Horovod().validate(spec)] == ["distributed_mode"]
-
-
-def test_without_a_cluster_spec_there_is_nothing_to_tell(make_gang: GangMaker) -> None:
-    """Should a job come this far in fcfs mode, its programs get the common variables."""
-    spec = JobSpec(framework="horovod", roles={"worker": Role()}, distributed_mode=DistributedMode.FCFS)
-    assert make_gang(spec).environments() == {TaskId("worker", 0): [{}]}
 
 
 def test_a_list_that_is_too_long_is_refused_with_the_arithmetic(make_gang: GangMaker) -> None:

@@ -9,7 +9,6 @@ import pytest
 from tony.frameworks.jax import Jax
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Resources, Role
-from tony.model.states import DistributedMode
 
 if TYPE_CHECKING:
     from tests.frameworks.conftest import GangMaker
@@ -57,15 +56,3 @@ def test_gpus_that_cannot_be_shared_evenly(gpus: int, procs: int, refused: bool)
     role = Role(procs_per_task=procs, resources=Resources(gpus=gpus))
     problems = Jax().validate(JobSpec(framework="jax", roles={"worker": role}))
     assert [problem.key for problem in problems] == (["roles.worker.gpus"] if refused else [])
-
-
-def test_fcfs_is_refused() -> None:
-    """A program that starts before its peers registered cannot be told where the coordinator is."""
-    spec = JobSpec(framework="jax", roles={"worker": Role()}, distributed_mode=DistributedMode.FCFS)
-    assert [problem.key for problem in Jax().validate(spec)] == ["distributed_mode"]
-
-
-def test_without_a_cluster_spec_there_is_nothing_to_tell(make_gang: GangMaker) -> None:
-    """Should a job come this far in fcfs mode, its programs get the common variables."""
-    spec = JobSpec(framework="jax", roles={"worker": Role()}, distributed_mode=DistributedMode.FCFS)
-    assert make_gang(spec).environments() == {TaskId("worker", 0): [{}]}

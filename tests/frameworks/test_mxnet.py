@@ -13,7 +13,7 @@ from tony.frameworks.mxnet import MxNet
 from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import AfterCondition, DistributedMode, RoleKind
+from tony.model.states import AfterCondition, RoleKind
 
 if TYPE_CHECKING:
     from tests.frameworks.conftest import GangMaker
@@ -112,14 +112,3 @@ def test_a_job_without_roles() -> None:
 def test_mistakes(roles: dict[str, Role], key: str | None) -> None:
     """What would hang is refused."""
     assert keys(job(**roles)) == ([] if key is None else [key])
-
-
-def test_fcfs_is_refused() -> None:
-    """Nobody knows where the scheduler is before all have registered."""
-    assert keys(replace(job(), distributed_mode=DistributedMode.FCFS)) == ["distributed_mode"]
-
-
-def test_without_a_cluster_spec_there_is_nothing_to_tell(make_gang: GangMaker) -> None:
-    """Should a job come this far in fcfs mode, its programs get the common variables."""
-    gang = make_gang(replace(job(), distributed_mode=DistributedMode.FCFS))
-    assert set(map(str, gang.environments().values())) == {"[{}]"}

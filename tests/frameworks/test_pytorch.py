@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tony.frameworks.pytorch import PyTorch
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import DistributedMode
 
 if TYPE_CHECKING:
     from tests.frameworks.conftest import GangMaker
@@ -56,20 +55,6 @@ def test_task_without_roles(make_gang: GangMaker) -> None:
     assert (variables["RANK"], variables["WORLD_SIZE"]) == ("0", "1")
 
 
-def test_fcfs_is_refused() -> None:
-    """A program that starts before its peers registered cannot be told where rank 0 is."""
-    spec = JobSpec(framework="pytorch", roles={"worker": Role()}, distributed_mode=DistributedMode.FCFS)
-    (problem,) = PyTorch().validate(spec)
-    assert (problem.key, problem.value) == ("distributed_mode", "fcfs")
-    assert 'Set distributed_mode = "gang"' in problem.message
-
-
 def test_sound_job_has_no_problems() -> None:
     """Several processes per task are PyTorch's habit."""
     assert not PyTorch().validate(JobSpec(framework="pytorch", roles={"worker": Role(procs_per_task=8)}))
-
-
-def test_without_a_cluster_spec_there_is_nothing_to_tell(make_gang: GangMaker) -> None:
-    """Should a job come this far in fcfs mode, its programs get the common variables."""
-    spec = JobSpec(framework="pytorch", roles={"worker": Role()}, distributed_mode=DistributedMode.FCFS)
-    assert make_gang(spec).environments() == {TaskId("worker", 0): [{}]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.config.legacy.jobs import mistakes, notes, spec
+from tests.config.legacy.jobs import notes, spec
 from tony.model.ids import TaskId
 from tony.model.job_spec import GIB
 from tony.model.states import RoleKind
@@ -123,11 +123,6 @@ class TestBoard:
 
 class TestHorovod:
     """Its driver."""
-
-    def test_the_driver_is_not_the_users(self, tmp_path: Path) -> None:
-        """Unless it is to be debugged."""
-        found = mistakes(tmp_path, {**ONE, **HOROVOD, "tony.driver.instances": "1", "tony.driver.vcores": "2"})
-        assert [each.split(" ")[0] for each in found] == ["tony.driver.instances", "tony.driver.vcores"]
 
     def test_debugging(self, tmp_path: Path) -> None:
         """One untracked task, with the command that is given."""

@@ -7,20 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.config.legacy.jobs import mistakes, spec
-from tests.frameworks.conftest import Gang
-from tony.model.cluster_spec import ClusterSpec
-from tony.model.ids import TaskId
 
 HOROVOD = {"tony.application.framework": "horovod", "tony.worker.instances": "3"}
-
-
-def test_horovods_places_by_host(tmp_path: Path) -> None:
-    """Tasks of one host are neighbours in rank, and have the slots there by their index."""
-    cluster = ClusterSpec(session=1, version=1, roles={"worker": ("a:1", "b:1", "a:2")})
-    found = Gang(spec(tmp_path, HOROVOD), cluster).environments()
-    names = ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_HOSTNAME")
-    places = [tuple(found[TaskId("worker", index)][0][name] for name in names) for index in range(3)]
-    assert places == [("0", "0", "2", "a"), ("2", "0", "1", "b"), ("1", "1", "2", "a")]
 
 
 @pytest.mark.parametrize("key", ["instances", "memory", "command"])
