@@ -15,8 +15,8 @@ from tony.core.events import Granted
 from tony.errors import RecordError, SchedulerError, StorageError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
-from tony.jobs.remote import log_fetcher
 from tony.jobs.remote import remote_record as far_module
+from tony.jobs.remote import scheduler_logs
 from tony.jobs.remote.remote_record import RemoteRecord
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
@@ -166,7 +166,7 @@ async def test_a_copy_of_somebody_elses_record(home: Home, played: Played, monke
     assert await RemoteRecord(home, folder, nobody).bring("worker:0") == "nobody knows whose it is"
     assert scheduler.asked == []
     scheduler.shows = {OUT: (b"", b"hers"), "worker-0.s1.t1.err": (b"", b"long")}
-    monkeypatch.setattr(log_fetcher, "_MAX_FILE_BYTES_OF_OTHERS", 4)
+    monkeypatch.setattr(scheduler_logs, "_MAX_FILE_BYTES_OF_OTHERS", 4)
     assert await RemoteRecord(home, folder, eve).bring("worker:0") == ""
     assert scheduler.owners == ["eve"]
     scheduler.shows["worker-1.s1.t1.out"] = (b"12", b"345")

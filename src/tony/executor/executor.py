@@ -105,7 +105,6 @@ class Executor:
         self._readers = LogReaders(writer, lambda piece: self._connection.send(piece))
         self._ports = TaskPorts(task.port_range, task.wants_tb_port, task.role, task.role_settings.port)
         self._rendezvous = Rendezvous(task.meeting, context.container.work_folder, self._reaper)
-        self._classpath = _build_hadoop_classpath(context, environment, self._reaper)
         self._run_context = RunContext(
             context=context,
             environment=environment,
@@ -121,7 +120,7 @@ class Executor:
             sample_interval=lambda: self._protocol.sample_interval,
             mask=mask,
             step_interval=lambda: self._protocol.step_interval,
-            classpath=self._classpath,
+            classpath=_build_hadoop_classpath(context, environment, self._reaper),
         )
         self._reach = reach
         self._protocol = SessionProtocol(_attach_message(task), task.session)
@@ -155,8 +154,8 @@ class Executor:
         loop.add_signal_handler(signal.SIGTERM, self._on_sigterm)
         self._reaper.watch(self._watchdog.pid, lambda status, usage: self._on_watchdog_ended())
         self._reaper.open()
-        if self._classpath:
-            self._classpath.ask()  # runs while the task registers
+        if self._run_context.classpath:
+            self._run_context.classpath.ask()  # runs while the task registers
         self._queue.put_nowait(PrepareSession(session=self._protocol.session))
         self._extend_watchdog()
         if self._create_reattach_listener:
@@ -176,8 +175,8 @@ class Executor:
                 self._tunnels.close()
             if self._create_reattach_listener:
                 await self._create_reattach_listener.close()
-            if self._classpath:
-                self._classpath.close()
+            if self._run_context.classpath:
+                self._run_context.classpath.close()
             self._ports.close()
             self._reaper.close()
         self._watchdog.dismiss(_WATCHDOG_EXIT_SECONDS)

@@ -11,25 +11,27 @@ import base64
 import binascii
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
 
-from tony.core.events import ContainerEnded, Granted
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, RecordError, TonyError
-from tony.history import event_log
 from tony.jobs.am_client import connect_to_am
 from tony.jobs.logs.log_names import LogName, Selection, find
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
+from tony.jobs.remote.scheduler_logs import (
+    RemoteStream,
+    SchedulerLogSink,
+    fetch_ended,
+    fetch_from_scheduler,
+    join_lines,
+    select_streams,
+)
 from tony.jobs.status import job_status
 from tony.linux.inotify import ChangeWatch
-from tony.linux.thread_pools import to_thread
-from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
 from tony.protocol.output_messages import LOG_PIECE, LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
-from tony.schedulers.interface import LogSink, Submitter
+from tony.schedulers.interface import Submitter
 from tony.schedulers.registry import has_remote_logs
 
 #: Bytes that all open requests together may return.
@@ -47,42 +49,6 @@ _RECONNECT_SECONDS = 1.0
 #: At a job's end: for the AM's last pieces, and for other processes to write theirs.
 _END_TIMEOUT_SECONDS = 10.0
 _END_TIMEOUT_OF_OTHERS_SECONDS = 2.0
-#: Maximum bytes of one log file of another user's job.
-_MAX_FILE_BYTES_OF_OTHERS = 2 << 30
-#: Seconds at a job's end for the scheduler to provide output that the AM did not.
-_SCHEDULER_TIMEOUT_SECONDS = 30.0
-
-
-@dataclass(slots=True, eq=False)
-class _Stream:
-    """One task's `out` or `err`.
-
-    Attributes:
-        number: among all streams of the job.
-        ours: this process holds the lock and writes the local files.
-        most: bytes that the open request may return; 0 if none is open.
-        done: the stream is complete.
-        missed: the AM could not get some of the output.
-    """
-
-    number: int
-    task: TaskId
-    stream: str
-    name: str = ""
-    offset: int = 0
-    ours: bool = False
-    most: int = 0
-    full: bool = False
-    done: bool = False
-    missed: bool = False
-
-    @property
-    def label(self) -> str:
-        """The name for messages and for `.complete`."""
-        return f"{self.task} {self.stream}"
-
-    def matches(self, name: LogName) -> bool:
-        return (name.role, name.index, name.stream) == (self.task.role, self.task.index, self.stream)
 
 
 class LogFetcher:
@@ -109,7 +75,7 @@ class LogFetcher:
         self._notice = notice
         self._wait = wait
         self._mirror = Mirror(folder.logs)
-        self._streams = {stream.number: stream for stream in _select_streams(folder.logs, record, selection)}
+        self._streams = {stream.number: stream for stream in select_streams(folder.logs, record, selection)}
         self._extra = _EXTRA_BYTES
         self._left = len(self._streams)
         self._ending = asyncio.Event()
@@ -213,7 +179,7 @@ class LogFetcher:
                         self._on_done(stream)
             await asyncio.sleep(_LOCK_POLL_SECONDS)
 
-    def _resume_unlocked(self, streams: Iterable[_Stream]) -> None:
+    def _resume_unlocked(self, streams: Iterable[RemoteStream]) -> None:
         """Lock streams without a writer, and resume them at the end of their newest local file."""
         taken = {(it.task.role, it.task.index, it.stream): it for it in streams if self._try_lock(it)}
         for stream in taken.values():
@@ -224,13 +190,13 @@ class LogFetcher:
                 self._mirror.forget(name)
                 found.name, found.offset = name.file, self._mirror.end(name)
 
-    def _try_lock(self, stream: _Stream) -> bool:
+    def _try_lock(self, stream: RemoteStream) -> bool:
         try:
             return self._mirror.take(stream.number)
         except OSError:  # a file system without locks: two concurrent followers may write lines twice
             return True
 
-    def _request(self, connection: RpcConnection, stream: _Stream) -> None:
+    def _request(self, connection: RpcConnection, stream: RemoteStream) -> None:
         stream.most = self._answer_bytes()
         if stream.full and self._extra >= LOG_PIECE > stream.most:
             stream.most = LOG_PIECE
@@ -266,7 +232,7 @@ class LogFetcher:
         else:
             self._request(connection, stream)
 
-    def _write_piece(self, stream: _Stream, piece: LogPiece) -> None:
+    def _write_piece(self, stream: RemoteStream, piece: LogPiece) -> None:
         name = LogName.parse(piece.name)
         if name is None or name.file != piece.name or not stream.matches(name):
             raise ProtocolError(Code.BAD_MESSAGE, f"{piece.name[:100]!a} is not a log file of {stream.label}")
@@ -280,13 +246,13 @@ class LogFetcher:
         stream.name, stream.offset = piece.name, piece.offset + len(data)
         stream.full = len(data) >= stream.most
 
-    def _on_done(self, stream: _Stream) -> None:
+    def _on_done(self, stream: RemoteStream) -> None:
         if not stream.done:
             self._left -= 1
         stream.done, stream.most = True, 0
         self._unlock(stream)
 
-    def _unlock(self, stream: _Stream) -> None:
+    def _unlock(self, stream: RemoteStream) -> None:
         if stream.ours:
             stream.ours = False
             try:
@@ -294,7 +260,7 @@ class LogFetcher:
             except OSError:
                 pass  # file system without locks
 
-    def _open_streams(self) -> list[_Stream]:
+    def _open_streams(self) -> list[RemoteStream]:
         return [stream for stream in self._streams.values() if not stream.done]
 
     async def _wait_for_other_processes(self) -> None:
@@ -326,97 +292,13 @@ class LogFetcher:
         taken = [stream for stream in wanted if not stream.ours and self._try_lock(stream)]
         streams = [stream for stream in wanted if stream.ours or stream in taken]
         try:
-            await _fetch_from_scheduler(
-                self._submitter, self._folder, _Sink(self._mirror, streams, again=False), self._notice
+            await fetch_from_scheduler(
+                self._submitter, self._folder, SchedulerLogSink(self._mirror, streams, again=False), self._notice
             )
         finally:
             for stream in taken:
                 stream.ours = True
                 self._unlock(stream)
-
-
-async def _fetch_from_scheduler(
-    submitter: Submitter | None, folder: JobFolder, sink: LogSink, notice: Callable[[str], None], owner: str = ""
-) -> bool:
-    """Fetch what the scheduler has; return True if that was everything."""
-    if submitter is None:
-        return False
-    try:
-        async with asyncio.timeout(_SCHEDULER_TIMEOUT_SECONDS):
-            if not owner and not (folder.summary.exists() and event_log.segments(folder.path)):
-                await submitter.fetch(folder)  # for the newest events
-            containers = await to_thread(_find_ended_containers, folder)
-            await submitter.fetch_logs(folder, containers, sink, owner=owner)
-    except TimeoutError:
-        notice(f"some output may be missing: the scheduler did not provide it within {_SCHEDULER_TIMEOUT_SECONDS:g} s")
-    except (TonyError, OSError) as error:
-        notice(f"some output may be missing: {_join_lines(error)}")
-    else:
-        return True
-    return False
-
-
-def _join_lines(error: Exception) -> str:
-    """Join the lines of an error message, such as a list of unreachable daemons."""
-    return " ".join(str(error).split())
-
-
-def _find_ended_containers(folder: JobFolder) -> dict[str, str]:
-    """Return container -> host of ended containers; of all, if the job has ended."""
-    held: dict[str, str] = {}
-    ended: dict[str, str] = {}
-    for entry in event_log.read(event_log.segments(folder.path)):
-        if isinstance(entry.event, Granted):
-            held[entry.event.container] = entry.event.host
-        elif isinstance(entry.event, ContainerEnded):
-            host = held.pop(entry.event.container, None)
-            if host is not None:
-                ended[entry.event.container] = host
-    return {**ended, **held} if folder.summary.exists() else ended
-
-
-class _Sink:
-    """Appends log files provided by a scheduler to the local copies.
-
-    Args:
-        again: replace copies that cannot be continued.
-        most: maximum bytes of a file; None for any length.
-
-    Attributes:
-        too_long: names of files that exceeded `most`.
-    """
-
-    def __init__(self, mirror: Mirror, streams: Iterable[_Stream], *, again: bool, most: int | None = None) -> None:
-        self._mirror = mirror
-        self._streams = {(str(stream.task), stream.stream) for stream in streams}
-        self._again = again
-        self._most = most
-        self.too_long: list[str] = []
-
-    def find_start(self, name: str, older: int, newer: int) -> int | None:
-        """Return the offset from which on a file is needed; None to skip it."""
-        parsed = LogName.parse(name)
-        if parsed is None or parsed.file != name or (parsed.task, parsed.stream) not in self._streams:
-            return None
-        if self._most is not None and older + newer > self._most:
-            self.too_long.append(name)
-            return None
-        self._mirror.forget(parsed)
-        here = self._mirror.read_sizes(parsed)
-        if here == (older, newer):
-            return None
-        if older or self._mirror.is_rotated(parsed) or sum(here) > newer:
-            if any(here) and not self._again:
-                return None
-            self._mirror.remove(parsed)
-            return 0
-        return here[1]
-
-    def put(self, name: str, start: int, offset: int, data: bytes) -> None:
-        """Write a piece."""
-        parsed = LogName.parse(name)
-        assert parsed is not None
-        self._mirror.write(parsed, start, offset, data)
 
 
 def find_remote_submitter(home: Home, record: JobRecord) -> Submitter | None:
@@ -445,7 +327,7 @@ async def fetch_logs(
         yield None
         return
     if folder.summary.exists():
-        await _fetch_ended(folder, record, submitter, selection, notice)
+        await fetch_ended(folder, record, submitter, selection, notice)
         yield None
         return
     logs = LogFetcher(folder, record, submitter, selection, notice, wait=True)
@@ -470,10 +352,10 @@ async def bring(home: Home, record: JobRecord, selection: Selection, notice: Cal
         try:
             await job_status.load_report(home, record.job_id)  # it also locates the AM
         except TonyError as error:
-            notice(f"the latest output may be missing: {_join_lines(error)}")
+            notice(f"the latest output may be missing: {join_lines(error)}")
             return
     if folder.summary.exists():
-        await _fetch_ended(folder, record, submitter, selection, notice)
+        await fetch_ended(folder, record, submitter, selection, notice)
         return
     logs = LogFetcher(folder, record, submitter, selection, notice, wait=False)
     logs.start()
@@ -483,64 +365,7 @@ async def bring(home: Home, record: JobRecord, selection: Selection, notice: Cal
         await logs.close()
 
 
-async def bring_ended(
-    folder: JobFolder,
-    record: JobRecord,
-    submitter: Submitter,
-    selection: Selection,
-    notice: Callable[[str], None],
-    owner: str,
-) -> None:
-    """Fetch the output of a job that has ended and is not in the user's own state directory.
-
-    Args:
-        folder: a local copy of the job directory.
-        owner: the owner of the job directory in its file system, and so of the job as the scheduler knows it.
-
-    Raises:
-        StorageError: the job directory cannot be written.
-    """
-    await _fetch_ended(folder, record, submitter, selection, notice, owner)
-
-
-async def _fetch_ended(
-    folder: JobFolder,
-    record: JobRecord,
-    submitter: Submitter,
-    selection: Selection,
-    notice: Callable[[str], None],
-    owner: str = "",
-) -> None:
-    """Fetch the output of a job that has ended."""
-    missing = list(_select_streams(folder.logs, record, selection))
-    if not missing:
-        return
-    mirror = Mirror(folder.logs)
-    try:
-        sink = _Sink(mirror, missing, again=True, most=_MAX_FILE_BYTES_OF_OTHERS if owner else None)
-        whole = await _fetch_from_scheduler(submitter, folder, sink, notice, owner)
-        if sink.too_long:
-            own = submitter.own_logs_command(record.job_id)
-            how = f"; read it with: {own}" if own else ""
-            notice(f"{sink.too_long[0]} is longer than {_MAX_FILE_BYTES_OF_OTHERS >> 30} GiB{how}")
-        if whole:
-            note_complete(folder.logs, [stream.label for stream in missing])
-    finally:
-        mirror.close()
-
-
-def _select_streams(logs: Path, record: JobRecord, selection: Selection) -> Iterable[_Stream]:
-    """Yield the selected streams that are not complete."""
-    have = complete(logs)
-    for at, task in enumerate(record.spec.task_ids):
-        if selection.tasks is None or str(task) in selection.tasks:
-            for offset, stream in enumerate(("out", "err")):
-                made = _Stream(2 * at + offset, task, stream)
-                if stream in selection.streams and made.label not in have:
-                    yield made
-
-
-def _is_whole(stream: _Stream) -> bool:
+def _is_whole(stream: RemoteStream) -> bool:
     return stream.done and not stream.missed
 
 

@@ -13,7 +13,7 @@ from tony import clock
 from tony.errors import TonyError
 from tony.history.job_record import read_job
 from tony.jobs.logs.log_names import STREAMS, Selection
-from tony.jobs.remote import log_fetcher, remote_job_sync
+from tony.jobs.remote import log_fetcher, remote_job_sync, scheduler_logs
 from tony.jobs.remote.log_mirror import complete
 from tony.linux.thread_pools import Slots, to_thread
 from tony.model.layout import Home, JobFolder
@@ -125,7 +125,7 @@ class RemoteRecord:
                 note("the job is running: its output is shown by its own pages, and to its owner by `tony logs`")
             else:
                 owner = await self._owner()
-                await log_fetcher.bring_ended(self._folder, record, submitter, selection, note, owner)
+                await scheduler_logs.fetch_ended(self._folder, record, submitter, selection, note, owner)
 
     async def refresh(self) -> None:
         """Fetch events and metrics of a running job of the state directory, unless they are fresh."""

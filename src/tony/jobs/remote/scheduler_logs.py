@@ -1,0 +1,188 @@
+"""Fetches output that the scheduler has: of executors that have exited, and of jobs that have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tony.core.events import ContainerEnded, Granted
+from tony.errors import TonyError
+from tony.history import event_log
+from tony.jobs.logs.log_names import LogName, Selection
+from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
+from tony.linux.thread_pools import to_thread
+from tony.model.ids import TaskId
+from tony.model.layout import JobFolder
+from tony.model.submission_record import JobRecord
+from tony.schedulers.interface import LogSink, Submitter
+
+#: Maximum bytes of one log file of another user's job.
+_MAX_FILE_BYTES_OF_OTHERS = 2 << 30
+#: Seconds at a job's end for the scheduler to provide output that the AM did not.
+_SCHEDULER_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class RemoteStream:
+    """One task's `out` or `err`.
+
+    Attributes:
+        number: among all streams of the job.
+        ours: this process holds the lock and writes the local files.
+        most: bytes that the open request may return; 0 if none is open.
+        done: the stream is complete.
+        missed: the AM could not get some of the output.
+    """
+
+    number: int
+    task: TaskId
+    stream: str
+    name: str = ""
+    offset: int = 0
+    ours: bool = False
+    most: int = 0
+    full: bool = False
+    done: bool = False
+    missed: bool = False
+
+    @property
+    def label(self) -> str:
+        """The name for messages and for `.complete`."""
+        return f"{self.task} {self.stream}"
+
+    def matches(self, name: LogName) -> bool:
+        return (name.role, name.index, name.stream) == (self.task.role, self.task.index, self.stream)
+
+
+async def fetch_from_scheduler(
+    submitter: Submitter | None, folder: JobFolder, sink: LogSink, notice: Callable[[str], None], owner: str = ""
+) -> bool:
+    """Fetch what the scheduler has; return True if that was everything."""
+    if submitter is None:
+        return False
+    try:
+        async with asyncio.timeout(_SCHEDULER_TIMEOUT_SECONDS):
+            if not owner and not (folder.summary.exists() and event_log.segments(folder.path)):
+                await submitter.fetch(folder)  # for the newest events
+            containers = await to_thread(_find_ended_containers, folder)
+            await submitter.fetch_logs(folder, containers, sink, owner=owner)
+    except TimeoutError:
+        notice(f"some output may be missing: the scheduler did not provide it within {_SCHEDULER_TIMEOUT_SECONDS:g} s")
+    except (TonyError, OSError) as error:
+        notice(f"some output may be missing: {join_lines(error)}")
+    else:
+        return True
+    return False
+
+
+def join_lines(error: Exception) -> str:
+    """Join the lines of an error message, such as a list of unreachable daemons."""
+    return " ".join(str(error).split())
+
+
+def _find_ended_containers(folder: JobFolder) -> dict[str, str]:
+    """Return container -> host of ended containers; of all, if the job has ended."""
+    held: dict[str, str] = {}
+    ended: dict[str, str] = {}
+    for entry in event_log.read(event_log.segments(folder.path)):
+        if isinstance(entry.event, Granted):
+            held[entry.event.container] = entry.event.host
+        elif isinstance(entry.event, ContainerEnded):
+            host = held.pop(entry.event.container, None)
+            if host is not None:
+                ended[entry.event.container] = host
+    return {**ended, **held} if folder.summary.exists() else ended
+
+
+class SchedulerLogSink:
+    """Appends log files provided by a scheduler to the local copies.
+
+    Args:
+        again: replace copies that cannot be continued.
+        most: maximum bytes of a file; None for any length.
+
+    Attributes:
+        too_long: names of files that exceeded `most`.
+    """
+
+    def __init__(
+        self, mirror: Mirror, streams: Iterable[RemoteStream], *, again: bool, most: int | None = None
+    ) -> None:
+        self._mirror = mirror
+        self._streams = {(str(stream.task), stream.stream) for stream in streams}
+        self._again = again
+        self._most = most
+        self.too_long: list[str] = []
+
+    def find_start(self, name: str, older: int, newer: int) -> int | None:
+        """Return the offset from which on a file is needed; None to skip it."""
+        parsed = LogName.parse(name)
+        if parsed is None or parsed.file != name or (parsed.task, parsed.stream) not in self._streams:
+            return None
+        if self._most is not None and older + newer > self._most:
+            self.too_long.append(name)
+            return None
+        self._mirror.forget(parsed)
+        here = self._mirror.read_sizes(parsed)
+        if here == (older, newer):
+            return None
+        if older or self._mirror.is_rotated(parsed) or sum(here) > newer:
+            if any(here) and not self._again:
+                return None
+            self._mirror.remove(parsed)
+            return 0
+        return here[1]
+
+    def put(self, name: str, start: int, offset: int, data: bytes) -> None:
+        """Write a piece."""
+        parsed = LogName.parse(name)
+        assert parsed is not None
+        self._mirror.write(parsed, start, offset, data)
+
+
+async def fetch_ended(
+    folder: JobFolder,
+    record: JobRecord,
+    submitter: Submitter,
+    selection: Selection,
+    notice: Callable[[str], None],
+    owner: str = "",
+) -> None:
+    """Fetch the output of a job that has ended.
+
+    Args:
+        folder: of the job, or a local copy.
+        owner: of a job that is not in the user's own state directory: the owner of the job directory in its file
+            system, and so of the job as the scheduler knows it.
+
+    Raises:
+        StorageError: the job directory cannot be written.
+    """
+    missing = list(select_streams(folder.logs, record, selection))
+    if not missing:
+        return
+    mirror = Mirror(folder.logs)
+    try:
+        sink = SchedulerLogSink(mirror, missing, again=True, most=_MAX_FILE_BYTES_OF_OTHERS if owner else None)
+        whole = await fetch_from_scheduler(submitter, folder, sink, notice, owner)
+        if sink.too_long:
+            own = submitter.own_logs_command(record.job_id)
+            how = f"; read it with: {own}" if own else ""
+            notice(f"{sink.too_long[0]} is longer than {_MAX_FILE_BYTES_OF_OTHERS >> 30} GiB{how}")
+        if whole:
+            note_complete(folder.logs, [stream.label for stream in missing])
+    finally:
+        mirror.close()
+
+
+def select_streams(logs: Path, record: JobRecord, selection: Selection) -> Iterable[RemoteStream]:
+    """Yield the selected streams that are not complete."""
+    have = complete(logs)
+    for at, task in enumerate(record.spec.task_ids):
+        if selection.tasks is None or str(task) in selection.tasks:
+            for offset, stream in enumerate(("out", "err")):
+                made = RemoteStream(2 * at + offset, task, stream)
+                if stream in selection.streams and made.label not in have:
+                    yield made
