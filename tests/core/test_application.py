@@ -165,9 +165,6 @@ def test_a_role_that_can_never_start_fails_the_job() -> None:
     assert outcome(simulation) == ("failed", 1, "unsatisfiable")
 
 
-NEVER_STARTED = ExitStatus(reason=ExitReason.LAUNCH_FAILED, message="no such command")
-
-
 def test_a_sidecar_that_can_never_start_hides_nobody_else() -> None:
     """Of two roles that wait in vain the sidecar is tolerated and the other one ends the job."""
     after = {"worker": AfterCondition.SUCCEEDED}
@@ -222,88 +219,11 @@ def test_what_has_ended_by_itself_was_started() -> None:
     assert states(simulation) == {"prep:0": "succeeded", "prep:1": "running", "worker:0": "running"}
 
 
-def test_ended_does_not_care_how() -> None:
-    """`{ ended = [...] }` is satisfied by failures too."""
-    spec = roles(worker=Role(instances=2), export=Role(after={"worker": AfterCondition.ENDED}))
-    simulation = started(replace(spec, failure_policy=FailurePolicy.CHIEF_OR_ALL))
-    simulation.exit(task("worker:1"), FAILED)
-    simulation.exit(task("worker:0"), OK)
-    simulation.run()
-    assert states(simulation)["export:0"] == "running"
-
-
 # --- success and failure ----------------------------------------------------------------------------------------------
-
-POLICIES = [
-    # policy, who fails first, exit code of the job when all others succeed
-    (FailurePolicy.ANY_TRACKED, "worker:1", 1),
-    (FailurePolicy.ANY_TRACKED, "chief:0", 1),
-    (FailurePolicy.ANY_TRACKED, "ps:0", 1),
-    (FailurePolicy.ANY_TRACKED, "board:0", 0),
-    (FailurePolicy.CHIEF_OR_ALL, "worker:1", 0),
-    (FailurePolicy.CHIEF_OR_ALL, "chief:0", 1),
-    (FailurePolicy.CHIEF_OR_ALL, "ps:0", 1),
-    (FailurePolicy.CHIEF_OR_ALL, "board:0", 0),
-    (FailurePolicy.ANY_TASK, "board:0", 1),
-    (FailurePolicy.ANY_TASK, "worker:0", 1),
-]
-
-
-@pytest.mark.parametrize(("policy", "victim", "exit_code"), POLICIES)
-def test_what_a_failure_means(policy: FailurePolicy, victim: str, exit_code: int) -> None:
-    """Each policy, each kind of role."""
-    spec = roles(
-        chief=Role(),
-        worker=Role(instances=2),
-        ps=Role(kind=RoleKind.UNTRACKED),
-        board=Role(kind=RoleKind.SIDECAR),
-    )
-    simulation = started(replace(spec, failure_policy=policy))
-    simulation.exit(task(victim), FAILED)
-    simulation.run()
-    for program in simulation.running():
-        if not simulation.finished and program.task.role in ("chief", "worker"):
-            simulation.exit(program.task, OK)
-    assert outcome(simulation)[1] == exit_code
-
-
-def test_chief_or_all_fails_when_every_tracked_task_failed() -> None:
-    """Without a chief among them, failures are tolerated until nobody is left."""
-    simulation = started(replace(roles(a=Role(), b=Role()), failure_policy=FailurePolicy.CHIEF_OR_ALL))
-    simulation.exit(task("a:0"), FAILED)
-    simulation.run()
-    assert simulation.finished is None
-    simulation.exit(task("b:0"), FAILED)
-    assert outcome(simulation) == ("failed", 1, "program")
-
-
-def test_chief_or_all_does_not_tolerate_who_never_came() -> None:
-    """The gang of a session has all its members or none: one that cannot register fails it under every policy."""
-    spec = workers(3, failure_policy=FailurePolicy.CHIEF_OR_ALL, timeouts=Timeouts(registration=5.0))
-    simulation = Simulation(spec)
-    simulation.begin()
-    simulation.run(until=lambda: len(simulation.executors) == 3)
-    for _ in range(1 + LAUNCH_RESTARTS):  # two more sessions, not charged
-        session = simulation.app.state.session
-        while simulation.app.state.session == session and not simulation.finished:
-            simulation.pending = [p for p in simulation.pending if not _is_ready(p.event, "worker:2")]
-            if simulation.pending:
-                simulation.deliver_pending()
-            else:
-                simulation.advance()
-    assert outcome(simulation) == ("failed", 3, "registration-timeout")
-    assert made(simulation, act.Start) == []
 
 
 def _is_ready(event: ev.Event, who: str) -> bool:
     return isinstance(event, ev.Registered) and str(event.task) == who
-
-
-def test_worker_zero_is_the_chief_without_a_chief() -> None:
-    """The chief is chief:0, else worker:0."""
-    simulation = started(workers(2, failure_policy=FailurePolicy.CHIEF_OR_ALL))
-    simulation.exit(task("worker:0"), FAILED)
-    assert outcome(simulation) == ("failed", 1, "program")
 
 
 def test_the_chiefs_success_may_end_the_job() -> None:
@@ -312,14 +232,6 @@ def test_the_chiefs_success_may_end_the_job() -> None:
     simulation.exit(task("chief:0"), OK)
     assert outcome(simulation) == ("succeeded", 0, None)
     assert states(simulation) == {"chief:0": "succeeded", "worker:0": "stopped", "worker:1": "stopped"}
-
-
-def test_the_chiefs_success_does_not_end_the_job_by_default() -> None:
-    """All tracked tasks are waited for."""
-    simulation = started(roles(chief=Role(), worker=Role()))
-    simulation.exit(task("chief:0"), OK)
-    simulation.run()
-    assert simulation.finished is None
 
 
 def test_stop_on_failure_ends_the_job_whatever_restarts_are_left() -> None:

@@ -275,11 +275,6 @@ def _events(lab: YarnLab, job: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
 
 
-def _if_in(part: str, text: str) -> str:
-    """The text, if the part is in it; else nothing."""
-    return text if part in text else ""
-
-
 def _command(pid: int) -> bytes:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
