@@ -12,6 +12,7 @@ from tony.core.deadline import DeadlineKind
 from tony.core.state import State
 from tony.errors import ExitCode
 from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.failure_facts import MessageFacts
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.job_spec import Timeouts
 
@@ -98,7 +99,12 @@ def test_a_task_that_never_ran_has_no_log() -> None:
     state = job()
     state.session = 2
     failure = failures.failure_from_task(
-        state, state.tasks[task("worker:0")], FailureCause.LAUNCH, INFRASTRUCTURE, "no container", 1.0
+        state,
+        state.tasks[task("worker:0")],
+        FailureCause.LAUNCH,
+        INFRASTRUCTURE,
+        MessageFacts(message="no container"),
+        1.0,
     )
     assert (failure.log, failure.session) == (None, 2)
 

@@ -37,7 +37,7 @@ TOLD = {
     Container: {"id", "host", "since"},
     State: {
         *("job_id", "spec", "chief"),  # what the machine was made with
-        *("accepted_wall", "am_pid", "am_host", "settings", "restart_reason", "session_reason", "ended_at"),
+        *("accepted_wall", "am_pid", "am_host", "settings", "restart", "session_reason", "ended_at"),
         "specs",  # follow from the addresses
         "unexplained",  # follow from the tasks
         "latest",  # of every event

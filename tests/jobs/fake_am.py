@@ -21,6 +21,7 @@ from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
 from tony.history.job_record import pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.model.codec import from_plain, to_plain
+from tony.model.failure_facts import ExitFacts
 from tony.model.job_report import AmReport, Failure, FailureCause, FailureClass, JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
@@ -92,6 +93,7 @@ FAILURE = Failure(
     exit_code=3,
     tail=("Traceback (most recent call last):", "ValueError: no such file"),
     log="logs/worker-1.s1.t1.err",
+    facts=ExitFacts(exit_message=""),
 )
 
 

@@ -1,4 +1,4 @@
-"""Build failure messages and select the root cause."""
+"""Build failures and select the root cause among several."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from dataclasses import replace
 
 from tony.core import pending_reason
 from tony.core.deadline import DeadlineKind
+from tony.core.failure_sentences import describe_failure
 from tony.core.state import RoleState, State, Task
 from tony.errors import ExitCode
+from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.failure_facts import (
+    AllocationFacts,
+    ContainerFacts,
+    ContainerLoss,
+    ExitFacts,
+    FailureFacts,
+    GroupTimeoutFacts,
+    TimeoutFacts,
+)
 from tony.model.ids import log_file_name
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.job_spec import TimeoutAfter
 from tony.model.states import ENDED_TASK_STATES
-from tony.units import format_duration
 
 EXIT_CODES: Mapping[FailureClass, ExitCode] = {
     FailureClass.USER: ExitCode.PROGRAM_FAILED,
@@ -45,9 +55,6 @@ _CAUSES: Mapping[ExitReason, FailureCause] = {
     ExitReason.REFUSED: FailureCause.LIMIT,
 }
 
-#: Cause of an external stop until the scheduler reports a better one; `refine_cause` searches for it.
-_UNKNOWN_STOP = "its executor received a stop signal that the AM did not send"
-
 
 def failure_from_exit(
     state: State, task: Task, status: ExitStatus, forced: str = "", *, over_memory: bool = False
@@ -59,62 +66,51 @@ def failure_from_exit(
             Whether that was the job's fault is recorded in the task.
         over_memory: the container was killed for exceeding its memory limit.
     """
-    outside = status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED)
-    if outside and over_memory:
-        return failure_from_memory_limit(state, task, forced, task.ended_at or 0.0, status)
+    at = task.ended_at or 0.0
+    user, infrastructure = FailureClass.USER, FailureClass.INFRASTRUCTURE
+    if status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
+        if over_memory:
+            return failure_from_memory_limit(state, task, forced, at, status)
+        facts = ContainerFacts(container=ContainerLoss.STOPPED, end=forced)
+        lost, blameless = FailureCause.LOST, task.blameless
+        return failure_from_task(state, task, lost, infrastructure, facts, at, status=status, blameless=blameless)
     refused = status.reason is ExitReason.REFUSED
-    infrastructure = outside or refused or status.reason is ExitReason.PORT_COLLISION
-    reason = f"{task.id} {_describe_exit(status)}"
-    if outside:
-        reason = f"{task.id} was stopped externally: {forced or _UNKNOWN_STOP}"
-    return _build_task_failure(
-        state,
-        task,
-        cause=FailureCause.LOST if outside else _CAUSES.get(status.reason, FailureCause.PROGRAM),
-        failure_class=FailureClass.INFRASTRUCTURE if infrastructure else FailureClass.USER,
-        reason=reason,
-        at=task.ended_at or 0.0,
-        status=status,
-        blameless=refused or (outside and task.blameless),
-    )
+    kind = infrastructure if refused or status.reason is ExitReason.PORT_COLLISION else user
+    cause = _CAUSES.get(status.reason, FailureCause.PROGRAM)
+    told = ExitFacts(exit_message=status.message)
+    return failure_from_task(state, task, cause, kind, told, at, status=status, blameless=refused)
 
 
 def failure_from_memory_limit(
-    state: State, task: Task, text: str, at: float, status: ExitStatus | None = None
+    state: State, task: Task, end: str, at: float, status: ExitStatus | None = None
 ) -> Failure:
     """Return the failure of a task whose container the cluster or the node ended for exceeding its memory limit."""
-    failure = _build_task_failure(
-        state, task, cause=FailureCause.MEMORY, failure_class=FailureClass.USER, reason="", at=at, status=status
-    )
-    return replace(failure, reason=_describe_memory_limit(task, text))
+    facts = ContainerFacts(container=ContainerLoss.OUT_OF_MEMORY, end=end)
+    return failure_from_task(state, task, FailureCause.MEMORY, FailureClass.USER, facts, at, status=status)
 
 
-def _describe_memory_limit(task: Task, text: str) -> str:
-    return f"{task.id} failed{f' on {task.host}' if task.host else ''}: {text}"
+def failure_from_loss(
+    state: State, task: Task, end: str, at: float, *, how: ContainerLoss = ContainerLoss.LOST, blameless: bool
+) -> Failure:
+    """Return the failure of a task whose container ended."""
+    facts = ContainerFacts(container=how, end=end)
+    kind = FailureClass.INFRASTRUCTURE
+    return failure_from_task(state, task, FailureCause.LOST, kind, facts, at, blameless=blameless)
 
 
-def refine_cause(state: State, task: Task, forced: str, *, over_memory: bool = False) -> None:
-    """Replace the unknown cause of an external stop, once the scheduler reports why it ended the container."""
+def explain_external_stop(state: State, task: Task, end: str, *, over_memory: bool) -> None:
+    """Add the cause of an external stop, once the scheduler reports why it ended the container."""
+    unexplained = ContainerFacts(container=ContainerLoss.STOPPED, end="")
     for number, each in enumerate(state.failures):
-        if each.task != str(task.id) or _UNKNOWN_STOP not in each.reason:
+        if each.task != task.name or each.facts != unexplained:
             continue
-        better = replace(each, reason=each.reason.replace(_UNKNOWN_STOP, forced))
+        better = replace(each, facts=replace(unexplained, end=end))
         if over_memory:
-            reason = _describe_memory_limit(task, forced)
-            better = replace(better, cause=FailureCause.MEMORY, failure_class=FailureClass.USER, reason=reason)
-        state.failures[number] = better
-    if state.restart_reason.startswith(f"{task.id} "):
-        state.restart_reason = state.restart_reason.replace(_UNKNOWN_STOP, forced)
-
-
-def _describe_exit(status: ExitStatus) -> str:
-    if status.reason is ExitReason.MEMORY:
-        return status.message
-    if status.message:
-        return f"failed: {status.message}"
-    if status.signal:
-        return f"was killed by {status.signal}"
-    return f"failed with exit code {status.code}"
+            facts = ContainerFacts(container=ContainerLoss.OUT_OF_MEMORY, end=end)
+            better = replace(each, cause=FailureCause.MEMORY, failure_class=FailureClass.USER, facts=facts)
+        state.failures[number] = better = replace(better, reason=describe_failure(better))
+        if state.restart and state.restart.failure is each:
+            state.restart = replace(state.restart, failure=better)
 
 
 def failure_from_task(
@@ -122,82 +118,89 @@ def failure_from_task(
     task: Task,
     cause: FailureCause,
     failure_class: FailureClass,
-    reason: str,
+    facts: FailureFacts,
     at: float,
     *,
+    status: ExitStatus | None = None,
     blameless: bool = False,
 ) -> Failure:
-    """Return a failure of one task that is not its program's exit."""
-    return _build_task_failure(
-        state,
-        task,
-        cause=cause,
+    """Return a failure of one task."""
+    ran = task.session == state.session and task.session > 0
+    failure = Failure(
         failure_class=failure_class,
-        reason=reason,
+        cause=cause,
+        facts=facts,
+        reason="",
+        session=state.session,
         at=at,
-        status=None,
+        task=task.name,
+        host=task.host,
+        exit_code=status.code if status else None,
+        signal=status.signal if status else None,
+        tail=status.tail if status else (),
+        log=f"logs/{log_file_name(task.id, task.session, task.try_, 'err')}" if ran else None,
         blameless=blameless,
     )
+    return replace(failure, reason=describe_failure(failure))
 
 
 def failure_from_timeout(state: State, task: Task, kind: DeadlineKind, at: float) -> Failure:
     """Return the failure of a task that exceeded `registration_timeout`, `startup_timeout` or `execution_timeout`."""
     timeouts = state.spec.timeouts
-    if kind is DeadlineKind.REGISTRATION:
-        limit = format_duration(timeouts.registration or 0)
-        reason = f"{task.id} did not register within {limit} (registration_timeout) after its container was granted"
-        failure_class = FailureClass.INFRASTRUCTURE
-    elif kind is DeadlineKind.STARTUP:
-        limit = format_duration(timeouts.startup or 0)
-        reason = (
-            f"{task.id} printed nothing within {limit} (startup_timeout) after its program started; "
-            "most frameworks wait forever for a peer that does not connect"
-        )
-        failure_class = FailureClass.USER
-    else:
-        limit = format_duration(timeouts.execution or 0)
-        reason = f"{task.id} ran longer than {limit} (execution_timeout)"
-        failure_class = FailureClass.USER
+    cause, failure_class, limit = {
+        DeadlineKind.REGISTRATION: (
+            FailureCause.REGISTRATION_TIMEOUT,
+            FailureClass.INFRASTRUCTURE,
+            timeouts.registration,
+        ),
+        DeadlineKind.STARTUP: (FailureCause.STARTUP_TIMEOUT, FailureClass.USER, timeouts.startup),
+        DeadlineKind.EXECUTION: (FailureCause.EXECUTION_TIMEOUT, FailureClass.USER, timeouts.execution),
+    }[kind]
     blameless = kind is DeadlineKind.REGISTRATION
-    return failure_from_task(
-        state, task, FailureCause(f"{kind.value}-timeout"), failure_class, reason, at, blameless=blameless
-    )
+    return failure_from_task(state, task, cause, failure_class, TimeoutFacts(limit=limit or 0), at, blameless=blameless)
 
 
 def failure_from_group(state: State, role: RoleState, rule: TimeoutAfter, at: float) -> Failure:
     """Return the failure of a role that exceeded its `timeout_after`."""
     late = next((task for task in role.members if task.state not in ENDED_TASK_STATES), role.members[0])
-    still = "was still running" if late.living else "had not started"
-    reason = (
-        f"{late.id} {still} {format_duration(rule.limit)} after every task of group {rule.group} "
-        f"had ended (roles.{role.name}.timeout_after)"
-    )
-    return failure_from_task(state, late, FailureCause.GROUP_TIMEOUT, FailureClass.USER, reason, at)
+    facts = GroupTimeoutFacts(group=rule.group, limit=rule.limit, was_running=late.living)
+    return failure_from_task(state, late, FailureCause.GROUP_TIMEOUT, FailureClass.USER, facts, at)
 
 
 def failure_from_job_timeout(state: State, kind: DeadlineKind, at: float) -> Failure:
     """Return the failure of a job that exceeded `job_timeout` or `allocation_timeout`."""
-    if kind is DeadlineKind.ALLOCATION:
-        limit = format_duration(state.spec.timeouts.allocation or 0)
-        given_back = f"released {state.release_count} times so far (gang_patience)" if state.release_count else ""
-        known = [pending_reason.describe_pending(state), given_back, state.queue_reason]
-        waiting = f": {'; '.join(filter(None, known))}" if any(known) else ""
-        return failure_from_job(
-            state,
-            FailureCause.ALLOCATION_TIMEOUT,
-            FailureClass.INFRASTRUCTURE,
-            f"not every container was granted within {limit} (allocation_timeout){waiting}",
-            at,
-        )
-    limit = format_duration(state.spec.timeouts.job or 0)
-    return failure_from_job(
-        state, FailureCause.JOB_TIMEOUT, FailureClass.USER, f"the job ran longer than {limit} (job_timeout)", at
+    timeouts = state.spec.timeouts
+    if kind is DeadlineKind.JOB:
+        facts = TimeoutFacts(limit=timeouts.job or 0)
+        return failure_from_job(state, FailureCause.JOB_TIMEOUT, FailureClass.USER, facts, at)
+    missing = AllocationFacts(
+        pending=pending_reason.describe_pending(state),
+        releases=state.release_count,
+        queue=state.queue_reason,
+        limit=timeouts.allocation or 0,
     )
+    return failure_from_job(state, FailureCause.ALLOCATION_TIMEOUT, FailureClass.INFRASTRUCTURE, missing, at)
 
 
-def failure_from_job(state: State, cause: FailureCause, failure_class: FailureClass, reason: str, at: float) -> Failure:
+def failure_from_kill(state: State, actor: Actor, at: float) -> Failure:
+    """Return the failure of a job that was killed on request."""
+    return failure_from_job(state, FailureCause.KILLED, FailureClass.KILLED, None, at, actor)
+
+
+def failure_from_job(
+    state: State,
+    cause: FailureCause,
+    failure_class: FailureClass,
+    facts: FailureFacts | None,
+    at: float,
+    actor: Actor | None = None,
+) -> Failure:
     """Return a failure that belongs to no single task."""
-    return Failure(failure_class=failure_class, cause=cause, reason=reason, session=max(state.session, 0), at=at)
+    session = max(state.session, 0)
+    failure = Failure(
+        failure_class=failure_class, cause=cause, facts=facts, reason="", session=session, at=at, actor=actor
+    )
+    return replace(failure, reason=describe_failure(failure))
 
 
 def select_root_cause(state: State, decided: Failure) -> Failure:
@@ -213,31 +216,3 @@ def select_root_cause(state: State, decided: Failure) -> Failure:
     more = len(others) - _MAX_OTHERS
     lines = others[:_MAX_OTHERS] + ([f"and {more} more"] if more > 0 else [])
     return replace(first, others=tuple(lines))
-
-
-def _build_task_failure(
-    state: State,
-    task: Task,
-    *,
-    cause: FailureCause,
-    failure_class: FailureClass,
-    reason: str,
-    at: float,
-    status: ExitStatus | None,
-    blameless: bool = False,
-) -> Failure:
-    ran = task.session == state.session and task.session > 0
-    return Failure(
-        failure_class=failure_class,
-        cause=cause,
-        reason=f"{reason} on {task.host}" if task.host and status else reason,
-        session=state.session,
-        at=at,
-        task=str(task.id),
-        host=task.host,
-        exit_code=status.code if status else None,
-        signal=status.signal if status else None,
-        tail=status.tail if status else (),
-        log=f"logs/{log_file_name(task.id, task.session, task.try_, 'err')}" if ran else None,
-        blameless=blameless,
-    )

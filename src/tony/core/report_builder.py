@@ -88,7 +88,7 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
         unfinished="" if silent else describe_unfinished(state),  # both would name the same tasks
         restarts=_build_restarts(state, now),
         session_reason=state.session_reason,
-        restarting=state.restart_reason if state.job is JobState.RESTARTING else "",
+        restarting=str(state.restart) if state.job is JobState.RESTARTING else "",
         sizes=tuple(_build_role_size(role) for role in state.roles.values() if role.spec.min_instances is not None),
         queue=state.spec.queue,
         tags=state.spec.all_tags,

@@ -36,6 +36,22 @@ class Restart:
     alone: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class SessionRestart:
+    """Why a session is replaced by the next one.
+
+    Attributes:
+        failure: the failure that led to it; None for a request.
+        reason: why the policy restarts, or who requested it.
+    """
+
+    failure: Failure | None
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.failure.reason} ({self.reason})" if self.failure else self.reason
+
+
 @dataclass(slots=True)
 class Task:
     """One task.
@@ -250,7 +266,7 @@ class State:
         hosts: host -> when tasks failed on it recently; excluded: hosts that get no further container for a while.
         avoided: hosts on which the scheduler confirmed that it allocates none: no session begins there.
         session_reason: why the current session opened, if it is not the first.
-        restart_reason: why the next session opens; restart_due: its back-off has passed.
+        restart: why the next session opens; None before the first restart. restart_due: its back-off has passed.
         failures: those that count in this session, in the order in which they were reported.
         unexplained: tasks that were stopped externally, or lost their container, until the cause is known.
         tolerated: failures of tracked tasks in this session that do not count as long as others may succeed.
@@ -299,7 +315,7 @@ class State:
         self.excluded: set[str] = set()
         self.avoided: set[str] = set()
         self.session_reason = ""
-        self.restart_reason = ""
+        self.restart: SessionRestart | None = None
         self.restart_due = False
         self.failures: list[Failure] = []
         self.unexplained: set[TaskId] = set()

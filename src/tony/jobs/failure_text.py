@@ -7,6 +7,7 @@ from pathlib import Path
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.jobs.failure_hints import find_hints
 from tony.jobs.logs.log_names import ERR, STREAMS
+from tony.model.failure_facts import ExitFacts
 from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
 from tony.model.states import JobState
 from tony.units import format_duration
@@ -66,7 +67,8 @@ def build_error(report: JobReport) -> TonyError | None:
 
 def _format_headline(failure: Failure) -> str:
     """Return the reason, in short form for a program that exited with an exit code."""
-    if failure.reason == f"{failure.task} failed with exit code {failure.exit_code} on {failure.host}":
+    by_code = isinstance(failure.facts, ExitFacts) and not failure.facts.exit_message
+    if by_code and failure.exit_code is not None and failure.host:
         return f"{failure.task} on {failure.host}: exit code {failure.exit_code}"
     return failure.reason
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from tony.model.actor import Actor
+from tony.model.failure_facts import FailureFacts
 from tony.model.states import JobState, TaskState
 
 
@@ -57,6 +58,7 @@ class Failure:
         others: one line for each further failure.
         blameless: the job is not at fault: the restart does not count against max_restarts.
         actor: who killed the job; None if it was not killed.
+        facts: what `reason` is made of; None where it was given as text, or for a kill (see `actor`).
         verdict: why nothing was restarted, for a failure that ended a job with restarts; else empty.
     """
 
@@ -75,6 +77,7 @@ class Failure:
     blameless: bool = False
     verdict: str = ""
     actor: Actor | None = None
+    facts: FailureFacts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

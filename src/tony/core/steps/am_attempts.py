@@ -146,7 +146,7 @@ def _resume(ctx: StepContext) -> None:
     elif state.job.ended:
         return
     elif state.inherited == state.opening > state.session:
-        ctx.request(act.OpenSession(session=state.opening, reason=state.restart_reason or session_restart.FIRST_REASON))
+        ctx.request(act.OpenSession(session=state.opening, reason=session_restart.describe_opening(state)))
     elif state.session == 0 and state.active:
         session_restart.open_session(ctx, 1, session_restart.FIRST_REASON)
     else:

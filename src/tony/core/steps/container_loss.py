@@ -18,6 +18,7 @@ from tony.core.steps import (
 )
 from tony.core.steps.task_retry import is_bound
 from tony.core.transitions import TaskMove
+from tony.model.failure_facts import ContainerFacts, ContainerLoss, FailureFacts, SilenceFacts
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.states import JobState, TaskState
 
@@ -35,7 +36,7 @@ def on_container_ended(ctx: StepContext, event: ev.ContainerEnded) -> None:
         return
     task = containers.remove_ended(ctx, container)
     if task and event.forced:
-        failures.refine_cause(state, task, event.cause, over_memory=event.over_memory)
+        failures.explain_external_stop(state, task, event.cause, over_memory=event.over_memory)
     if task:
         _on_task_container_ended(ctx, task, container, event)
     role = state.roles.get(container.role)
@@ -59,13 +60,12 @@ def on_silent(ctx: StepContext, event: ev.Silent) -> None:
         return
     if not gang_start.is_current_executor(state, task.id, event.container or container.id, event.incarnation):
         return
-    reason = f"no heartbeat from {task.id} for {event.silence:.0f} s (heartbeat_timeout)"
+    failure = _build_blameless_failure(ctx, task, FailureCause.SILENT, SilenceFacts(silence=event.silence))
     if task.state in _NOT_STARTED and state.active:
-        _replace(ctx, task, reason, container)
+        _replace(ctx, task, failure.reason, container)
         return
-    containers.kill(ctx, container, reason)
+    containers.kill(ctx, container, failure.reason)
     if task.living and not task.judged:
-        failure = _build_blameless_failure(ctx, task, FailureCause.SILENT, reason)
         task_exit.on_failure(ctx, task, failure)
 
 
@@ -89,9 +89,9 @@ def _on_task_container_ended(ctx: StepContext, task: Task, container: Container,
         session_restart.request_early(state, task)
 
 
-def _build_blameless_failure(ctx: StepContext, task: Task, cause: FailureCause, reason: str) -> Failure:
+def _build_blameless_failure(ctx: StepContext, task: Task, cause: FailureCause, facts: FailureFacts) -> Failure:
     kind = FailureClass.INFRASTRUCTURE
-    return failures.failure_from_task(ctx.state, task, cause, kind, reason, ctx.now, blameless=True)
+    return failures.failure_from_task(ctx.state, task, cause, kind, facts, ctx.now, blameless=True)
 
 
 def _replace(ctx: StepContext, task: Task, cause: str, stuck: Container | None = None, *, counts: bool = True) -> None:
@@ -113,10 +113,8 @@ def _replace(ctx: StepContext, task: Task, cause: str, stuck: Container | None =
         containers.detach(state, stuck)
     elastic_start.start_soon_if_enough(ctx)
     if not again:
-        reason = f"{task.launches} containers of {task.id} ended before its program was started; the last one: {cause}"
-        if bound:
-            reason = f"{task.id} lost its container before it could restart: {cause}"
+        how = ContainerLoss.NOT_RESTARTED if bound else ContainerLoss.NOT_STARTED
+        facts = ContainerFacts(container=how, end=cause, launches=task.launches)
         task.retry_at = None
-        task_exit.on_failure(
-            ctx, task, _build_blameless_failure(ctx, task, FailureCause.LOST if bound else FailureCause.LAUNCH, reason)
-        )
+        kind = FailureCause.LOST if bound else FailureCause.LAUNCH
+        task_exit.on_failure(ctx, task, _build_blameless_failure(ctx, task, kind, facts))

@@ -11,6 +11,7 @@ from tony.core.policies.failure_policy import Effect
 from tony.core.state import RoleState, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import job_finish, node_exclusion, session_restart, task_attempts
+from tony.model.failure_facts import MessageFacts
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.job_spec import TimeoutAfter
 from tony.model.states import JobState, RoleKind
@@ -56,10 +57,8 @@ def fail_all_tasks(ctx: StepContext) -> None:
     state.failures += state.tolerated
     state.tolerated.clear()
     if not state.failures:
-        reason = "no tracked task has succeeded"
-        state.failures.append(
-            failures.failure_from_job(state, FailureCause.PROGRAM, FailureClass.USER, reason, ctx.now)
-        )
+        facts = MessageFacts(message="no tracked task has succeeded")
+        state.failures.append(failures.failure_from_job(state, FailureCause.PROGRAM, FailureClass.USER, facts, ctx.now))
     _fail_session(ctx, state.failures[0], failure_policy.ALL_FAILED)
 
 
@@ -86,10 +85,8 @@ def on_unsatisfiable(ctx: StepContext, event: ev.Unsatisfiable) -> None:
     """Handle that the scheduler can never satisfy the job's request."""
     state = ctx.state
     if state.active:
-        fail_job(
-            ctx,
-            failures.failure_from_job(state, FailureCause.REFUSED, FailureClass.INFRASTRUCTURE, event.reason, ctx.now),
-        )
+        kind, facts = FailureClass.INFRASTRUCTURE, MessageFacts(message=event.reason)
+        fail_job(ctx, failures.failure_from_job(state, FailureCause.REFUSED, kind, facts, ctx.now))
 
 
 def _fail_session(ctx: StepContext, failure: Failure, why: str) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tony.core import events as ev
 from tony.core import failures
 from tony.core.step_context import StepContext
 from tony.core.steps import job_finish, program_stop, session_restart
-from tony.model.job_report import FailureCause, FailureClass
 from tony.model.states import JobState
 
 
@@ -23,10 +20,9 @@ def on_kill(ctx: StepContext, event: ev.KillRequested) -> None:
     state = ctx.state
     if state.job.ended:
         return
-    reason = f"killed by {event.actor}"
+    killed = failures.failure_from_kill(state, event.actor, ctx.now)
     grace = 0.0 if event.now else None
     if not state.final:
-        failure = failures.failure_from_job(state, FailureCause.KILLED, FailureClass.KILLED, reason, ctx.now)
-        job_finish.finish(ctx, JobState.KILLED, replace(failure, actor=event.actor), reason, grace)
+        job_finish.finish(ctx, JobState.KILLED, killed, killed.reason, grace)
     elif grace is not None:
-        program_stop.stop_all(ctx, reason, grace)
+        program_stop.stop_all(ctx, killed.reason, grace)

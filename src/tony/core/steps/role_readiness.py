@@ -11,6 +11,7 @@ from tony.core.state import RoleState
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, elastic_start, failure_handling, gang_start, job_finish, node_exclusion
 from tony.core.transitions import TaskMove
+from tony.model.failure_facts import MessageFacts
 from tony.model.job_report import FailureCause, FailureClass
 from tony.model.states import JobState, RoleKind
 
@@ -62,7 +63,8 @@ def report_blocked(ctx: StepContext) -> None:
     """Report the roles that can never start. One of them is enough to fail the job, unless it is a sidecar."""
     for role, reason in list(start_order.find_newly_blocked(ctx.state.roles)):
         role.blocked = True
-        failure = failures.failure_from_job(ctx.state, FailureCause.UNSATISFIABLE, FailureClass.USER, reason, ctx.now)
+        facts, kind = MessageFacts(message=reason), FailureClass.USER
+        failure = failures.failure_from_job(ctx.state, FailureCause.UNSATISFIABLE, kind, facts, ctx.now)
         if role.kind is not RoleKind.SIDECAR:
             failure_handling.fail_job(ctx, failure)
             return

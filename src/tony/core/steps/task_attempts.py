@@ -11,7 +11,7 @@ from tony.core.state import State, Task
 from tony.core.step_context import StepContext
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.ids import TaskId
-from tony.model.job_report import Failure, FailureCause, FailureClass
+from tony.model.job_report import Failure
 from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, TaskState
 
 #: Deadlines that end with a task attempt.
@@ -110,10 +110,7 @@ def failure_from_loss(ctx: StepContext, task: Task) -> Failure | None:
         return None
     if task.over_memory:
         return failures.failure_from_memory_limit(state, task, task.container_end_cause, at)
-    reason = f"{task.id} was lost: {task.container_end_cause}"
-    return failures.failure_from_task(
-        state, task, FailureCause.LOST, FailureClass.INFRASTRUCTURE, reason, at, blameless=task.blameless
-    )
+    return failures.failure_from_loss(state, task, task.container_end_cause, at, blameless=task.blameless)
 
 
 def record_late_failure(state: State, task: Task, failure: Failure) -> None:

@@ -17,7 +17,8 @@ from tony.core.steps import (
 )
 from tony.core.transitions import TaskMove
 from tony.model.exit_status import ExitStatus
-from tony.model.job_report import Failure, FailureCause, FailureClass
+from tony.model.failure_facts import ContainerLoss
+from tony.model.job_report import Failure
 from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, StopOn, TaskState
 
 
@@ -72,10 +73,9 @@ def end_classified(ctx: StepContext, task: Task, move: TaskMove, at: float) -> N
         return
     task_attempts.end_attempt(ctx, task, move, at)
     if retried:
-        reason = f"{task.id} lost its container before it could restart: {task.container_end_cause}"
-        lost = failures.failure_from_task(
-            ctx.state, task, FailureCause.LOST, FailureClass.INFRASTRUCTURE, reason, at, blameless=task.blameless
-        )
+        how = ContainerLoss.NOT_RESTARTED
+        end, blameless = task.container_end_cause, task.blameless
+        lost = failures.failure_from_loss(ctx.state, task, end, at, how=how, blameless=blameless)
         failure_handling.fail_task(ctx, task, lost)
     on_task_end(ctx, task)
 

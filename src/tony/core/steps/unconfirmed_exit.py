@@ -14,7 +14,6 @@ from tony.core.policies.unconfirmed_exit import compute_latest_exit_time
 from tony.core.state import Container, ContainerIntent, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, task_exit
-from tony.model.job_report import FailureCause, FailureClass
 from tony.model.states import TaskState
 from tony.units import format_duration
 
@@ -35,19 +34,12 @@ def handle_unconfirmed_exit(ctx: StepContext, container: Container, event: ev.Co
     if container.intent is ContainerIntent.HELD:
         containers.mark_released(ctx, container)
     task.container_end_cause = event.cause
-    reason = f"{task.id} was lost: {event.cause}"
+    lost = failures.failure_from_loss(state, task, event.cause, ctx.now, blameless=event.blameless)
     if task.state is TaskState.RUNNING and not task.judged:
-        kind = FailureClass.INFRASTRUCTURE
-        task_exit.on_failure(
-            ctx,
-            task,
-            failures.failure_from_task(
-                state, task, FailureCause.LOST, kind, reason, ctx.now, blameless=event.blameless
-            ),
-        )
+        task_exit.on_failure(ctx, task, lost)
     if task.living:
         task.note = (
-            f"{reason}; its program may keep running there for another {format_duration(round(until - ctx.now))}"
+            f"{lost.reason}; its program may keep running there for another {format_duration(round(until - ctx.now))}"
         )
     return True
 
