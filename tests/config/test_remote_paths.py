@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tony.config.files.paths import split_entry
-from tony.config.files.remote_paths import checked, is_address, parts
+from tony.config.files.remote_paths import is_address, normalize_hdfs_uri, split_address
 from tony.config.load import load
 from tony.errors import ConfigError
 from tony.storage.staging import file_entry_syntax
@@ -25,9 +25,9 @@ from tony.storage.staging import file_entry_syntax
 def test_one_form(text: str, address: str) -> None:
     """Whatever the slashes: a name of a file system, perhaps empty, and an absolute path."""
     assert is_address(text)
-    assert checked(text) == address
-    assert checked(address) == address
-    assert "".join(parts(address)) == address.replace("hdfs:///", "/")
+    assert normalize_hdfs_uri(text) == address
+    assert normalize_hdfs_uri(address) == address
+    assert "".join(split_address(address)) == address.replace("hdfs:///", "/")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_what_is_none(text: str, words: str) -> None:
     """Each says what to write instead."""
     assert is_address(text)
     with pytest.raises(ValueError, match="^.*" + words.replace(".", r"\.")):
-        checked(text)
+        normalize_hdfs_uri(text)
 
 
 @pytest.mark.parametrize("text", ["a/b", "/a:/b", "C:/x", "hdfs", "hdfs:", "./hdfs://"])

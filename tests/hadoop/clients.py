@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tony.hadoop.authentication import Logins
-from tony.hadoop.configuration.service_addresses import resource_managers
+from tony.hadoop.configuration.service_addresses import list_resource_managers
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import FailoverProxy, Policy, connection_options
 from tony.hadoop.wire import application_client
@@ -17,8 +17,8 @@ def resource_manager(settings: HadoopConfiguration, environ: Mapping[str, str], 
     return ApplicationClient(
         FailoverProxy(
             name="ResourceManager",
-            daemons=resource_managers(settings),
-            login=Logins(settings, environ).for_resource_manager,
+            daemons=list_resource_managers(settings),
+            login=Logins(settings, environ).login_for_resource_manager,
             protocol=application_client.PROTOCOL,
             policy=policy,
             options=connection_options(settings),

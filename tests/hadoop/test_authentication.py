@@ -14,9 +14,9 @@ from tests.support.hadoop.fake_namenode import PlayedNameNode
 from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.address import Address
 from tony.hadoop import namenode_factory
-from tony.hadoop.authentication import Logins, token_file, user_name
+from tony.hadoop.authentication import Logins, find_user_name, load_token_file
 from tony.hadoop.configuration import Configuration, ConfigurationError
-from tony.hadoop.configuration.service_addresses import ServiceAddress, name_service
+from tony.hadoop.configuration.service_addresses import ServiceAddress, find_name_service
 from tony.hadoop.failover import Policy
 from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
 from tony.hadoop.sasl.quality_of_protection import Protection
@@ -54,11 +54,11 @@ def logins(
 def test_a_name_is_enough_where_nothing_is_proved() -> None:
     """HADOOP_USER_NAME before that of the process; somebody else's with HADOOP_PROXY_USER."""
     mine = pwd.getpwuid(os.geteuid()).pw_name
-    assert LoginIdentity.simple(mine) == logins().for_resource_manager(RM)
-    assert LoginIdentity.simple("alice") == logins(None, {"HADOOP_USER_NAME": "alice"}).for_resource_manager(RM)
+    assert LoginIdentity.simple(mine) == logins().login_for_resource_manager(RM)
+    assert LoginIdentity.simple("alice") == logins(None, {"HADOOP_USER_NAME": "alice"}).login_for_resource_manager(RM)
     environ = {"HADOOP_USER_NAME": "alice", "HADOOP_PROXY_USER": "bob"}
-    assert LoginIdentity.simple("bob", "alice") == logins(None, environ).for_resource_manager(RM)
-    assert mine == user_name(Configuration.load(given=KERBEROS), {"HADOOP_USER_NAME": "alice"})
+    assert LoginIdentity.simple("bob", "alice") == logins(None, environ).login_for_resource_manager(RM)
+    assert mine == find_user_name(Configuration.load(given=KERBEROS), {"HADOOP_USER_NAME": "alice"})
 
 
 def test_the_name_of_who_has_a_token() -> None:
@@ -76,15 +76,15 @@ def test_a_user_without_a_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyError
 
     monkeypatch.setattr(pwd, "getpwuid", nobody)
-    assert "carol" == user_name(Configuration.load(), {"USER": "carol"})
+    assert "carol" == find_user_name(Configuration.load(), {"USER": "carol"})
     with pytest.raises(ConfigurationError, match="Set HADOOP_USER_NAME"):
-        user_name(Configuration.load(), {})
+        find_user_name(Configuration.load(), {})
 
 
 def test_a_ticket_is_needed_where_the_cluster_wants_proof() -> None:
     """With the principal of the daemon, and what the site wants for the traffic."""
     given = {**KERBEROS, "hadoop.rpc.protection": "privacy,integrity", "yarn.resourcemanager.principal.pattern": "rm/*"}
-    found = logins(given, {"HADOOP_USER_NAME": "alice", "HADOOP_PROXY_USER": "bob"}).for_resource_manager(RM)
+    found = logins(given, {"HADOOP_USER_NAME": "alice", "HADOOP_PROXY_USER": "bob"}).login_for_resource_manager(RM)
     expected = LoginIdentity.kerberos(
         "rm/_HOST@EXAMPLE.COM",
         server_pattern="rm/*",
@@ -92,8 +92,8 @@ def test_a_ticket_is_needed_where_the_cluster_wants_proof() -> None:
         user="bob",
     )
     assert expected == found
-    service = name_service(Configuration.load(given=PAIR))
-    name_node = logins(KERBEROS).for_name_node(service)(service.name_nodes[0])
+    service = find_name_service(Configuration.load(given=PAIR))
+    name_node = logins(KERBEROS).login_for_name_node(service)(service.name_nodes[0])
     assert LoginIdentity.kerberos("nn/_HOST@EXAMPLE.COM") == name_node
 
 
@@ -101,7 +101,7 @@ def test_settings_that_make_no_login_are_told() -> None:
     """With key and place."""
     key = r"hadoop\.security\.authentication"
     with pytest.raises(ConfigurationError, match=rf"yarn\.resourcemanager\.principal \(not set\).*{key}.*kerberos"):
-        logins({"hadoop.security.authentication": "kerberos"}).for_resource_manager(RM)
+        logins({"hadoop.security.authentication": "kerberos"}).login_for_resource_manager(RM)
     with pytest.raises(ConfigurationError, match=rf"{key} = plain \(given\).*simple.*kerberos"):
         logins({"hadoop.security.authentication": "plain"})
     with pytest.raises(ConfigurationError, match=r"hadoop\.rpc\.protection = secret \(given\)"):
@@ -110,21 +110,21 @@ def test_settings_that_make_no_login_are_told() -> None:
 
 def test_a_token_goes_before_everything_else() -> None:
     """If it is for this daemon: of the kind, and of the service."""
-    found = logins(KERBEROS, {}, HDFS_TOKEN, RM_TOKEN).for_resource_manager(RM)
+    found = logins(KERBEROS, {}, HDFS_TOKEN, RM_TOKEN).login_for_resource_manager(RM)
     assert (LoginMethod.TOKEN, RM_TOKEN, False) == (found.method, found.token, found.fallback_to_simple)
     other = replace(RM, address=Address(host="127.0.0.9", port=8032))
-    assert LoginMethod.KERBEROS is logins(KERBEROS, {}, RM_TOKEN).for_resource_manager(other).method
-    insecure = logins(None, {"HADOOP_USER_NAME": "alice"}, RM_TOKEN).for_resource_manager(RM)
+    assert LoginMethod.KERBEROS is logins(KERBEROS, {}, RM_TOKEN).login_for_resource_manager(other).method
+    insecure = logins(None, {"HADOOP_USER_NAME": "alice"}, RM_TOKEN).login_for_resource_manager(RM)
     assert (RM_TOKEN, True, "alice") == (insecure.token, insecure.fallback_to_simple, insecure.user)
 
 
 def test_a_file_system_has_one_token_or_one_for_each_name_node() -> None:
     """By the name of the pair first."""
-    service = name_service(Configuration.load(given=PAIR))
+    service = find_name_service(Configuration.load(given=PAIR))
     first, second = service.name_nodes
-    both = logins(None, {}, HDFS_TOKEN, ONE_NODE_TOKEN).for_name_node(service)
+    both = logins(None, {}, HDFS_TOKEN, ONE_NODE_TOKEN).login_for_name_node(service)
     assert [HDFS_TOKEN, HDFS_TOKEN] == [both(first).token, both(second).token]
-    one = logins(None, {}, ONE_NODE_TOKEN).for_name_node(service)
+    one = logins(None, {}, ONE_NODE_TOKEN).login_for_name_node(service)
     assert [ONE_NODE_TOKEN, None] == [one(first).token, one(second).token]
 
 
@@ -133,8 +133,8 @@ def test_the_token_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "container_tokens"
     write_file(path, TokenCredentials(tokens={"": AM_TOKEN}))
     environ = {"HADOOP_TOKEN_FILE_LOCATION": str(path)}
-    assert (AM_TOKEN,) == Logins(Configuration.load(), environ).credentials.of_kind("YARN_AM_RM_TOKEN")
-    assert {} == token_file({}).tokens
+    assert (AM_TOKEN,) == Logins(Configuration.load(), environ).credentials.tokens_by_kind("YARN_AM_RM_TOKEN")
+    assert {} == load_token_file({}).tokens
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b"HDTX", "does not begin with HDTS")])
@@ -144,7 +144,7 @@ def test_a_token_file_that_cannot_be_read_is_told(tmp_path: Path, content: bytes
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=said) as caught:
-        token_file({"HADOOP_TOKEN_FILE_LOCATION": str(path)})
+        load_token_file({"HADOOP_TOKEN_FILE_LOCATION": str(path)})
     assert f"HADOOP_TOKEN_FILE_LOCATION = {path}" in str(caught.value)
 
 
@@ -156,8 +156,8 @@ async def test_a_client_comes_from_a_folder(tmp_path: Path) -> None:
         (tmp_path / "core-site.xml").write_text(f"<configuration>{core}</configuration>")
         environ = {"HADOOP_CONF_DIR": str(tmp_path), "HADOOP_USER_NAME": "alice"}
         settings = Configuration.load(environ=environ)
-        service, patience = name_service(settings), Policy(patience=1)
-        async with namenode_factory.name_node_for(
+        service, patience = find_name_service(settings), Policy(patience=1)
+        async with namenode_factory.create_name_node(
             settings, Logins(settings, environ), service, policy=patience
         ) as names:
             assert await names.recover_lease("/a")

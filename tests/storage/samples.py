@@ -149,7 +149,7 @@ def put_file(
     cache: Cache, path: Path, placement: Placement = Placement.FILE, name: str | None = None, kind: Format | None = None
 ) -> StagedItem:
     """Stages a file."""
-    stored = cache_ingest.file(cache, path, path.name)
+    stored = cache_ingest.store_file(cache, path, path.name)
     return StagedItem(
         digest=stored.digest,
         size=stored.size,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.samples import tar_of, zip_of
-from tony.storage.archives.archive_detection import Format, detect, unsupported
+from tony.storage.archives.archive_detection import Format, detect, find_unsupported
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_other_files_are_no_archives(tmp_path: Path, content: bytes) -> None:
     """Programs, texts and empty files are not mistaken for archives."""
     (tmp_path / "file.tar").write_bytes(content)
     assert detect(tmp_path / "file.tar") is None
-    assert unsupported(tmp_path / "file.tar") is None
+    assert find_unsupported(tmp_path / "file.tar") is None
 
 
 def test_known_but_unsupported_is_named(tmp_path: Path) -> None:
     """A format that we do not unpack has a name that a message can give."""
     (tmp_path / "a.tar.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"x" * 600)
     assert detect(tmp_path / "a.tar.zst") is None
-    assert unsupported(tmp_path / "a.tar.zst") == "zstd"
+    assert find_unsupported(tmp_path / "a.tar.zst") == "zstd"

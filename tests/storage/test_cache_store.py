@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.samples import Node, cache_at, write_tree
-from tony.storage.archives.tar_writer import FileChangedError, OpenFile, opened
+from tony.storage.archives.tar_writer import FileChangedError, OpenFile, open_file
 from tony.storage.cache import cache_ingest, digest_index
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.storage.staging.folder_scan import scan
@@ -21,7 +21,7 @@ TREE: dict[str, Node] = {"a": (b"one", 0o644), "d/b": (b"two", 0o755), "l": "a"}
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets time pass, so that files just written count as settled."""
-    monkeypatch.setattr(digest_index, "now", lambda: time.time() + 10)
+    monkeypatch.setattr(digest_index, "read_clock", lambda: time.time() + 10)
 
 
 def put(cache: Cache, root: Path) -> Stored:
@@ -41,10 +41,10 @@ def test_unchanged_folder_is_recognised(tmp_path: Path) -> None:
     """The second time the object is found, nothing is written."""
     cache, root = cache_at(tmp_path / "c"), write_tree(tmp_path / "s", TREE)
     first = put(cache, root)
-    status = cache.object(first.digest).stat()
+    status = cache.find_object(first.digest).stat()
     second = put(cache, root)
     assert (first.reused, second.reused, second.digest) == (False, True, first.digest)
-    assert cache.object(first.digest).stat() == status
+    assert cache.find_object(first.digest).stat() == status
 
 
 @pytest.mark.usefixtures("later")
@@ -56,9 +56,9 @@ def test_unchanged_files_are_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
 
     def noting(place: Path, path: str) -> AbstractContextManager[OpenFile]:
         read.append(path)
-        return opened(place, path)
+        return open_file(place, path)
 
-    monkeypatch.setattr(cache_ingest, "opened", noting)
+    monkeypatch.setattr(cache_ingest, "open_file", noting)
     assert put(cache, root).reused
     assert read == []
     os.utime(root / "a", (1, 1))
@@ -103,7 +103,7 @@ def test_lost_object_is_made_again_with_the_same_name(tmp_path: Path) -> None:
     """The index alone is not enough, and the digest is reproducible."""
     cache, root = cache_at(tmp_path / "c"), write_tree(tmp_path / "s", TREE)
     first = put(cache, root)
-    cache.object(first.digest).unlink()
+    cache.find_object(first.digest).unlink()
     assert put(cache, root) == first
 
 
@@ -124,13 +124,13 @@ def test_single_file(tmp_path: Path) -> None:
     cache = cache_at(tmp_path / "c")
     place = tmp_path / "data.npz"
     place.write_bytes(b"x" * 3_000_000)
-    first = cache_ingest.file(cache, place, "data.npz")
-    assert (first.reused, cache.object(first.digest).read_bytes()) == (False, place.read_bytes())
-    assert cache_ingest.file(cache, place, "data.npz").reused
+    first = cache_ingest.store_file(cache, place, "data.npz")
+    assert (first.reused, cache.find_object(first.digest).read_bytes()) == (False, place.read_bytes())
+    assert cache_ingest.store_file(cache, place, "data.npz").reused
     os.utime(place, (5, 5))
-    assert cache_ingest.file(cache, place, "data.npz").reused
+    assert cache_ingest.store_file(cache, place, "data.npz").reused
     place.write_bytes(b"y" * 3_000_000)
-    assert not cache_ingest.file(cache, place, "data.npz").reused
+    assert not cache_ingest.store_file(cache, place, "data.npz").reused
 
 
 @pytest.mark.usefixtures("later")
@@ -138,9 +138,9 @@ def test_checks_are_remembered_per_content_and_use(tmp_path: Path) -> None:
     """An archive that was read to its end once is not read again, until it changes."""
     cache, place = cache_at(tmp_path / "c"), tmp_path / "a.zip"
     place.write_bytes(b"1")
-    digest = cache_ingest.file(cache, place, "a.zip").digest
+    digest = cache_ingest.store_file(cache, place, "a.zip").digest
     cache_ingest.set_checked(cache, place, digest, "folder")
     assert cache_ingest.is_checked(cache, place, digest, "folder")
     assert not cache_ingest.is_checked(cache, place, digest, "python")
     place.write_bytes(b"2")
-    assert not cache_ingest.is_checked(cache, place, cache_ingest.file(cache, place, "a.zip").digest, "folder")
+    assert not cache_ingest.is_checked(cache, place, cache_ingest.store_file(cache, place, "a.zip").digest, "folder")

@@ -34,13 +34,13 @@ def test_damaged_index_is_no_index(tmp_path: Path, content: str) -> None:
 def test_any_difference_counts(field: str) -> None:
     """A time that was set back does not hide a change: nobody can set the change time."""
     index = DigestIndex(files={"a": (STAMP, "d")})
-    assert index.digest_of("a", STAMP) == "d"
-    assert index.digest_of("a", STAMP._replace(**{field: 6})) is None
-    assert index.digest_of("b", STAMP) is None
+    assert index.find_digest("a", STAMP) == "d"
+    assert index.find_digest("a", STAMP._replace(**{field: 6})) is None
+    assert index.find_digest("b", STAMP) is None
 
 
 def test_fresh_file_is_not_trusted() -> None:
     """A file that changed less than two seconds before it was read could change again in the same tick."""
-    assert STAMP.settled(read_at=1.0 + 2.1) == STAMP
-    assert STAMP.settled(read_at=1.0 + 1.9) == Stamp(5, 0, 0, 0)
-    assert STAMP._replace(ctime_ns=2_000_000_000).settled(read_at=3.5) == Stamp(5, 0, 0, 0)
+    assert STAMP.settle_stamp(read_at=1.0 + 2.1) == STAMP
+    assert STAMP.settle_stamp(read_at=1.0 + 1.9) == Stamp(5, 0, 0, 0)
+    assert STAMP._replace(ctime_ns=2_000_000_000).settle_stamp(read_at=3.5) == Stamp(5, 0, 0, 0)

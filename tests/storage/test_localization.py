@@ -138,7 +138,7 @@ def test_missing_object_is_named(tmp_path: Path, work: Path) -> None:
     """An emptied cache is said with what to do."""
     cache = cache_at(tmp_path / "c")
     item = put_file(cache, write_tree(tmp_path, {"a": (b"a", 0o644)}) / "a")
-    cache.object(item.digest).unlink()
+    cache.find_object(item.digest).unlink()
     with pytest.raises(StorageError, match=r"the staged copy of a is missing or damaged.*Submit the job again"):
         localize(StagedRole(items=(item,)), cache.path, work)
 

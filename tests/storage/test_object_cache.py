@@ -22,7 +22,7 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
 def put(cache: Cache, content: bytes = CONTENT) -> Stored:
-    with cache.writing("stage it", len(content)) as writer:
+    with cache.open_writer("stage it", len(content)) as writer:
         for start in range(0, len(content), 70_000):
             writer.write(content[start : start + 70_000])
         return writer.commit()
@@ -41,17 +41,17 @@ def test_object_is_named_by_its_digest(tmp_path: Path) -> None:
     """`sha256sum` of an object is its name; nobody but its owner can read it, nobody can write it."""
     cache = cache_at(tmp_path / "c")
     assert put(cache) == Stored(digest=DIGEST, size=len(CONTENT), reused=False)
-    assert (files(cache), cache.object(DIGEST).read_bytes()) == ([DIGEST], CONTENT)
-    assert cache.object(DIGEST).stat().st_mode & 0o777 == 0o400
+    assert (files(cache), cache.find_object(DIGEST).read_bytes()) == ([DIGEST], CONTENT)
+    assert cache.find_object(DIGEST).stat().st_mode & 0o777 == 0o400
 
 
 def test_object_is_never_written_again(tmp_path: Path) -> None:
     """The second time the first file stays."""
     cache = cache_at(tmp_path)
     put(cache)
-    inode = cache.object(DIGEST).stat().st_ino
+    inode = cache.find_object(DIGEST).stat().st_ino
     assert put(cache).reused
-    assert (files(cache), cache.object(DIGEST).stat().st_ino) == ([DIGEST], inode)
+    assert (files(cache), cache.find_object(DIGEST).stat().st_ino) == ([DIGEST], inode)
 
 
 def test_nothing_is_left_of_a_failure(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_nothing_is_left_of_a_failure(tmp_path: Path) -> None:
     cache = cache_at(tmp_path)
 
     def fail() -> None:
-        with cache.writing("stage it", 10) as writer:
+        with cache.open_writer("stage it", 10) as writer:
             writer.write(b"half")
             raise KeyError
 
@@ -73,7 +73,7 @@ def test_damaged_object_is_replaced(tmp_path: Path, damage: str) -> None:
     """A short one is told by its size, one that somebody wrote into by its time, a missing one by its absence."""
     cache = cache_at(tmp_path)
     put(cache)
-    place = cache.object(DIGEST)
+    place = cache.find_object(DIGEST)
     place.chmod(0o600)
     if damage == "truncated":
         os.truncate(place, 17)
@@ -93,7 +93,7 @@ def test_wrong_bytes_are_found_by_reading(tmp_path: Path) -> None:
     """What neither size nor time shows, the digest does; the object is removed, so that the next submit mends it."""
     cache = cache_at(tmp_path)
     put(cache)
-    place = cache.object(DIGEST)
+    place = cache.find_object(DIGEST)
     place.chmod(0o600)
     place.write_bytes(b"X" + CONTENT[1:])
     os.utime(place, (FIXED_TIME, FIXED_TIME))
@@ -111,8 +111,8 @@ def test_writers_at_the_same_time(tmp_path: Path) -> None:
     for writer in writers:
         writer.start()
     while any(writer.is_alive() for writer in writers):
-        if cache.object(DIGEST).exists():
-            assert cache.object(DIGEST).read_bytes() == CONTENT
+        if cache.find_object(DIGEST).exists():
+            assert cache.find_object(DIGEST).read_bytes() == CONTENT
     for writer in writers:
         writer.join()
     assert ([writer.exitcode for writer in writers], files(cache)) == ([0] * 4, [DIGEST])
@@ -125,7 +125,7 @@ def test_link_shares_the_file(tmp_path: Path) -> None:
     (tmp_path / "staged").mkdir()
     cache.link(DIGEST, tmp_path / "staged")
     cache.link(DIGEST, tmp_path / "staged")
-    assert (tmp_path / "staged" / DIGEST).samefile(cache.object(DIGEST))
+    assert (tmp_path / "staged" / DIGEST).samefile(cache.find_object(DIGEST))
 
 
 def test_link_to_another_file_system_is_a_copy(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_old_parts_are_removed(tmp_path: Path) -> None:
     for name in (".old.part", ".new.part"):
         (tmp_path / name).write_bytes(b"x")
     os.utime(tmp_path / ".old.part", (time.time() - 120, time.time() - 120))
-    with cache.writing("stage it", 1) as writer:
+    with cache.open_writer("stage it", 1) as writer:
         (slow,) = set(files(cache)) - {".old.part", ".new.part"}
         os.utime(tmp_path / slow, (time.time() - 7200, time.time() - 7200))
         cache.prepare()
@@ -196,7 +196,7 @@ def test_what_cannot_fit_is_refused_at_once(tmp_path: Path) -> None:
     """The disk is not filled first; the message has place, need and room."""
     cache = cache_at(tmp_path)
     expected = r"cannot stage it: not enough disk space in .*: 1024t needed, .* free.*TONY_HOME"
-    with pytest.raises(StorageError, match=expected), cache.writing("stage it", 1024**5):
+    with pytest.raises(StorageError, match=expected), cache.open_writer("stage it", 1024**5):
         pytest.fail("not reached")
     assert files(cache) == []
 
@@ -206,7 +206,7 @@ def test_full_disk(small_disk: Path) -> None:
     cache = cache_at(small_disk / "cache")
 
     def fill() -> None:
-        with cache.writing("stage it", 10) as writer:
+        with cache.open_writer("stage it", 10) as writer:
             for _ in range(100):
                 writer.write(bytes(100_000))
 

@@ -17,7 +17,7 @@ from tony.model.staged import Placement, StagedItem
 from tony.storage.archives.archive_detection import detect
 from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import Cache
-from tony.storage.environments.environment_cache import Interpreter, from_archive, from_node, prefix_in
+from tony.storage.environments.environment_cache import Interpreter, find_prefix, from_archive, from_node
 
 #: What conda-pack's script does, as far as we see: it learns its place from its own path and writes it down.
 CONDA_UNPACK = """#!/usr/bin/env python
@@ -215,11 +215,11 @@ class TestArchivesThatAreNone:
 def test_prefix_in() -> None:
     """At the top, or in the one folder that has it."""
     file, folder = ManifestEntryKind.FILE, ManifestEntryKind.FOLDER
-    assert prefix_in({"bin": folder, "bin/python": file}) == ""
-    assert prefix_in({"e": folder, "e/bin": folder, "e/bin/python3": ManifestEntryKind.LINK, "README": file}) == "e"
-    assert prefix_in({"a/bin/python": file, "a": folder, "b/bin/python": file, "b": folder}) is None
-    assert prefix_in({"bin": folder, "bin/python": folder}) is None
-    assert prefix_in({}) is None
+    assert find_prefix({"bin": folder, "bin/python": file}) == ""
+    assert find_prefix({"e": folder, "e/bin": folder, "e/bin/python3": ManifestEntryKind.LINK, "README": file}) == "e"
+    assert find_prefix({"a/bin/python": file, "a": folder, "b/bin/python": file, "b": folder}) is None
+    assert find_prefix({"bin": folder, "bin/python": folder}) is None
+    assert find_prefix({}) is None
 
 
 class TestOnTheNode:

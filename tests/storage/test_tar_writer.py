@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from tests.storage.samples import Node, snapshot, trees, write_tree
 from tony.storage.archives.archive_detection import Format
-from tony.storage.archives.tar_writer import FileChangedError, opened, pack, packed_size, tree_digest
+from tony.storage.archives.tar_writer import (
+    FileChangedError,
+    compute_tree_digest,
+    estimate_packed_size,
+    open_file,
+    pack,
+)
 from tony.storage.archives.unpack import unpack
 from tony.storage.staging.folder_scan import Scan, ScannedEntry, scan
 
@@ -79,18 +85,18 @@ def test_other_unpackers_understand_it(tmp_path: Path) -> None:
 def test_mode_content_and_name_change_the_digest(tmp_path: Path) -> None:
     """One bit of permission is a difference."""
     found = scan(write_tree(tmp_path, {"a": (b"x", 0o644), "l": "a"}), git=True).found
-    same = tree_digest(found, {"a": "1"})
+    same = compute_tree_digest(found, {"a": "1"})
     write_tree(tmp_path, {"a": (b"x", 0o755)})
-    assert tree_digest(scan(tmp_path, git=True).found, {"a": "1"}) != same
-    assert tree_digest(found, {"a": "2"}) != same
-    assert tree_digest(found[:1], {"a": "1"}) != same
+    assert compute_tree_digest(scan(tmp_path, git=True).found, {"a": "1"}) != same
+    assert compute_tree_digest(found, {"a": "2"}) != same
+    assert compute_tree_digest(found[:1], {"a": "1"}) != same
 
 
 def test_file_that_grows_is_packed_as_it_was(tmp_path: Path) -> None:
     """A log that is written meanwhile does not keep a job from being submitted."""
     write_tree(tmp_path, {"log": (b"begin", 0o644)})
     parts: list[bytes] = []
-    with opened(tmp_path / "log", "log") as file:
+    with open_file(tmp_path / "log", "log") as file:
         (tmp_path / "log").write_bytes(b"begin, and on")
         read = file.read(parts.append)
     assert (b"".join(parts), read.stamp.inode) == (b"begin", 0)
@@ -101,7 +107,7 @@ def test_file_that_shrinks_or_goes_is_noticed(tmp_path: Path) -> None:
     write_tree(tmp_path, {"log": (b"begin", 0o644)})
 
     def read_while_it_shrinks() -> None:
-        with opened(tmp_path / "log", "log") as file:
+        with open_file(tmp_path / "log", "log") as file:
             os.truncate(tmp_path / "log", 2)
             file.read(lambda _: None)
 
@@ -118,4 +124,4 @@ def test_size_is_known_before(tmp_path: Path) -> None:
     """What is asked of the disk is about what is written."""
     found: Scan = scan(write_tree(tmp_path, {f"f{i}": (b"x" * 5000, 0o644) for i in range(50)}), git=True)
     files: tuple[ScannedEntry, ...] = found.found
-    assert len(packed(found)) <= packed_size(files) <= 1.2 * len(packed(found))
+    assert len(packed(found)) <= estimate_packed_size(files) <= 1.2 * len(packed(found))

@@ -94,7 +94,7 @@ def test_damaged_object_is_not_unpacked(tmp_path: Path) -> None:
     """Its digest is compared first; nothing is left behind."""
     cache = cache_at(tmp_path / "c")
     item = put_folder(cache, write_tree(tmp_path / "s", TREE))
-    place = cache.object(item.digest)
+    place = cache.find_object(item.digest)
     status = place.stat()
     place.chmod(0o600)
     place.write_bytes(bytes(status.st_size))

@@ -24,7 +24,7 @@ from tests.yarn.lab import YarnLab, one_user, until, user
 from tests.yarn.test_daemons import RESUMES, events
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.service_addresses import ServiceAddress, name_service, resource_managers
+from tony.hadoop.configuration.service_addresses import ServiceAddress, find_name_service, list_resource_managers
 from tony.hadoop.failover import FailoverProxy, Policy
 from tony.hadoop.hdfs.web_login import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
@@ -170,7 +170,7 @@ def test_a_resource_manager_steps_back(lab: PairedLab) -> None:
     for link in links_for_application(settings, job, ended=False):  # the standby's lead to the other's
         status, page, _ = fetch(link.href)
         assert (status, job in page) == (200, True), link
-    doors = resource_managers(settings, door="admin.address", port=8033)
+    doors = list_resource_managers(settings, door="admin.address", port=8033)
     assert asyncio.run(found_behind_a_standby(doors[::-1], _REFRESH, Nothing())) == "rm1"
     assert {task: each["pid"] for task, each in lab.tasks(job).items()} == {t: e["pid"] for t, e in before.items()}
     lab.pairs.tell("rm", Standing.STANDBY)
@@ -245,7 +245,7 @@ def test_a_name_node_is_standby(lab: PairedLab) -> None:
     lab.pairs.activate("nn2")
     assert lab.pairs.standing("nn") is Standing.STANDBY
     settings = Configuration.load(lab.cluster.conf, {})
-    nodes = name_service(settings).name_nodes
+    nodes = find_name_service(settings).name_nodes
     urls = [f"http://{node.web}" for node in nodes]
     path = f"/user/{user()}/{lab.root.name}"
     with (

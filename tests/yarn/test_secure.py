@@ -24,7 +24,7 @@ from tony.hadoop.configuration import Configuration
 from tony.hadoop.hdfs.web_login import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.ipc.errors import InvalidTokenError, LoginError
-from tony.hadoop.namenode_factory import name_node_for
+from tony.hadoop.namenode_factory import create_name_node
 from tony.hadoop.tokens.credentials import to_message, write_file
 from tony.hadoop.tokens.identifiers import read_hdfs_identifier
 from tony.hadoop.tokens.token import HadoopToken
@@ -268,5 +268,5 @@ def test_without_a_ticket(with_ticket: ClusterClients, lab: SecureLab, monkeypat
 
 
 async def _cancel(cluster: ClusterClients, token: HadoopToken) -> None:
-    async with name_node_for(cluster.configuration, cluster.logins, cluster.files, policy=POLICY) as client:
+    async with create_name_node(cluster.configuration, cluster.logins, cluster.files, policy=POLICY) as client:
         await client._proxy.call(_CANCEL, _CancelRequest(token=to_message(token)))

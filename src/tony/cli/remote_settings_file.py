@@ -30,7 +30,7 @@ def local_settings_file(flags: Flags) -> Iterator[Flags]:
         yield flags
         return
     try:
-        data = _read(remote_paths.checked(name))
+        data = _read(remote_paths.normalize_hdfs_uri(name))
     except (TonyError, ValueError) as error:
         raise ConfigError([Problem(key="--conf_file", value=name, message=str(error))]) from error
     with tempfile.TemporaryDirectory(prefix="tony-") as folder:

@@ -20,11 +20,11 @@ from tony.hadoop.configuration.errors import ConfigurationError
 from tony.hadoop.configuration.service_addresses import NameService, ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.ipc.login_method import LoginIdentity
-from tony.hadoop.remote_text import one_line
+from tony.hadoop.remote_text import escape_line
 from tony.hadoop.sasl.quality_of_protection import Protection, parse_protections
 from tony.hadoop.tokens.credentials import TokenCredentials, read_file
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.tokens.token_selector import HDFS_DELEGATION, RM_DELEGATION, select, service_of
+from tony.hadoop.tokens.token_selector import HDFS_DELEGATION, RM_DELEGATION, find_service, select
 from tony.hadoop.tokens.writable import Malformed
 
 _AUTHENTICATION: Final = "hadoop.security.authentication"
@@ -41,11 +41,11 @@ def is_secure(settings: HadoopConfiguration) -> bool:
     """
     word = (settings.get(_AUTHENTICATION) or "").lower()
     if word not in ("simple", "kerberos"):
-        raise settings.mistake(_AUTHENTICATION, "write simple or kerberos.")
+        raise settings.build_error(_AUTHENTICATION, "write simple or kerberos.")
     return word == "kerberos"
 
 
-def user_name(settings: HadoopConfiguration, environ: Mapping[str, str]) -> str:
+def find_user_name(settings: HadoopConfiguration, environ: Mapping[str, str]) -> str:
     """Return the user name for a cluster without security. On a secure one: the name of the process's user."""
     named = environ.get("HADOOP_USER_NAME", "").strip()
     if named and not is_secure(settings):
@@ -62,7 +62,7 @@ def user_name(settings: HadoopConfiguration, environ: Mapping[str, str]) -> str:
         ) from None
 
 
-def token_file(environ: Mapping[str, str]) -> TokenCredentials:
+def load_token_file(environ: Mapping[str, str]) -> TokenCredentials:
     """Return the tokens of the file that HADOOP_TOKEN_FILE_LOCATION names; none if it is not set.
 
     Raises:
@@ -77,10 +77,10 @@ def token_file(environ: Mapping[str, str]) -> TokenCredentials:
         why = f"{error.strerror or type(error).__name__}."
     except Malformed as error:
         why = str(error)
-    raise ConfigurationError(f"{_TOKEN_FILE} = {one_line(named)}: cannot be read: {why}", source=_TOKEN_FILE)
+    raise ConfigurationError(f"{_TOKEN_FILE} = {escape_line(named)}: cannot be read: {why}", source=_TOKEN_FILE)
 
 
-def protections(settings: HadoopConfiguration) -> tuple[Protection, ...]:
+def list_protections(settings: HadoopConfiguration) -> tuple[Protection, ...]:
     """Return the configured quality of protection; empty if unset (the daemon decides).
 
     Raises:
@@ -91,7 +91,7 @@ def protections(settings: HadoopConfiguration) -> tuple[Protection, ...]:
     try:
         return parse_protections(settings.get(_PROTECTION) or "")
     except ValueError as error:
-        raise settings.mistake(_PROTECTION, f"{error}.") from None
+        raise settings.build_error(_PROTECTION, f"{error}.") from None
 
 
 class Logins:
@@ -107,9 +107,9 @@ class Logins:
         self, settings: HadoopConfiguration, environ: Mapping[str, str], credentials: TokenCredentials | None = None
     ) -> None:
         self._settings, self._environ = settings, environ
-        self.credentials = token_file(environ) if credentials is None else credentials
+        self.credentials = load_token_file(environ) if credentials is None else credentials
         self.is_secure = is_secure(settings)
-        self._protections = protections(settings)
+        self._protections = list_protections(settings)
         self._fallback = not self.is_secure or settings.get_bool("ipc.client.fallback-to-simple-auth-allowed")
         self._use_ip = settings.get_bool("hadoop.security.token.service.use_ip", True)
 
@@ -120,40 +120,40 @@ class Logins:
         There Hadoop makes a user's name of a principal: its first part, unless `hadoop.security.auth_to_local` has
         rules of its own, which are not looked at here.
         """
-        principal = self._principal() if self.is_secure else None
-        return re.split("[/@]", principal)[0] if principal else user_name(self._settings, self._environ)
+        principal = self._find_principal() if self.is_secure else None
+        return re.split("[/@]", principal)[0] if principal else find_user_name(self._settings, self._environ)
 
     @property
     def acts_for(self) -> str:
         """The impersonated user, or empty."""
         return self._environ.get("HADOOP_PROXY_USER", "").strip()
 
-    def _principal(self) -> str | None:
+    def _find_principal(self) -> str | None:
         """Return the owner of the tokens or of the ticket."""
         # Late: only secure clusters need it, and programs inside one have no ticket.
         from tony.hadoop.tokens.identifiers import read_hdfs_identifier
 
-        for token in self.credentials.of_kind(HDFS_DELEGATION):
+        for token in self.credentials.tokens_by_kind(HDFS_DELEGATION):
             with contextlib.suppress(Malformed):
                 return read_hdfs_identifier(token).owner
-        from tony.hadoop.sasl.gssapi import ticket_holder
+        from tony.hadoop.sasl.gssapi import find_ticket_holder
 
-        return ticket_holder()
+        return find_ticket_holder()
 
-    def service_of(self, daemon: ServiceAddress) -> str:
+    def find_service(self, daemon: ServiceAddress) -> str:
         """Return the service that tokens for this daemon name. May query the DNS."""
-        return service_of(daemon.address, use_ip=self._use_ip)
+        return find_service(daemon.address, use_ip=self._use_ip)
 
-    def for_resource_manager(self, daemon: ServiceAddress) -> LoginIdentity:
+    def login_for_resource_manager(self, daemon: ServiceAddress) -> LoginIdentity:
         """Return the login for clients of the ResourceManager.
 
         Raises:
             ConfigurationError: a secure cluster whose ResourceManager's principal is not known.
         """
-        token = select(self.credentials, RM_DELEGATION, self.service_of(daemon)) if self._has(RM_DELEGATION) else None
-        return self._login(token, "yarn.resourcemanager.principal")
+        token = select(self.credentials, RM_DELEGATION, self.find_service(daemon)) if self._has(RM_DELEGATION) else None
+        return self._build_login(token, "yarn.resourcemanager.principal")
 
-    def for_name_node(self, service: NameService) -> Callable[[ServiceAddress], LoginIdentity]:
+    def login_for_name_node(self, service: NameService) -> Callable[[ServiceAddress], LoginIdentity]:
         """Return a function that gives the login for a NameNode: tokens may be for a single one.
 
         Raises (when it is called):
@@ -161,31 +161,31 @@ class Logins:
         """
 
         def login(daemon: ServiceAddress) -> LoginIdentity:
-            return self._login(self._file_token(service, daemon), "dfs.namenode.kerberos.principal")
+            return self._build_login(self._select_file_token(service, daemon), "dfs.namenode.kerberos.principal")
 
         return login
 
-    def file_token(self, service: NameService) -> HadoopToken | None:
+    def find_file_token(self, service: NameService) -> HadoopToken | None:
         """Return the token for a file system, if there is one. May ask the DNS."""
-        found = (self._file_token(service, daemon) for daemon in service.name_nodes)
+        found = (self._select_file_token(service, daemon) for daemon in service.name_nodes)
         return next((token for token in found if token is not None), None)
 
-    def file_service_of(self, service: NameService) -> str:
+    def find_file_service(self, service: NameService) -> str:
         """Return the service that tokens for a file system name. May query the DNS."""
-        return service.service or self.service_of(service.name_nodes[0])
+        return service.service or self.find_service(service.name_nodes[0])
 
-    def _file_token(self, service: NameService, daemon: ServiceAddress) -> HadoopToken | None:
+    def _select_file_token(self, service: NameService, daemon: ServiceAddress) -> HadoopToken | None:
         if not self._has(HDFS_DELEGATION):
             return None
-        names = ([service.service] if service.service else []) + [self.service_of(daemon)]
+        names = ([service.service] if service.service else []) + [self.find_service(daemon)]
         found = (select(self.credentials, HDFS_DELEGATION, name) for name in names)
         return next((each for each in found if each is not None), None)
 
     def _has(self, kind: str) -> bool:
         """Return True if the service name of tokens is needed."""
-        return bool(self.credentials.of_kind(kind))
+        return bool(self.credentials.tokens_by_kind(kind))
 
-    def _login(self, token: HadoopToken | None, principal_key: str) -> LoginIdentity:
+    def _build_login(self, token: HadoopToken | None, principal_key: str) -> LoginIdentity:
         acting_for = self.acts_for or None
         if token is not None:
             user = None if self.is_secure else self.user
@@ -197,7 +197,7 @@ class Logins:
         principal = self._settings.get(principal_key)
         pattern = self._settings.get(f"{principal_key}.pattern")
         if not principal and not pattern:
-            raise self._settings.mistake(
+            raise self._settings.build_error(
                 principal_key,
                 f"is required because {_AUTHENTICATION} is kerberos: without it any principal could impersonate the "
                 "daemon. Take it from the cluster's own configuration.",

@@ -10,7 +10,9 @@ from tony.hadoop.hdfs.namenode import NameNode
 from tony.hadoop.wire import namenode
 
 
-def name_node_for(settings: HadoopConfiguration, logins: Logins, service: NameService, *, policy: Policy) -> NameNode:
+def create_name_node(
+    settings: HadoopConfiguration, logins: Logins, service: NameService, *, policy: Policy
+) -> NameNode:
     """Return a client of a file system's NameNodes; it connects with its first call.
 
     Args:
@@ -19,9 +21,9 @@ def name_node_for(settings: HadoopConfiguration, logins: Logins, service: NameSe
     proxy = FailoverProxy(
         name=f"NameNode of {service.uri}",
         daemons=service.name_nodes,
-        login=logins.for_name_node(service),
+        login=logins.login_for_name_node(service),
         protocol=namenode.PROTOCOL,
         policy=policy,
         options=connection_options(settings),
     )
-    return NameNode(proxy, token_service=lambda: logins.file_service_of(service))
+    return NameNode(proxy, token_service=lambda: logins.find_file_service(service))

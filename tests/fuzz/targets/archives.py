@@ -17,7 +17,7 @@ from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target, hold
 from tests.storage.samples import Node, odd_member, tar_of, zip_of
 from tony.errors import ArchiveError
-from tony.storage.archives.archive_detection import Format, detect, unsupported
+from tony.storage.archives.archive_detection import Format, detect, find_unsupported
 from tony.storage.archives.unpack import check, unpack
 
 _PACKERS: Sequence[Callable[[bytes], bytes]] = (
@@ -44,7 +44,7 @@ def _unpacked(data: bytes) -> None:
     place.write_bytes(data)
     kind = detect(place)
     if kind is None:
-        unsupported(place)
+        find_unsupported(place)
         return
     for number, outside_links in enumerate((False, True)):
         target = folder / f"t{number}"

@@ -29,7 +29,7 @@ def cache_index(data: bytes) -> None:
     digest_index.save(folder, source, DigestIndex())
     next(folder.iterdir()).write_bytes(data)
     found = digest_index.load(folder, source)
-    digest = found.digest_of("a", _STAMP)
+    digest = found.find_digest("a", _STAMP)
     assert digest is None or isinstance(digest, str)
     digest_index.save(folder, source, found)
     assert digest_index.load(folder, source) == found

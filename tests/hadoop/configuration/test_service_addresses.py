@@ -7,11 +7,11 @@ import pytest
 from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.configuration.service_addresses import (
     ServiceAddress,
-    default_file_system,
-    name_service,
-    resource_managers,
-    schedulers,
-    usual_web_address,
+    build_usual_web_address,
+    find_default_file_system,
+    find_name_service,
+    list_resource_managers,
+    list_schedulers,
 )
 
 
@@ -26,21 +26,21 @@ def _shown(daemon: ServiceAddress) -> tuple[str, str, str]:
 def test_one_resource_manager_by_host_name() -> None:
     """Every door has its port."""
     settings = _settings(yarn__resourcemanager__hostname="rm")
-    assert [("", "rm:8032", "http://rm:8088")] == [_shown(each) for each in resource_managers(settings)]
-    assert [("", "rm:8030", "http://rm:8088")] == [_shown(each) for each in schedulers(settings)]
-    assert "yarn.resourcemanager.hostname, given" == resource_managers(settings)[0].source
+    assert [("", "rm:8032", "http://rm:8088")] == [_shown(each) for each in list_resource_managers(settings)]
+    assert [("", "rm:8030", "http://rm:8088")] == [_shown(each) for each in list_schedulers(settings)]
+    assert "yarn.resourcemanager.hostname, given" == list_resource_managers(settings)[0].source
 
 
 def test_one_resource_manager_by_addresses() -> None:
     """Ports may be left out; pages that listen everywhere are where the daemon is."""
     settings = _settings(yarn__resourcemanager__address="a", yarn__resourcemanager__webapp__address="0.0.0.0:99")
-    assert [("", "a:8032", "http://a:99")] == [_shown(each) for each in resource_managers(settings)]
-    assert "yarn.resourcemanager.address, given" == resource_managers(settings)[0].source
+    assert [("", "a:8032", "http://a:99")] == [_shown(each) for each in list_resource_managers(settings)]
+    assert "yarn.resourcemanager.address, given" == list_resource_managers(settings)[0].source
 
 
 def test_nothing_set_is_this_machine() -> None:
     """As Hadoop has it, and the source tells that nobody chose it."""
-    (found,) = resource_managers(Configuration.load())
+    (found,) = list_resource_managers(Configuration.load())
     assert ("", "0.0.0.0:8032", "http://0.0.0.0:8088") == _shown(found)
     assert "yarn.resourcemanager.hostname, Hadoop's default (yarn-default.xml)" == found.source
 
@@ -57,19 +57,19 @@ def test_two_resource_managers() -> None:
         "yarn.http.policy": "HTTPS_ONLY",
     }
     settings = Configuration.load(given=keys)
-    found = resource_managers(settings)
+    found = list_resource_managers(settings)
     assert [("rm1", "h1:8032", "https://h1:8090"), ("rm2", "h2:1", "https://h2:3")] == [_shown(each) for each in found]
-    assert ["h1:8030", "h2:2"] == [str(each.address) for each in schedulers(settings)]
+    assert ["h1:8030", "h2:2"] == [str(each.address) for each in list_schedulers(settings)]
     assert "rm2 (h2:1)" == str(found[1])
 
 
 def test_high_availability_without_members_is_a_mistake() -> None:
     """So is a member that is nowhere."""
     with pytest.raises(ConfigurationError, match=r"ha\.rm-ids \(not set\).*ha\.enabled"):
-        resource_managers(Configuration.load(given={"yarn.resourcemanager.ha.enabled": "true"}))
+        list_resource_managers(Configuration.load(given={"yarn.resourcemanager.ha.enabled": "true"}))
     keys = {"yarn.resourcemanager.ha.enabled": "true", "yarn.resourcemanager.ha.rm-ids": "x"}
     with pytest.raises(ConfigurationError, match=r"address\.x \(not set\).*hostname\.x"):
-        resource_managers(Configuration.load(given=keys))
+        list_resource_managers(Configuration.load(given=keys))
 
 
 @pytest.mark.parametrize(
@@ -84,22 +84,22 @@ def test_high_availability_without_members_is_a_mistake() -> None:
 )
 def test_the_default_file_system(text: str, expected: str) -> None:
     """Old ways to write it included."""
-    assert expected == default_file_system(Configuration.load(given={"fs.default.name": text}))
+    assert expected == find_default_file_system(Configuration.load(given={"fs.default.name": text}))
 
 
 def test_one_name_node() -> None:
     """The URI is the address; the page comes from where the settings are about the same NameNode."""
     settings = Configuration.load(given={"fs.defaultFS": "hdfs://nn"})
-    found = name_service(settings)
+    found = find_name_service(settings)
     assert ("hdfs://nn", False, None) == (found.uri, found.logical, found.service)
     assert [("", "nn:8020", "http://nn:9870")] == [_shown(each) for each in found.name_nodes]
-    other = name_service(settings, "hdfs://user@other:1/path")
+    other = find_name_service(settings, "hdfs://user@other:1/path")
     assert ("hdfs://other:1", "other:1") == (other.uri, str(other.name_nodes[0].address))
     for given in ({"dfs.namenode.rpc-address": "nn"}, {"dfs.namenode.http-address": "nn:50070"}):
         settings = Configuration.load(given={"fs.defaultFS": "hdfs://nn", **given})
-        node = name_service(settings, "hdfs://other").name_nodes[0]
+        node = find_name_service(settings, "hdfs://other").name_nodes[0]
         assert node.web is None
-        assert usual_web_address(node) == "http://other:9870"
+        assert build_usual_web_address(node) == "http://other:9870"
 
 
 def test_a_nameservice() -> None:
@@ -114,18 +114,18 @@ def test_a_nameservice() -> None:
         "dfs.namenode.rpc-address.ns2": "h3:7",
     }
     settings = Configuration.load(given=keys)
-    found = name_service(settings)
+    found = find_name_service(settings)
     assert ("hdfs://ns1", True, "ha-hdfs:ns1") == (found.uri, found.logical, found.service)
     shown = [_shown(each) for each in found.name_nodes]
     assert [("a", "h1:8020", "http://h1:9870"), ("b", "h2:8020", "http://h2:5")] == shown
-    second = name_service(settings, "hdfs://ns2/x")
+    second = find_name_service(settings, "hdfs://ns2/x")
     assert ("hdfs://ns2", False, "h3:7") == (second.uri, second.logical, str(second.name_nodes[0].address))
 
 
 def test_what_is_no_hdfs_is_told() -> None:
     """With the key and where it was set."""
     with pytest.raises(ConfigurationError, match=r"fs\.defaultFS = file:/// \(Hadoop's default"):
-        name_service(Configuration.load())
+        find_name_service(Configuration.load())
     keys = {"fs.defaultFS": "hdfs://ns1", "dfs.ha.namenodes.ns1": "a"}
     with pytest.raises(ConfigurationError, match=r"dfs\.namenode\.rpc-address\.ns1\.a \(not set\).*host:port"):
-        name_service(Configuration.load(given=keys))
+        find_name_service(Configuration.load(given=keys))

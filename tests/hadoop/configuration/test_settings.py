@@ -29,11 +29,11 @@ def test_a_value_knows_file_and_line(tmp_path: Path) -> None:
     core = site(tmp_path, "core", a="1", fs__default__name="hdfs://old")
     yarn = site(tmp_path, "yarn", x="0", a="2")
     settings = Configuration.load(tmp_path, given={"g": "3"})
-    assert ("2", f"{yarn}:3") == (settings.get("a"), settings.source("a"))
-    assert f"{core}:3, as fs.default.name" == settings.source("fs.defaultFS")
-    assert ("3", "given") == (settings.get("g"), settings.source("g"))
-    assert "not set" == settings.source("nothing.of.the.kind")
-    assert "Hadoop's default (yarn-default.xml)" == settings.source("yarn.resourcemanager.address")
+    assert ("2", f"{yarn}:3") == (settings.get("a"), settings.find_source("a"))
+    assert f"{core}:3, as fs.default.name" == settings.find_source("fs.defaultFS")
+    assert ("3", "given") == (settings.get("g"), settings.find_source("g"))
+    assert "not set" == settings.find_source("nothing.of.the.kind")
+    assert "Hadoop's default (yarn-default.xml)" == settings.find_source("yarn.resourcemanager.address")
     assert (core, yarn) == settings.files
 
 
@@ -41,10 +41,10 @@ def test_a_default_tells_of_a_file_that_is_not_there(tmp_path: Path) -> None:
     """A folder without a site file is perhaps the wrong one."""
     site(tmp_path, "core", a="1")
     settings = Configuration.load(tmp_path)
-    assert "Hadoop's default (core-default.xml)" == settings.source("fs.defaultFS")
+    assert "Hadoop's default (core-default.xml)" == settings.find_source("fs.defaultFS")
     told = f"Hadoop's default (yarn-default.xml; there is no yarn-site.xml in {tmp_path})"
-    assert told == settings.source("yarn.resourcemanager.address")
-    assert "Hadoop's default (yarn-default.xml)" == Configuration.load().source("yarn.resourcemanager.address")
+    assert told == settings.find_source("yarn.resourcemanager.address")
+    assert "Hadoop's default (yarn-default.xml)" == Configuration.load().find_source("yarn.resourcemanager.address")
 
 
 def test_the_site_files_have_an_order_and_final_ends_it(tmp_path: Path) -> None:

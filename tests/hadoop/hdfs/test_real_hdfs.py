@@ -18,7 +18,7 @@ import pytest
 
 import tony
 from tests.change_detection import CLUSTER
-from tony.hadoop.configuration.service_addresses import name_service
+from tony.hadoop.configuration.service_addresses import find_name_service
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import FailoverProxy
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
@@ -116,7 +116,7 @@ def _start(cluster: MiniCluster) -> Iterator[Callable[[str, str], subprocess.Pop
 
 
 def _proxy(cluster: MiniCluster) -> FailoverProxy:
-    daemons = name_service(HadoopConfiguration.load(cluster.conf, {})).name_nodes
+    daemons = find_name_service(HadoopConfiguration.load(cluster.conf, {})).name_nodes
     return FailoverProxy(name="NameNode", daemons=daemons, login=LoginIdentity.simple(USER), protocol=PROTOCOL)
 
 

@@ -160,7 +160,7 @@ async def test_ciphers(daemon: JavaDaemon, cipher: str, monkeypatch: pytest.Monk
     """Every cipher of Java's that is of any use."""
     if cipher == "3des":
         pytest.importorskip("cryptography")
-    monkeypatch.setattr("tony.hadoop.sasl.digest_layers.usable_ciphers", lambda: (cipher,))
+    monkeypatch.setattr("tony.hadoop.sasl.digest_layers.find_usable_ciphers", lambda: (cipher,))
     login = LoginIdentity.with_token(daemon.tokens["carol"])
     assert "carol null TOKEN" == await _conversation(daemon.address("token:privacy"), login)
 

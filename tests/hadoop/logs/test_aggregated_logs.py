@@ -6,7 +6,7 @@ import pytest
 
 from tests.hadoop.logs.memory_files import GOLDEN, MemoryFiles
 from tests.hadoop.logs.test_tfile import NUMBERS, STDOUT, log_files, make
-from tony.hadoop.logs.aggregated_logs import AggregatedLogLocation, AggregatedLogs, places
+from tony.hadoop.logs.aggregated_logs import AggregatedLogLocation, AggregatedLogs, find_places
 from tony.hadoop.logs.errors import LogsNotFoundError, MalformedLogFile
 
 _APPLICATION = "application_1795272430499_12345"
@@ -93,7 +93,7 @@ def test_none() -> None:
 
 def test_places_follow_the_settings() -> None:
     """Folder and suffix, for all formats and for one, with or without a file system's name."""
-    default = places(lambda key, default: default)
+    default = find_places(lambda key, default: default)
     assert default == (
         AggregatedLogLocation(folder="/tmp/logs", suffix="logs-tfile"),
         AggregatedLogLocation(folder="/tmp/logs", suffix="logs-ifile"),
@@ -106,7 +106,7 @@ def test_places_follow_the_settings() -> None:
         "yarn.log-aggregation.Mine.remote-app-log-dir": "hdfs:/mine",
         "yarn.log-aggregation.Mine.remote-app-log-dir-suffix": "own",
     }
-    assert places(lambda key, default: chosen.get(key, default)) == (
+    assert find_places(lambda key, default: chosen.get(key, default)) == (
         AggregatedLogLocation(folder="/mine", suffix="own"),
         AggregatedLogLocation(folder="/app-logs", suffix="kept-tfile"),
         AggregatedLogLocation(folder="/app-logs", suffix="kept-ifile"),

@@ -62,9 +62,9 @@ def test_a_round_under_way() -> None:
 @pytest.mark.parametrize("data", [(2221).to_bytes(8, "big"), b"\0\0\0\4node" + (2221).to_bytes(8, "big")])
 def test_checksum_files(data: bytes) -> None:
     """The length alone, as old versions wrote it, and with the file's name."""
-    assert ifile.checksum_length(data) == 2221
+    assert ifile.read_checksum_length(data) == 2221
     with pytest.raises(MalformedLogFile):
-        ifile.checksum_length(data + b"x")
+        ifile.read_checksum_length(data + b"x")
 
 
 @settings(max_examples=400)
@@ -140,13 +140,13 @@ def test_references_are_no_bomb() -> None:
     real = (GOLDEN / "ifile-none").read_bytes()
     index = ifile.read_index(MemoryFile(real), len(real))
     value = java_objects.load(_index_bytes(real))
-    cycles = java_objects.as_list(value.fields["logMetas"])
+    cycles = java_objects.to_list(value.fields["logMetas"])
     assert len(cycles) == 1
     added = value.fields["logMetas"].more["java.util.ArrayList"]
     added.append(added[-1])
     value.fields["logMetas"].fields["size"] = 2
     with pytest.raises(MalformedLogFile, match="twice"):
-        list(ifile._entries(value.fields, len(real)))
+        list(ifile._parse_entries(value.fields, len(real)))
     assert len(index.entries) == 12
 
 

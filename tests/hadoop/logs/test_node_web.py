@@ -38,7 +38,7 @@ def _read(web: NodeWeb, name: str, offset: int = 0) -> bytes:
 
 def test_listing_and_content(node: PlayedNodeWeb, web: NodeWeb) -> None:
     """Names and lengths, and the very bytes, whatever they are; the user is named."""
-    assert web.files(_C) == (
+    assert web.list_files(_C) == (
         NodeLog(name="empty", length=0),
         NodeLog(name="odd name/ü", length=3),
         NodeLog(name="stdout", length=len(_NASTY)),
@@ -97,7 +97,11 @@ def test_a_file_that_was_cut_short(node: PlayedNodeWeb, web: NodeWeb) -> None:
 
 def test_what_is_gone(node: PlayedNodeWeb, web: NodeWeb) -> None:
     """No container, no file, or a redirect to a log server: it is gone from here; other refusals are not that."""
-    for ask in (lambda: web.files("container_2"), lambda: web.open("container_2", "x"), lambda: web.open(_C, "nope")):
+    for ask in (
+        lambda: web.list_files("container_2"),
+        lambda: web.open("container_2", "x"),
+        lambda: web.open(_C, "nope"),
+    ):
         with pytest.raises(NodeWebError) as caught:
             ask()
         assert caught.value.gone
@@ -122,7 +126,7 @@ def test_a_node_that_breaks_off(node: PlayedNodeWeb, web: NodeWeb) -> None:
 def test_nobody_there() -> None:
     """A node that is down is a connection that fails."""
     with pytest.raises(ConnectError):
-        NodeWeb("http://127.0.0.1:1").files(_C)
+        NodeWeb("http://127.0.0.1:1").list_files(_C)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +152,7 @@ def test_listings_of_all_shapes(node: PlayedNodeWeb, web: NodeWeb) -> None:
     one = b'{"containerLogInfo": {"fileName": "a", "fileSize": "1"}, "logAggregationType": "LOCAL"}'
     other = b'{"containerLogInfo": [{"fileName": "b", "fileSize": 2}], "logAggregationType": "AGGREGATED"}'
     node.answer = lambda path: (200, {}, b'{"containerLogsInfo": [%s, %s]}' % (one, other))
-    assert web.files(_C) == (NodeLog(name="a", length=1),)
+    assert web.list_files(_C) == (NodeLog(name="a", length=1),)
     for body in (
         b"[]",
         b"{",
@@ -158,7 +162,7 @@ def test_listings_of_all_shapes(node: PlayedNodeWeb, web: NodeWeb) -> None:
     ):
         node.answer = lambda path, body=body: (200, {}, body)  # type: ignore[misc]
         with pytest.raises(NodeWebError):
-            web.files(_C)
+            web.list_files(_C)
 
 
 @given(body=st.binary(max_size=200))
@@ -166,7 +170,7 @@ def test_garbage(body: bytes) -> None:
     """Whatever a server says, it is a log or an error of ours."""
     with PlayedNodeWeb() as node, NodeWeb(node.url) as web:
         node.answer = lambda path: (200, {}, b"LogLength:5\n" + body)
-        for ask in (lambda: web.files(_C), lambda: _read(web, "stdout")):
+        for ask in (lambda: web.list_files(_C), lambda: _read(web, "stdout")):
             try:
                 ask()
             except NodeWebError:

@@ -12,7 +12,7 @@ from typing import Any
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.hdfs.web_login import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
-from tony.hadoop.logs.aggregated_logs import AggregatedLog, AggregatedLogs, places
+from tony.hadoop.logs.aggregated_logs import AggregatedLog, AggregatedLogs, find_places
 from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError
 from tony.hadoop.logs.node_web import NodeWeb
 from tony.mini.cluster import MiniCluster
@@ -109,7 +109,7 @@ def test_a_log_from_its_first_line_to_its_grave(cluster: MiniCluster) -> None:
     settings = HadoopConfiguration.load(cluster.conf, {})
     namenode = f"http://{cluster.state.address('nn.web')}"
     with WebHdfs([namenode], WebLogin(user=USER)) as files:
-        logs = AggregatedLogs(files, places(settings.get))
+        logs = AggregatedLogs(files, find_places(settings.get))
         found = _aggregated(logs, application)
         assert followed + b"".join(logs.read(found["stdout"], len(followed))) == EXPECTED
         assert found["empty"].length == 0

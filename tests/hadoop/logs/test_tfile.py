@@ -72,7 +72,7 @@ def contents(file: MemoryFile) -> dict[tuple[str, str], bytes]:
     index = tfile.read_index(file, len(file.data))
     return {
         (entry.container, entry.name): b"".join(tfile.read(file, index, entry, 0, 2**62))
-        for entry in tfile.entries(file, index)
+        for entry in tfile.iterate_entries(file, index)
     }
 
 
@@ -120,7 +120,7 @@ def test_any_shape(
     ]
     found = [
         (entry.container, entry.name, b"".join(tfile.read(file, index, entry, offset, length)))
-        for entry in tfile.entries(file, index)
+        for entry in tfile.iterate_entries(file, index)
     ]
     assert found == expected
 
@@ -139,7 +139,7 @@ def test_a_long_log_needs_little() -> None:
     data = bytes(range(256)) * 4096 * 12
     file = MemoryFile(make([[("c", log_files({"a": data, "b": b"the end"}))]], chunk=2**23))
     index = tfile.read_index(file, len(file.data))
-    entries = list(tfile.entries(file, index))
+    entries = list(tfile.iterate_entries(file, index))
     assert [(entry.name, entry.length) for entry in entries] == [("a", len(data)), ("b", 7)]
     file.opened = 0
     assert b"".join(tfile.read(file, index, entries[1], 0, 100)) == b"the end"

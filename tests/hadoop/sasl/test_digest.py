@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.hadoop.digest_server import DigestServer
 from tony.hadoop.sasl import digest_layers
 from tony.hadoop.sasl.digest import DigestClient, Secrets, parse_challenge, parse_directives
-from tony.hadoop.sasl.digest_layers import make_layer, usable_ciphers
+from tony.hadoop.sasl.digest_layers import find_usable_ciphers, make_layer
 from tony.hadoop.sasl.quality_of_protection import (
     Protection,
     SaslFailure,
@@ -38,7 +38,7 @@ def test_what_hadoop_accepted() -> None:
     )
     client.confirm(b"rspauth=8d43c1fc9f256d8bc032ebc030cccd66")
     assert client.complete
-    assert client.layer() is None
+    assert client.create_layer() is None
 
 
 def test_the_proof_of_the_server_is_looked_at() -> None:
@@ -49,7 +49,7 @@ def test_the_proof_of_the_server_is_looked_at() -> None:
         with pytest.raises(SaslFailure):
             client.confirm(wrong)
     with pytest.raises(SaslFailure, match="not complete"):
-        client.layer()
+        client.create_layer()
 
 
 def test_a_challenge_as_java_writes_it() -> None:
@@ -100,7 +100,7 @@ def test_both_sides_agree(identifier: bytes, password: bytes, protection: Protec
     client = DigestClient(identifier, password)
     client.confirm(server.evaluate(client.answer(server.challenge())))
     assert identifier == server.identifier
-    ours, theirs = client.layer(), server.layer()
+    ours, theirs = client.create_layer(), server.layer()
     assert (protection is Protection.AUTHENTICATION) == (ours is None) == (theirs is None)
 
 
@@ -112,7 +112,7 @@ def _pair(protection: Protection, cipher: str = "") -> tuple[SecurityLayer, Secu
     return pair[0], pair[1]
 
 
-KINDS = [(Protection.INTEGRITY, ""), *((Protection.PRIVACY, cipher) for cipher in usable_ciphers())]
+KINDS = [(Protection.INTEGRITY, ""), *((Protection.PRIVACY, cipher) for cipher in find_usable_ciphers())]
 
 
 @pytest.mark.parametrize(("protection", "cipher"), KINDS)
@@ -180,8 +180,8 @@ def test_the_example_of_the_rfc() -> None:
         uri="imap/elwood.innosoft.com",
         protection=Protection.AUTHENTICATION,
     )
-    assert "d388dad90d4bbd760a152321f2143af7" == secrets.proof(of_server=False)
-    assert "ea40f60335c427b5527b84dbabcdfffd" == secrets.proof(of_server=True)
+    assert "d388dad90d4bbd760a152321f2143af7" == secrets.compute_proof(of_server=False)
+    assert "ea40f60335c427b5527b84dbabcdfffd" == secrets.compute_proof(of_server=True)
     assert "secret'" not in repr(secrets)
 
 

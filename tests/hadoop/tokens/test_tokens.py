@@ -28,8 +28,8 @@ from tony.hadoop.tokens.token_selector import (
     HDFS_DELEGATION,
     NODE_MANAGER,
     RM_DELEGATION,
+    find_service,
     select,
-    service_of,
 )
 from tony.hadoop.tokens.url_string import to_url_string
 from tony.hadoop.tokens.writable import Malformed, WritableReader
@@ -69,24 +69,24 @@ TOKEN = HadoopToken(identifier=b"id", password=b"secret", kind=HDFS_DELEGATION, 
 )
 def test_numbers(value: int, expected: str) -> None:
     """Hadoop's own variable length, which is not protobuf's."""
-    assert expected == writable.number(value).hex()
-    assert value == WritableReader(bytes.fromhex(expected)).number()
+    assert expected == writable.write_number(value).hex()
+    assert value == WritableReader(bytes.fromhex(expected)).read_number()
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_numbers_there_and_back(value: int) -> None:
     """All of 64 bits."""
-    reader = WritableReader(writable.number(value))
-    assert value == reader.number()
+    reader = WritableReader(writable.write_number(value))
+    assert value == reader.read_number()
     assert 0 == reader.left
 
 
 def test_numbers_beyond_64_bits() -> None:
     """Neither written nor read."""
     with pytest.raises(ValueError, match="64 bits"):
-        writable.number(1 << 63)
+        writable.write_number(1 << 63)
     with pytest.raises(Malformed, match="64 bits"):
-        WritableReader(bytes.fromhex("88ffffffffffffffff")).number()
+        WritableReader(bytes.fromhex("88ffffffffffffffff")).read_number()
 
 
 def test_nothing_at_all() -> None:
@@ -145,7 +145,7 @@ def test_great_promises() -> None:
     """A number of entries that cannot be there costs nothing."""
     for count in (1 << 40, -1):
         with pytest.raises(Malformed, match=f"{count} entries"):
-            from_bytes(b"HDTS\0" + writable.number(count))
+            from_bytes(b"HDTS\0" + writable.write_number(count))
     with pytest.raises(Malformed, match="version 7"):
         from_bytes(b"HDTS\7")
 
@@ -188,8 +188,8 @@ def test_messages_there_and_back(token: HadoopToken) -> None:
 
 def test_hdfs_identifiers() -> None:
     """Writable, with a byte of version before."""
-    data = b"\0" + writable.text("alice@X") + writable.text("yarn") + writable.text("")
-    data += b"".join(map(writable.number, (1_700_000_000_000, 1_700_604_800_000, 12, 3)))
+    data = b"\0" + writable.write_text("alice@X") + writable.write_text("yarn") + writable.write_text("")
+    data += b"".join(map(writable.write_number, (1_700_000_000_000, 1_700_604_800_000, 12, 3)))
     expected = HdfsDelegationIdentifier(
         owner="alice@X",
         renewer="yarn",
@@ -234,13 +234,13 @@ def test_selection() -> None:
 def test_what_tasks_get() -> None:
     """Everything but the application master's own; new tokens lie under their services."""
     credentials = TokenCredentials(tokens={"": _token(AM_RM, ""), "a": TOKEN}, secrets={"k": b"v"})
-    assert {"a": TOKEN} == credentials.without(AM_RM).tokens
-    assert {"k": b"v"} == credentials.without(AM_RM).secrets
-    assert TOKEN == TokenCredentials().having(TOKEN).tokens["10.0.0.1:8020"]
+    assert {"a": TOKEN} == credentials.to_reduced(AM_RM).tokens
+    assert {"k": b"v"} == credentials.to_reduced(AM_RM).secrets
+    assert TOKEN == TokenCredentials().to_extended(TOKEN).tokens["10.0.0.1:8020"]
 
 
 def test_services() -> None:
     """By number, or by name in small letters."""
-    assert "127.0.0.1:8020" == service_of(Address(host="127.0.0.1", port=8020))
-    assert "nn1.example.com:8020" == service_of(Address(host="NN1.example.com", port=8020), use_ip=False)
-    assert "no-such.invalid:1" == service_of(Address(host="no-such.invalid", port=1))
+    assert "127.0.0.1:8020" == find_service(Address(host="127.0.0.1", port=8020))
+    assert "nn1.example.com:8020" == find_service(Address(host="NN1.example.com", port=8020), use_ip=False)
+    assert "no-such.invalid:1" == find_service(Address(host="no-such.invalid", port=1))

@@ -628,7 +628,7 @@ async def test_no_token(tmp_path: Path) -> None:
     async with playing(tmp_path, opens=False) as played:
         played.source._container_env = replace(
             played.source._container_env,
-            credentials=played.source._container_env.credentials.without("YARN_AM_RM_TOKEN"),
+            credentials=played.source._container_env.credentials.to_reduced("YARN_AM_RM_TOKEN"),
         )
         with pytest.raises(SchedulerError, match="no AMRMToken for the ResourceManager"):
             await played.source.open(played.events.append)

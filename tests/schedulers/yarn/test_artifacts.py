@@ -31,9 +31,9 @@ def test_plain(cache: Cache) -> None:
     """Our programs, which all users may share, and each staged object once, which nobody else may read."""
     needs = build_artifacts(record(), YarnSettings(python="/usr/bin/python3"), cache)
     assert [(each.name, each.size, each.public, each.path) for each in needs.wanted] == [
-        ("c" * 64 + ".zip", 100, True, cache.object("c" * 64)),
-        (SOURCE.digest, 1234, False, cache.object(SOURCE.digest)),
-        (DATA.digest, 99, False, cache.object(DATA.digest)),
+        ("c" * 64 + ".zip", 100, True, cache.find_object("c" * 64)),
+        (SOURCE.digest, 1234, False, cache.find_object(SOURCE.digest)),
+        (DATA.digest, 99, False, cache.find_object(DATA.digest)),
     ]
     assert (needs.runtime, needs.interpreter, needs.plug_in) == ("c" * 64 + ".zip", "", "")
     assert needs.objects == (SOURCE.digest, DATA.digest)

@@ -45,7 +45,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     made.prepare()
     for name, stored in (("tony", store_runtime(made)), ("pages", store_pages(made))):
         assert stored is not None
-        with zipfile.ZipFile(made.object(stored.digest)) as archive:
+        with zipfile.ZipFile(made.find_object(stored.digest)) as archive:
             archive.extractall(folder / name)
     yield folder
     shutil.rmtree(folder)

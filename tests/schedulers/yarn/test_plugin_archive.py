@@ -47,7 +47,7 @@ def library(tmp_path: Path) -> Path:
 def unpacked(cache: Cache, module: str, library: Path, target: Path) -> list[str]:
     stored = store_plug_in(cache, record(framework_module=module, framework_path=str(library)))
     assert stored is not None
-    with zipfile.ZipFile(cache.object(stored.digest)) as archive:
+    with zipfile.ZipFile(cache.find_object(stored.digest)) as archive:
         archive.extractall(target)
         return archive.namelist()
 

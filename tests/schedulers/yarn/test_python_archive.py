@@ -41,7 +41,7 @@ def stored(cache: Cache) -> Stored:
 def place(cache: Cache, stored: Stored, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Unpacked as a node does it."""
     folder = tmp_path_factory.mktemp("node")
-    subprocess.run(["tar", "-xzf", cache.object(stored.digest), "-C", folder], check=True)
+    subprocess.run(["tar", "-xzf", cache.find_object(stored.digest), "-C", folder], check=True)
     return folder
 
 
@@ -106,7 +106,7 @@ def test_made_once(cache: Cache, stored: Stored, monkeypatch: pytest.MonkeyPatch
 
 def test_nothing_of_this_machine(cache: Cache, stored: Stored) -> None:
     """Neither owners nor times, and sorted: who makes it again gets the same bytes."""
-    with tarfile.open(cache.object(stored.digest)) as archive:
+    with tarfile.open(cache.find_object(stored.digest)) as archive:
         members = archive.getmembers()
     assert {(m.uid, m.gid, m.uname, m.gname, m.mtime) for m in members} == {(0, 0, "", "", 946684800)}
     assert members[0].name == "bin/python3"

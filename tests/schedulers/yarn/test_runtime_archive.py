@@ -60,7 +60,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     made.prepare()
     stored = store_runtime(made)
     place = folder / "tony"
-    with zipfile.ZipFile(made.object(stored.digest)) as archive:
+    with zipfile.ZipFile(made.find_object(stored.digest)) as archive:
         archive.extractall(place)
     yield place
     shutil.rmtree(folder)
@@ -78,7 +78,7 @@ def compiled(place: Path) -> Path:
 
 def test_content(cache: Cache, package: Path, tmp_path: Path) -> None:
     """Programs and what is compiled of them, sorted; nothing that only clients need; the starters. Few files."""
-    stored = cache.object(store_runtime(cache).digest)
+    stored = cache.find_object(store_runtime(cache).digest)
     assert names(stored) == ["programs.zip", compiled(Path()).name, "start.py", "start.sh"]
     with zipfile.ZipFile(stored) as archive:
         archive.extractall(tmp_path / "node")
@@ -118,7 +118,7 @@ def test_changed_file(cache: Cache, package: Path) -> None:
 def test_archive_that_was_removed(cache: Cache, package: Path) -> None:
     """What the index says of it does not count then."""
     first = store_runtime(cache)
-    cache.object(first.digest).unlink()
+    cache.find_object(first.digest).unlink()
     again = store_runtime(cache)
     assert (again.digest, again.reused) == (first.digest, False)
 

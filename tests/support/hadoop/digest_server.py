@@ -76,11 +76,11 @@ class DigestServer:
             uri=said.get("digest-uri", ""),
             protection=protection,
         )
-        if said.get("response") != self._secrets.proof(of_server=False):
+        if said.get("response") != self._secrets.compute_proof(of_server=False):
             raise SaslFailure("DIGEST-MD5: digest response format violation. Mismatched response.")
-        return f"rspauth={self._secrets.proof(of_server=True)}".encode()
+        return f"rspauth={self._secrets.compute_proof(of_server=True)}".encode()
 
     def layer(self) -> SecurityLayer | None:
         """Return the security layer of the further traffic."""
         assert self._secrets is not None
-        return make_layer(self._secrets.protection, self._secrets.a1(), self._cipher, limit=65504, client=False)
+        return make_layer(self._secrets.protection, self._secrets.compute_a1(), self._cipher, limit=65504, client=False)

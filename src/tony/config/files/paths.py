@@ -79,7 +79,7 @@ def absolute_or_address(text: str, base: Path) -> str:
     Raises:
         ValueError: it is neither.
     """
-    return remote_paths.checked(text) if remote_paths.is_address(text) else absolute(text, base)
+    return remote_paths.normalize_hdfs_uri(text) if remote_paths.is_address(text) else absolute(text, base)
 
 
 def interpreter(text: str, base: Path) -> str:
@@ -87,7 +87,7 @@ def interpreter(text: str, base: Path) -> str:
     if remote_paths.is_address(text):
         if not is_archive(text):
             raise ValueError("in HDFS, python must be an archive: .tar.gz, .zip...")
-        return remote_paths.checked(text)
+        return remote_paths.normalize_hdfs_uri(text)
     if "/" in text or text.startswith("~") or is_archive(text) or (text.strip() and (base / text).exists()):
         return absolute(text, base)
     if not text.strip():

@@ -25,7 +25,7 @@ def is_address(text: str) -> bool:
     return bool(_SCHEME.match(text) or _SHORT.match(text))
 
 
-def checked(text: str) -> str:
+def normalize_hdfs_uri(text: str) -> str:
     """Return an HDFS address in canonical form: without double or trailing slashes.
 
     Raises:
@@ -46,7 +46,7 @@ def checked(text: str) -> str:
     return f"hdfs://{name}/{'/'.join(parts)}"
 
 
-def parts(address: str) -> tuple[str, str]:
+def split_address(address: str) -> tuple[str, str]:
     """Split a canonical address into the file system, empty for the default one, and the path."""
     name, slash, path = address.removeprefix("hdfs://").partition("/")
     return (f"hdfs://{name}" if name else ""), slash + path

@@ -27,20 +27,20 @@ def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
     if flags.src_dir is not None:
         draft.put(("source",), _plain(flags.src_dir), LegacyOrigin("--src_dir"))
         draft.put(("gitignore",), False, LegacyOrigin("--src_dir"))  # LinkedIn TonY packs everything
-    items = [_entry(item) for item in value_parsing.items(draft, "tony.containers.resources")]
+    items = [_entry(item) for item in value_parsing.parse_items(draft, "tony.containers.resources")]
     if flags.python_venv is not None:
         items.append((f"{_plain(flags.python_venv)}::{VENV}#archive", LegacyOrigin("--python_venv")))
     items += _class_path(flags)
     items += _hadoop(draft)
     draft.put_list(("files",), last_wins(draft, items))
     for name in types.instances:
-        own = [_entry(item) for item in value_parsing.items(draft, f"tony.{name}.resources")]
+        own = [_entry(item) for item in value_parsing.parse_items(draft, f"tony.{name}.resources")]
         draft.put_list(("roles", name, "files"), last_wins(draft, own))
 
 
 def am_files(draft: DraftJob) -> list[tuple[str, LegacyOrigin]]:
     """Return the files that only the application master gets."""
-    return last_wins(draft, [_entry(item) for item in value_parsing.items(draft, "tony.am.resources")])
+    return last_wins(draft, [_entry(item) for item in value_parsing.parse_items(draft, "tony.am.resources")])
 
 
 def last_wins(draft: DraftJob, items: list[tuple[str, LegacyOrigin]]) -> list[tuple[str, LegacyOrigin]]:
@@ -86,7 +86,7 @@ def _class_path(flags: Flags) -> list[tuple[str, LegacyOrigin]]:
 
 def _hadoop(draft: DraftJob) -> list[tuple[str, LegacyOrigin]]:
     """Return the Hadoop archive of the programs; set CLASSPATH to the class path inside it."""
-    location, path = draft.settings.get(LOCATION), value_parsing.words(draft, CLASSPATH)
+    location, path = draft.settings.get(LOCATION), value_parsing.parse_words(draft, CLASSPATH)
     if location is None or not location.text:
         if value := draft.settings.get(CLASSPATH):
             draft.note(value, f"it has no effect without {LOCATION}.")

@@ -30,7 +30,7 @@ def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
         draft.put(("framework",), "none", LegacyOrigin(DEFAULTS))
         _note_unused(draft, "tony.application.framework", "there is a single task, so no framework is needed.")
     else:
-        framework = value_parsing.text(draft, "tony.application.framework") or FRAMEWORK
+        framework = value_parsing.parse_text(draft, "tony.application.framework") or FRAMEWORK
         draft.put(("framework",), framework.lower(), _origin(draft, "tony.application.framework"))
     if command := command_from_flags(draft, flags):
         draft.put(("command",), *command)
@@ -43,7 +43,7 @@ def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
 
 
 def _put_text(draft: DraftJob, key: tuple[str, ...], legacy_key: str, default: str) -> None:
-    draft.put(key, value_parsing.text(draft, legacy_key) or default, _origin(draft, legacy_key))
+    draft.put(key, value_parsing.parse_text(draft, legacy_key) or default, _origin(draft, legacy_key))
 
 
 def _origin(draft: DraftJob, key: str) -> LegacyOrigin:
@@ -57,11 +57,11 @@ def _note_unused(draft: DraftJob, key: str, why: str) -> None:
 
 
 def _variables(draft: DraftJob) -> None:
-    for name, (value, origin) in value_parsing.variables(draft, "tony.execution.envs").items():
+    for name, (value, origin) in value_parsing.parse_variables(draft, "tony.execution.envs").items():
         if not _is_refused(draft, name, origin):
             draft.put(("env", name), escaped(value), origin)
     skips = False
-    for name, (value, origin) in value_parsing.variables(draft, "tony.containers.envs").items():
+    for name, (value, origin) in value_parsing.parse_variables(draft, "tony.containers.envs").items():
         if name == SKIP_HADOOP_PATH:
             skips = value.lower() == "true"
         if _is_refused(draft, name, origin):
@@ -101,10 +101,10 @@ def _mode(draft: DraftJob) -> None:
 
 def _results(draft: DraftJob, types: LegacyTaskTypes) -> None:
     every = "tony.application.fail-on-worker-failure-enabled"
-    policy = "any-task" if value_parsing.truth(draft, every) else "chief-or-all"
+    policy = "any-task" if value_parsing.parse_truth(draft, every) else "chief-or-all"
     draft.put(("failure_policy",), policy, _origin(draft, every))
     retries = draft.settings.get("tony.am.retry-count")
-    number = value_parsing.integer(draft, "tony.am.retry-count", 0)
+    number = value_parsing.parse_integer(draft, "tony.am.retry-count", 0)
     if retries and number > 0 and types.single:
         draft.note(retries, "a single program is not restarted, as in LinkedIn TonY. To restart it: `--set "
                    f"max_restarts={number}`.")  # fmt: skip
@@ -115,20 +115,20 @@ def _results(draft: DraftJob, types: LegacyTaskTypes) -> None:
 def _metrics(draft: DraftJob) -> None:
     key = "tony.task.metrics-interval-ms"
     if value := draft.settings.get(key):
-        draft.put(("metrics_interval",), text_of(value_parsing.integer(draft, key, 5000) / 1000), value)
+        draft.put(("metrics_interval",), text_of(value_parsing.parse_integer(draft, key, 5000) / 1000), value)
 
 
 def _heartbeats(draft: DraftJob) -> None:
     often, missed = "tony.task.heartbeat-interval-ms", "tony.task.max-missed-heartbeats"
     if not (draft.settings.get(often) or draft.settings.get(missed)):
         return
-    interval = value_parsing.integer(draft, often, 1000) / 1000
+    interval = value_parsing.parse_integer(draft, often, 1000) / 1000
     if value := draft.settings.get(often):
         if interval < _MIN_HEARTBEAT_SECONDS:
             draft.note(value, "the minimum interval is 50 ms.")
             interval = _MIN_HEARTBEAT_SECONDS
         draft.put(("heartbeat_interval",), text_of(interval), value)
-    limit = interval * max(_MIN_MISSED_HEARTBEATS, value_parsing.integer(draft, missed, 25))
+    limit = interval * max(_MIN_MISSED_HEARTBEATS, value_parsing.parse_integer(draft, missed, 25))
     draft.put(("heartbeat_timeout",), text_of(limit), draft.settings.get(missed) or _origin(draft, often))
 
 
@@ -138,7 +138,7 @@ def _timeouts(draft: DraftJob) -> None:
         ("queue_timeout", "tony.am.startup-timeout", 0.001),
         ("execution_timeout", "tony.task.executor.execution-timeout-ms", 0.001),
     ):
-        if limit := value_parsing.duration_text(draft, legacy_key, unit):
+        if limit := value_parsing.format_duration(draft, legacy_key, unit):
             draft.put((key,), limit, _origin(draft, legacy_key))
     _allocation(draft)
     found = [
@@ -147,7 +147,7 @@ def _timeouts(draft: DraftJob) -> None:
             ("tony.container.registration.timeout", 0.001),
             ("tony.task.executor.registry-timeout-sec", 1.0),
         )
-        if (seconds := value_parsing.duration(draft, key, unit))
+        if (seconds := value_parsing.parse_duration(draft, key, unit))
     ]
     if found:
         shortest, origin = min(found, key=lambda each: each[0])
@@ -158,7 +158,7 @@ def _timeouts(draft: DraftJob) -> None:
 
 def _allocation(draft: DraftJob) -> None:
     key = "tony.container.allocation.timeout"
-    limit = value_parsing.duration_text(draft, key, 0.001)
+    limit = value_parsing.format_duration(draft, key, 0.001)
     if limit and draft.values.get("distributed_mode") == "fcfs":
         _note_unused(draft, key, "it has an effect in GANG mode only.")
     elif limit:

@@ -37,7 +37,7 @@ def _of(draft: DraftJob, key: str) -> LegacyValue | LegacyOrigin:
 
 def _known(draft: DraftJob, types: LegacyTaskTypes, key: str, default: str = "") -> list[str]:
     """Return the types of a list that have tasks; add a note for each name that is no type."""
-    named = list(dict.fromkeys(value_parsing.words(draft, key, default)))
+    named = list(dict.fromkeys(value_parsing.parse_words(draft, key, default)))
     value = draft.settings.get(key)
     for name in named:
         if value and name not in types.instances and name not in types.absent:
@@ -119,7 +119,7 @@ def _limit(
         )
     else:
         limited[name] = value
-        seconds = value_parsing.integer(draft, value.key, 0)
+        seconds = value_parsing.parse_integer(draft, value.key, 0)
         if seconds < 0:
             draft.add_error(value, "expected a number of seconds, 0 or more.")
             return
@@ -127,7 +127,7 @@ def _limit(
         draft.put((*place, "group"), group, value)
         draft.put((*place, "limit"), exact_duration(seconds), value)
         ignored = f"{value.key}.ignored"
-        if value_parsing.truth(draft, ignored):
+        if value_parsing.parse_truth(draft, ignored):
             draft.put((*place, "on_timeout"), "ignore", _of(draft, ignored))
 
 

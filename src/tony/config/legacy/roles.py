@@ -42,33 +42,33 @@ def resources(draft: DraftJob, place: tuple[str, str], prefix: str) -> None:
     Args:
         prefix: of the keys: `tony.worker`.
     """
-    memory = value_parsing.size_text(draft, f"{prefix}.memory")
+    memory = value_parsing.format_size(draft, f"{prefix}.memory")
     given = draft.settings.get(f"{prefix}.memory")
     draft.put((*place, "memory"), memory or MEMORY, given or LegacyOrigin(DEFAULTS, f"{prefix}.memory"))
     for name, default in (("vcores", 1), ("gpus", 0)):
         if value := draft.settings.get(f"{prefix}.{name}"):
-            draft.put((*place, name), value_parsing.integer(draft, value.key, default), value)
+            draft.put((*place, name), value_parsing.parse_integer(draft, value.key, default), value)
 
 
 def _places(draft: DraftJob, name: str) -> None:
     """Set where the tasks of a role may run."""
     place = ("roles", name)
     constrained = (
-        "tony.application.placement-spec" if value_parsing.text(draft, "tony.application.placement-spec") else ""
+        "tony.application.placement-spec" if value_parsing.parse_text(draft, "tony.application.placement-spec") else ""
     )
     for key in (f"tony.{name}.placement-spec", "tony.containers.placement-spec"):
-        if spec := value_parsing.text(draft, key):
+        if spec := value_parsing.parse_text(draft, key):
             draft.put((*place, "yarn", "placement"), spec, _value(draft, key))
             constrained = key
             break
-    if label := value_parsing.text(draft, f"tony.{name}.node-label"):
+    if label := value_parsing.parse_text(draft, f"tony.{name}.node-label"):
         value = _value(draft, f"tony.{name}.node-label")
         if constrained:
             draft.note(value, f"ignored, as in LinkedIn TonY: with {constrained} YARN uses only nodes without a label.")
         else:
             draft.put((*place, "node_label"), label, value)
     for key in (f"tony.{name}.allocation-tags", "tony.containers.allocation-tags"):
-        if tags := value_parsing.items(draft, key):
+        if tags := value_parsing.parse_items(draft, key):
             draft.put_list((*place, "yarn", "placement_tags"), tags)
             break
 

@@ -89,7 +89,7 @@ def read(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Settings,
         files = Configuration.load(paths=paths)
     except ConfigurationError as error:
         return Settings({}, found and found[1]), [_unreadable(error, named)], False
-    raw = {key: setting for key in files if (setting := files.setting(key)) is not None}
+    raw = {key: setting for key in files if (setting := files.find_setting(key)) is not None}
     expanded = Configuration(raw, environ)
     values = {}
     for key in raw:

@@ -23,13 +23,13 @@ def check(draft: DraftJob, types: LegacyTaskTypes) -> None:
     """Report every limit that the job exceeds; defaults of tasks count as well."""
     roles: dict[str, Any] = draft.values.get("roles", {})
     for name, number in types.instances.items():
-        most = value_parsing.integer(draft, f"tony.{name}.max-instances", -1)
+        most = value_parsing.parse_integer(draft, f"tony.{name}.max-instances", -1)
         value = draft.settings.get(f"tony.{name}.max-instances")
         if value and 0 <= most < number:
             draft.add_error(value, f"the job requests {number} tasks of type {name}, and this allows {most}. {_REMEDY}")
     for what, unit, of_task in _TOTALS:
         value = draft.settings.get(f"{_TOTAL}{what}")
-        most = value_parsing.integer(draft, f"{_TOTAL}{what}", -1)
+        most = value_parsing.parse_integer(draft, f"{_TOTAL}{what}", -1)
         shares = [(name, number, of_task(roles.get(name, {}))) for name, number in types.instances.items()]
         total = sum(number * each for _, number, each in shares)
         if value and 0 <= most < total:

@@ -60,8 +60,8 @@ def shape(draft: DraftJob) -> LegacyTaskTypes:
         if not ROLE_NAME.fullmatch(match[1]):
             draft.add_error(value, "a type is up to 63 letters, digits, `-` and `_`, beginning with a letter.")
             continue
-        found[match[1]] = value_parsing.integer(draft, value.key, 0)
-    log_folder = value_parsing.text(draft, "tony.application.tensorboard-log-dir")
+        found[match[1]] = value_parsing.parse_integer(draft, value.key, 0)
+    log_folder = value_parsing.parse_text(draft, "tony.application.tensorboard-log-dir")
     if log_folder and (any(number > 0 for name, number in found.items() if name != TENSORBOARD)):
         given = draft.settings.get(f"tony.{TENSORBOARD}.instances")
         if given and found.get(TENSORBOARD) != 1:
@@ -72,7 +72,7 @@ def shape(draft: DraftJob) -> LegacyTaskTypes:
     instances = {name: number for name, number in found.items() if number > 0}
     return LegacyTaskTypes(
         instances=instances,
-        preprocess=bool(instances) and value_parsing.truth(draft, PREPROCESS),
+        preprocess=bool(instances) and value_parsing.parse_truth(draft, PREPROCESS),
         absent=tuple(name for name, number in found.items() if number <= 0),
         log_folder=log_folder,
     )
@@ -80,13 +80,13 @@ def shape(draft: DraftJob) -> LegacyTaskTypes:
 
 def is_horovod(draft: DraftJob) -> bool:
     """Return True if the framework is Horovod."""
-    return (value_parsing.text(draft, "tony.application.framework") or "").lower() == "horovod"
+    return (value_parsing.parse_text(draft, "tony.application.framework") or "").lower() == "horovod"
 
 
 def _driver(draft: DraftJob, found: dict[str, int]) -> None:
     """Keep the driver only if its command is the user's: executors do what LinkedIn TonY's own driver did."""
     given = [value for value in draft.settings if value.key.startswith(f"tony.{DRIVER}.")]
-    if value_parsing.truth(draft, DEBUG):
+    if value_parsing.parse_truth(draft, DEBUG):
         found[DRIVER] = 1
         return
     for value in given:

@@ -21,12 +21,12 @@ _BARE = re.compile(r"\d{1,15}", re.ASCII)
 _NEXT_VARIABLE = re.compile(r",(?=\s*[A-Za-z_][A-Za-z0-9_]*=)", re.ASCII)
 
 
-def integer(draft: DraftJob, key: str, default: int) -> int:
+def parse_integer(draft: DraftJob, key: str, default: int) -> int:
     """Return a whole number."""
     return _read(draft, key, default, parse_int)
 
 
-def size(text: str) -> int:
+def parse_legacy_size(text: str) -> int:
     """Return the bytes of `2g`, `512m` or a bare number of MiB.
 
     Raises:
@@ -41,28 +41,28 @@ def size(text: str) -> int:
         raise ValueError(f"{error} A bare number is MiB.") from None
 
 
-def size_text(draft: DraftJob, key: str) -> str | None:
+def format_size(draft: DraftJob, key: str) -> str | None:
     """Return a size as in a job file; None if it is not set or invalid."""
-    return _read(draft, key, None, lambda text: exact_size(size(text)))
+    return _read(draft, key, None, lambda text: exact_size(parse_legacy_size(text)))
 
 
-def duration_text(draft: DraftJob, key: str, unit: float) -> str | None:
+def format_duration(draft: DraftJob, key: str, unit: float) -> str | None:
     """Return a duration as in a job file; None if it is off (0 or less), not set, or invalid.
 
     Args:
         unit: seconds per unit of the number.
     """
-    seconds = duration(draft, key, unit)
+    seconds = parse_duration(draft, key, unit)
     return None if seconds is None else exact_duration(seconds)
 
 
-def duration(draft: DraftJob, key: str, unit: float) -> float | None:
+def parse_duration(draft: DraftJob, key: str, unit: float) -> float | None:
     """Return seconds; None if it is off (0 or less), not set, or invalid."""
-    number = integer(draft, key, 0)
+    number = parse_integer(draft, key, 0)
     return number * unit if number > 0 else None
 
 
-def truth(draft: DraftJob, key: str, default: bool = False) -> bool:
+def parse_truth(draft: DraftJob, key: str, default: bool = False) -> bool:
     """Return true or false; for any other value the default, as in LinkedIn TonY, with a note."""
     value = draft.settings.get(key)
     if value is None:
@@ -75,25 +75,25 @@ def truth(draft: DraftJob, key: str, default: bool = False) -> bool:
     return default if found is None else found
 
 
-def text(draft: DraftJob, key: str) -> str | None:
+def parse_text(draft: DraftJob, key: str) -> str | None:
     """Return text; None if it is not set or empty."""
     value = draft.settings.get(key)
     return value.text if value and value.text else None
 
 
-def words(draft: DraftJob, key: str, default: str = "") -> list[str]:
+def parse_words(draft: DraftJob, key: str, default: str = "") -> list[str]:
     """Return the items of a list, trimmed; empty ones are skipped."""
     value = draft.settings.get(key)
     return [part.strip() for part in (default if value is None else value.text).split(",") if part.strip()]
 
 
-def items(draft: DraftJob, key: str) -> list[tuple[str, LegacyOrigin]]:
+def parse_items(draft: DraftJob, key: str) -> list[tuple[str, LegacyOrigin]]:
     """Return the items of a list, each with its origin."""
     value = draft.settings.get(key)
     return [] if value is None else [(item, origin_of(part, key)) for part, item in _items(value)]
 
 
-def variables(draft: DraftJob, key: str) -> dict[str, tuple[str, LegacyOrigin]]:
+def parse_variables(draft: DraftJob, key: str) -> dict[str, tuple[str, LegacyOrigin]]:
     """Parse `A=1,B` to name -> value and origin; a name without `=` has an empty value. Later ones win."""
     found: dict[str, tuple[str, LegacyOrigin]] = {}
     value = draft.settings.get(key)

@@ -27,10 +27,10 @@ _SITE_FILES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 def translate(draft: DraftJob, types: LegacyTaskTypes, cwd: Path) -> None:
     """Add the settings to the draft."""
     for key, name in _TEXTS.items():
-        if found := value_parsing.text(draft, key):
+        if found := value_parsing.parse_text(draft, key):
             draft.put((*_YARN, name), found, _value(draft, key))
     for key, name in _LISTS.items():
-        if parts := value_parsing.words(draft, key):
+        if parts := value_parsing.parse_words(draft, key):
             draft.put((*_YARN, name), ",".join(parts), _value(draft, key))
     _am_container(draft, types)
     _docker(draft, types)
@@ -45,15 +45,15 @@ def _value(draft: DraftJob, key: str) -> LegacyValue:
 
 def _am_container(draft: DraftJob, types: LegacyTaskTypes) -> None:
     """Set the application master's container; if it would run the program itself, set the role instead."""
-    if label := value_parsing.text(draft, "tony.am.node-label"):
+    if label := value_parsing.parse_text(draft, "tony.am.node-label"):
         place = ("roles", types.am_role, "node_label") if types.am_role else (*_YARN, "am_node_label")
         draft.put(place, label, _value(draft, "tony.am.node-label"))
     if types.am_role:
         return
-    if memory := value_parsing.size_text(draft, "tony.am.memory"):
+    if memory := value_parsing.format_size(draft, "tony.am.memory"):
         draft.put((*_YARN, "am_memory"), memory, _value(draft, "tony.am.memory"))
     if value := draft.settings.get("tony.am.vcores"):
-        draft.put((*_YARN, "am_vcores"), value_parsing.integer(draft, value.key, 1), value)
+        draft.put((*_YARN, "am_vcores"), value_parsing.parse_integer(draft, value.key, 1), value)
 
 
 # --- Docker -----------------------------------------------------------------------------------------------------------
@@ -61,21 +61,25 @@ def _am_container(draft: DraftJob, types: LegacyTaskTypes) -> None:
 
 def _docker(draft: DraftJob, types: LegacyTaskTypes) -> None:
     keys = [value for value in draft.settings if value.key.startswith("tony.docker.")]
-    if not value_parsing.truth(draft, "tony.docker.enabled"):
+    if not value_parsing.parse_truth(draft, "tony.docker.enabled"):
         for value in keys:
             if value.key != "tony.docker.enabled":
                 draft.note(value, "it has no effect unless tony.docker.enabled is true.")
         return
     mounts = "tony.docker.containers.mount"
-    common = value_parsing.text(draft, _IMAGE)
+    common = value_parsing.parse_text(draft, _IMAGE)
     if common:
         draft.put((*_YARN, "docker_image"), common, _value(draft, _IMAGE))
-    if found := value_parsing.text(draft, mounts):
+    if found := value_parsing.parse_text(draft, mounts):
         draft.put((*_YARN, "docker_mounts"), found, _value(draft, mounts))
-    own = {name: image for name in types.instances if (image := value_parsing.text(draft, f"tony.docker.{name}.image"))}
+    own = {
+        name: image
+        for name in types.instances
+        if (image := value_parsing.parse_text(draft, f"tony.docker.{name}.image"))
+    }
     for name, image in own.items():
         draft.put(("roles", name, "image"), image, _value(draft, f"tony.docker.{name}.image"))
-    am_image = value_parsing.text(draft, "tony.docker.am.image")
+    am_image = value_parsing.parse_text(draft, "tony.docker.am.image")
     if am_image:
         place = ("roles", types.am_role, "image") if types.am_role else (*_YARN, "am_docker_image")
         draft.put(place, am_image, _value(draft, "tony.docker.am.image"))

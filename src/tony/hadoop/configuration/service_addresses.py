@@ -58,7 +58,7 @@ class NameService:
         return f"ha-hdfs:{self.uri.partition('://')[2]}" if self.logical else None
 
 
-def resource_managers(
+def list_resource_managers(
     settings: HadoopConfiguration, *, door: str = "address", port: int = 8032
 ) -> tuple[ServiceAddress, ...]:
     """Return the ResourceManagers, in the configuration's order.
@@ -72,35 +72,37 @@ def resource_managers(
         ConfigurationError: high availability without members, or a member without an address.
     """
     if not settings.get_bool(f"{_RM}.ha.enabled"):
-        return (_manager(settings, door, port, ""),)
+        return (_build_manager(settings, door, port, ""),)
     ids = settings.get_list(f"{_RM}.ha.rm-ids")
     if not ids:
-        raise settings.mistake(f"{_RM}.ha.rm-ids", f"is required because {_RM}.ha.enabled is true.")
-    return tuple(_manager(settings, door, port, each) for each in ids)
+        raise settings.build_error(f"{_RM}.ha.rm-ids", f"is required because {_RM}.ha.enabled is true.")
+    return tuple(_build_manager(settings, door, port, each) for each in ids)
 
 
-def schedulers(settings: HadoopConfiguration) -> tuple[ServiceAddress, ...]:
+def list_schedulers(settings: HadoopConfiguration) -> tuple[ServiceAddress, ...]:
     """Return the scheduler addresses (for AMs) of the ResourceManagers."""
-    return resource_managers(settings, door="scheduler.address", port=8030)
+    return list_resource_managers(settings, door="scheduler.address", port=8030)
 
 
-def _manager(settings: HadoopConfiguration, door: str, port: int, rm_id: str) -> ServiceAddress:
+def _build_manager(settings: HadoopConfiguration, door: str, port: int, rm_id: str) -> ServiceAddress:
     secure = settings.get("yarn.http.policy") == "HTTPS_ONLY"
     page, page_port = ("webapp.https.address", 8090) if secure else ("webapp.address", 8088)
-    _, web = _manager_door(settings, page, page_port, rm_id)
-    key, address = _manager_door(settings, door, port, rm_id)
+    _, web = _find_manager_address(settings, page, page_port, rm_id)
+    key, address = _find_manager_address(settings, door, port, rm_id)
     if address is None:
-        raise settings.mistake(key, f"is required, or {_RM}.hostname.{rm_id}.")
+        raise settings.build_error(key, f"is required, or {_RM}.hostname.{rm_id}.")
     return ServiceAddress(
         id=rm_id,
         address=address,
-        web=_reachable(web, address),
+        web=_make_reachable(web, address),
         web_scheme="https" if secure else "http",
-        source=f"{key}, {settings.source(key)}",
+        source=f"{key}, {settings.find_source(key)}",
     )
 
 
-def _manager_door(settings: HadoopConfiguration, door: str, port: int, rm_id: str) -> tuple[str, Address | None]:
+def _find_manager_address(
+    settings: HadoopConfiguration, door: str, port: int, rm_id: str
+) -> tuple[str, Address | None]:
     """Return the key that says it, and the address."""
     key, host_key = f"{_RM}.{door}", f"{_RM}.hostname"
     if rm_id:
@@ -113,7 +115,7 @@ def _manager_door(settings: HadoopConfiguration, door: str, port: int, rm_id: st
     return key, address
 
 
-def default_file_system(settings: HadoopConfiguration) -> str:
+def find_default_file_system(settings: HadoopConfiguration) -> str:
     """Return `fs.defaultFS` as a URI without a slash at its end: `hdfs://ns1`, `file://`."""
     text = settings.get("fs.defaultFS") or ""
     if text == "local":
@@ -123,7 +125,7 @@ def default_file_system(settings: HadoopConfiguration) -> str:
     return text.rstrip("/") if not text.startswith("file:") else "file://"
 
 
-def name_service(settings: HadoopConfiguration, uri: str | None = None) -> NameService:
+def find_name_service(settings: HadoopConfiguration, uri: str | None = None) -> NameService:
     """Return the NameNodes behind a URI.
 
     Args:
@@ -133,76 +135,76 @@ def name_service(settings: HadoopConfiguration, uri: str | None = None) -> NameS
     Raises:
         ConfigurationError: no URI of HDFS, or a nameservice whose NameNodes have no addresses.
     """
-    chosen = default_file_system(settings) if uri is None else uri
+    chosen = find_default_file_system(settings) if uri is None else uri
     parts = urlsplit(chosen)
     if parts.scheme != "hdfs" or not parts.netloc:
-        raise settings.mistake(
+        raise settings.build_error(
             "fs.defaultFS", f"{chosen!r:.200} is not an HDFS URI: write hdfs://host:port or hdfs://nameservice."
         )
     name = parts.netloc.rpartition("@")[2]
     root = f"hdfs://{name}"
     ids = settings.get_list(f"dfs.ha.namenodes.{name}")
     if ids:
-        nodes = tuple(_name_node(settings, f"{name}.{each}", each) for each in ids)
+        nodes = tuple(_build_name_node(settings, f"{name}.{each}", each) for each in ids)
         return NameService(uri=root, logical=True, name_nodes=nodes)
     if name in settings.get_list("dfs.nameservices") and f"dfs.namenode.rpc-address.{name}" in settings:
-        return NameService(uri=root, logical=False, name_nodes=(_name_node(settings, name, ""),))
-    return NameService(uri=root, logical=False, name_nodes=(_single(settings, name, uri),))
+        return NameService(uri=root, logical=False, name_nodes=(_build_name_node(settings, name, ""),))
+    return NameService(uri=root, logical=False, name_nodes=(_build_single(settings, name, uri),))
 
 
-def _single(settings: HadoopConfiguration, authority: str, uri: str | None) -> ServiceAddress:
+def _build_single(settings: HadoopConfiguration, authority: str, uri: str | None) -> ServiceAddress:
     try:
         address = parse_address(authority, NAMENODE_PORT)
     except ValueError as error:
-        raise settings.mistake("fs.defaultFS", f"{authority!r:.200}: {error}.") from None
-    source = "the path given" if uri is not None else f"fs.defaultFS, {settings.source('fs.defaultFS')}"
-    scheme, web = _web_of(settings, "")
-    ours = address == _own_address(settings)
+        raise settings.build_error("fs.defaultFS", f"{authority!r:.200}: {error}.") from None
+    source = "the path given" if uri is not None else f"fs.defaultFS, {settings.find_source('fs.defaultFS')}"
+    scheme, web = _find_web_address(settings, "")
+    ours = address == _find_own_address(settings)
     return ServiceAddress(
-        id="", address=address, web=_reachable(web, address) if ours else None, web_scheme=scheme, source=source
+        id="", address=address, web=_make_reachable(web, address) if ours else None, web_scheme=scheme, source=source
     )
 
 
-def _own_address(settings: HadoopConfiguration) -> Address | None:
+def _find_own_address(settings: HadoopConfiguration) -> Address | None:
     """Return the address of the NameNode of settings without a name."""
     own = settings.get_address("dfs.namenode.rpc-address", NAMENODE_PORT)
     if own is not None:
         return own
     try:
-        return parse_address(urlsplit(default_file_system(settings)).netloc.rpartition("@")[2], NAMENODE_PORT)
+        return parse_address(urlsplit(find_default_file_system(settings)).netloc.rpartition("@")[2], NAMENODE_PORT)
     except ValueError:
         return None
 
 
-def usual_web_address(node: ServiceAddress) -> str:
+def build_usual_web_address(node: ServiceAddress) -> str:
     """Return the default web address of a NameNode."""
     port = _WEB_PORTS[node.web_scheme]
     return f"{node.web_scheme}://{Address(host=node.address.host, port=port)}"
 
 
-def _name_node(settings: HadoopConfiguration, suffix: str, node_id: str) -> ServiceAddress:
+def _build_name_node(settings: HadoopConfiguration, suffix: str, node_id: str) -> ServiceAddress:
     key = f"dfs.namenode.rpc-address.{suffix}"
     address = settings.get_address(key, NAMENODE_PORT)
     if address is None:
-        raise settings.mistake(key, "is required: host:port of the NameNode.")
-    scheme, web = _web_of(settings, f".{suffix}")
+        raise settings.build_error(key, "is required: host:port of the NameNode.")
+    scheme, web = _find_web_address(settings, f".{suffix}")
     return ServiceAddress(
         id=node_id,
         address=address,
-        web=_reachable(web, address),
+        web=_make_reachable(web, address),
         web_scheme=scheme,
-        source=f"{key}, {settings.source(key)}",
+        source=f"{key}, {settings.find_source(key)}",
     )
 
 
-def _web_of(settings: HadoopConfiguration, suffix: str) -> tuple[str, Address | None]:
+def _find_web_address(settings: HadoopConfiguration, suffix: str) -> tuple[str, Address | None]:
     scheme = "https" if settings.get("dfs.http.policy") == "HTTPS_ONLY" else "http"
     port = _WEB_PORTS[scheme]
     own = settings.get_address(f"dfs.namenode.{scheme}-address{suffix}", port)
     return scheme, own or settings.get_address(f"dfs.namenode.{scheme}-address", port)
 
 
-def _reachable(web: Address | None, rpc: Address) -> Address | None:
+def _make_reachable(web: Address | None, rpc: Address) -> Address | None:
     """Return a page that listens everywhere is asked for where the daemon is."""
     if web is not None and web.host in _ANYWHERE:
         return Address(host=rpc.host, port=web.port)

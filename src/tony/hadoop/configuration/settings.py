@@ -12,15 +12,15 @@ from tony.address import Address, parse_address
 from tony.hadoop.configuration.defaults import DEFAULTS, RENAMED
 from tony.hadoop.configuration.errors import ConfigurationError
 from tony.hadoop.configuration.value_parsing import (
+    find_unit,
     parse_bool,
     parse_list,
     parse_seconds,
     parse_size,
-    unit_of,
 )
 from tony.hadoop.configuration.variable_expansion import expand
 from tony.hadoop.configuration.xml_file import Property, SiteXmlReader
-from tony.hadoop.remote_text import one_line
+from tony.hadoop.remote_text import escape_line
 
 #: The files of a configuration folder, in the order in which they are read; a later one wins.
 SITE_FILES: Final = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml", "mapred-site.xml")
@@ -88,7 +88,7 @@ class HadoopConfiguration:
             ConfigurationError: no such folder, or a file that cannot be used.
         """
         environ = environ or {}
-        chosen = _folder(folder, environ)
+        chosen = _find_folder(folder, environ)
         files = [chosen / name for name in SITE_FILES if (chosen / name).is_file()] if chosen else []
         files += [Path(path) for path in paths]
         reader = SiteXmlReader(chosen)
@@ -109,25 +109,25 @@ class HadoopConfiguration:
         """Return True if the key was set, even to Hadoop's default."""
         return isinstance(key, str) and RENAMED.get(key, key) in self._settings
 
-    def setting(self, key: str) -> HadoopSetting | None:
+    def find_setting(self, key: str) -> HadoopSetting | None:
         """Return the setting of a key, else Hadoop's default."""
         key = RENAMED.get(key, key)
         found = self._settings.get(key)
         if found is None and key in DEFAULTS:
             text, file = DEFAULTS[key]
-            found = HadoopSetting(text=text, source=f"Hadoop's default ({file}{self._without(file)})")
+            found = HadoopSetting(text=text, source=f"Hadoop's default ({file}{self._explain_missing_file(file)})")
         return found
 
-    def _without(self, file: str) -> str:
+    def _explain_missing_file(self, file: str) -> str:
         """Note that the folder lacks the site file: perhaps it is the wrong folder."""
         site = file.replace("-default", "-site")
         if self.folder is None or any(each.name == site for each in self.files):
             return ""
         return f"; there is no {site} in {self.folder}"
 
-    def source(self, key: str) -> str:
+    def find_source(self, key: str) -> str:
         """Return the source of the value: `file:line`, `given`, Hadoop's default, or `not set`."""
-        found = self.setting(key)
+        found = self.find_setting(key)
         return found.source if found else "not set"
 
     def get(self, key: str, default: str | None = None) -> str | None:
@@ -136,19 +136,19 @@ class HadoopConfiguration:
         Raises:
             ConfigurationError: it cannot be expanded.
         """
-        found = self.setting(key)
+        found = self.find_setting(key)
         if found is None:
             return default
         try:
-            return expand(found.text, self._raw, self._environ).strip()
+            return expand(found.text, self._find_raw, self._environ).strip()
         except ValueError as error:
-            raise self.mistake(key, str(error)) from None
+            raise self.build_error(key, str(error)) from None
 
-    def mistake(self, key: str, message: str) -> ConfigurationError:
+    def build_error(self, key: str, message: str) -> ConfigurationError:
         """Return the error for a value that means nothing: key, value, place, and the sentence given."""
-        found = self.setting(key)
-        where = self.source(key)
-        shown = f"{key} = {one_line(found.text, 100)}" if found else key
+        found = self.find_setting(key)
+        where = self.find_source(key)
+        shown = f"{key} = {escape_line(found.text, 100)}" if found else key
         return ConfigurationError(f"{shown} ({where}): {message}", key=key, source=where)
 
     def get_bool(self, key: str, default: bool = False) -> bool:
@@ -163,7 +163,7 @@ class HadoopConfiguration:
         Raises:
             ConfigurationError: it is none, or there is no value and no default.
         """
-        return self._parsed(key, default, parse_size)
+        return self._parse_value(key, default, parse_size)
 
     def get_seconds(self, key: str, default: float | None = None, *, unit: str | None = None) -> float:
         """Return a time in seconds; raises like `get_size`.
@@ -173,7 +173,7 @@ class HadoopConfiguration:
             default: in seconds.
             unit: of a number without one (`ms`, `s`...); None if the key's name tells it.
         """
-        return self._parsed(key, default, lambda text: parse_seconds(text, unit or unit_of(key)))
+        return self._parse_value(key, default, lambda text: parse_seconds(text, unit or find_unit(key)))
 
     def get_list(self, key: str, default: Iterable[str] = ()) -> tuple[str, ...]:
         """Return the parts between commas."""
@@ -192,29 +192,29 @@ class HadoopConfiguration:
         """
         if not self.get(key):
             return None
-        return self._parsed(key, None, lambda text: parse_address(_without_scheme(text), default_port))
+        return self._parse_value(key, None, lambda text: parse_address(_strip_scheme(text), default_port))
 
-    def _parsed(self, key: str, default: Value | None, parse: Callable[[str], Value]) -> Value:
+    def _parse_value(self, key: str, default: Value | None, parse: Callable[[str], Value]) -> Value:
         text = self.get(key)
         if text is None or text == "":
             if default is None:
-                raise self.mistake(key, "has no value, and needs one.")
+                raise self.build_error(key, "has no value, and needs one.")
             return default
         try:
             return parse(text)
         except ValueError as error:
-            raise self.mistake(key, str(error)) from None
+            raise self.build_error(key, str(error)) from None
 
-    def _raw(self, name: str) -> str | None:
+    def _find_raw(self, name: str) -> str | None:
         """Return the text that `${name}` stands for: Java's system properties come before keys."""
         java = _JAVA.get(name)
         if java is not None:
             return java()
-        found = self.setting(name)
+        found = self.find_setting(name)
         return found.text if found else None
 
 
-def _user_name() -> str:
+def _find_user_name() -> str:
     import pwd  # here, for it is rarely needed
 
     try:
@@ -230,7 +230,7 @@ _JAVA: Final[Mapping[str, Callable[[], str]]] = {
     "path.separator": lambda: ":",
     "user.dir": os.getcwd,
     "user.home": lambda: os.path.expanduser("~"),
-    "user.name": _user_name,
+    "user.name": _find_user_name,
 }
 
 
@@ -244,7 +244,7 @@ def _put(settings: dict[str, HadoopSetting], final: set[str], new: Property) -> 
         final.add(key)
 
 
-def _folder(folder: Path | str | None, environ: Mapping[str, str]) -> Path | None:
+def _find_folder(folder: Path | str | None, environ: Mapping[str, str]) -> Path | None:
     """Return the folder to read, and a word about who named it if it is not there."""
     chosen, named = folder, "the folder of Hadoop's configuration"
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
@@ -257,13 +257,13 @@ def _folder(folder: Path | str | None, environ: Mapping[str, str]) -> Path | Non
         return None
     if not Path(chosen).is_dir():
         raise ConfigurationError(
-            f"{named} = {one_line(str(chosen))}: no such folder. "
+            f"{named} = {escape_line(str(chosen))}: no such folder. "
             "Name the one that holds core-site.xml and yarn-site.xml.",
             source=named,
         )
     return Path(chosen)
 
 
-def _without_scheme(text: str) -> str:
+def _strip_scheme(text: str) -> str:
     """Return the `host:port` of an address, which may be a URI, as Hadoop allows."""
     return text.partition("://")[2].partition("/")[0] if "://" in text else text

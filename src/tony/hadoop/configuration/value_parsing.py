@@ -68,6 +68,6 @@ def parse_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in re.split(r"[,\n]", text) if part.strip())
 
 
-def unit_of(key: str) -> str:
+def find_unit(key: str) -> str:
     """Return the unit that a key's name tells: `...retry-interval.ms` has milliseconds; seconds if it tells none."""
     return "ms" if key.endswith((".ms", "-ms", ".millis", "-millis", "msec")) else "s"

@@ -34,7 +34,7 @@ def expand(text: str, lookup: Callable[[str], str | None], environ: Mapping[str,
         match = _VARIABLE.search(value)
         if match is None:
             return value
-        new = _environment(match[1], environ)
+        new = _find_variable(match[1], environ)
         if new is None:
             new = lookup(match[1])
         if new is None:
@@ -47,7 +47,7 @@ def expand(text: str, lookup: Callable[[str], str | None], environ: Mapping[str,
     raise ValueError(f"it needs more than {MAX_EXPANSIONS} replacements of ${{...}}; Hadoop makes no more.")
 
 
-def _environment(variable: str, environ: Mapping[str, str]) -> str | None:
+def _find_variable(variable: str, environ: Mapping[str, str]) -> str | None:
     if not variable.startswith("env.") or len(variable) == 4:
         return None
     name = variable[4:]

@@ -19,7 +19,7 @@ from pathlib import Path
 from xml.parsers import expat
 
 from tony.hadoop.configuration.errors import ConfigurationError
-from tony.hadoop.remote_text import one_line
+from tony.hadoop.remote_text import escape_line
 
 #: Bytes of one file. Generated site files of big clusters have some 300 KB.
 MAX_BYTES = 8 << 20
@@ -78,9 +78,9 @@ class SiteXmlReader:
         self._files += 1
         if self._files > MAX_FILES:
             raise ConfigurationError(f"{path}: more than {MAX_FILES} files; does one include itself?")
-        return _File(self, path, self._content(path), (*above, path)).read()
+        return _File(self, path, self._read_content(path), (*above, path)).read()
 
-    def included(self, href: str, above: tuple[Path, ...]) -> list[Property] | None:
+    def read_included(self, href: str, above: tuple[Path, ...]) -> list[Property] | None:
         """Return the properties of an included file, or None if there is no such file.
 
         Raises:
@@ -88,18 +88,18 @@ class SiteXmlReader:
         """
         if len(above) > MAX_INCLUDES:
             raise ValueError(f"more than {MAX_INCLUDES} files include one another.")
-        path = self._found(href, above[-1].parent)
+        path = self._find_file(href, above[-1].parent)
         if path is None:
             return None
         if path in above:
             raise ValueError(f"{path} includes itself.")
         return self._read(path, above)
 
-    def _found(self, href: str, beside: Path) -> Path | None:
+    def _find_file(self, href: str, beside: Path) -> Path | None:
         scheme, colon, rest = href.partition(":")
         if colon and scheme.isalpha():
             if scheme != "file":
-                raise ValueError(f"{one_line(href)!r} is included; only files can be. Copy it into a file.")
+                raise ValueError(f"{escape_line(href)!r} is included; only files can be. Copy it into a file.")
             href = "/" + rest.lstrip("/")
         if "\0" in href:
             raise ValueError("an included path with a NUL character.")
@@ -108,14 +108,14 @@ class SiteXmlReader:
                 return folder / href
         return None
 
-    def count(self, where: str) -> None:
+    def count_property(self, where: str) -> None:
         """Take note of one more property."""
         self._properties += 1
         if self._properties > MAX_PROPERTIES:
             raise ConfigurationError(f"{where}: more than {MAX_PROPERTIES} properties.", source=where)
 
     @staticmethod
-    def _content(path: Path) -> bytes:
+    def _read_content(path: Path) -> bytes:
         try:
             with path.open("rb") as file:
                 content = file.read(MAX_BYTES + 1)
@@ -136,8 +136,8 @@ class _Alone(SiteXmlReader):
             raise ConfigurationError(f"{name}: larger than {MAX_BYTES >> 20} MiB.", source=str(name))
         return _File(self, name, content, (name,)).read()
 
-    def included(self, href: str, above: tuple[Path, ...]) -> list[Property] | None:
-        raise ValueError(f"{one_line(href)!r} is included; of a file that is not our own nothing else is read.")
+    def read_included(self, href: str, above: tuple[Path, ...]) -> list[Property] | None:
+        raise ValueError(f"{escape_line(href)!r} is included; of a file that is not our own nothing else is read.")
 
 
 def properties_of(content: bytes, name: str) -> list[Property]:
@@ -174,54 +174,58 @@ class _File:
         parser.buffer_text = True
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._characters
+        parser.CharacterDataHandler = self._on_characters
         parser.EntityDeclHandler = self._refuse_entity
         parser.SkippedEntityHandler = self._refuse_skipped
         try:
             parser.Parse(self._content, True)
         except expat.ExpatError as error:
             said = expat.errors.messages.get(error.code, "not well-formed")
-            raise self._error(f"not valid XML: {said}.", error.lineno) from None
+            raise self._build_error(f"not valid XML: {said}.", error.lineno) from None
         except (ValueError, LookupError) as error:  # an encoding that Python does not know; ours, from includes
-            raise self._error(one_line(str(error), 500)) from None
+            raise self._build_error(escape_line(str(error), 500)) from None
         return self._properties
 
-    def _error(self, message: str, line: int | None = None) -> ConfigurationError:
+    def _build_error(self, message: str, line: int | None = None) -> ConfigurationError:
         where = f"{self._path}:{line or self._parser.CurrentLineNumber}"
         return ConfigurationError(f"{where}: {message}", source=where)
 
     def _refuse_entity(self, name: str, *_: object) -> None:
-        raise self._error(f"declares the entity {one_line(name, 50)!r}. Entities are refused; write the text itself.")
+        raise self._build_error(
+            f"declares the entity {escape_line(name, 50)!r}. Entities are refused; write the text itself."
+        )
 
     def _refuse_skipped(self, name: str, _: bool) -> None:
-        raise self._error(f"uses the unknown entity {one_line(name, 50)!r}. Write the character itself.")
+        raise self._build_error(f"uses the unknown entity {escape_line(name, 50)!r}. Write the character itself.")
 
     def _start(self, qualified: str, attributes: Mapping[str, str]) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self._error(f"elements lie more than {MAX_DEPTH} deep.")
-        name = _local(qualified)
+            raise self._build_error(f"elements lie more than {MAX_DEPTH} deep.")
+        name = _strip_namespace(qualified)
         if self._depth == 1 and name != "configuration":
-            raise self._error(f"starts with <{one_line(name, 50)}>: a file of Hadoop's starts with <configuration>.")
+            raise self._build_error(
+                f"starts with <{escape_line(name, 50)}>: a file of Hadoop's starts with <configuration>."
+            )
         if name == "property":
-            given = {_local(key): value for key, value in attributes.items()}
+            given = {_strip_namespace(key): value for key, value in attributes.items()}
             self._line = self._parser.CurrentLineNumber
             self._name, self._value = given.get("name"), given.get("value")
             self._final = given.get("final") == "true"
         elif name in _TEXTS or name in ("source", "tag"):
             self._text = []
         elif name == "include":
-            self._include({_local(key): value for key, value in attributes.items()}.get("href"))
+            self._include({_strip_namespace(key): value for key, value in attributes.items()}.get("href"))
         elif name == "fallback":
             self._in_fallback = True
 
-    def _characters(self, text: str) -> None:
+    def _on_characters(self, text: str) -> None:
         if self._text is not None:
             self._text.append(text)
 
     def _end(self, qualified: str) -> None:
         self._depth -= 1
-        name = _local(qualified)
+        name = _strip_namespace(qualified)
         text = "".join(self._text or ())
         if name == "name" and text:
             self._name = text.strip()
@@ -230,29 +234,31 @@ class _File:
         elif name == "final":
             self._final = text == "true"
         elif name == "property":
-            self._property()
+            self._add_property()
         elif name == "include":
             if self._missing is not None and not self._in_fallback:
-                raise self._error(f"includes {one_line(self._missing)!r}, which does not exist, and has no fallback.")
+                raise self._build_error(
+                    f"includes {escape_line(self._missing)!r}, which does not exist, and has no fallback."
+                )
             self._missing, self._in_fallback = None, False
 
     def _include(self, href: str | None) -> None:
         if href is None:
             return
-        found = self._reader.included(href, self._above)
+        found = self._reader.read_included(href, self._above)
         if found is None:
             self._missing = href
         else:
             self._properties.extend(found)
 
-    def _property(self) -> None:
+    def _add_property(self) -> None:
         if self._name is None or (self._in_fallback and self._missing is None):
             return
-        self._reader.count(f"{self._path}:{self._line}")
+        self._reader.count_property(f"{self._path}:{self._line}")
         self._properties.append(
             Property(name=self._name, value=self._value, final=self._final, file=str(self._path), line=self._line)
         )
 
 
-def _local(name: str) -> str:
+def _strip_namespace(name: str) -> str:
     return name.rpartition(":")[2]

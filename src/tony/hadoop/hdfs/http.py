@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from tony.address import format_host
 from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectFailure, ConnectionLost, IpcProtocolError
-from tony.hadoop.remote_text import one_line
+from tony.hadoop.remote_text import escape_line
 
 if TYPE_CHECKING:
     import ssl
@@ -286,16 +286,16 @@ def _not_connected(origin: HttpOrigin, error: OSError) -> ConnectError:
     if isinstance(error, TimeoutError):
         return ConnectError(f"{origin} does not respond.", ConnectFailure.TIMED_OUT)
     if type(error).__name__ == "SSLCertVerificationError":  # by name: without https that module is not loaded
-        reason = one_line(getattr(error, "verify_message", "") or str(error))
+        reason = escape_line(getattr(error, "verify_message", "") or str(error))
         return ConnectError(
             f"{origin}: its certificate is not trusted here: {reason}. SSL_CERT_FILE names a file with certificates of "
             "authorities to trust.",
             ConnectFailure.UNREACHABLE,
         )
-    return ConnectError(f"{origin} cannot be reached: {one_line(str(error))}.", ConnectFailure.UNREACHABLE)
+    return ConnectError(f"{origin} cannot be reached: {escape_line(str(error))}.", ConnectFailure.UNREACHABLE)
 
 
 def _lost(origin: HttpOrigin, error: Exception) -> CallTimeout | ConnectionLost:
     if isinstance(error, TimeoutError):
         return CallTimeout(f"{origin} did not respond in time.")
-    return ConnectionLost(f"{origin} closed the connection ({one_line(str(error)) or type(error).__name__}).")
+    return ConnectionLost(f"{origin} closed the connection ({escape_line(str(error)) or type(error).__name__}).")

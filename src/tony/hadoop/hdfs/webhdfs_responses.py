@@ -8,7 +8,7 @@ from typing import Any
 from tony.hadoop.hdfs.errors import file_system_error
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus, SpaceUsage
 from tony.hadoop.ipc.errors import AccessControlError, HadoopError, IpcProtocolError, LoginError
-from tony.hadoop.remote_text import one_line
+from tony.hadoop.remote_text import escape_line
 
 _KINDS = {"FILE": FileKind.FILE, "DIRECTORY": FileKind.DIRECTORY, "SYMLINK": FileKind.SYMLINK}
 
@@ -24,7 +24,9 @@ def parsed(data: bytes, where: str) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise IpcProtocolError(f"{where}: response is not JSON: {one_line(data[:200].decode('latin-1'))!r}") from error
+        raise IpcProtocolError(
+            f"{where}: response is not JSON: {escape_line(data[:200].decode('latin-1'))!r}"
+        ) from error
     if not isinstance(value, dict):
         raise IpcProtocolError(f"{where}: the response is not a JSON object.")
     return value
@@ -121,8 +123,8 @@ def refusal(status: int, data: bytes, where: str) -> HadoopError:
             f"{where}: the server requires authentication (401). A secure cluster needs a delegation token here."
         )
     if status == 403:
-        return AccessControlError("", one_line(_plain(data)) or "forbidden (403)", where=where)
-    return IpcProtocolError(f"{where}: HTTP status {status}: {one_line(_plain(data), 200) or 'no message'}")
+        return AccessControlError("", escape_line(_plain(data)) or "forbidden (403)", where=where)
+    return IpcProtocolError(f"{where}: HTTP status {status}: {escape_line(_plain(data), 200) or 'no message'}")
 
 
 def _plain(data: bytes) -> str:

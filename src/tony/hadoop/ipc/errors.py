@@ -26,7 +26,7 @@ from enum import Enum
 from typing import ClassVar
 
 from tony.errors import InfraError
-from tony.hadoop.remote_text import one_line, shown
+from tony.hadoop.remote_text import escape_line, escape_text
 
 
 class HadoopError(InfraError):
@@ -102,8 +102,8 @@ class RemoteError(HadoopError):
     advice: ClassVar[str] = ""
 
     def __init__(self, class_name: str, message: str, *, where: str = "", fatal: bool = False) -> None:
-        self.class_name = one_line(class_name, 200)
-        self.remote_message = shown(without_trace(message))
+        self.class_name = escape_line(class_name, 200)
+        self.remote_message = escape_text(without_trace(message))
         self.fatal = fatal
         simple = self.class_name.rpartition(".")[2] or "unnamed error"
         said = f"{where}: {simple}" if where else simple

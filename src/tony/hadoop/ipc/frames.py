@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from tony.hadoop.ipc.errors import IpcProtocolError
-from tony.hadoop.remote_text import one_line
+from tony.hadoop.remote_text import escape_line
 from tony.hadoop.wire.method import Method, Request, Response
 from tony.hadoop.wire.proto import MalformedMessage, decode, delimited, read_delimited
 from tony.hadoop.wire.rpc import (
@@ -228,5 +228,5 @@ class FrameReader:
         if begin[:1] in (b"\x15", b"\x16") and begin[1:2] == b"\x03":
             return "it speaks TLS: this is not a Hadoop RPC port"
         if size and any(begin) and all(32 <= byte < 127 or byte in b"\r\n\t" for byte in begin):
-            return f"it is not a Hadoop daemon; it sent: {one_line(begin.decode('ascii'))}"
+            return f"it is not a Hadoop daemon; it sent: {escape_line(begin.decode('ascii'))}"
         return f"it announces a response of {size} bytes; the limit is {self._limit} (ipc.maximum.response.length)"

@@ -19,7 +19,7 @@ from tony.hadoop.ipc.errors import IpcProtocolError, LoginError
 from tony.hadoop.ipc.frames import context_frame, sasl_frame
 from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
 from tony.hadoop.ipc.principals import expected_principals
-from tony.hadoop.remote_text import one_line
+from tony.hadoop.remote_text import escape_line
 from tony.hadoop.sasl.digest import DigestClient
 from tony.hadoop.sasl.quality_of_protection import SaslFailure, SecurityLayer
 from tony.hadoop.wire.proto import replace
@@ -158,7 +158,7 @@ class Negotiation:
         if not matches(f"{service}/{host}", expected):
             raise LoginError(
                 self._at(
-                    f"the daemon claims to be {one_line(service)}/{one_line(host)}, but "
+                    f"the daemon claims to be {escape_line(service)}/{escape_line(host)}, but "
                     f"{' or '.join(expected)} is expected. Check the principal in the settings."
                 )
             )
@@ -180,19 +180,19 @@ class Negotiation:
             self._is_simple = True
         elif self._digest is not None:
             self._digest.confirm(token or b"")
-            self.layer = self._digest.layer()
+            self.layer = self._digest.create_layer()
         elif self._gssapi is not None:
             if token or not self._gssapi.complete:
                 raise LoginError(self._at("the daemon ended the login before it authenticated itself"))
-            self.layer = self._gssapi.layer()
+            self.layer = self._gssapi.create_layer()
         self.done = True
 
     def _no_way(self, auths: tuple[SaslAuth, ...]) -> str:
         method = self._login.method.name
         for auth in auths:
             if auth.method == method:
-                return f"unsupported SASL mechanism {one_line(auth.mechanism, 60)} for {method}"
-        theirs = ", ".join(one_line(auth.method, 40) for auth in auths[:8]) or "nothing"
+                return f"unsupported SASL mechanism {escape_line(auth.mechanism, 60)} for {method}"
+        theirs = ", ".join(escape_line(auth.method, 40) for auth in auths[:8]) or "nothing"
         advice = {
             "TOKEN": "Only a token that this daemon knows can be used",
             "KERBEROS": "Set hadoop.security.authentication to simple if the cluster is not secure",

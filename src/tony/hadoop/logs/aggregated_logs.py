@@ -22,7 +22,7 @@ from tony.hadoop.hdfs.file_system import FileSystem
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.hadoop.logs import ifile, tfile
 from tony.hadoop.logs.errors import LogError, LogsNotFoundError, MalformedLogFile
-from tony.hadoop.logs.range_reader import Opener, opener
+from tony.hadoop.logs.range_reader import Opener, create_opener
 
 #: Reads a setting: key and default -> value.
 Settings = Callable[[str, str], str | None]
@@ -88,7 +88,7 @@ class AggregatedLog:
     pieces: tuple[LogExtent, ...]
 
 
-def places(settings: Settings) -> tuple[AggregatedLogLocation, ...]:
+def find_places(settings: Settings) -> tuple[AggregatedLogLocation, ...]:
     """Return the log locations of the configuration, for every format that it names and for the older ones.
 
     Args:
@@ -101,8 +101,8 @@ def places(settings: Settings) -> tuple[AggregatedLogLocation, ...]:
     for name in [*filter(None, formats), "TFile", "IFile"]:
         folder = settings(f"yarn.log-aggregation.{name}.remote-app-log-dir", "") or common
         own = settings(f"yarn.log-aggregation.{name}.remote-app-log-dir-suffix", "")
-        found.append(AggregatedLogLocation(folder=_path(folder), suffix=own or f"{suffix}-{name.lower()}"))
-    found.append(AggregatedLogLocation(folder=_path(common), suffix=suffix))
+        found.append(AggregatedLogLocation(folder=_strip_file_system(folder), suffix=own or f"{suffix}-{name.lower()}"))
+    found.append(AggregatedLogLocation(folder=_strip_file_system(common), suffix=suffix))
     return tuple(dict.fromkeys(found))
 
 
@@ -118,7 +118,7 @@ class AggregatedLogs:
         self._filesystem = filesystem
         self._places = tuple(places)
 
-    def folders(self, application: str, owner: str) -> tuple[str, ...]:
+    def find_folders(self, application: str, owner: str) -> tuple[str, ...]:
         """Return every folder where the logs of an application may be, the likeliest first."""
         bucket = f"{int(application.rpartition('_')[2]) % 10000:04d}"
         found = []
@@ -151,24 +151,24 @@ class AggregatedLogs:
         left = _MAX_LOGS
         failed: MalformedLogFile | None = None
         wanted = None if node is None else node.replace(":", "_")
-        for path, size, others in self._files(application, owner):
-            if wanted not in (None, _node(path)):
+        for path, size, others in self._list_files(application, owner):
+            if wanted not in (None, _parse_node(path)):
                 continue
             try:
-                for piece in self._pieces(path, size, others):
+                for piece in self._iterate_pieces(path, size, others):
                     if container in (None, piece.entry.container):
                         left -= 1
                         if left < 0:
                             raise LogError(
                                 f"{application} has more than {_MAX_LOGS:,} log files. See them with: yarn logs"
                             )
-                        key = (piece.entry.container, piece.entry.name, _node(path))
+                        key = (piece.entry.container, piece.entry.name, _parse_node(path))
                         pieces.setdefault(key, []).append(piece)
             except MalformedLogFile as error:
                 failed = MalformedLogFile(f"{path} {error}")
         if not pieces and failed is not None:
             raise failed
-        return tuple(self._log(*key, found) for key, found in sorted(pieces.items()))
+        return tuple(self._build_log(*key, found) for key, found in sorted(pieces.items()))
 
     def read(self, log: AggregatedLog, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
         """Yield the bytes of a log file, in pieces.
@@ -194,16 +194,16 @@ class AggregatedLogs:
             if left <= 0:
                 return
 
-    def _log(self, container: str, name: str, node: str, rounds: Sequence[LogExtent]) -> AggregatedLog:
+    def _build_log(self, container: str, name: str, node: str, rounds: Sequence[LogExtent]) -> AggregatedLog:
         kept: list[LogExtent] = []
         for piece in rounds:
-            if kept and self._grew_into(kept[-1], piece):
+            if kept and self._has_grown_into(kept[-1], piece):
                 kept.pop()
             kept.append(piece)
         length = sum(piece.entry.length for piece in kept)
         return AggregatedLog(container=container, name=name, node=node, length=length, pieces=tuple(kept))
 
-    def _grew_into(self, before: LogExtent, after: LogExtent) -> bool:
+    def _has_grown_into(self, before: LogExtent, after: LogExtent) -> bool:
         """Return True if a later round contains the same file, perhaps longer: some bytes are compared."""
         length = before.entry.length
         if after.entry.length < length:
@@ -213,10 +213,10 @@ class AggregatedLogs:
             b"".join(self._read(before, at, size)) == b"".join(self._read(after, at, size)) for at, size in samples
         )
 
-    def _files(self, application: str, owner: str) -> list[tuple[str, int, dict[str, int]]]:
+    def _list_files(self, application: str, owner: str) -> list[tuple[str, int, dict[str, int]]]:
         """Return path and size of each aggregated file, and the names and sizes of all files next to it."""
         found: list[tuple[str, int, dict[str, int]]] = []
-        folders = self.folders(application, owner)
+        folders = self.find_folders(application, owner)
         for folder in folders:
             try:
                 beside = {status.name: status.length for status in self._filesystem.list(folder) if status.is_file}
@@ -235,20 +235,20 @@ class AggregatedLogs:
             )
         return found
 
-    def _pieces(self, path: str, size: int, beside: dict[str, int]) -> Iterator[LogExtent]:
-        open_at = opener(self._filesystem, path)
+    def _iterate_pieces(self, path: str, size: int, beside: dict[str, int]) -> Iterator[LogExtent]:
+        open_at = create_opener(self._filesystem, path)
         with self._filesystem.open(path, 0, len(tfile.MAGIC)) as stream:
-            is_tfile = tfile.is_tfile(_all(stream.read, len(tfile.MAGIC)))
+            is_tfile = tfile.is_tfile(_read_all(stream.read, len(tfile.MAGIC)))
         if is_tfile:
             index = tfile.read_index(open_at, size)
-            for entry in tfile.entries(open_at, index):
+            for entry in tfile.iterate_entries(open_at, index):
                 yield LogExtent(path=path, size=size, entry=entry, index=index)
             return
-        indexed, size = self._indexed(open_at, path, size, beside)
+        indexed, size = self._read_index(open_at, path, size, beside)
         for one in indexed.entries:
             yield LogExtent(path=path, size=size, entry=one, index=indexed)
 
-    def _indexed(self, open_at: Opener, path: str, size: int, beside: dict[str, int]) -> tuple[ifile.Index, int]:
+    def _read_index(self, open_at: Opener, path: str, size: int, beside: dict[str, int]) -> tuple[ifile.Index, int]:
         """Return the index at the end, or the one before the round that is under way (or broke off)."""
         try:
             return ifile.read_index(open_at, size), size
@@ -257,27 +257,27 @@ class AggregatedLogs:
             if not 0 < beside.get(checksum, 0) < 2**16:
                 raise
             with self._filesystem.open(path + ifile.CHECKSUM_SUFFIX) as stream:
-                before = ifile.checksum_length(_all(stream.read, 2**16))
+                before = ifile.read_checksum_length(_read_all(stream.read, 2**16))
             if not 0 < before < size:
                 raise
             return ifile.read_index(open_at, before), before
 
     def _read(self, piece: LogExtent, offset: int, length: int) -> Iterator[bytes]:
-        open_at = opener(self._filesystem, piece.path)
+        open_at = create_opener(self._filesystem, piece.path)
         if isinstance(piece.entry, tfile.TFileEntry) and isinstance(piece.index, tfile.TFileIndex):
             yield from tfile.read(open_at, piece.index, piece.entry, offset, length)
         elif isinstance(piece.entry, ifile.IndexedEntry) and isinstance(piece.index, ifile.Index):
             yield from ifile.read(open_at, piece.index, piece.entry, offset, length)
 
 
-def _node(path: str) -> str:
+def _parse_node(path: str) -> str:
     """Return `host_port` of `host_port` or `host_port_time`."""
     host, _, rest = path.rpartition("/")[2].partition("_")
     port = rest.partition("_")[0]
     return f"{host}_{port}" if port else host
 
 
-def _path(folder: str) -> str:
+def _strip_file_system(folder: str) -> str:
     """Return a folder without the file system's name: `hdfs://ns/app-logs` -> `/app-logs`."""
     if "://" in folder:
         folder = "/" + folder.partition("://")[2].partition("/")[2]
@@ -286,7 +286,7 @@ def _path(folder: str) -> str:
     return folder.rstrip("/")
 
 
-def _all(read: Callable[[int], bytes], most: int) -> bytes:
+def _read_all(read: Callable[[int], bytes], most: int) -> bytes:
     parts = []
     while most > 0 and (part := read(most)):
         parts.append(part)

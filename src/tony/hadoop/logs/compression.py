@@ -21,7 +21,7 @@ _ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS
 class Decoded(Protocol):
     """Plain bytes, one after another."""
 
-    def some(self, size: int) -> bytes:
+    def read_chunk(self, size: int) -> bytes:
         """Return at most `size` bytes; empty at the end."""
         ...
 
@@ -34,7 +34,7 @@ class Decoded(Protocol):
         ...
 
 
-def decoded(raw: RangeReader, compression: str) -> Decoded:
+def decode(raw: RangeReader, compression: str) -> Decoded:
     """Return the plain bytes of a stretch.
 
     Raises:
@@ -57,14 +57,14 @@ class Inflated:
         self._raw = raw
         self._inflate = zlib.decompressobj(_ZLIB_OR_GZIP)
 
-    def some(self, size: int) -> bytes:
+    def read_chunk(self, size: int) -> bytes:
         """Return at most `size` bytes; empty at the end.
 
         Raises:
             MalformedLogFile: no zlib stream, or one that is cut off.
         """
         while size > 0 and not self._inflate.eof:
-            fed = self._inflate.unconsumed_tail or self._raw.some(_PIECE)
+            fed = self._inflate.unconsumed_tail or self._raw.read_chunk(_PIECE)
             try:
                 plain = self._inflate.decompress(fed, size)
             except zlib.error as error:
@@ -82,7 +82,7 @@ class Inflated:
             MalformedLogFile: fewer bytes are left.
         """
         while size:
-            part = self.some(min(size, _PIECE))
+            part = self.read_chunk(min(size, _PIECE))
             if not part:
                 raise MalformedLogFile(f"ends {size} bytes too early")
             size -= len(part)
@@ -92,7 +92,7 @@ class Inflated:
         self._raw.close()
 
 
-def exactly(source: Decoded, size: int) -> bytes:
+def read_exactly(source: Decoded, size: int) -> bytes:
     """Return the next `size` bytes, which should be few.
 
     Raises:
@@ -100,7 +100,7 @@ def exactly(source: Decoded, size: int) -> bytes:
     """
     parts = []
     while size:
-        part = source.some(size)
+        part = source.read_chunk(size)
         if not part:
             raise MalformedLogFile(f"ends {size} bytes too early")
         parts.append(part)

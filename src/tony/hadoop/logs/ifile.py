@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tony.hadoop.logs import java_objects
-from tony.hadoop.logs.compression import decoded
+from tony.hadoop.logs.compression import decode
 from tony.hadoop.logs.errors import MalformedLogFile
 from tony.hadoop.logs.java_objects import JavaObject
 from tony.hadoop.logs.range_reader import Opener, RangeReader
@@ -81,12 +81,12 @@ def read_index(open_at: Opener, size: int) -> Index:
         raise MalformedLogFile(f"claims an index of {length} bytes, which cannot be")
     reader = RangeReader(open_at, end - length, end)
     try:
-        return _index(java_objects.load(reader.exactly(length)), end - length)
+        return _parse_index(java_objects.load(reader.read_exactly(length)), end - length)
     finally:
         reader.close()
 
 
-def checksum_length(data: bytes) -> int:
+def read_checksum_length(data: bytes) -> int:
     """Return the length in a checksum file: the number alone, or after the name of the other file.
 
     Raises:
@@ -115,11 +115,11 @@ def read(open_at: Opener, index: Index, entry: IndexedEntry, offset: int, length
     left = min(length, entry.length - offset)
     if left <= 0:
         return
-    source = decoded(RangeReader(open_at, entry.offset, entry.offset + entry.stored), index.compression)
+    source = decode(RangeReader(open_at, entry.offset, entry.offset + entry.stored), index.compression)
     try:
         source.skip(offset)
         while left:
-            part = source.some(left)
+            part = source.read_chunk(left)
             if not part:
                 raise MalformedLogFile(f"has a log file {entry.name!r:.80} that ends {left} bytes too early")
             left -= len(part)
@@ -135,7 +135,7 @@ def _mark(open_at: Opener, size: int) -> tuple[int, int]:
         raise MalformedLogFile(f"has {size} bytes only, too few for an index")
     first, last = RangeReader(open_at, 0, longest), RangeReader(open_at, size - longest - 4, size)
     try:
-        start, end = first.exactly(longest), last.exactly(longest + 4)
+        start, end = first.read_exactly(longest), last.read_exactly(longest + 4)
     finally:
         first.close()
         last.close()
@@ -145,58 +145,60 @@ def _mark(open_at: Opener, size: int) -> tuple[int, int]:
     raise MalformedLogFile("does not end with the mark that it begins with; perhaps it is still being written")
 
 
-def _index(value: Any, limit: int) -> Index:
-    fields = _fields(value, "IndexedLogsMeta")
+def _parse_index(value: Any, limit: int) -> Index:
+    fields = _require_fields(value, "IndexedLogsMeta")
     return Index(
-        user=_text(fields, "user"),
-        node=_text(fields, "nodeId"),
-        compression=_text(fields, "compressName"),
-        entries=tuple(_entries(fields, limit)),
+        user=_require_text(fields, "user"),
+        node=_require_text(fields, "nodeId"),
+        compression=_require_text(fields, "compressName"),
+        entries=tuple(_parse_entries(fields, limit)),
     )
 
 
-def _entries(fields: dict[str, Any], limit: int) -> Iterator[IndexedEntry]:
+def _parse_entries(fields: dict[str, Any], limit: int) -> Iterator[IndexedEntry]:
     """Yield every log file of every round; references to one object again and again are no way to fill memory."""
     seen = set[int]()
-    for cycle in java_objects.as_list(fields.get("logMetas")):
-        for _, found in java_objects.as_mapping(_fields(cycle, "IndexedPerAggregationLogMeta").get("logMetas")):
+    for cycle in java_objects.to_list(fields.get("logMetas")):
+        for _, found in java_objects.to_pairs(_require_fields(cycle, "IndexedPerAggregationLogMeta").get("logMetas")):
             if id(found) in seen:
                 raise MalformedLogFile("has an index that names the same logs twice")
             seen.add(id(found))
-            for one in java_objects.as_list(found):
-                yield _entry(one, limit)
+            for one in java_objects.to_list(found):
+                yield _parse_entry(one, limit)
 
 
-def _entry(value: Any, limit: int) -> IndexedEntry:
-    fields = _fields(value, "IndexedFileLogMeta")
+def _parse_entry(value: Any, limit: int) -> IndexedEntry:
+    fields = _require_fields(value, "IndexedFileLogMeta")
     entry = IndexedEntry(
-        container=_text(fields, "containerId"),
-        name=_text(fields, "fileName"),
-        length=_number(fields, "fileSize"),
-        stored=_number(fields, "fileCompressedSize"),
-        offset=_number(fields, "startIndex"),
+        container=_require_text(fields, "containerId"),
+        name=_require_text(fields, "fileName"),
+        length=_require_number(fields, "fileSize"),
+        stored=_require_number(fields, "fileCompressedSize"),
+        offset=_require_number(fields, "startIndex"),
         # Hadoop 3.0 to 3.2 spell it in their own way.
-        modified_ms=_number(fields, "lastModifiedTime" if "lastModifiedTime" in fields else "lastModificatedTime"),
+        modified_ms=_require_number(
+            fields, "lastModifiedTime" if "lastModifiedTime" in fields else "lastModificatedTime"
+        ),
     )
     if entry.offset + entry.stored > limit:
         raise MalformedLogFile(f"has a log file {entry.name!r:.80} that lies outside of it")
     return entry
 
 
-def _fields(value: Any, name: str) -> dict[str, Any]:
+def _require_fields(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, JavaObject) or value.type.name != _PACKAGE + name:
         raise MalformedLogFile(f"has something else in its index where {name} belongs")
     return value.fields
 
 
-def _text(fields: dict[str, Any], name: str) -> str:
+def _require_text(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
         raise MalformedLogFile(f"has an index without {name}")
     return value
 
 
-def _number(fields: dict[str, Any], name: str) -> int:
+def _require_number(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
     if not isinstance(value, int) or value < 0:
         raise MalformedLogFile(f"has an index without {name}")

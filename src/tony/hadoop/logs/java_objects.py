@@ -105,7 +105,7 @@ def load(data: bytes) -> Any:
     reader = _Reader(data)
     if reader.take(4) != MAGIC:
         _refuse("does not begin as Java's serialization does")
-    value = reader.value(0)
+    value = reader.read_value(0)
     if reader.at != len(data):
         _refuse(f"has {len(data) - reader.at} bytes behind its value")
     return value
@@ -129,16 +129,16 @@ class _Reader:
         self.at = end
         return taken
 
-    def _byte(self) -> int:
+    def _read_byte(self) -> int:
         return self.take(1)[0]
 
-    def _short(self) -> int:
+    def _read_short(self) -> int:
         return int.from_bytes(self.take(2), "big")
 
-    def _int(self) -> int:
+    def _read_int(self) -> int:
         return int.from_bytes(self.take(4), "big")
 
-    def _text(self, size: int) -> str:
+    def _read_text(self, size: int) -> str:
         # Java's own UTF-8 writes a zero in two bytes and surrogates in three each: no log file's name has them.
         return self.take(size).decode("utf-8", "replace")
 
@@ -148,49 +148,49 @@ class _Reader:
         self._handles.append(value)
         return len(self._handles) - 1
 
-    def content(self, depth: int) -> Any:
+    def read_content(self, depth: int) -> Any:
         """Read one value of any type."""
         if depth > _MOST_DEPTH:
             _refuse(f"is nested more than {_MOST_DEPTH} deep")
-        kind = self._byte()
+        kind = self._read_byte()
         match kind:
             case 0x70:  # null
                 return None
             case 0x71:
-                return self._reference()
+                return self._read_reference()
             case 0x73:
-                return self._object(depth)
+                return self._read_object(depth)
             case 0x74 | 0x7C:
-                return self._string(self._short() if kind == _STRING else self._long_length())
+                return self._read_string(self._read_short() if kind == _STRING else self._read_long_length())
             case 0x75:
-                return self._array(depth)
+                return self._read_array(depth)
             case 0x77:
-                return Added(data=self.take(self._byte()))
+                return Added(data=self.take(self._read_byte()))
             case 0x7A:
-                return Added(data=self.take(self._int()))
+                return Added(data=self.take(self._read_int()))
             case 0x78:
                 return _END_MARK
             case 0x7E:
                 return self._enum(depth)
         _refuse(f"holds a part of kind {kind:#x} at byte {self.at - 1}, which is not understood here")
 
-    def value(self, depth: int) -> Any:
+    def read_value(self, depth: int) -> Any:
         """Return a value where an object belongs: the whole, a field, an element."""
-        value = self.content(depth)
+        value = self.read_content(depth)
         if value is _END_MARK or isinstance(value, Added):
             _refuse("has bytes where an object belongs")
         return value
 
-    def _long_length(self) -> int:
+    def _read_long_length(self) -> int:
         return int.from_bytes(self.take(8), "big")
 
-    def _string(self, size: int) -> str:
-        text = self._text(size)
+    def _read_string(self, size: int) -> str:
+        text = self._read_text(size)
         self._remember(text)
         return text
 
-    def _reference(self) -> Any:
-        number = self._int() - _FIRST_HANDLE
+    def _read_reference(self) -> Any:
+        number = self._read_int() - _FIRST_HANDLE
         if not 0 <= number < len(self._handles):
             _refuse("refers to an object that is not there")
         value = self._handles[number]
@@ -198,50 +198,50 @@ class _Reader:
             _refuse("has a class where an object belongs")
         return value
 
-    def _class(self, depth: int) -> JavaClass | None:
+    def _read_class(self, depth: int) -> JavaClass | None:
         """Return a description of a class, or a reference to one, or none."""
         if depth > _MOST_DEPTH:
             _refuse("has classes nested too deep")
-        kind = self._byte()
+        kind = self._read_byte()
         if kind == _NULL:
             return None
         if kind == _REFERENCE:
-            number = self._int() - _FIRST_HANDLE
+            number = self._read_int() - _FIRST_HANDLE
             found = self._handles[number] if 0 <= number < len(self._handles) else None
             if not isinstance(found, JavaClass):
                 _refuse("refers to a class that is not there")
             return found
         if kind != _CLASS_DESCRIPTION:
             _refuse(f"describes a class in a way ({kind:#x}) that is not understood here")
-        return self._class_description(depth)
+        return self._read_class_description(depth)
 
-    def _class_description(self, depth: int) -> JavaClass:
-        described = JavaClass(name=self._text(self._short()))
+    def _read_class_description(self, depth: int) -> JavaClass:
+        described = JavaClass(name=self._read_text(self._read_short()))
         self.take(8)  # the class's version, of which we keep none
         self._remember(described)
-        described.flags = self._byte()
-        count = self._short()
+        described.flags = self._read_byte()
+        count = self._read_short()
         if count > _MOST_FIELDS:
             _refuse(f"has a class with {count} fields")
-        described.fields = tuple(self._field(depth) for _ in range(count))
-        while (annotation := self.content(depth + 1)) is not _END_MARK:
+        described.fields = tuple(self._read_field(depth) for _ in range(count))
+        while (annotation := self.read_content(depth + 1)) is not _END_MARK:
             if not isinstance(annotation, Added):
                 _refuse("has a class with annotations")
-        described.parent = self._class(depth + 1)
+        described.parent = self._read_class(depth + 1)
         return described
 
-    def _field(self, depth: int) -> tuple[str, str]:
-        code = chr(self._byte())
-        name = self._text(self._short())
+    def _read_field(self, depth: int) -> tuple[str, str]:
+        code = chr(self._read_byte())
+        name = self._read_text(self._read_short())
         if code in "L[":
-            if not isinstance(self.value(depth + 1), str):
+            if not isinstance(self.read_value(depth + 1), str):
                 _refuse("has a field whose type is no text")
         elif code not in _PRIMITIVES:
             _refuse(f"has a field of type {code!r}")
         return name, code
 
-    def _object(self, depth: int) -> JavaObject:
-        described = self._class(depth + 1)
+    def _read_object(self, depth: int) -> JavaObject:
+        described = self._read_class(depth + 1)
         if described is None:
             _refuse("has an object without a class")
         made = JavaObject(type=described)
@@ -250,47 +250,47 @@ class _Reader:
             if one.flags & _EXTERNALIZABLE or not one.flags & _SERIALIZABLE:
                 _refuse(f"holds an object of {one.name!r:.100}, which wrote itself in a way of its own")
             for name, code in one.fields:
-                made.fields[name] = self._field_value(code, depth)
+                made.fields[name] = self._read_field_value(code, depth)
             if one.flags & _WROTE_MORE:
-                made.more[one.name] = self._more(depth)
+                made.more[one.name] = self._read_more(depth)
         return made
 
-    def _field_value(self, code: str, depth: int) -> Any:
+    def _read_field_value(self, code: str, depth: int) -> Any:
         layout = _PRIMITIVES.get(code)
         if layout is None:
-            return self.value(depth + 1)
+            return self.read_value(depth + 1)
         return layout.unpack(self.take(layout.size))[0]
 
-    def _more(self, depth: int) -> list[Any]:
+    def _read_more(self, depth: int) -> list[Any]:
         found = []
-        while (value := self.content(depth + 1)) is not _END_MARK:
+        while (value := self.read_content(depth + 1)) is not _END_MARK:
             found.append(value)
         return found
 
     def _enum(self, depth: int) -> JavaEnum:
-        described = self._class(depth + 1)
+        described = self._read_class(depth + 1)
         if described is None or not described.flags & _IS_ENUM:
             _refuse("has an enum without a class")
         slot = self._remember(None)
-        name = self.value(depth + 1)
+        name = self.read_value(depth + 1)
         if not isinstance(name, str):
             _refuse("has an enum whose constant has no name")
         made = JavaEnum(type=described.name, name=name)
         self._handles[slot] = made
         return made
 
-    def _array(self, depth: int) -> list[Any]:
-        described = self._class(depth + 1)
+    def _read_array(self, depth: int) -> list[Any]:
+        described = self._read_class(depth + 1)
         if described is None or len(described.name) < 2 or described.name[0] != "[":
             _refuse("has an array without a class")
         made: list[Any] = []
         self._remember(made)
         code = described.name[1]
         layout = _PRIMITIVES.get(code)
-        count = self._int()
+        count = self._read_int()
         if count * (layout.size if layout else 1) > len(self._data) - self.at:
             _refuse("has an array that is longer than the index")
-        made.extend(self._field_value(code, depth) for _ in range(count))
+        made.extend(self._read_field_value(code, depth) for _ in range(count))
         return made
 
 
@@ -306,18 +306,18 @@ def _from_the_top(described: JavaClass) -> list[JavaClass]:
     return found
 
 
-def as_list(value: Any) -> list[Any]:
+def to_list(value: Any) -> list[Any]:
     """Return the elements of a Java list.
 
     Raises:
         MalformedLogFile: not an ArrayList or the like.
     """
     if isinstance(value, JavaObject) and value.type.name in ("java.util.ArrayList", "java.util.LinkedList"):
-        return _elements(value, 1)
+        return _parse_elements(value, 1)
     _refuse("has something else where a list belongs")
 
 
-def as_mapping(value: Any) -> list[tuple[Any, Any]]:
+def to_pairs(value: Any) -> list[tuple[Any, Any]]:
     """Return the entries of a Java map.
 
     Raises:
@@ -325,12 +325,12 @@ def as_mapping(value: Any) -> list[tuple[Any, Any]]:
     """
     names = ("java.util.HashMap", "java.util.LinkedHashMap", "java.util.TreeMap", "java.util.Hashtable")
     if isinstance(value, JavaObject) and value.type.name in names:
-        flat = _elements(value, 2)
+        flat = _parse_elements(value, 2)
         return list(zip(flat[::2], flat[1::2], strict=True))
     _refuse("has something else where a map belongs")
 
 
-def _elements(value: JavaObject, each: int) -> list[Any]:
+def _parse_elements(value: JavaObject, each: int) -> list[Any]:
     """Parse a collection: bytes that end with its size (of a list: its capacity), then the elements."""
     found = [item for part in value.more.values() for item in part]
     plain = [item for item in found if not isinstance(item, Added)]

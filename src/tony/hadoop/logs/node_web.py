@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode
 from tony.hadoop.hdfs.http import HttpOptions, HttpOrigin, HttpPool, HttpResponse, split_url
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.logs.errors import NodeWebError
-from tony.hadoop.remote_text import one_line
+from tony.hadoop.remote_text import escape_line
 
 #: Bytes of the end asked for before the length is known, and more than needed later: a file may grow meanwhile.
 _SLACK = 64 * 2**10
@@ -68,7 +68,7 @@ class LogStream:
             ConnectionLost, CallTimeout: the connection broke.
         """
         if size < 0:
-            return self._rest()
+            return self._read_rest()
         size = min(size, self.length - self.position)
         if size <= 0:
             return b""
@@ -82,7 +82,7 @@ class LogStream:
         self.position += len(part)
         return part
 
-    def _rest(self) -> bytes:
+    def _read_rest(self) -> bytes:
         parts = []
         while part := self.read(2**20):
             parts.append(part)
@@ -121,7 +121,7 @@ class NodeWeb:
         self._user = user
         self._pool = HttpPool(options or HttpOptions())
 
-    def files(self, container: str) -> tuple[NodeLog, ...]:
+    def list_files(self, container: str) -> tuple[NodeLog, ...]:
         """Return the log files of a container, by name.
 
         Raises:
@@ -134,7 +134,11 @@ class NodeWeb:
             value = json.loads(answer.body())
         except (ValueError, RecursionError) as error:
             raise NodeWebError(f"{where}: the answer is no JSON.") from error
-        found = {log.name: log for info in _each(value, "containerLogsInfo", where) for log in _local(info, where)}
+        found = {
+            log.name: log
+            for info in _list_objects(value, "containerLogsInfo", where)
+            for log in _parse_local(info, where)
+        }
         if len(found) > _MOST_FILES:
             raise NodeWebError(f"{where}: more than {_MOST_FILES} files.")
         return tuple(sorted(found.values(), key=lambda log: log.name))
@@ -176,8 +180,8 @@ class NodeWeb:
         answer = self._get(path, {} if last is None else {"size": str(-last)}, accept="text/plain")
         where = f"{self._origin}, {name} of {container}"
         try:
-            head, ahead = _head(answer.read, where)
-            length = _length(head, where)
+            head, ahead = _read_head(answer.read, where)
+            length = _parse_length(head, where)
         except HadoopError:
             answer.close()
             raise
@@ -195,12 +199,12 @@ class NodeWeb:
             raise NodeWebError(f"{self._origin} has the logs no longer, and sends us to a log server.", gone=True)
         if answer.status == 401:
             raise NodeWebError(f"{self._origin} wants a Kerberos login for its pages (401); we log in by RPC alone.")
-        words = one_line(said.rpartition("Exception:")[2].partition('"')[0]) or "no words"
+        words = escape_line(said.rpartition("Exception:")[2].partition('"')[0]) or "no words"
         gone = answer.status == 404 or "NotFoundException" in said
         raise NodeWebError(f"{self._origin} says no ({answer.status}): {words}", gone=gone)
 
 
-def _head(read: Callable[[int], bytes], where: str) -> tuple[bytes, bytes]:
+def _read_head(read: Callable[[int], bytes], where: str) -> tuple[bytes, bytes]:
     """Return the lines before the content, and what of the content came with them."""
     data = b""
     while _CONTENT not in data:
@@ -212,7 +216,7 @@ def _head(read: Callable[[int], bytes], where: str) -> tuple[bytes, bytes]:
     return head, ahead
 
 
-def _length(head: bytes, where: str) -> int:
+def _parse_length(head: bytes, where: str) -> int:
     for line in head.splitlines():
         name, _, value = line.partition(b":")
         if name == b"LogLength" and value.isdigit() and len(value) < 20:
@@ -220,7 +224,7 @@ def _length(head: bytes, where: str) -> int:
     raise NodeWebError(f"{where}: the answer does not say how long the file is.")
 
 
-def _each(value: Any, key: str, where: str) -> list[dict[str, Any]]:
+def _list_objects(value: Any, key: str, where: str) -> list[dict[str, Any]]:
     """Return the objects under a key: Java's JSON writes a list of one as the one itself, depending on the version."""
     found = value.get(key, []) if isinstance(value, dict) else None
     each = [found] if isinstance(found, dict) else found
@@ -229,12 +233,12 @@ def _each(value: Any, key: str, where: str) -> list[dict[str, Any]]:
     return each
 
 
-def _local(info: dict[str, Any], where: str) -> list[NodeLog]:
+def _parse_local(info: dict[str, Any], where: str) -> list[NodeLog]:
     """Return the files that are at the node; those that were aggregated already are somewhere else."""
     if info.get("logAggregationType", "LOCAL") != "LOCAL":
         return []
     found = []
-    for one in _each(info, "containerLogInfo", where):
+    for one in _list_objects(info, "containerLogInfo", where):
         name, size = one.get("fileName"), str(one.get("fileSize", ""))
         if not isinstance(name, str) or not (size.isascii() and size.isdigit() and len(size) < 20):
             raise NodeWebError(f"{where}: the answer is no list of logs.")

@@ -19,7 +19,7 @@ _PIECE = 64 * 2**10
 Opener = Callable[[int, int], SeekableReader]
 
 
-def opener(filesystem: FileSystem, path: str) -> Opener:
+def create_opener(filesystem: FileSystem, path: str) -> Opener:
     """Return a function that opens one file of a file system at an offset."""
 
     def open_at(offset: int, length: int) -> SeekableReader:
@@ -55,7 +55,7 @@ class RangeReader:
         """Bytes to the end of the stretch."""
         return self._end - self._at
 
-    def exactly(self, size: int) -> bytes:
+    def read_exactly(self, size: int) -> bytes:
         """Return the next `size` bytes, which should be few.
 
         Raises:
@@ -65,12 +65,12 @@ class RangeReader:
             raise MalformedLogFile(f"ends at byte {self._end}, {size - self.remaining} bytes too early")
         parts = []
         while size:
-            part = self.some(size)
+            part = self.read_chunk(size)
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
 
-    def some(self, size: int) -> bytes:
+    def read_chunk(self, size: int) -> bytes:
         """Return at least one and at most `size` bytes; empty at the end of the stretch.
 
         Raises:
@@ -103,7 +103,7 @@ class RangeReader:
             self._at += size
             return
         while size:
-            size -= len(self.some(size))
+            size -= len(self.read_chunk(size))
 
     def close(self) -> None:
         """End the request that is under way, if any; reading on begins a new one."""

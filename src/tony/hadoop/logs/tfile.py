@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tony.hadoop.logs.compression import Decoded, decoded, exactly
+from tony.hadoop.logs.compression import Decoded, decode, read_exactly
 from tony.hadoop.logs.errors import MalformedLogFile
 from tony.hadoop.logs.range_reader import Opener, RangeReader
 
@@ -101,7 +101,7 @@ def read_index(open_at: Opener, size: int) -> TFileIndex:
     at = max(len(MAGIC), size - 64 * 2**10)
     end = RangeReader(open_at, at, size)
     try:
-        tail = end.exactly(size - at)
+        tail = end.read_exactly(size - at)
     finally:
         end.close()
     if tail[-len(MAGIC) :] != MAGIC:
@@ -110,11 +110,11 @@ def read_index(open_at: Opener, size: int) -> TFileIndex:
     if major != 1:
         raise MalformedLogFile(f"is a TFile of version {major}; only 1 can be read here")
     meta_at = int.from_bytes(tail[-_TAIL : -_TAIL + 8], "big", signed=True)
-    meta = _stretch(open_at, size, tail, meta_at, size - _TAIL - meta_at)
-    return _data_index(open_at, size, tail, meta)
+    meta = _read_stretch(open_at, size, tail, meta_at, size - _TAIL - meta_at)
+    return _read_data_index(open_at, size, tail, meta)
 
 
-def _stretch(open_at: Opener, size: int, tail: bytes, offset: int, length: int) -> bytes:
+def _read_stretch(open_at: Opener, size: int, tail: bytes, offset: int, length: int) -> bytes:
     """Return some bytes of the file, from what was read already if they are there."""
     if not len(MAGIC) <= offset <= size or not 0 <= length <= min(MOST_INDEX, size - offset):
         raise MalformedLogFile(f"has an index of {length} bytes at byte {offset}, which cannot be")
@@ -123,24 +123,24 @@ def _stretch(open_at: Opener, size: int, tail: bytes, offset: int, length: int) 
         return tail[from_tail : from_tail + length]
     reader = RangeReader(open_at, offset, offset + length)
     try:
-        return reader.exactly(length)
+        return reader.read_exactly(length)
     finally:
         reader.close()
 
 
-def _data_index(open_at: Opener, size: int, tail: bytes, meta: bytes) -> TFileIndex:
+def _read_data_index(open_at: Opener, size: int, tail: bytes, meta: bytes) -> TFileIndex:
     """Find the index of the data blocks among the meta blocks, and reads it."""
     fields = _Fields(meta)
-    for _ in range(fields.count("meta blocks")):
-        name = fields.text()
-        compression = fields.text()
-        block = fields.block()
+    for _ in range(fields.read_count("meta blocks")):
+        name = fields.read_text()
+        compression = fields.read_text()
+        block = fields.read_block()
         if name != _INDEX_NAME:
             continue
-        stored = _stretch(open_at, size, tail, block.offset, block.stored)
-        index = _Fields(_plain(stored, compression, block.plain))
-        default = index.text()
-        blocks = tuple(index.block() for _ in range(index.count("blocks")))
+        stored = _read_stretch(open_at, size, tail, block.offset, block.stored)
+        index = _Fields(_decompress(stored, compression, block.plain))
+        default = index.read_text()
+        blocks = tuple(index.read_block() for _ in range(index.read_count("blocks")))
         for one in blocks:
             if one.offset < len(MAGIC) or one.offset + one.stored > size:
                 raise MalformedLogFile(f"has a block at byte {one.offset} that is outside of it")
@@ -148,14 +148,14 @@ def _data_index(open_at: Opener, size: int, tail: bytes, meta: bytes) -> TFileIn
     raise MalformedLogFile("has no index of its blocks")
 
 
-def _plain(stored: bytes, compression: str, size: int) -> bytes:
+def _decompress(stored: bytes, compression: str, size: int) -> bytes:
     if size > MOST_INDEX:
         raise MalformedLogFile(f"has an index of {size} bytes, which cannot be")
 
     def open_at(offset: int, length: int) -> _Bytes:
         return _Bytes(stored[offset : offset + length])
 
-    return exactly(decoded(RangeReader(open_at, 0, len(stored)), compression), size)
+    return read_exactly(decode(RangeReader(open_at, 0, len(stored)), compression), size)
 
 
 class _Bytes:
@@ -193,20 +193,20 @@ class _Fields:
         self._at += size
         return taken
 
-    def number(self) -> int:
+    def read_number(self) -> int:
         return read_number(self.take)
 
-    def text(self) -> str:
-        return _text(self.take(_length(self.number(), "a name of an index")))
+    def read_text(self) -> str:
+        return _decode_text(self.take(_check_length(self.read_number(), "a name of an index")))
 
-    def count(self, what: str) -> int:
-        number = self.number()
+    def read_count(self, what: str) -> int:
+        number = self.read_number()
         if not 0 <= number <= _MOST_BLOCKS:
             raise MalformedLogFile(f"claims to have {number} {what}")
         return number
 
-    def block(self) -> Block:
-        offset, stored, plain = self.number(), self.number(), self.number()
+    def read_block(self) -> Block:
+        offset, stored, plain = self.read_number(), self.read_number(), self.read_number()
         if min(offset, stored, plain) < 0:
             raise MalformedLogFile("has an index with negative numbers")
         return Block(offset=offset, stored=stored, plain=plain)
@@ -224,14 +224,14 @@ class _Take:
             return b""
         if self._ahead:
             first, self._ahead = self._ahead, b""
-            return first + exactly(self._source, size - 1)
-        return exactly(self._source, size)
+            return first + read_exactly(self._source, size - 1)
+        return read_exactly(self._source, size)
 
-    def some(self, size: int) -> bytes:
+    def read_chunk(self, size: int) -> bytes:
         if self._ahead and size > 0:
             first, self._ahead = self._ahead, b""
             return first
-        return self._source.some(size)
+        return self._source.read_chunk(size)
 
     def skip(self, size: int) -> None:
         if self._ahead and size:
@@ -239,9 +239,9 @@ class _Take:
             size -= 1
         self._source.skip(size)
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         if not self._ahead:
-            self._ahead = self._source.some(1)
+            self._ahead = self._source.read_chunk(1)
         return not self._ahead
 
 
@@ -255,11 +255,11 @@ class TFileValue:
         #: Plain bytes given out or left out so far.
         self.position = 0
 
-    def some(self, size: int) -> bytes:
+    def read_chunk(self, size: int) -> bytes:
         """Return at most `size` bytes; empty at the end."""
-        if size <= 0 or not self._more():
+        if size <= 0 or not self._read_more():
             return b""
-        part = self._take.some(min(size, self._left))
+        part = self._take.read_chunk(min(size, self._left))
         if not part:
             raise MalformedLogFile(f"has a record that ends {self._left} bytes too early")
         self._left -= len(part)
@@ -269,7 +269,7 @@ class TFileValue:
     def skip(self, size: int) -> None:
         """Skip bytes."""
         while size:
-            if not self._more():
+            if not self._read_more():
                 raise MalformedLogFile(f"has a log file that ends {size} bytes too early")
             step = min(size, self._left)
             self._take.skip(step)
@@ -279,17 +279,17 @@ class TFileValue:
 
     def finish(self) -> None:
         """Skip to the next record."""
-        while self._more():
+        while self._read_more():
             self.skip(self._left)
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Return True at the end."""
-        return not self._more()
+        return not self._read_more()
 
     def close(self) -> None:
         """Do nothing: the owner of the block closes it."""
 
-    def _more(self) -> bool:
+    def _read_more(self) -> bool:
         while not self._left and not self._last:
             length = read_number(self._take)
             self._last = length >= 0
@@ -297,18 +297,18 @@ class TFileValue:
         return self._left > 0
 
 
-def records(open_at: Opener, index: TFileIndex, block: int) -> Iterator[tuple[str, TFileValue]]:
+def iterate_records(open_at: Opener, index: TFileIndex, block: int) -> Iterator[tuple[str, TFileValue]]:
     """Yield the records of one block: key and value; each value is gone when the next one is asked for.
 
     Raises:
         MalformedLogFile: damaged.
     """
     where = index.blocks[block]
-    source = decoded(RangeReader(open_at, where.offset, where.offset + where.stored), index.compression)
+    source = decode(RangeReader(open_at, where.offset, where.offset + where.stored), index.compression)
     take = _Take(source)
     try:
-        while not take.ended():
-            key = _key(take(_length(read_number(take), "a key")))
+        while not take.has_ended():
+            key = _parse_key(take(_check_length(read_number(take), "a key")))
             value = TFileValue(take)
             yield key, value
             value.finish()
@@ -316,19 +316,19 @@ def records(open_at: Opener, index: TFileIndex, block: int) -> Iterator[tuple[st
         source.close()
 
 
-def entries(open_at: Opener, index: TFileIndex) -> Iterator[TFileEntry]:
+def iterate_entries(open_at: Opener, index: TFileIndex) -> Iterator[TFileEntry]:
     """Yield every log file, in the file's order. Reads over the logs themselves, in pieces.
 
     Raises:
         MalformedLogFile: damaged.
     """
     for block in range(len(index.blocks)):
-        for number, (key, value) in enumerate(records(open_at, index, block)):
+        for number, (key, value) in enumerate(iterate_records(open_at, index, block)):
             if key in _OTHER_KEYS:
                 continue
-            while not value.ended():
-                name = _java_text(value)
-                length = _decimal(_java_text(value))
+            while not value.has_ended():
+                name = _read_java_text(value)
+                length = _parse_decimal(_read_java_text(value))
                 found = TFileEntry(
                     container=key, name=name, length=length, block=block, record=number, offset=value.position
                 )
@@ -353,14 +353,14 @@ def read(open_at: Opener, index: TFileIndex, entry: TFileEntry, offset: int, len
     left = min(length, entry.length - offset)
     if left <= 0:
         return
-    found = records(open_at, index, entry.block)
+    found = iterate_records(open_at, index, entry.block)
     try:
         for number, (_, value) in enumerate(found):
             if number < entry.record:
                 continue
             value.skip(entry.offset + offset)
             while left:
-                part = value.some(left)
+                part = value.read_chunk(left)
                 if not part:
                     raise MalformedLogFile(f"has a log file {entry.name!r:.80} that ends {left} bytes too early")
                 left -= len(part)
@@ -386,29 +386,29 @@ def read_number(take: Callable[[int], bytes]) -> int:
     raise MalformedLogFile(f"holds a number that begins with {first}, which cannot be")
 
 
-def _length(number: int, what: str) -> int:
+def _check_length(number: int, what: str) -> int:
     if not 0 <= number <= _MOST_NAME + 2:
         raise MalformedLogFile(f"claims {number} bytes for {what}")
     return number
 
 
-def _key(data: bytes) -> str:
+def _parse_key(data: bytes) -> str:
     """Return a Java string with two bytes of length before it, and nothing behind."""
     if len(data) < 2 or int.from_bytes(data[:2], "big") != len(data) - 2:
         raise MalformedLogFile("has a record whose key is no string")
-    return _text(data[2:])
+    return _decode_text(data[2:])
 
 
-def _java_text(value: TFileValue) -> str:
-    return _text(exactly(value, int.from_bytes(exactly(value, 2), "big")))
+def _read_java_text(value: TFileValue) -> str:
+    return _decode_text(read_exactly(value, int.from_bytes(read_exactly(value, 2), "big")))
 
 
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     # Java's own UTF-8 (a zero in two bytes, surrogates) differs for names that no log file has.
     return data.decode("utf-8", "replace")
 
 
-def _decimal(text: str) -> int:
+def _parse_decimal(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 19:
         raise MalformedLogFile(f"has a log file whose length is {text!r:.40}")
     return int(text)

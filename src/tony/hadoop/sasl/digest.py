@@ -61,18 +61,18 @@ class Secrets:
     uri: str
     protection: Protection
 
-    def a1(self) -> bytes:
+    def compute_a1(self) -> bytes:
         """Return the hash from which all keys come."""
         inner = md5(f"{self.user}:{self.realm}:{self.password}".encode()).digest()
         return md5(inner + f":{self.nonce}:{self.cnonce}".encode()).digest()
 
-    def proof(self, *, of_server: bool) -> str:
+    def compute_proof(self, *, of_server: bool) -> str:
         """Return the client's `response`, or the server's `rspauth`."""
         a2 = f"{'' if of_server else 'AUTHENTICATE'}:{self.uri}"
         if self.protection is not Protection.AUTHENTICATION:
             a2 += ":" + "0" * 32
-        said = f"{self.nonce}:{_COUNT}:{self.cnonce}:{QOP[self.protection]}:{_hex(md5(a2.encode()))}"
-        return _hex(md5(f"{hexlify(self.a1()).decode()}:{said}".encode()))
+        said = f"{self.nonce}:{_COUNT}:{self.cnonce}:{QOP[self.protection]}:{_encode_hex(md5(a2.encode()))}"
+        return _encode_hex(md5(f"{hexlify(self.compute_a1()).decode()}:{said}".encode()))
 
 
 class DigestClient:
@@ -93,7 +93,7 @@ class DigestClient:
         self._password = password
         self._uri = uri
         self._wanted = wanted
-        self._cnonce = cnonce or _base64(os.urandom(30))
+        self._cnonce = cnonce or _encode_base64(os.urandom(30))
         self._secrets: Secrets | None = None
         self._challenge: Challenge | None = None
         self._cipher = ""
@@ -110,8 +110,8 @@ class DigestClient:
         if protection is Protection.PRIVACY:
             self._cipher = _choose_cipher(heard.ciphers)
         secrets = Secrets(
-            user=_base64(self._identifier),
-            password=_base64(self._password),
+            user=_encode_base64(self._identifier),
+            password=_encode_base64(self._password),
             realm=heard.realm,
             nonce=heard.nonce,
             cnonce=self._cnonce,
@@ -119,7 +119,7 @@ class DigestClient:
             protection=protection,
         )
         self._secrets, self._challenge = secrets, heard
-        return _response(secrets, self._cipher)
+        return _build_response(secrets, self._cipher)
 
     def confirm(self, final: bytes) -> None:
         """Look whether the server knows the password too.
@@ -130,16 +130,16 @@ class DigestClient:
         if self._secrets is None:
             raise SaslFailure("the daemon reported success before authentication")
         proof = parse_directives(final).get("rspauth", "")
-        if not _same(proof.encode(), self._secrets.proof(of_server=True).encode()):
+        if not _is_same(proof.encode(), self._secrets.compute_proof(of_server=True).encode()):
             raise SaslFailure("the daemon could not prove that it knows the token: it may be an impostor")
         self.complete = True
 
-    def layer(self) -> SecurityLayer | None:
+    def create_layer(self) -> SecurityLayer | None:
         """Return the layer that wraps later traffic; None without one."""
         if self._secrets is None or self._challenge is None or not self.complete:
             raise SaslFailure("the login is not complete")
         limit = max(64, self._challenge.max_buffer - _OVERHEAD)
-        return make_layer(self._secrets.protection, self._secrets.a1(), self._cipher, limit=limit, client=True)
+        return make_layer(self._secrets.protection, self._secrets.compute_a1(), self._cipher, limit=limit, client=True)
 
 
 def parse_challenge(data: bytes) -> Challenge:
@@ -154,7 +154,7 @@ def parse_challenge(data: bytes) -> Challenge:
     if said.get("algorithm", "") != "md5-sess":
         raise SaslFailure("the daemon's challenge asks for another algorithm than md5-sess")
     words = {qop: protection for protection, qop in QOP.items()}
-    offered = tuple(words[word] for word in _words(said.get("qop", "auth")) if word in words)
+    offered = tuple(words[word] for word in _split_words(said.get("qop", "auth")) if word in words)
     size = said.get("maxbuf", str(MAX_BUFFER))
     if not (size.isascii() and size.isdigit() and len(size) <= 8):
         raise SaslFailure("the daemon's challenge has a maxbuf that is no number")
@@ -162,7 +162,7 @@ def parse_challenge(data: bytes) -> Challenge:
         realm=said.get("realm", ""),
         nonce=said["nonce"],
         protections=offered,
-        ciphers=_words(said.get("cipher", "")),
+        ciphers=_split_words(said.get("cipher", "")),
         max_buffer=int(size),
     )
 
@@ -185,13 +185,13 @@ def parse_directives(data: bytes) -> dict[str, str]:
         if text[position] in ", \t\r\n":
             position += 1
             continue
-        name, position = _name(text, position)
-        value, position = _value(text, position)
+        name, position = _parse_name(text, position)
+        value, position = _parse_value(text, position)
         found.setdefault(name, value)
     return found
 
 
-def _name(text: str, position: int) -> tuple[str, int]:
+def _parse_name(text: str, position: int) -> tuple[str, int]:
     end = text.find("=", position)
     name = text[position:end].strip().lower() if end >= 0 else ""
     if not name or not name.replace("-", "").isalnum():
@@ -199,7 +199,7 @@ def _name(text: str, position: int) -> tuple[str, int]:
     return name, end + 1
 
 
-def _value(text: str, position: int) -> tuple[str, int]:
+def _parse_value(text: str, position: int) -> tuple[str, int]:
     if text[position : position + 1] != '"':
         end = text.find(",", position)
         end = len(text) if end < 0 else end
@@ -218,14 +218,14 @@ def _value(text: str, position: int) -> tuple[str, int]:
     raise SaslFailure("a challenge with a quotation mark that is never closed")
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _split_words(text: str) -> tuple[str, ...]:
     return tuple(word for word in (each.strip().lower() for each in text.split(",")) if word)
 
 
 def _choose_cipher(offered: tuple[str, ...]) -> str:
-    from tony.hadoop.sasl.digest_layers import usable_ciphers
+    from tony.hadoop.sasl.digest_layers import find_usable_ciphers
 
-    ours = usable_ciphers()
+    ours = find_usable_ciphers()
     for cipher in ours:
         if cipher in offered:
             return cipher
@@ -234,38 +234,38 @@ def _choose_cipher(offered: tuple[str, ...]) -> str:
     raise SaslFailure(f"no cipher that both sides have: ours are {', '.join(ours)}, the daemon's {theirs:.200}.{hint}")
 
 
-def _response(secrets: Secrets, cipher: str) -> bytes:
+def _build_response(secrets: Secrets, cipher: str) -> bytes:
     parts = [
         "charset=utf-8",
-        f"username={_quoted(secrets.user)}",
-        f"realm={_quoted(secrets.realm)}",
-        f"nonce={_quoted(secrets.nonce)}",
+        f"username={_quote(secrets.user)}",
+        f"realm={_quote(secrets.realm)}",
+        f"nonce={_quote(secrets.nonce)}",
         f"nc={_COUNT}",
-        f"cnonce={_quoted(secrets.cnonce)}",
-        f"digest-uri={_quoted(secrets.uri)}",
+        f"cnonce={_quote(secrets.cnonce)}",
+        f"digest-uri={_quote(secrets.uri)}",
         f"maxbuf={MAX_BUFFER}",
-        f"response={secrets.proof(of_server=False)}",
+        f"response={secrets.compute_proof(of_server=False)}",
         f"qop={QOP[secrets.protection]}",
     ]
     if cipher:
-        parts.append(f"cipher={_quoted(cipher)}")
+        parts.append(f"cipher={_quote(cipher)}")
     return ",".join(parts).encode()
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def _base64(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return b2a_base64(data, newline=False).decode()
 
 
-def _hex(hashed: Md5) -> str:
+def _encode_hex(hashed: Md5) -> str:
     return hexlify(hashed.digest()).decode()
 
 
-def _same(one: bytes, other: bytes) -> bool:
+def _is_same(one: bytes, other: bytes) -> bool:
     """Return True if they are equal, in constant time."""
     difference = len(one) ^ len(other)
     for a, b in zip(one, other, strict=False):

@@ -57,7 +57,7 @@ class _Hmac:
         self._inner = md5(bytes(byte ^ 0x36 for byte in block))
         self._outer = md5(bytes(byte ^ 0x5C for byte in block))
 
-    def short(self, number: bytes, data: bytes) -> bytes:
+    def compute_short(self, number: bytes, data: bytes) -> bytes:
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(number)
         inner.update(data)
@@ -93,7 +93,7 @@ class _TripleDes:
                 from cryptography.hazmat.primitives.ciphers.algorithms import TripleDES
             from cryptography.hazmat.primitives.ciphers import Cipher, modes
 
-            first, second = _spread(key[:7]), _spread(key[7:14])
+            first, second = _spread_key(key[:7]), _spread_key(key[7:14])
             cipher = Cipher(TripleDES(first + second + first), modes.CBC(key[8:16]))
         self._context = cipher.encryptor() if encrypt else cipher.decryptor()
 
@@ -111,22 +111,22 @@ class IntegrityLayer:
 
     def wrap(self, data: bytes) -> bytes:
         """Return outgoing data with its signature and number."""
-        number = self._next_out()
-        return data + self._out.short(number, data) + _VERSION + number
+        number = self._build_next_out()
+        return data + self._out.compute_short(number, data) + _VERSION + number
 
     def unwrap(self, data: bytes) -> bytes:
         """Return incoming data after checking signature and order."""
-        number = self._next_in(data)
+        number = self._build_next_in(data)
         plain, mac = data[:-_TAIL], data[-_TAIL : -_TAIL + _MAC]
-        self._check(self._in.short(number, plain), mac)
+        self._check(self._in.compute_short(number, plain), mac)
         return plain
 
-    def _next_out(self) -> bytes:
+    def _build_next_out(self) -> bytes:
         number = (self._sent & 0xFFFFFFFF).to_bytes(4, "big")
         self._sent += 1
         return number
 
-    def _next_in(self, data: bytes) -> bytes:
+    def _build_next_in(self, data: bytes) -> bytes:
         number = (self._received & 0xFFFFFFFF).to_bytes(4, "big")
         self._received += 1
         if len(data) < _TAIL or data[-6:-4] != _VERSION:
@@ -150,15 +150,15 @@ class PrivacyLayer(IntegrityLayer):
 
     def wrap(self, data: bytes) -> bytes:
         """Return outgoing data, signed and encrypted."""
-        number = self._next_out()
+        number = self._build_next_out()
         block = self._encrypt.block
         missing = 0 if block == 1 else block - (len(data) + _MAC) % block
-        body = data + bytes((missing,)) * missing + self._out.short(number, data)
+        body = data + bytes((missing,)) * missing + self._out.compute_short(number, data)
         return self._encrypt.crypt(body) + _VERSION + number
 
     def unwrap(self, data: bytes) -> bytes:
         """Return incoming data, decrypted, after checking signature and order."""
-        number = self._next_in(data)
+        number = self._build_next_in(data)
         block = self._decrypt.block
         sealed = data[:-6]
         if len(sealed) % block:
@@ -170,7 +170,7 @@ class PrivacyLayer(IntegrityLayer):
             if not 1 <= padding <= min(block, len(plain)):
                 raise SaslFailure("a sealed message whose padding is wrong: damaged, or not the daemon's")
             plain = plain[:-padding]
-        self._check(self._in.short(number, plain), mac)
+        self._check(self._in.compute_short(number, plain), mac)
         return plain
 
 
@@ -196,7 +196,7 @@ def make_layer(protection: Protection, a1: bytes, cipher: str, *, limit: int, cl
     return PrivacyLayer(out_key, in_key, encrypt, decrypt, limit)
 
 
-def usable_ciphers() -> tuple[str, ...]:
+def find_usable_ciphers() -> tuple[str, ...]:
     """Return the ciphers that work here, best first."""
     if find_spec("cryptography") is None:
         return ("rc4", "rc4-56", "rc4-40")
@@ -207,7 +207,7 @@ def _make_cipher(name: str, key: bytes, *, encrypt: bool) -> _Cipher:
     return _TripleDes(key, encrypt=encrypt) if name == "3des" else _Stream(key)
 
 
-def _spread(seven: bytes) -> bytes:
+def _spread_key(seven: bytes) -> bytes:
     """Expand a 7-byte key to the 8 bytes that DES takes: 7 bits in each, and an unused parity bit."""
     bits = int.from_bytes(seven, "big")
     return bytes((bits >> (49 - 7 * each) & 0x7F) << 1 for each in range(8))

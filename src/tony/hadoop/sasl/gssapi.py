@@ -12,7 +12,7 @@ import threading
 from fnmatch import fnmatchcase
 from typing import Any
 
-from tony.hadoop.remote_text import one_line
+from tony.hadoop.remote_text import escape_line
 from tony.hadoop.sasl.quality_of_protection import Protection, SaslFailure, select_protection
 
 _LIBRARIES = ("libgssapi_krb5.so.2", "libgssapi_krb5.so", "libgssapi.so.3", "libgssapi_krb5.dylib")
@@ -77,25 +77,28 @@ class _Library:
             function = getattr(self.gss, name)
             function.argtypes, function.restype = arguments, ctypes.c_uint32
 
-    def taken(self, buffer: _Buffer) -> bytes:
+    def take_bytes(self, buffer: _Buffer) -> bytes:
         """Return the bytes of a buffer that the library filled; gives it back."""
         data = ctypes.string_at(buffer.value, buffer.length) if buffer.value else b""
         self.gss.gss_release_buffer(ctypes.byref(ctypes.c_uint32()), ctypes.byref(buffer))
         return data
 
-    def imported(self, name: str, kind: bytes) -> ctypes.c_void_p:
+    def import_name(self, name: str, kind: bytes) -> ctypes.c_void_p:
         made, minor = ctypes.c_void_p(), ctypes.c_uint32()
         major = self.gss.gss_import_name(
-            ctypes.byref(minor), ctypes.byref(_given(name.encode())), ctypes.byref(_oid(kind)), ctypes.byref(made)
+            ctypes.byref(minor),
+            ctypes.byref(_make_buffer(name.encode())),
+            ctypes.byref(_make_oid(kind)),
+            ctypes.byref(made),
         )
-        self.check(major, minor, f"cannot use the name {one_line(name)}")
+        self.check(major, minor, f"cannot use the name {escape_line(name)}")
         return made
 
-    def displayed(self, name: ctypes.c_void_p) -> str:
+    def display_name(self, name: ctypes.c_void_p) -> str:
         minor, text = ctypes.c_uint32(), _Buffer()
         major = self.gss.gss_display_name(ctypes.byref(minor), name, ctypes.byref(text), None)
         self.check(major, minor, "cannot read a principal")
-        return self.taken(text).rstrip(b"\0").decode("utf-8", "replace")
+        return self.take_bytes(text).rstrip(b"\0").decode("utf-8", "replace")
 
     def release(self, name: ctypes.c_void_p) -> None:
         if name:
@@ -105,16 +108,20 @@ class _Library:
         if not major & _ERRORS:
             return
         # The mechanism's own words say more than GSSAPI's, if there are any.
-        said = [text for text in (self._said(minor.value, 2), self._said(major, 1)) if text not in ("", "Success")]
-        reason = one_line(": ".join(said[:1]) or f"GSSAPI error {major:#x}")
-        raise SaslFailure(f"{what}: {reason}.{_advice(major, reason)}")
+        said = [
+            text
+            for text in (self._describe_status(minor.value, 2), self._describe_status(major, 1))
+            if text not in ("", "Success")
+        ]
+        reason = escape_line(": ".join(said[:1]) or f"GSSAPI error {major:#x}")
+        raise SaslFailure(f"{what}: {reason}.{_format_advice(major, reason)}")
 
-    def _said(self, status: int, kind: int) -> str:
+    def _describe_status(self, status: int, kind: int) -> str:
         minor, more, text = ctypes.c_uint32(), ctypes.c_uint32(), _Buffer()
         major = self.gss.gss_display_status(
-            ctypes.byref(minor), status, kind, ctypes.byref(_oid(_KRB5)), ctypes.byref(more), ctypes.byref(text)
+            ctypes.byref(minor), status, kind, ctypes.byref(_make_oid(_KRB5)), ctypes.byref(more), ctypes.byref(text)
         )
-        return "" if major & _ERRORS or not status else self.taken(text).decode("utf-8", "replace").strip(". \0")
+        return "" if major & _ERRORS or not status else self.take_bytes(text).decode("utf-8", "replace").strip(". \0")
 
 
 _library: _Library | None = None
@@ -139,19 +146,19 @@ def _load() -> Any:
     )
 
 
-def _given(data: bytes) -> _Buffer:
+def _make_buffer(data: bytes) -> _Buffer:
     buffer = _Buffer(len(data), ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p))
     buffer.keep = data  # the library reads it later: it must live as long
     return buffer
 
 
-def _oid(elements: bytes) -> _Oid:
+def _make_oid(elements: bytes) -> _Oid:
     return _Oid(len(elements), elements)
 
 
-def _advice(major: int, reason: str) -> str:
+def _format_advice(major: int, reason: str) -> str:
     cache = os.environ.get("KRB5CCNAME")
-    where = f" (KRB5CCNAME={one_line(cache, 200)})" if cache else ""
+    where = f" (KRB5CCNAME={escape_line(cache, 200)})" if cache else ""
     if (
         major & _ERRORS in (_NO_CREDENTIALS, _EXPIRED)
         or "expired" in reason.lower()
@@ -165,7 +172,7 @@ def _advice(major: int, reason: str) -> str:
     return ""
 
 
-def ticket_holder() -> str | None:
+def find_ticket_holder() -> str | None:
     """Return the principal of the ticket that a login would use; None without a ticket, or without Kerberos here."""
     try:
         library = _get_library()
@@ -173,7 +180,7 @@ def ticket_holder() -> str | None:
         major = library.gss.gss_inquire_cred(ctypes.byref(minor), None, ctypes.byref(name), None, None, None)
         library.check(major, minor, "no ticket")
         try:
-            return library.displayed(name)
+            return library.display_name(name)
         finally:
             library.release(name)
     except SaslFailure:
@@ -201,7 +208,7 @@ class GssapiClient:
         self._in_use = threading.Lock()
         self._is_closed = False
         self._context = ctypes.c_void_p()
-        self._target = self._target_name()
+        self._target = self._import_target_name()
         self._established = False
         self._protection = Protection.AUTHENTICATION
         self._limit = _MAX_BUFFER
@@ -222,7 +229,7 @@ class GssapiClient:
             if self._is_closed:
                 self.close()
 
-    def layer(self) -> GssapiLayer | None:
+    def create_layer(self) -> GssapiLayer | None:
         """Return the layer that wraps later traffic; None without one."""
         if not self.complete:
             raise SaslFailure("the login is not complete")
@@ -247,24 +254,24 @@ class GssapiClient:
         minor, sealed = ctypes.c_uint32(), _Buffer()
         conf = ctypes.c_int()
         major = self._lib.gss.gss_wrap(
-            *(ctypes.byref(minor), self._context, int(private), 0, ctypes.byref(_given(data))),
+            *(ctypes.byref(minor), self._context, int(private), 0, ctypes.byref(_make_buffer(data))),
             *(ctypes.byref(conf), ctypes.byref(sealed)),
         )
         self._lib.check(major, minor, "cannot seal a message")
         if private and not conf.value:
             raise SaslFailure("the ticket's cipher cannot encrypt, and the cluster wants privacy")
-        return self._lib.taken(sealed)
+        return self._lib.take_bytes(sealed)
 
     def unwrap(self, data: bytes, *, private: bool) -> bytes:
         """Open what the daemon sealed."""
         minor, plain = ctypes.c_uint32(), _Buffer()
         conf, qop = ctypes.c_int(), ctypes.c_uint32()
         major = self._lib.gss.gss_unwrap(
-            *(ctypes.byref(minor), self._context, ctypes.byref(_given(data)), ctypes.byref(plain)),
+            *(ctypes.byref(minor), self._context, ctypes.byref(_make_buffer(data)), ctypes.byref(plain)),
             *(ctypes.byref(conf), ctypes.byref(qop)),
         )
         self._lib.check(major, minor, "cannot open a sealed message")
-        opened = self._lib.taken(plain)
+        opened = self._lib.take_bytes(plain)
         # The upper half tells of repetitions and gaps: bits 1 to 4 of the supplementary information.
         if major & 0x1E:
             raise SaslFailure("a sealed message out of order, or sent twice")
@@ -272,22 +279,33 @@ class GssapiClient:
             raise SaslFailure("a sealed message that is not encrypted, though privacy was agreed on")
         return opened
 
-    def _target_name(self) -> ctypes.c_void_p:
+    def _import_target_name(self) -> ctypes.c_void_p:
         mine = f"{self._service}/{self._host}"
         for glob in self._expected:
             name, at, realm = glob.rpartition("@")
             if at and realm and not any(char in realm for char in "*?[") and matches(mine, (name,)):
-                return self._lib.imported(f"{mine}@{realm}", _KRB5_NAME)  # nothing to look up: no DNS has a say in it
-        return self._lib.imported(f"{self._service}@{self._host}", _HOSTBASED_SERVICE)
+                return self._lib.import_name(
+                    f"{mine}@{realm}", _KRB5_NAME
+                )  # nothing to look up: no DNS has a say in it
+        return self._lib.import_name(f"{self._service}@{self._host}", _HOSTBASED_SERVICE)
 
     def _exchange(self, token: bytes) -> bytes:
         minor, flags, answer = ctypes.c_uint32(), ctypes.c_uint32(), _Buffer()
         major = self._lib.gss.gss_init_sec_context(
-            *(ctypes.byref(minor), None, ctypes.byref(self._context), self._target, ctypes.byref(_oid(_KRB5))),
-            *(_FLAGS, 0, None, ctypes.byref(_given(token)), None, ctypes.byref(answer), ctypes.byref(flags), None),
+            *(ctypes.byref(minor), None, ctypes.byref(self._context), self._target, ctypes.byref(_make_oid(_KRB5))),
+            *(
+                _FLAGS,
+                0,
+                None,
+                ctypes.byref(_make_buffer(token)),
+                None,
+                ctypes.byref(answer),
+                ctypes.byref(flags),
+                None,
+            ),
         )
-        output = self._lib.taken(answer)
-        self._lib.check(major, minor, f"no Kerberos login at {one_line(self._service)}/{one_line(self._host)}")
+        output = self._lib.take_bytes(answer)
+        self._lib.check(major, minor, f"no Kerberos login at {escape_line(self._service)}/{escape_line(self._host)}")
         if not major & _CONTINUE_NEEDED:
             if not flags.value & _MUTUAL:
                 raise SaslFailure("the daemon did not prove who it is")
@@ -305,11 +323,11 @@ class GssapiClient:
         )
         self._lib.check(major, minor, "cannot ask who the daemon is")
         try:
-            principal = self._lib.displayed(target)
+            principal = self._lib.display_name(target)
         finally:
             self._lib.release(target)
         if not matches(principal, self._expected):
-            raise SaslFailure(f"the daemon is {one_line(principal)}, and {', '.join(self._expected)} is expected")
+            raise SaslFailure(f"the daemon is {escape_line(principal)}, and {', '.join(self._expected)} is expected")
 
     def _choose_layer(self, token: bytes) -> bytes:
         word = self.unwrap(token, private=False)

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from tony.hadoop.remote_text import one_line
+from tony.hadoop.remote_text import escape_line
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.tokens.writable import Malformed, WritableReader, blob, number, text
+from tony.hadoop.tokens.writable import Malformed, WritableReader, write_blob, write_number, write_text
 from tony.hadoop.wire import rpc
 from tony.hadoop.wire.proto import MalformedMessage, decode, read_delimited
 
@@ -40,16 +40,16 @@ class TokenCredentials:
     tokens: Mapping[str, HadoopToken] = field(default_factory=dict)
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
-    def of_kind(self, kind: str) -> tuple[HadoopToken, ...]:
+    def tokens_by_kind(self, kind: str) -> tuple[HadoopToken, ...]:
         """Return the tokens of one kind."""
         return tuple(token for token in self.tokens.values() if token.kind == kind)
 
-    def without(self, *kinds: str) -> TokenCredentials:
+    def to_reduced(self, *kinds: str) -> TokenCredentials:
         """Return the same without the tokens of some kinds: a task must not have its application master's."""
         left = {alias: token for alias, token in self.tokens.items() if token.kind not in kinds}
         return TokenCredentials(tokens=MappingProxyType(left), secrets=self.secrets)
 
-    def having(self, *tokens: HadoopToken) -> TokenCredentials:
+    def to_extended(self, *tokens: HadoopToken) -> TokenCredentials:
         """Return the same with more tokens, each under its service as alias, as Java's localizer looks for it."""
         more = {**self.tokens, **{token.service: token for token in tokens}}
         return TokenCredentials(tokens=MappingProxyType(more), secrets=self.secrets)
@@ -57,12 +57,12 @@ class TokenCredentials:
 
 def to_bytes(credentials: TokenCredentials) -> bytes:
     """Encode as version 0, which every Hadoop reads."""
-    parts = [_MAGIC, bytes((_WRITABLE,)), number(len(credentials.tokens))]
+    parts = [_MAGIC, bytes((_WRITABLE,)), write_number(len(credentials.tokens))]
     for alias, token in credentials.tokens.items():
-        parts += [text(alias), token_to_bytes(token)]
-    parts.append(number(len(credentials.secrets)))
+        parts += [write_text(alias), encode_token(token)]
+    parts.append(write_number(len(credentials.secrets)))
     for alias, secret in credentials.secrets.items():
-        parts += [text(alias), blob(secret)]
+        parts += [write_text(alias), write_blob(secret)]
     return b"".join(parts)
 
 
@@ -95,7 +95,7 @@ def read_file(path: Path) -> TokenCredentials:
     try:
         return from_bytes(data)
     except Malformed as error:
-        raise Malformed(f"{one_line(str(path))}: {error}") from error
+        raise Malformed(f"{escape_line(str(path))}: {error}") from error
 
 
 def write_file(path: Path, credentials: TokenCredentials) -> None:
@@ -115,9 +115,11 @@ def write_file(path: Path, credentials: TokenCredentials) -> None:
         raise
 
 
-def token_to_bytes(token: HadoopToken) -> bytes:
+def encode_token(token: HadoopToken) -> bytes:
     """Encode one token as in files of version 0 and URL strings."""
-    return blob(token.identifier) + blob(token.password) + text(token.kind) + text(token.service)
+    return (
+        write_blob(token.identifier) + write_blob(token.password) + write_text(token.kind) + write_text(token.service)
+    )
 
 
 def read_token(reader: WritableReader) -> HadoopToken:
@@ -126,7 +128,9 @@ def read_token(reader: WritableReader) -> HadoopToken:
     Raises:
         Malformed: it is none.
     """
-    return HadoopToken(identifier=reader.blob(), password=reader.blob(), kind=reader.text(), service=reader.text())
+    return HadoopToken(
+        identifier=reader.read_blob(), password=reader.read_blob(), kind=reader.read_text(), service=reader.read_text()
+    )
 
 
 def to_message(token: HadoopToken) -> rpc.Token:
@@ -146,18 +150,18 @@ def from_message(message: rpc.Token, *, service: str | None = None) -> HadoopTok
 
 def _from_writable(reader: WritableReader) -> TokenCredentials:
     tokens: dict[str, HadoopToken] = {}
-    for _ in range(_count(reader)):
-        alias = reader.text()
+    for _ in range(_read_count(reader)):
+        alias = reader.read_text()
         tokens[alias] = read_token(reader)
     secrets: dict[str, bytes] = {}
-    for _ in range(_count(reader)):
-        alias = reader.text()
-        secrets[alias] = reader.blob()
+    for _ in range(_read_count(reader)):
+        alias = reader.read_text()
+        secrets[alias] = reader.read_blob()
     return TokenCredentials(tokens=MappingProxyType(tokens), secrets=MappingProxyType(secrets))
 
 
-def _count(reader: WritableReader) -> int:
-    count = reader.number()
+def _read_count(reader: WritableReader) -> int:
+    count = reader.read_number()
     if not 0 <= count <= reader.left:  # each entry takes a byte at the very least
         raise Malformed(f"{count} entries are announced, and {reader.left} bytes are left")
     return count

@@ -36,11 +36,11 @@ def read_hdfs_identifier(token: HadoopToken) -> HdfsDelegationIdentifier:
     if version:
         raise Malformed(f"the identifier of an HDFS token has version {version}; 0 is known")
     return HdfsDelegationIdentifier(
-        owner=reader.text(),
-        renewer=reader.text(),
-        real_user=reader.text(),
-        issued_ms=reader.number(),
-        ends_ms=reader.number(),
-        sequence_number=reader.number(),
-        key_id=reader.number(),
+        owner=reader.read_text(),
+        renewer=reader.read_text(),
+        real_user=reader.read_text(),
+        issued_ms=reader.read_number(),
+        ends_ms=reader.read_number(),
+        sequence_number=reader.read_number(),
+        key_id=reader.read_number(),
     )

@@ -28,7 +28,7 @@ CLIENT_TO_AM = "YARN_CLIENT_TOKEN"
 _HA_HDFS = "ha-hdfs:"
 
 
-def service_of(address: Address, *, use_ip: bool = True) -> str:
+def find_service(address: Address, *, use_ip: bool = True) -> str:
     """Return the service of a token for one daemon. With `use_ip` it may ask the DNS, and so block.
 
     Args:
@@ -53,16 +53,16 @@ def select(credentials: TokenCredentials, kind: str, service: str | None = None)
     Args:
         service: of the daemon; None where any will do.
     """
-    found = credentials.of_kind(kind)
+    found = credentials.tokens_by_kind(kind)
     if service is None:
         return found[0] if found else None
     exact = next((token for token in found if token.service == service), None)
     if exact is not None:
         return exact
     if kind in (AM_RM, RM_DELEGATION):
-        return next((token for token in found if not token.service or service in _listed(token)), None)
+        return next((token for token in found if not token.service or service in _list_services(token)), None)
     return None
 
 
-def _listed(token: HadoopToken) -> tuple[str, ...]:
+def _list_services(token: HadoopToken) -> tuple[str, ...]:
     return tuple(part.strip() for part in token.service.split(","))

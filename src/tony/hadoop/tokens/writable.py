@@ -37,7 +37,7 @@ class WritableReader:
         self.offset += size
         return self._data[self.offset - size : self.offset]
 
-    def number(self) -> int:
+    def read_number(self) -> int:
         """Return a number of variable length."""
         first = int.from_bytes(self.take(1), "big", signed=True)
         if first >= -112:
@@ -48,20 +48,20 @@ class WritableReader:
             raise Malformed(f"a number at {self.offset - size} that is longer than 64 bits")
         return value if first >= -120 else ~value
 
-    def blob(self) -> bytes:
+    def read_blob(self) -> bytes:
         """Return bytes behind their length."""
-        return self.take(self.number())
+        return self.take(self.read_number())
 
-    def text(self) -> str:
+    def read_text(self) -> str:
         """Return a text."""
-        data = self.blob()
+        data = self.read_blob()
         try:
             return data.decode()
         except UnicodeDecodeError:
             raise Malformed(f"a text before {self.offset} that is not UTF-8") from None
 
 
-def number(value: int) -> bytes:
+def write_number(value: int) -> bytes:
     """Return a number of variable length.
 
     Raises:
@@ -77,11 +77,11 @@ def number(value: int) -> bytes:
     return first.to_bytes(1, "big", signed=True) + body
 
 
-def blob(data: bytes) -> bytes:
+def write_blob(data: bytes) -> bytes:
     """Return bytes behind their length."""
-    return number(len(data)) + data
+    return write_number(len(data)) + data
 
 
-def text(value: str) -> bytes:
+def write_text(value: str) -> bytes:
     """Return a text."""
-    return blob(value.encode())
+    return write_blob(value.encode())

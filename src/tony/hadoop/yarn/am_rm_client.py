@@ -38,7 +38,7 @@ from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from typing import Final
 
-from tony.hadoop.configuration.service_addresses import schedulers
+from tony.hadoop.configuration.service_addresses import list_schedulers
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import FailoverProxy, Policy, connection_options, resource_manager_policy
 from tony.hadoop.ipc.connection_options import ConnectionOptions
@@ -151,7 +151,7 @@ def scheduler_proxy(
         options: connection options; default from the configuration.
         protections: SASL protection levels, in order of preference.
     """
-    daemons = schedulers(settings)
+    daemons = list_schedulers(settings)
     if options is None:
         options = connection_options(settings)
         if len(daemons) > 1:

@@ -14,7 +14,7 @@ from typing import Final
 from tony.hadoop import ids
 from tony.hadoop.failover import FailoverProxy
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError, IpcProtocolError
-from tony.hadoop.remote_text import shown
+from tony.hadoop.remote_text import escape_text
 from tony.hadoop.wire import application_client as wire
 from tony.hadoop.wire.reports import (
     ApplicationReport,
@@ -262,6 +262,6 @@ def _accepted(report: ApplicationReport) -> ApplicationReport:
     attempt = report.current_attempt
     if report.state is not ApplicationState.FAILED or (attempt is not None and (attempt.number or 0) > 0):
         return report
-    said = shown(report.diagnostics).strip()
+    said = escape_text(report.diagnostics).strip()
     name = ids.application_text(report.id or ApplicationId())
     raise ApplicationRejected(f"the ResourceManager rejected {name} in queue {report.queue!r}: {said}", report)

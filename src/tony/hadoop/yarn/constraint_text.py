@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from tony.hadoop.remote_text import one_line
+from tony.hadoop.remote_text import escape_line
 from tony.hadoop.wire.placement import (
     NO_LIMIT,
     NODE,
@@ -224,4 +224,4 @@ def _error(place: int, message: str) -> ConstraintError:
 
 
 def _quoted(text: str) -> str:
-    return f"`{one_line(text, _SHOWN)}`"
+    return f"`{escape_line(text, _SHOWN)}`"

@@ -28,7 +28,7 @@ def build_once(cache: Cache, doing: str, name: str, make: Callable[[], bytes]) -
         except (OSError, ValueError):
             pass
         content = make()
-        with cache.writing(doing, len(content)) as writer:
+        with cache.open_writer(doing, len(content)) as writer:
             writer.write(content)
             stored = writer.commit()
         part = known.with_name(f".{known.name}.{os.urandom(4).hex()}")

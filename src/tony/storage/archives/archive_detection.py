@@ -39,7 +39,7 @@ _ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # with members, and empty
 KNOWN = "tar, tar.gz, tar.bz2, tar.xz or zip"
 
 
-def expanded(file: IO[bytes], kind: Format) -> IO[bytes]:
+def open_expanded(file: IO[bytes], kind: Format) -> IO[bytes]:
     """Return the decompressed tar of a file; errors are those of the decompressor."""
     if kind is Format.TAR_GZ:
         import gzip
@@ -74,7 +74,7 @@ def detect(path: Path) -> Format | None:
     return Format.TAR if _begins_tar(head) else None
 
 
-def unsupported(path: Path) -> str | None:
+def find_unsupported(path: Path) -> str | None:
     """Return the name of a known archive format that is not supported; None for anything else.
 
     Raises:
@@ -91,7 +91,7 @@ def _holds_tar(path: Path, kind: Format) -> bool:
 
     try:
         with path.open("rb") as file:
-            return _begins_tar(expanded(file, kind).read(_TAR_RECORD))
+            return _begins_tar(open_expanded(file, kind).read(_TAR_RECORD))
     except EOFError:
         return True  # truncated: the error "damaged" is more helpful than "no archive"
     except (OSError, zlib.error, lzma.LZMAError):

@@ -25,7 +25,7 @@ from typing import IO
 
 from tony.errors import ArchiveError
 from tony.storage.archives import symlink_resolution
-from tony.storage.archives.archive_detection import Format, expanded
+from tony.storage.archives.archive_detection import Format, open_expanded
 from tony.storage.cache.manifest import ManifestEntryKind
 from tony.units import format_size
 
@@ -121,16 +121,16 @@ class Guard:
         if not path:
             if member.kind is MemberKind.FOLDER:
                 return None
-            raise self.refused(member.name, "has no name of its own")
+            raise self.build_refusal(member.name, "has no name of its own")
         self._admit_parents(path, member.name)
         kind = self._kind_of(member)
         if self.kinds.setdefault(path, kind) is not kind:
-            raise self.refused(member.name, f"occurs twice, as a {self.kinds[path].value} and as a {kind.value}")
+            raise self.build_refusal(member.name, f"occurs twice, as a {self.kinds[path].value} and as a {kind.value}")
         if kind is ManifestEntryKind.LINK:
-            self.links[path] = self._target_of(member)
+            self.links[path] = self._find_target(member)
         return path
 
-    def origin_of(self, member: Member) -> str:
+    def find_origin(self, member: Member) -> str:
         """Return the cleaned path of the member that a hard link repeats."""
         return self._clean(member.target, member.name)
 
@@ -144,30 +144,33 @@ class Guard:
         # Absolute links first: others may only lead to these, as an environment's python3 to its python.
         for path, target in sorted(known.items(), key=lambda link: not link[1].startswith("/")):
             if symlink_resolution.resolve(path, target, known) is None:
-                why = f"is a link to {shown(target)}, which leads out of the folder"
-                raise self.refused(path, why, do=_FOLLOW_LINKS)
+                why = f"is a link to {escape_name(target)}, which leads out of the folder"
+                raise self.build_refusal(path, why, do=_FOLLOW_LINKS)
 
-    def refused(self, member: str, why: str, do: str = _CREATE_AGAIN) -> ArchiveError:
+    def build_refusal(self, member: str, why: str, do: str = _CREATE_AGAIN) -> ArchiveError:
         """Return the error for a member that is not allowed, and what to do about it."""
         return ArchiveError(
-            f"the archive {self._archive} is damaged or not safe to unpack: its member {shown(member)} {why}. {do}"
+            f"the archive {self._archive} is damaged or not safe to unpack: its member {escape_name(member)} {why}. "
+            f"{do}"
         )
 
     def _kind_of(self, member: Member) -> ManifestEntryKind:
         if member.kind is not MemberKind.HARD_LINK:
             return ManifestEntryKind(member.kind.value)
-        origin = self.kinds.get(self.origin_of(member))
+        origin = self.kinds.get(self.find_origin(member))
         if origin is None or origin is ManifestEntryKind.FOLDER:
-            raise self.refused(member.name, f"is a hard link to {shown(member.target)}, which is not an earlier file")
+            raise self.build_refusal(
+                member.name, f"is a hard link to {escape_name(member.target)}, which is not an earlier file"
+            )
         return origin
 
-    def _target_of(self, member: Member) -> str:
+    def _find_target(self, member: Member) -> str:
         if member.kind is MemberKind.HARD_LINK:
-            return self.links[self.origin_of(member)]
+            return self.links[self.find_origin(member)]
         if not member.target or "\0" in member.target:
-            raise self.refused(member.name, "is a link without a target")
+            raise self.build_refusal(member.name, "is a link without a target")
         if len(os.fsencode(member.target)) > _MAX_TARGET_BYTES:
-            raise self.refused(member.name, f"is a link with more than {_MAX_TARGET_BYTES} bytes")
+            raise self.build_refusal(member.name, f"is a link with more than {_MAX_TARGET_BYTES} bytes")
         return member.target
 
     def _admit_parents(self, path: str, name: str) -> None:
@@ -178,22 +181,24 @@ class Guard:
             if known is ManifestEntryKind.FOLDER:
                 return
             if known is not None:
-                raise self.refused(name, f"is below {shown(parent)}, which is a {known.value}")
+                raise self.build_refusal(name, f"is below {escape_name(parent)}, which is a {known.value}")
             self.kinds[parent] = ManifestEntryKind.FOLDER
             slash = path.rfind("/", 0, slash)
 
     def _clean(self, path: str, member: str) -> str:
         parts = [part for part in path.split("/") if part not in ("", ".")]
         if path.startswith("/"):
-            raise self.refused(member, "has an absolute path")
+            raise self.build_refusal(member, "has an absolute path")
         if ".." in parts:
-            raise self.refused(member, "would leave the folder through `..`")
+            raise self.build_refusal(member, "would leave the folder through `..`")
         if "\0" in path:
-            raise self.refused(member, "has an invalid name")
+            raise self.build_refusal(member, "has an invalid name")
         if len(os.fsencode(path)) > _MAX_PATH_BYTES or len(parts) > _MAX_DEPTH:
-            raise self.refused(member, f"has more than {_MAX_PATH_BYTES} bytes, or {_MAX_DEPTH} parts, in its path")
+            raise self.build_refusal(
+                member, f"has more than {_MAX_PATH_BYTES} bytes, or {_MAX_DEPTH} parts, in its path"
+            )
         if any(len(os.fsencode(part)) > _MAX_NAME_BYTES for part in parts):
-            raise self.refused(member, f"has more than {_MAX_NAME_BYTES} bytes in its name")
+            raise self.build_refusal(member, f"has more than {_MAX_NAME_BYTES} bytes in its name")
         return "/".join(parts)
 
 
@@ -225,14 +230,14 @@ def _damage(archive: str) -> Iterator[None]:
     try:
         yield
     except (*_FORMAT_ERRORS, OSError) as error:
-        text = shown(str(error) or type(error).__name__)
+        text = escape_name(str(error) or type(error).__name__)
         if isinstance(error, RuntimeError) and "encrypted" in text:
             raise ArchiveError(f"the archive {archive} is encrypted. Create it again without a password.") from error
         raise ArchiveError(f"the archive {archive} is damaged or truncated ({text}). Create it again.") from error
 
 
 def _read_tar(file: IO[bytes], kind: Format, name: str) -> Iterator[Member]:
-    content = expanded(file, kind)
+    content = open_expanded(file, kind)
     with tarfile.open(fileobj=content, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
         while (info := tar.next()) is not None:
             tar.members.clear()  # type: ignore[attr-defined] # or it would keep every header
@@ -251,7 +256,8 @@ def _tar_member(tar: tarfile.TarFile, info: tarfile.TarInfo, archive: str) -> Me
         kind = MemberKind.HARD_LINK
     else:
         raise ArchiveError(
-            f"the archive {archive} contains {shown(info.name)}, which is a device or pipe, not a file, folder or "
+            f"the archive {archive} contains {escape_name(info.name)}, which is a device or pipe, not a file, folder "
+            "or "
             "link. Create it again without it."
         )
     return Member(
@@ -292,7 +298,8 @@ def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> M
         kind, target = MemberKind.LINK, _zip_target(archive, info, name)
     elif stat.S_IFMT(unix) not in (0, stat.S_IFREG):
         raise ArchiveError(
-            f"the archive {name} contains {shown(info.filename)}, which is a device or pipe, not a file, folder or "
+            f"the archive {name} contains {escape_name(info.filename)}, which is a device or pipe, not a file, folder "
+            "or "
             "link. Create it again without it."
         )
     return Member(
@@ -309,7 +316,7 @@ def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> M
 def _zip_target(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> str:
     if info.file_size > _MAX_TARGET_BYTES:
         raise ArchiveError(
-            f"the archive {name} is damaged: its link {shown(info.filename)} is too long. Create it again."
+            f"the archive {name} is damaged: its link {escape_name(info.filename)} is too long. Create it again."
         )
     _require_deflate(info, name)
     return archive.read(info).decode("utf-8", "surrogateescape")
@@ -360,7 +367,7 @@ def _zip_time(info: zipfile.ZipInfo) -> int:
         return 0
 
 
-def shown(text: str) -> str:
+def escape_name(text: str) -> str:
     """Return an untrusted name or message, short and safe for a terminal."""
     text = text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}..."
     return text if text.isprintable() else ascii(text)

@@ -53,7 +53,7 @@ class ReadFile:
     stamp: Stamp
 
 
-def tree_digest(found: Iterable[ScannedEntry], digests: Mapping[str, str]) -> str:
+def compute_tree_digest(found: Iterable[ScannedEntry], digests: Mapping[str, str]) -> str:
     """Return a digest over names, kinds, modes, links and contents: folders with the same digest give the same tar.
 
     Args:
@@ -74,11 +74,11 @@ class OpenFile:
     def __init__(self, file: int, path: str) -> None:
         self._file = file
         self._path = path
-        self._opened_at = digest_index.now()
+        self._opened_at = digest_index.read_clock()
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise FileChangedError(path)
-        self._stamp = Stamp.of(status)
+        self._stamp = Stamp.from_status(status)
         self.size = status.st_size  #: bytes that will be read
 
     def read(self, write: Callable[[bytes], object]) -> ReadFile:
@@ -104,13 +104,13 @@ class OpenFile:
 
     def stamp(self) -> Stamp:
         """Return the stamp for the content that was read since opening."""
-        if self._stamp != Stamp.of(os.fstat(self._file)):
-            return self._stamp.unsettled()
-        return self._stamp.settled(self._opened_at)
+        if self._stamp != Stamp.from_status(os.fstat(self._file)):
+            return self._stamp.to_unsettled()
+        return self._stamp.settle_stamp(self._opened_at)
 
 
 @contextmanager
-def opened(place: Path, path: str) -> Iterator[OpenFile]:
+def open_file(place: Path, path: str) -> Iterator[OpenFile]:
     """Open a file for the block.
 
     Args:
@@ -150,7 +150,7 @@ def pack(root: Path, found: Iterable[ScannedEntry], write: Callable[[bytes], obj
     contents = {}
     for f in found:
         if f.kind is ManifestEntryKind.FILE:
-            with opened(root / f.path, f.path) as file:
+            with open_file(root / f.path, f.path) as file:
                 write(_header(f, file.size))
                 contents[f.path] = file.read(write)
                 write(bytes(-file.size % _RECORD))
@@ -160,7 +160,7 @@ def pack(root: Path, found: Iterable[ScannedEntry], write: Callable[[bytes], obj
     return contents
 
 
-def packed_size(found: Iterable[ScannedEntry]) -> int:
+def estimate_packed_size(found: Iterable[ScannedEntry]) -> int:
     """Return the approximate size of the tar in bytes."""
     return sum(f.size + 2 * _RECORD for f in found)
 

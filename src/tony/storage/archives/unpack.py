@@ -107,7 +107,7 @@ class _Unpacker:
         if path in self.guard.links:
             self.link(path)
             return
-        origin = self.guard.origin_of(member)
+        origin = self.guard.find_origin(member)
         if origin == path:
             return
         if path in self.entries:

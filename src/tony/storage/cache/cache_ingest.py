@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from tony.storage.archives.tar_writer import FileChangedError, ReadFile, opened, pack, packed_size, tree_digest
+from tony.storage.archives.tar_writer import (
+    FileChangedError,
+    ReadFile,
+    compute_tree_digest,
+    estimate_packed_size,
+    open_file,
+    pack,
+)
 from tony.storage.cache import digest_index as indexes
 from tony.storage.cache.digest_index import DigestIndex, Stamp
 from tony.storage.cache.manifest import ManifestEntryKind
@@ -41,7 +48,7 @@ def store_folder(cache: Cache, scan: Scan, again: Callable[[], Scan], name: str)
     return _store_folder(cache, scan, name)
 
 
-def file(cache: Cache, path: Path, name: str) -> Stored:
+def store_file(cache: Cache, path: Path, name: str) -> Stored:
     """Store one file in the cache unchanged.
 
     Raises:
@@ -49,9 +56,9 @@ def file(cache: Cache, path: Path, name: str) -> Stored:
         StorageError: the file system refuses.
     """
     with explain_os_error(f"stage {name}", cache.path):
-        stamp = Stamp.of(os.stat(path))
+        stamp = Stamp.from_status(os.stat(path))
         index = indexes.load(cache.index, path)
-        digest = index.digest_of("", stamp)
+        digest = index.find_digest("", stamp)
         if digest is not None and cache.has(digest, stamp.size):
             return Stored(digest=digest, size=stamp.size, reused=True)
         if index.object_size == stamp.size and cache.has(index.object_digest, stamp.size):
@@ -77,10 +84,10 @@ def store_remote_file(cache: Cache, found: RemoteFile, files: RemoteFiles) -> St
     with explain_os_error(f"fetch {found.name}", cache.path):
         place = Path(found.address)
         stamp = Stamp(found.size, found.timestamp * 1_000_000, 0, 1)
-        digest = indexes.load(cache.index, place).digest_of("", stamp)
+        digest = indexes.load(cache.index, place).find_digest("", stamp)
         if digest is not None and cache.has(digest, found.size):
             return Stored(digest=digest, size=found.size, reused=True)
-        with cache.writing(f"fetch {found.name}", found.size) as writer, files.open(found) as source:
+        with cache.open_writer(f"fetch {found.name}", found.size) as writer, files.open(found) as source:
             while data := source.read(CHUNK):
                 writer.write(data)
             if writer.size != found.size:
@@ -110,15 +117,15 @@ def _store_folder(cache: Cache, scan: Scan, name: str) -> Stored:
         index = indexes.load(cache.index, scan.root)
         if cache.has(index.object_digest, index.object_size) and _has_same_sizes(scan, index):
             known, read = _contents(scan, index)
-            if tree_digest(scan.found, known) == index.tree:
+            if compute_tree_digest(scan.found, known) == index.tree:
                 if read:
                     files = {**index.files, **_stamps(read)}
                     indexes.save(cache.index, scan.root, replace(index, files=files))
                 return Stored(digest=index.object_digest, size=index.object_size, reused=True)
-        with cache.writing(f"stage {name}", packed_size(scan.found)) as writer:
+        with cache.open_writer(f"stage {name}", estimate_packed_size(scan.found)) as writer:
             read = pack(scan.root, scan.found, writer.write)
             stored = writer.commit()
-        tree = tree_digest(scan.found, {path: content.digest for path, content in read.items()})
+        tree = compute_tree_digest(scan.found, {path: content.digest for path, content in read.items()})
         new = DigestIndex(files=_stamps(read), tree=tree, object_digest=stored.digest, object_size=stored.size)
         indexes.save(cache.index, scan.root, new)
         return stored
@@ -136,7 +143,7 @@ def _contents(scan: Scan, index: DigestIndex) -> tuple[dict[str, str], dict[str,
     for f in scan.found:
         if f.stamp is None:
             continue
-        digest = index.digest_of(f.path, f.stamp)
+        digest = index.find_digest(f.path, f.stamp)
         if digest is None:
             read[f.path] = _read(scan.root, f.path)
             digest = read[f.path].digest
@@ -145,7 +152,7 @@ def _contents(scan: Scan, index: DigestIndex) -> tuple[dict[str, str], dict[str,
 
 
 def _read(root: Path, path: str) -> ReadFile:
-    with opened(root / path, path) as source:
+    with open_file(root / path, path) as source:
         return source.read(lambda _: None)
 
 
@@ -154,7 +161,7 @@ def _stamps(read: Mapping[str, ReadFile]) -> dict[str, tuple[Stamp, str]]:
 
 
 def _copy_in(cache: Cache, path: Path, name: str, size: int) -> tuple[Stored, ReadFile]:
-    with cache.writing(f"stage {name}", size) as writer, opened(path, name) as source:
+    with cache.open_writer(f"stage {name}", size) as writer, open_file(path, name) as source:
         if source.clone_into(writer.file):
             writer.adopt()
             stored = writer.commit()

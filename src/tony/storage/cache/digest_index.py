@@ -34,16 +34,16 @@ class Stamp(NamedTuple):
     inode: int
 
     @classmethod
-    def of(cls, status: os.stat_result) -> Stamp:
+    def from_status(cls, status: os.stat_result) -> Stamp:
         return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
-    def settled(self, read_at: float) -> Stamp:
+    def settle_stamp(self, read_at: float) -> Stamp:
         """Return this stamp if a change after `read_at` (seconds since 1970) would alter it, else an unsettled one."""
         if max(self.mtime_ns, self.ctime_ns) < (read_at - _TICK_SECONDS) * 1e9:
             return self
-        return self.unsettled()
+        return self.to_unsettled()
 
-    def unsettled(self) -> Stamp:
+    def to_unsettled(self) -> Stamp:
         """Return a stamp with the same size that matches no file: no file has inode 0."""
         return Stamp(self.size, 0, 0, 0)
 
@@ -65,7 +65,7 @@ class DigestIndex:
     object_size: int = 0
     checked: tuple[str, ...] = ()
 
-    def digest_of(self, path: str, stamp: Stamp) -> str | None:
+    def find_digest(self, path: str, stamp: Stamp) -> str | None:
         """Return the digest of a file's content, if the file is unchanged."""
         known = self.files.get(path)
         return known[1] if known is not None and known[0] == stamp else None
@@ -94,7 +94,7 @@ def save(folder: Path, source: Path, index: DigestIndex) -> None:
         part.unlink(missing_ok=True)
 
 
-def now() -> float:
+def read_clock() -> float:
     """Return the time to compare stamps with: the wall clock, as file systems use it."""
     return time.time()
 

@@ -96,7 +96,7 @@ class ObjectWriter:
             return Stored(digest=digest, size=self._size, reused=True)
         os.fchmod(self.file, 0o400)
         os.utime(self.file, (FIXED_TIME, FIXED_TIME))
-        os.replace(self._part, self._cache.object(digest))
+        os.replace(self._part, self._cache.find_object(digest))
         return Stored(digest=digest, size=self._size)
 
 
@@ -131,14 +131,14 @@ class Cache:
             self._make_folders()
             self._remove_stale_parts()
 
-    def object(self, digest: str) -> Path:
+    def find_object(self, digest: str) -> Path:
         """Return the path of an object, whether or not it exists."""
         return self.path / digest
 
     def has(self, digest: str, size: int) -> bool:
         """Return True if the object exists and is unmodified according to its attributes."""
         try:
-            status = os.lstat(self.object(digest))
+            status = os.lstat(self.find_object(digest))
         except FileNotFoundError:
             return False
         return stat.S_ISREG(status.st_mode) and status.st_size == size and status.st_mtime == FIXED_TIME
@@ -150,8 +150,8 @@ class Cache:
             StorageError: it is missing or damaged.
         """
         if not self.has(digest, size):
-            raise self.missing(digest, name)
-        return self.object(digest)
+            raise self.missing_object_error(digest, name)
+        return self.find_object(digest)
 
     def take(self, digest: str, file: Path) -> None:
         """Add an object that is already on this machine, by a hard link if possible.
@@ -168,14 +168,14 @@ class Cache:
             except OSError:  # another disk, or another owner
                 part.unlink(missing_ok=True)
                 Copier().copy(str(file), str(part), mode=0o400, size=file.stat().st_size, mtime=FIXED_TIME)
-            os.replace(part, self.object(digest))
+            os.replace(part, self.find_object(digest))
         finally:
             part.unlink(missing_ok=True)
 
-    def missing(self, digest: str, name: str) -> StorageError:
+    def missing_object_error(self, digest: str, name: str) -> StorageError:
         """Return the error for an object that cannot be used; `name` is its source."""
         return StorageError(
-            f"the staged copy of {name} is missing or damaged ({self.object(digest)}). Submit the job again "
+            f"the staged copy of {name} is missing or damaged ({self.find_object(digest)}). Submit the job again "
             "to restore it."
         )
 
@@ -190,9 +190,9 @@ class Cache:
             if hashlib.file_digest(file, "sha256").hexdigest() == digest:
                 return path
         path.unlink(missing_ok=True)
-        raise self.missing(digest, name)
+        raise self.missing_object_error(digest, name)
 
-    def intact(self, item: StagedItem) -> Path:
+    def verify_object(self, item: StagedItem) -> Path:
         """Return the object of a staged item, verified if its digest is that of the content.
 
         Raises:
@@ -203,7 +203,7 @@ class Cache:
         return self.verify(item.digest, item.size, item.name)
 
     @contextmanager
-    def writing(self, doing: str, needed: int) -> Iterator[ObjectWriter]:
+    def open_writer(self, doing: str, needed: int) -> Iterator[ObjectWriter]:
         """Write a new object in the block; without `commit` in it nothing is left.
 
         Args:
@@ -233,12 +233,12 @@ class Cache:
         target = folder / digest
         with suppress(FileExistsError):
             try:
-                os.link(self.object(digest), target)
+                os.link(self.find_object(digest), target)
             except FileExistsError:
                 raise
             except OSError:
-                size = self.object(digest).stat().st_size
-                Copier().copy(str(self.object(digest)), str(target), mode=0o400, size=size, mtime=FIXED_TIME)
+                size = self.find_object(digest).stat().st_size
+                Copier().copy(str(self.find_object(digest)), str(target), mode=0o400, size=size, mtime=FIXED_TIME)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:

@@ -47,7 +47,7 @@ class Interpreter:
     python_env: Mapping[str, str] = field(default_factory=dict)
 
 
-def prefix_in(kinds: Mapping[str, ManifestEntryKind]) -> str | None:
+def find_prefix(kinds: Mapping[str, ManifestEntryKind]) -> str | None:
     """Return the path of the environment in an archive: empty, or the one top folder with it; None if there is none."""
     if _has_python(kinds, ""):
         return ""
@@ -71,7 +71,7 @@ def from_archive(cache: Cache, item: StagedItem, env: Mapping[str, str] = Mappin
             if not _is_complete(place):
                 _build(cache, item, place, env)
     require_runnable(place / "bin" / "python", f"the archive {item.name}")
-    return Interpreter(python_path=(str(place / "bin"),), python_env=environment_of(place))
+    return Interpreter(python_path=(str(place / "bin"),), python_env=build_environment(place))
 
 
 def from_node(python: str, script_folder: Path) -> Interpreter:
@@ -98,7 +98,7 @@ def from_node(python: str, script_folder: Path) -> Interpreter:
         )
     path = Path(os.path.abspath(found))
     require_runnable(path, f'python = "{python}"')
-    environment = environment_of(path.parent.parent)
+    environment = build_environment(path.parent.parent)
     own = () if ":" in str(path.parent) else (str(path.parent),)  # PATH is split at every `:`
     if own and all(_is_same_file(path, path.with_name(name)) for name in _NAMES):
         return Interpreter(python_path=(str(path.parent),), python_env=environment)
@@ -109,7 +109,7 @@ def from_node(python: str, script_folder: Path) -> Interpreter:
     return Interpreter(python_path=(str(script_folder), *own), python_env=environment)
 
 
-def environment_of(prefix: Path) -> dict[str, str]:
+def build_environment(prefix: Path) -> dict[str, str]:
     """Return the variables that activating an environment would set; none for a plain interpreter."""
     if (prefix / "pyvenv.cfg").is_file():
         return {"VIRTUAL_ENV": str(prefix)}
@@ -126,12 +126,12 @@ def _build(cache: Cache, item: StagedItem, place: Path, env: Mapping[str, str]) 
     cache.unpacked.mkdir(mode=0o700, parents=True, exist_ok=True)
     _record(place).unlink(missing_ok=True)
     remove_leftovers(cache.unpacked, item.digest)
-    archive = cache.intact(item)
+    archive = cache.verify_object(item)
     part = place.with_name(f".{item.digest}.{os.urandom(4).hex()}")
     try:
         part.mkdir(mode=0o700)
         entries = unpack(archive, Format(item.suffix), part, item.name, outside_links=True)
-        prefix = prefix_in({entry.path: entry.kind for entry in entries})
+        prefix = find_prefix({entry.path: entry.kind for entry in entries})
         if prefix is None:
             raise ArchiveError(missing_python_error(item.name))
         os.rename(part / prefix, place)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tony.errors import PlatformError, SchedulerError
 from tony.hadoop.authentication import Logins, is_secure
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.service_addresses import NameService, name_service, resource_managers
+from tony.hadoop.configuration.service_addresses import NameService, find_name_service, list_resource_managers
 from tony.hadoop.failover import Policy
 from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.tokens.token import HadoopToken
@@ -38,7 +38,7 @@ POLICY = Policy(patience=10.0, shortest=0.1, longest=0.5, first_answer=10.0)
 
 def tokens_for_programs(credentials: TokenCredentials) -> TokenCredentials:
     """Return the tokens that user programs may have of their AM's, and a job of its submitter's."""
-    return credentials.without(*_YARN_TOKENS)
+    return credentials.to_reduced(*_YARN_TOKENS)
 
 
 def are_tokens_issued(settings: Configuration) -> bool:
@@ -55,9 +55,9 @@ def token_renewer(settings: Configuration, user: str) -> str:
     principal = settings.get(_RENEWER)
     if not principal:
         if is_secure(settings):
-            raise settings.mistake(_RENEWER, "is required: the ResourceManager renews the tokens of jobs.")
+            raise settings.build_error(_RENEWER, "is required: the ResourceManager renews the tokens of jobs.")
         return user
-    host = resource_managers(settings)[0].address.host
+    host = list_resource_managers(settings)[0].address.host
     return principal.replace("_HOST", (socket.getfqdn() if host in _ANYWHERE else host).lower())
 
 
@@ -75,17 +75,17 @@ async def credentials_of_job(settings: Configuration, logins: Logins, file_syste
     found = tokens_for_programs(logins.credentials)
     if not are_tokens_issued(settings):
         return found
-    wanted = [name_service(settings), *(name_service(settings, uri) for uri in file_systems)]
-    missing = [service for service in dict.fromkeys(wanted) if logins.file_token(service) is None]
+    wanted = [find_name_service(settings), *(find_name_service(settings, uri) for uri in file_systems)]
+    missing = [service for service in dict.fromkeys(wanted) if logins.find_file_token(service) is None]
     tokens = await asyncio.gather(*(fetch_token(settings, logins, service) for service in missing))
-    return found.having(*(token for token in tokens if token is not None))
+    return found.to_extended(*(token for token in tokens if token is not None))
 
 
 async def fetch_token(settings: Configuration, logins: Logins, service: NameService) -> HadoopToken | None:
     """Return a new token of a file system; None from one that requires none."""
-    from tony.hadoop.namenode_factory import name_node_for  # late: most clusters require no tokens
+    from tony.hadoop.namenode_factory import create_name_node  # late: most clusters require no tokens
 
-    async with name_node_for(settings, logins, service, policy=POLICY) as client:
+    async with create_name_node(settings, logins, service, policy=POLICY) as client:
         return await client.delegation_token(token_renewer(settings, logins.user))
 
 
@@ -128,8 +128,8 @@ class FileLogin:
 
         if not self._logins.is_secure:  # without security, WebHDFS checks user.name only and ignores tokens
             return WebLogin(user=self._logins.user, act_for=self._logins.acts_for)
-        service = self._files or name_service(self._settings)
-        token = self._logins.file_token(service)
+        service = self._files or find_name_service(self._settings)
+        token = self._logins.find_file_token(service)
         if token is None:
             _refuse_loops()
             token = asyncio.run(fetch_token(self._settings, self._logins, service))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from tony.errors import SchedulerError
 from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.service_addresses import NameService, name_service, usual_web_address
+from tony.hadoop.configuration.service_addresses import NameService, build_usual_web_address, find_name_service
 from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.storage.hdfs.delegation_tokens import POLICY, FileLogin, credentials_of_job
 
@@ -54,7 +54,7 @@ class HdfsClients:
 
         return cls(
             configuration=configuration,
-            files=name_service(configuration),
+            files=find_name_service(configuration),
             logins=logins,
             file_login=FileLogin(configuration, logins),
         )
@@ -72,10 +72,10 @@ class HdfsClients:
         named = self.configuration.get(key) or ""
         files = self.files
         if "://" in named and key != "fs.defaultFS":
-            files = name_service(self.configuration, named)
+            files = find_name_service(self.configuration, named)
         else:
             key = "fs.defaultFS"
-        return self.web_files_of(files, f"{key}, {self.configuration.source(key)}")
+        return self.web_files_of(files, f"{key}, {self.configuration.find_source(key)}")
 
     def web_files_of(self, files: NameService, source: str = "") -> WebHdfs:
         """Return a WebHDFS client of a file system that no setting names.
@@ -96,7 +96,7 @@ class HdfsClients:
 
         login = self.file_login if files == self.files else FileLogin(self.configuration, self.logins, files)
         # For a NameNode that is not in the configuration, try the default port.
-        urls = urls or [usual_web_address(node) for node in files.name_nodes]
+        urls = urls or [build_usual_web_address(node) for node in files.name_nodes]
         return WebHdfs(urls, login, known_as=f"It is {files.uri}{source and f' ({source})'}")
 
     async def credentials_of_job(self, file_systems: Sequence[str]) -> TokenCredentials:
@@ -116,9 +116,9 @@ class HdfsClients:
         return asyncio.run(self._recover_lease(path))
 
     async def _recover_lease(self, path: str) -> bool:
-        from tony.hadoop.namenode_factory import name_node_for  # late: hardly ever needed
+        from tony.hadoop.namenode_factory import create_name_node  # late: hardly ever needed
 
-        async with name_node_for(self.configuration, self.logins, self.files, policy=POLICY) as client:
+        async with create_name_node(self.configuration, self.logins, self.files, policy=POLICY) as client:
             return await client.recover_lease(path)
 
     def path(self, staging: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tony.config.files import remote_paths
 from tony.hadoop.configuration.errors import ConfigurationError
-from tony.hadoop.configuration.service_addresses import NameService, name_service
+from tony.hadoop.configuration.service_addresses import NameService, find_name_service
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
 from tony.storage.hdfs.hdfs_clients import HdfsClients
@@ -65,9 +65,9 @@ class HdfsFiles(RemoteFiles):
             client.close()
 
     def _split(self, address: str) -> tuple[NameService, str]:
-        system, path = remote_paths.parts(address)
+        system, path = remote_paths.split_address(address)
         try:
-            return name_service(self._hdfs.configuration, system or None), path
+            return find_name_service(self._hdfs.configuration, system or None), path
         except ConfigurationError as error:
             raise ValueError(f"unknown file system: {error}") from error
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tony.config.files import remote_paths
 from tony.errors import StorageError, UserError
 from tony.hadoop.configuration.errors import ConfigurationError
-from tony.hadoop.configuration.service_addresses import name_service
+from tony.hadoop.configuration.service_addresses import find_name_service
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.model.layout import Home
@@ -30,11 +30,11 @@ class HdfsStore(FileStore):
 
     def __init__(self, address: str, home: Home) -> None:
         try:
-            self.address = remote_paths.checked(address)
-            system, self._root = remote_paths.parts(self.address)
+            self.address = remote_paths.normalize_hdfs_uri(address)
+            system, self._root = remote_paths.split_address(self.address)
             hdfs = find_hdfs(home, {})
             self._made: set[str] = set()
-            self._files = hdfs.web_files_of(name_service(hdfs.configuration, system or None))
+            self._files = hdfs.web_files_of(find_name_service(hdfs.configuration, system or None))
         except (ValueError, ConfigurationError) as error:
             raise UserError(f"{address}: {error}") from error
 

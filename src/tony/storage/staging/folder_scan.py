@@ -224,7 +224,9 @@ class _Walk:
         if not os.access(entry.path, os.R_OK):
             self.refused.append(f"{path} cannot be read (permission denied). {_FIX_OR_LEAVE_OUT}")
         mode = stat.S_IMODE(status.st_mode) & 0o777
-        self.found.append(ScannedEntry(path=path, kind=ManifestEntryKind.FILE, mode=mode, stamp=Stamp.of(status)))
+        self.found.append(
+            ScannedEntry(path=path, kind=ManifestEntryKind.FILE, mode=mode, stamp=Stamp.from_status(status))
+        )
 
 
 def shorten_path(path: str) -> str:

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from tony.model.staged import InPlace, Placement, StagedItem
-from tony.storage.archives.archive_detection import KNOWN, detect, unsupported
+from tony.storage.archives.archive_detection import KNOWN, detect, find_unsupported
 from tony.storage.staging.remote_files import RemoteFile, RemoteFiles, RemoteFolder
 from tony.storage.staging.staging_requests import StagingRejectedError, StagingRequest
 
@@ -81,7 +81,7 @@ def _archive_request(found: RemoteFile, name: str, placement: Placement, files: 
             head.write(data)
         head.flush()
         kind = detect(Path(head.name))
-        other = None if kind else unsupported(Path(head.name))
+        other = None if kind else find_unsupported(Path(head.name))
     if kind is None:
         what = f"a {other} archive, which is not supported" if other else "not an archive"
         raise StagingRejectedError(f"it is {what}. Supported are {KNOWN}, detected by content.")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from tony.config.files.paths import is_archive
 from tony.model.staged import Placement, StagedItem
-from tony.storage.archives.archive_detection import KNOWN, Format, detect, unsupported
+from tony.storage.archives.archive_detection import KNOWN, Format, detect, find_unsupported
 from tony.storage.archives.symlink_resolution import MAX_FOLLOWED, resolve
 from tony.storage.cache import cache_ingest
 from tony.storage.cache.object_cache import Cache, Stored
-from tony.storage.environments.environment_cache import missing_python_error, prefix_in
+from tony.storage.environments.environment_cache import find_prefix, missing_python_error
 from tony.storage.staging.file_entry_syntax import FileEntry, remote_scheme
 from tony.storage.staging.folder_scan import Scan, scan
 from tony.storage.staging.remote_files import RemoteFile, RemoteFiles
@@ -127,7 +127,7 @@ def python(text: str, *, same_host: bool) -> StagingRequest | str:
     kind = detect(path)
     if kind is not None:
         return StagingRequest(path=path, name=path.name, placement=Placement.PYTHON, format=kind)
-    other = unsupported(path)
+    other = find_unsupported(path)
     if other or not os.access(path, os.X_OK):
         what = f"a {other} archive" if other else "neither a supported archive nor executable"
         raise StagingRejectedError(
@@ -159,7 +159,7 @@ def store(
         )
     else:
         remote = request.remote and files and cache_ingest.store_remote_file(cache, request.remote, files)
-        stored = remote or cache_ingest.file(cache, request.path, request.name)
+        stored = remote or cache_ingest.store_file(cache, request.path, request.name)
         if request.format is not None:
             _check_archive(request, request.format, cache, stored, same_host=same_host)
     kind = Format.TAR if request.scan is not None else request.format
@@ -182,18 +182,18 @@ def _check_archive(request: StagingRequest, kind: Format, cache: Cache, stored: 
     try:
         from tony.storage.archives.unpack import check  # late: it loads every compression module
 
-        contents = check(cache.object(stored.digest), kind, request.path.name, outside_links=is_python)
+        contents = check(cache.find_object(stored.digest), kind, request.path.name, outside_links=is_python)
         if is_python:
             _require_python(contents, request.path.name, same_host=same_host)
     except BaseException:
         if not stored.reused:
-            cache.object(stored.digest).unlink(missing_ok=True)
+            cache.find_object(stored.digest).unlink(missing_ok=True)
         raise
     cache_ingest.set_checked(cache, request.path, stored.digest, request.placement.value)
 
 
 def _require_python(contents: Contents, name: str, *, same_host: bool) -> None:
-    prefix = prefix_in(contents.kinds)
+    prefix = find_prefix(contents.kinds)
     if prefix is None:
         raise StagingRejectedError(missing_python_error(name))
     base = _base_interpreter(contents, f"{prefix}/bin/python".lstrip("/"))
@@ -280,7 +280,7 @@ def _archive(path: Path, status: os.stat_result, otherwise: str) -> Format:
     _require_file(path, status)
     kind = detect(path)
     if kind is None:
-        other = unsupported(path)
+        other = find_unsupported(path)
         what = f"a {other} archive, which is not supported" if other else "a file, but not an archive"
         raise StagingRejectedError(f"it is {what}. Supported are {KNOWN}, detected by content. {otherwise}")
     return kind

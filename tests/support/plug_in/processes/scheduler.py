@@ -72,7 +72,7 @@ def command(program: str) -> list[str]:
 def extract_runtime(home: Home, folder: JobFolder) -> None:
     cache = Cache(home.cache)
     cache.prepare()
-    with zipfile.ZipFile(cache.object(store_runtime(cache).digest)) as archive:
+    with zipfile.ZipFile(cache.find_object(store_runtime(cache).digest)) as archive:
         archive.extractall(folder.path / "runtime")
 
 

@@ -20,9 +20,9 @@ from typing import Any
 from tony.core.events import Event, Excluded, KillRequested
 from tony.errors import InfraError, NotInCharge, SchedulerError, SchedulerLost
 from tony.hadoop import ids
-from tony.hadoop.authentication import protections
+from tony.hadoop.authentication import list_protections
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.service_addresses import resource_managers
+from tony.hadoop.configuration.service_addresses import list_resource_managers
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.tokens.credentials import TokenCredentials as Tokens
 from tony.hadoop.tokens.token_selector import AM_RM, select
@@ -129,7 +129,7 @@ class YarnAllocator(ContainerAllocator):
     def page_proxy(self) -> PageProxy | None:
         """YARN's web proxy: a daemon of its own, or part of each ResourceManager."""
         own = self._configuration.get_address("yarn.web-proxy.address", 0)
-        daemons = resource_managers(self._configuration)
+        daemons = list_resource_managers(self._configuration)
         hosts = [own.host] if own else [daemon.web.host for daemon in daemons if daemon.web]
         web = own or next((daemon.web for daemon in daemons if daemon.web), None)
         peers = {str(found[4][0]) for name in hosts for found in _resolve(name)}
@@ -192,7 +192,7 @@ class YarnAllocator(ContainerAllocator):
         token = select(self._container_env.credentials, AM_RM)
         if token is None:
             raise SchedulerError(f"no AMRMToken for the ResourceManager in {self._container_env.tokens}")
-        wanted = protections(configuration)
+        wanted = list_protections(configuration)
         master = MasterClient(scheduler_proxy(configuration, token, protections=wanted), protections=wanted)
         self._master = master
         nodes = self._nodes = NodeClients(master.node_tokens, protections=wanted)

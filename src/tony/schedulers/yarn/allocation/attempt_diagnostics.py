@@ -8,7 +8,7 @@ import logging
 from tony.errors import AttemptLost, InfraError, NotInCharge, Overdue
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.remote_text import shown
+from tony.hadoop.remote_text import escape_text
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.yarn.am_rm_client import AttemptOver
 from tony.hadoop.yarn.application_client import ENDED
@@ -53,7 +53,7 @@ async def find_termination_reason(
     limit = overdue(report, settings, payload.record.sources.get(LIFETIME))
     if limit:
         raise Overdue(limit) from error
-    diagnostics = "" if report.diagnostics in ("", "N/A") else " ".join(shown(report.diagnostics).split())
+    diagnostics = "" if report.diagnostics in ("", "N/A") else " ".join(escape_text(report.diagnostics).split())
     if report.state is not ApplicationState.KILLED:
         raise AttemptLost(
             "YARN failed the application because its application master is lost, usually with its node"

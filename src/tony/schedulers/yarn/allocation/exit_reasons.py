@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tony.hadoop.remote_text import shown
+from tony.hadoop.remote_text import escape_text
 from tony.hadoop.wire.yarn_records import ContainerStatus, NodeReport, NodeState
 from tony.hadoop.yarn.exit_status import NOT_THE_PROGRAM, YarnExitStatus, exit_status
 from tony.units import format_duration
@@ -73,7 +73,7 @@ def cause(status: ContainerStatus) -> str:
 
 def warning(report: NodeReport) -> str:
     """Return what a change of a node's state means to its containers; empty if nothing."""
-    host, said = (report.id and report.id.host) or "", shown((report.health_report or "")[:_MAX_TEXT]).strip()
+    host, said = (report.id and report.id.host) or "", escape_text((report.health_report or "")[:_MAX_TEXT]).strip()
     if report.state is NodeState.DECOMMISSIONING:
         left = report.decommissioning_timeout
         rest = "" if left is None else f"; containers still running in {format_duration(left)} will be killed"
@@ -102,7 +102,7 @@ def is_forced(status: ContainerStatus) -> bool:
 
 def no_python(status: ContainerStatus) -> str:
     """Return the message of the launch script if the node has no suitable Python; else empty."""
-    last = shown(status.diagnostics[-2 * _MAX_PARSED :], 2 * _MAX_PARSED)  # a PATH may be long
+    last = escape_text(status.diagnostics[-2 * _MAX_PARSED :], 2 * _MAX_PARSED)  # a PATH may be long
     found = _NO_PYTHON.search(last) if status.exit_status > 0 else None
     return found[1].strip() if found else ""
 
@@ -122,6 +122,6 @@ def _node_text(said: str, known: YarnExitStatus | None) -> str:
     """Return the node's diagnostics, if they add something."""
     if known in (YarnExitStatus.KILLED_BY_APPMASTER, YarnExitStatus.KILLED_AFTER_APP_COMPLETION):
         return ""
-    lines = (_NOISE.sub("", _TIME.sub("", line)).strip() for line in shown(said).splitlines())
+    lines = (_NOISE.sub("", _TIME.sub("", line)).strip() for line in escape_text(said).splitlines())
     short = " ".join(dict.fromkeys(line for line in lines if line not in _EMPTY_WORDS))
     return f": {short if len(short) <= _MAX_TEXT else f'...{short[-_MAX_TEXT:]}'}" if short else ""

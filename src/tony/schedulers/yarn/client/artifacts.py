@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tony.config.files.remote_paths import parts
+from tony.config.files.remote_paths import split_address
 from tony.errors import ConfigError, Problem
 from tony.model.staged import Placement, StagedItem, StagedJob
 from tony.model.submission_record import JobRecord
@@ -45,7 +45,7 @@ def build_artifacts(record: JobRecord, settings: YarnSettings, cache: Cache) -> 
 
     def archive(stored: Stored, ending: str, *, public: bool = False) -> UploadRequest:
         name = f"{stored.digest}{ending}"
-        return UploadRequest(path=cache.object(stored.digest), name=name, size=stored.size, public=public)
+        return UploadRequest(path=cache.find_object(stored.digest), name=name, size=stored.size, public=public)
 
     if settings.python == ENVIRONMENT:
         _check_environment(record)
@@ -61,7 +61,9 @@ def build_artifacts(record: JobRecord, settings: YarnSettings, cache: Cache) -> 
     shipped = store_plug_in(cache, record)
     plug_in = archive(shipped, ".zip") if shipped else None
     items = {item.digest: item for item in _items(record.staged) if item.in_place is None}
-    staged = [UploadRequest(path=cache.object(digest), name=digest, size=item.size) for digest, item in items.items()]
+    staged = [
+        UploadRequest(path=cache.find_object(digest), name=digest, size=item.size) for digest, item in items.items()
+    ]
     return Artifacts(
         wanted=(runtime, *(each for each in (own, plug_in, pages) if each), *staged),
         runtime=runtime.name,
@@ -88,7 +90,7 @@ def in_place(staged: StagedJob) -> dict[str, Uploaded]:
 
 def file_systems(staged: StagedJob) -> tuple[str, ...]:
     """Return the file systems of those files: nodes need their tokens."""
-    systems = [parts(item.in_place.address)[0] for item in _items(staged) if item.in_place is not None]
+    systems = [split_address(item.in_place.address)[0] for item in _items(staged) if item.in_place is not None]
     return tuple(dict.fromkeys(systems))
 
 

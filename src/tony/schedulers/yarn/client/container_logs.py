@@ -14,7 +14,7 @@ from tony.hadoop import ids
 from tony.hadoop.hdfs.file_system import SeekableReader
 from tony.hadoop.hdfs.http import HttpOptions
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
-from tony.hadoop.logs.aggregated_logs import FOLDER, AggregatedLog, AggregatedLogs, places
+from tony.hadoop.logs.aggregated_logs import FOLDER, AggregatedLog, AggregatedLogs, find_places
 from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError
 from tony.hadoop.logs.node_web import NodeWeb
 from tony.hadoop.wire.reports import ApplicationReport, LogAggregationStatus
@@ -151,7 +151,7 @@ class ContainerLogs:
         """Pass aggregated logs to the sink; return the ids of their containers."""
         settings = self._cluster.configuration.get
         with closing(self._cluster.web_files(FOLDER)) as files:
-            logs = AggregatedLogs(files, places(settings))
+            logs = AggregatedLogs(files, find_places(settings))
             found = await to_thread(logs.find, self._application, owner)
             by_container: defaultdict[str, list[_Found]] = defaultdict(list)
             for each in found:
@@ -206,7 +206,7 @@ class ContainerLogs:
             ) as web:
                 for container in left[:]:
                     try:
-                        found = await to_thread(web.files, container)
+                        found = await to_thread(web.list_files, container)
                         await _pass_files(
                             [
                                 _Found(name=it.name, length=it.length, open=partial(web.open, container, it.name))

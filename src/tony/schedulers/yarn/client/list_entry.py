@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tony.errors import ExitCode
 from tony.hadoop import ids
-from tony.hadoop.remote_text import shown
+from tony.hadoop.remote_text import escape_text
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.model.states import JobState
@@ -45,7 +45,7 @@ def to_list_entry(report: ApplicationReport) -> ListEntry | None:
     exit_code = _EXITS.get(state)
     if report.state is ApplicationState.FAILED:
         exit_code = ExitCode.INFRASTRUCTURE
-    said = "" if report.diagnostics == "N/A" else shown(report.diagnostics).strip()
+    said = "" if report.diagnostics == "N/A" else escape_text(report.diagnostics).strip()
     return ListEntry(
         job=ids.application_text(report.id),
         name=report.name or "",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tony.errors import Problem, SchedulerError, TonyError
 from tony.hadoop import ids
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
-from tony.hadoop.remote_text import shown
+from tony.hadoop.remote_text import escape_text
 from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ApplicationId, FinalStatus, NodeState
@@ -406,7 +406,7 @@ def to_application_status(report: ApplicationReport) -> ApplicationStatus:
 
 
 def _diagnostics(diagnostics: str) -> str:
-    return "" if diagnostics in ("", "N/A") else shown(diagnostics).strip()
+    return "" if diagnostics in ("", "N/A") else escape_text(diagnostics).strip()
 
 
 def _pending_reason(diagnostics: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from urllib.parse import unquote
 
 from tony.hadoop import ids
-from tony.hadoop.remote_text import shown
+from tony.hadoop.remote_text import escape_text
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.yarn.application_client import ENDED
 from tony.schedulers.yarn.settings import YarnSettings
@@ -61,11 +61,12 @@ def explain_missing_history(report: ApplicationReport, user: str, record: str) -
     """
     job = ids.application_text(report.id) if report.id else "the application"
     if report.user and report.user != user:
-        name = shown(report.name or "")
+        name = escape_text(report.name or "")
         return f"{job} ({name}) belongs to {report.user}, and only they can read its history; you are {user}."
     state = report.state.name if report.state else "in an unknown state"
-    said = "" if report.diagnostics in ("", "N/A") else f": {shown(report.diagnostics).strip()}"
-    begin = f"{job} ({shown(report.name or '')}, type {shown(report.application_type or '')}) is {state}{said}\n"
+    said = "" if report.diagnostics in ("", "N/A") else f": {escape_text(report.diagnostics).strip()}"
+    name, kind = escape_text(report.name or ""), escape_text(report.application_type or "")
+    begin = f"{job} ({name}, type {kind}) is {state}{said}\n"
     if report.state in ENDED:
         return f"{begin}It has no history in {record}: it ended before writing one, or is not a job of tony."
     if report.state is ApplicationState.RUNNING:

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 
 from tony.address import Address
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.service_addresses import resource_managers
+from tony.hadoop.configuration.service_addresses import list_resource_managers
 from tony.schedulers.interface import WebLink
 
 _TIMELINE: Final = "yarn.timeline-service"
@@ -54,7 +54,7 @@ def links_for_application(settings: Configuration, application: str, *, ended: b
 
 
 def _links_for_application(settings: Configuration, application: str, ended: bool) -> Iterator[WebLink]:
-    daemons = [each for each in resource_managers(settings) if _is_reachable(each.web)]
+    daemons = [each for each in list_resource_managers(settings) if _is_reachable(each.web)]
     for each in daemons:
         label = f"ResourceManager {each.id}".rstrip()
         yield WebLink(label=label, href=f"{each.web_scheme}://{each.web}/cluster/app/{application}")

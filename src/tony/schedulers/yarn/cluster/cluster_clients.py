@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tony.hadoop.configuration.service_addresses import resource_managers
+from tony.hadoop.configuration.service_addresses import list_resource_managers
 from tony.hadoop.failover import FailoverProxy, connection_options
 from tony.hadoop.wire import application_client
 from tony.hadoop.yarn.application_client import ApplicationClient
@@ -29,14 +29,14 @@ class ClusterClients(HdfsClients):
 
     def applications(self) -> ApplicationClient:
         """Return a client of the ResourceManager; close it after use."""
-        daemons = resource_managers(self.configuration)
+        daemons = list_resource_managers(self.configuration)
         if self.advice:
             daemons = tuple(replace(daemon, source=f"{daemon.source}; {self.advice}") for daemon in daemons)
         return ApplicationClient(
             FailoverProxy(
                 name="ResourceManager",
                 daemons=daemons,
-                login=self.logins.for_resource_manager,
+                login=self.logins.login_for_resource_manager,
                 protocol=application_client.PROTOCOL,
                 policy=POLICY,
                 options=connection_options(self.configuration),
