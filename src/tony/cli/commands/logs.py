@@ -6,7 +6,6 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -71,18 +70,19 @@ async def _print(
     if isinstance(view, DirectoryJobView):
         if selection.session is not None and not find(view.folder.logs, Selection(session=selection.session)):
             _check_session(await view.status(), selection.session, following)
-        if tail is None:
-            _warn_rotated(view.folder.logs, selection, record_of(view.home, view.id).spec.log_limit)
         if following:
             live = is_terminal(sys.stdout) and not as_json
+            _warn_rotated(view, selection, tail)
             await _follow(view, _OutputViewer(printer), selection, tail, live=live)
             return
     is_empty = True
     async for lines in view.output(selection, follow=following, tail=tail):
         is_empty = False
         printer.print(lines)
+    if isinstance(view, DirectoryJobView):  # not before: only now the files of other machines are here
+        _warn_rotated(view, selection, tail)
     if is_empty:
-        yet = "" if (await view.status(tasks=False)).state.ended else " yet"
+        yet = " yet" if isinstance(view, DirectoryJobView) and view.live else ""
         warn(f"no output{yet}; see: tony status {view.id}")
 
 
@@ -107,8 +107,11 @@ def _check_session(report: JobReport, session: int, following: bool) -> None:
         raise UserError(f"job {report.job} has no session {session}; it has {there}")
 
 
-def _warn_rotated(folder: Path, selection: Selection, limit: int) -> None:
+def _warn_rotated(view: DirectoryJobView, selection: Selection, tail: int | None) -> None:
     """Warn about tasks whose output exceeded `log_limit`, so that the beginning may be missing."""
+    if tail is not None:
+        return
+    folder, limit = view.folder.logs, record_of(view.home, view.id).spec.log_limit
     full = list(
         dict.fromkeys(name.task for name in find(folder, selection) if name.build_rotated_path(folder).exists())
     )
