@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -10,6 +11,7 @@ from tests.core.specs import OK, roles, task, workers
 from tests.support.simulation import Simulation
 from tony import clock
 from tony.am.executor_connections import Executors
+from tony.am.metrics_store import MetricsStore
 from tony.core import events as ev
 from tony.core.steps.container_loss import REPORT_WAIT
 from tony.model.job_spec import JobSpec, Role
@@ -71,7 +73,18 @@ class Scene:
         self.simulation.pending.clear()
         self.fed: list[ev.Event] = []
         self.now = 1000.0
-        self.desk = Executors(self.simulation.app, 1, self.fed.append, lambda: self.now - 1000.0)
+        self.in_charge = True
+        self.metrics = MetricsStore(self.simulation.app.state, self.time, Path("/nowhere"), late=False)
+        self.desk = self.executors_of(attempt=1)
+
+    def time(self) -> float:
+        """The job's."""
+        return self.now - 1000.0
+
+    def executors_of(self, attempt: int, overlap: float = 0.0) -> Executors:
+        """The desk of one application master."""
+        app = self.simulation.app
+        return Executors(app, attempt, self.fed.append, self.time, self.metrics, lambda: self.in_charge, overlap)
 
     def attach(self, who: str = "worker:0", incarnation: str = "i-1", **more: object) -> Wire:
         """A connection on which somebody has said who he is."""
@@ -85,7 +98,7 @@ class Scene:
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     """Heartbeats every second, silence after five."""
-    scene = Scene(workers(2, heartbeat_interval=1.0, heartbeat_timeout=5.0))
+    scene = Scene(workers(2, heartbeat_interval=1.0, heartbeat_timeout=5.0, metrics_interval=0.0))
     monkeypatch.setattr(clock, "monotonic", lambda: scene.now)
     scene.desk._checked = scene.now
     return scene
@@ -228,14 +241,14 @@ def test_what_a_program_hands_on_is_what_its_role_exports_and_no_longer_than_it_
 # --- what heartbeats say ----------------------------------------------------------------------------------------------
 
 
-def test_the_last_line_and_its_age(scene: Scene) -> None:
+def test_the_last_line_and_its_age(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ages by itself between two heartbeats; a new program has none yet."""
     wire = scene.attach()
     scene.desk.on_message(wire.me, Heartbeat(last_output_age=3.0, last_line="epoch 1" + "x" * 500))
     scene.now += 0.5
     live = scene.desk.collect_live()[task("worker:0")]
     assert (live.last_output_age, len(live.last_line), live.last_step_age) == (3.5, 200, None)
-    scene.desk.find_step_age = {task("worker:0"): 2.0}.get
+    monkeypatch.setattr(scene.metrics, "find_step_age", {task("worker:0"): 2.0}.get)
     assert scene.desk.collect_live()[task("worker:0")].last_step_age == 2.0
     scene.desk.on_message(wire.me, ProgramStarted(n=1, session=1, try_=1, pid=9))
     assert scene.desk.collect_live() == {}
@@ -290,8 +303,9 @@ def test_our_own_standstill_is_nobodys_silence(scene: Scene) -> None:
 
 def test_heartbeats_of_large_jobs_are_rarer() -> None:
     """So that the master handles about two thousand a second; silence is measured by that."""
-    simulation = Simulation(workers(10_000, heartbeat_interval=1.0, heartbeat_timeout=5.0))
-    desk = Executors(simulation.app, 1, lambda event: None, lambda: 0.0)
+    app = Simulation(workers(10_000, heartbeat_interval=1.0, heartbeat_timeout=5.0)).app
+    metrics = MetricsStore(app.state, lambda: 0.0, Path("/nowhere"), late=False)
+    desk = Executors(app, 1, lambda event: None, lambda: 0.0, metrics, lambda: True, 0.0)
     assert (desk.interval, desk._timeout) == (5.0, 15.0)
 
 
@@ -357,10 +371,10 @@ def test_no_lease_is_renewed_in_a_container_that_was_given_up(scene: Scene) -> N
 def test_a_master_that_may_have_a_successor_renews_no_lease(scene: Scene) -> None:
     """It does not hear of its scheduler: the next one may have given up what we still hear."""
     wire = scene.attach()
-    scene.desk.in_charge = lambda: False
+    scene.in_charge = False
     scene.desk.on_message(wire.me, asks(2.5))
     assert len(wire.sent) == 1
-    scene.desk.in_charge = lambda: True
+    scene.in_charge = True
     scene.desk.on_message(wire.me, asks(3.5))
     assert wire.sent[-1] == Ack(n=0, heard=3.5)
 
@@ -381,9 +395,7 @@ def test_one_that_we_have_not_heard_may_have_been_heard_by_the_one_before_us(sce
     """An older application master may live, and renew leases, until it must know that it is not in charge any more."""
     scene.desk.on_message(scene.attach().me, ready(1))
     scene.simulation.deliver(scene.fed[0])
-    later = Executors(scene.simulation.app, 2, scene.fed.append, lambda: scene.now - 1000.0)
-    later.overlap = 480.0
-    later.expect()
+    later = scene.executors_of(attempt=2, overlap=480.0)
     scene.now = 1010.0
     assert later.find_last_contact("c-1") == 480.0  # it was expected from 1000 on
     assert later.find_last_contact("c-9") == 490.0

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from tony import clock
 from tony.am.log_relay import LogRelay
+from tony.am.metrics_store import MetricsStore
 from tony.am.stack_relay import StackRelay
 from tony.am.tunnel_broker import TunnelBroker
 from tony.core.application import Application
@@ -97,15 +98,20 @@ class Executors:
     Args:
         feed: takes an event.
         now: returns the job's time.
-
-    Attributes:
-        in_charge: returns whether no later AM attempt can have been started; see `ContainerAllocator.in_charge`.
-        overlap: seconds for which an earlier attempt may not know of this one; see `ContainerAllocator.overlap`.
-        on_sample: called with samples; sample_interval: how often executors send them.
-        step_interval: how often they report a new step in between.
+        metrics: takes the samples of executors.
+        is_current_attempt, overlap: as of `ContainerAllocator`.
     """
 
-    def __init__(self, app: Application, attempt: int, feed: Callable[[Event], None], now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        app: Application,
+        attempt: int,
+        feed: Callable[[Event], None],
+        now: Callable[[], float],
+        metrics: MetricsStore,
+        is_current_attempt: Callable[[], bool],
+        overlap: float,
+    ) -> None:
         self._app = app
         self._attempt = attempt
         self._feed = feed
@@ -116,20 +122,18 @@ class Executors:
         self._unacked: set[Peer] = set()
         self._level: str | None = None
         self._checked = clock.monotonic()
-        self.in_charge: Callable[[], bool] = lambda: True
-        self.overlap = 0.0
+        self._metrics = metrics
+        self._is_current_attempt = is_current_attempt
+        self._overlap = overlap
         spec = app.state.spec
         self.interval = max(spec.heartbeat_interval, len(app.state.tasks) / HEARTBEATS_PER_SECOND)
         self._timeout = max(spec.heartbeat_timeout, 3 * self.interval)
         self.logs = LogRelay(self.send, app.state.tasks, late=attempt > 1)
         self.tunnels = TunnelBroker(self.send, app.state.tasks)
         self.stacks = StackRelay(self.send, app.state.tasks)
-        self.on_sample: Callable[[TaskId, Sample], None] = lambda task, sample: None
-        self.find_step_age: Callable[[TaskId], float | None] = lambda task: None
-        self.sample_interval = 0.0
-        self.step_interval = 0.0
+        self._expect()
 
-    def expect(self) -> None:
+    def _expect(self) -> None:
         """Expect the executors that an earlier AM attempt knew: they connect, or become silent."""
         for task in self._app.state.tasks.values():
             if task.container and task.incarnation:
@@ -195,8 +199,8 @@ class Executors:
                 heartbeat_interval=self.interval,
                 acked=peer.acked,
                 renews=renews,
-                sample_interval=self.sample_interval,
-                step_interval=self.step_interval,
+                sample_interval=self._metrics.interval,
+                step_interval=self._metrics.step_interval,
             )
         )
         if self._level:
@@ -230,7 +234,7 @@ class Executors:
         elif isinstance(message, Reported):
             self._on_report(peer, connection, message)
         elif isinstance(message, Sample):
-            self.on_sample(peer.task, message)
+            self._metrics.ingest_sample(peer.task, message)
         elif isinstance(message, Stacks):
             self.stacks.handle_stacks(peer.task, message)
         elif isinstance(message, LogPiece) and self.logs.handle_piece(peer.task, message):
@@ -379,13 +383,13 @@ class Executors:
         """
         peer = self._by_container.get(container)
         silence = max(0.0, clock.monotonic() - peer.heard) if peer else 0.0
-        by_others = self.overlap if self._attempt > 1 and (peer is None or peer.expected) else 0.0
+        by_others = self._overlap if self._attempt > 1 and (peer is None or peer.expected) else 0.0
         return round(max(0.0, self._now() - silence + by_others), 6)
 
     def _needs_renewal(self, peer: Peer) -> bool:
         """Return True if an executor's lease is to be renewed: its container is in use, this attempt in charge."""
         held = self._app.state.containers.get(peer.container)
-        return held is not None and not held.presumed and self.in_charge()
+        return held is not None and not held.presumed and self._is_current_attempt()
 
     def _drop(self, peer: Peer) -> None:
         if self._peers.get(peer.task) is peer:
@@ -430,7 +434,7 @@ class Executors:
             task: Live(
                 last_output_age=None if peer.output_at is None else max(0.0, now - peer.output_at),
                 last_line=peer.last_line,
-                last_step_age=self.find_step_age(task),
+                last_step_age=self._metrics.find_step_age(task),
             )
             for task, peer in self._peers.items()
             if peer.ended is None and (peer.last_line or self._app.state.tasks[task].living)

@@ -180,8 +180,6 @@ async def _begin(
         number,
         address,
     )
-    if parts.allocator.stores_metrics:
-        parts.master.metrics.save_copy = parts.allocator.store_metrics
     parts.master.barrier.attach_journal(parts.allocator.journal(folder.events(number), parts.master.on_durable))
     _hear_signals(parts.master, parts.allocator)
     parts.server = RpcServer(credentials.am, parts.master)

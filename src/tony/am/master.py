@@ -107,17 +107,14 @@ class Master:
             self._has_unconfirmed.set()
         self._on_attached: Callable[[TaskId], None] = lambda task: None
         self._in_setup: dict[TaskId, Live] = {}
-        self.executors = Executors(self.app, attempt, self.feed, job_clock.now)
-        self.executors.in_charge, self.executors.overlap = allocator.is_current_attempt, allocator.overlap
-        self.metrics = MetricsStore(app.state, job_clock.now, job.folder.metrics, late=attempt > 1)
-        self.executors.on_sample = self.metrics.ingest_sample
-        self.executors.find_step_age = self.metrics.find_step_age
-        self.executors.sample_interval = self.metrics.interval
-        self.executors.step_interval = self.metrics.step_interval
+        save_copy = allocator.store_metrics if allocator.stores_metrics else None
+        now, late = job_clock.now, attempt > 1
+        self.metrics = MetricsStore(app.state, now, job.folder.metrics, late=late, save_copy=save_copy)
+        is_current, overlap = allocator.is_current_attempt, allocator.overlap
+        self.executors = Executors(app, attempt, self.feed, now, self.metrics, is_current, overlap)
         self.subscribers = Subscribers(self.build_report)
         self.notifications = Notifications(job.record.spec.notify, job.record.job_id, attempt, self.build_report)
         self.barrier = DurabilityBarrier(self._perform_all)
-        self.executors.expect()
         if len(self.executors):
             self._has_peers.set()
 

@@ -81,9 +81,18 @@ class MetricsStore:
         now: returns the job's time.
         path: of the file.
         late: an earlier AM attempt may have written it.
+        save_copy: stores a durable copy of the file; None if the file itself is durable.
     """
 
-    def __init__(self, state: State, now: Callable[[], float], path: Path, *, late: bool) -> None:
+    def __init__(
+        self,
+        state: State,
+        now: Callable[[], float],
+        path: Path,
+        *,
+        late: bool,
+        save_copy: Callable[[Path], Awaitable[None]] | None = None,
+    ) -> None:
         self._state = state
         self._now = now
         self._path = path
@@ -104,7 +113,7 @@ class MetricsStore:
         self._last_error = ""
         self._kept_at = -math.inf
         self._sending: asyncio.Task[None] | None = None
-        self.save_copy: Callable[[Path], Awaitable[None]] | None = None
+        self._save_copy = save_copy
 
     # --- in -------------------------------------------------------------------------------------------------------
 
@@ -264,7 +273,7 @@ class MetricsStore:
             async with asyncio.timeout(_LAST_WRITE_TIMEOUT_SECONDS):
                 if self._work and not self._work.done():
                     await asyncio.wait([self._work])
-                self.save_copy = None  # from now on the file itself can be read
+                self._save_copy = None  # from now on the file itself can be read
                 if self.interval:
                     await self.write()
                 if self._sending and not self._sending.done():  # or its older copy would replace the last one
@@ -304,7 +313,7 @@ class MetricsStore:
 
     async def _copy(self) -> None:
         """Save a durable copy now and then, in the background: the larger the file, the less often."""
-        if self.save_copy is None or self._writer is None or (self._sending and not self._sending.done()):
+        if self._save_copy is None or self._writer is None or (self._sending and not self._sending.done()):
             return
         size = os.stat(self._path).st_size
         if clock.monotonic() - self._kept_at < max(_COPY_INTERVAL_SECONDS, size / _COPY_BYTES_PER_SECOND):
@@ -313,7 +322,7 @@ class MetricsStore:
         copy = self._path.with_name(f".{self._path.name}.copy")
         writer = self._writer
         await self._run_in_writer(lambda: writer.copy(copy))
-        self._sending = asyncio.get_running_loop().create_task(self._send(copy, self.save_copy))
+        self._sending = asyncio.get_running_loop().create_task(self._send(copy, self._save_copy))
 
     async def _send(self, copy: Path, save_copy: Callable[[Path], Awaitable[None]]) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 from tests.core.specs import workers
@@ -13,6 +14,7 @@ from tests.fuzz.values import plain_of
 from tests.support.simulation import Simulation
 from tony.am.executor_connections import Executors
 from tony.am.executor_launch_context import build_task_part
+from tony.am.metrics_store import MetricsStore
 from tony.am.start_messages import StartMessages
 from tony.core import actions as act
 from tony.core import events as ev
@@ -74,7 +76,9 @@ class _Master:
             self.simulation.pending.remove(pending)
         del self.simulation.executors["c-1"]
         self.fed: list[ev.Event] = []
-        self.desk = Executors(self.simulation.app, 1, self.fed.append, lambda: self.simulation.now)
+        app = self.simulation.app
+        metrics = MetricsStore(app.state, lambda: self.simulation.now, Path("/nowhere"), late=False)
+        self.desk = Executors(app, 1, self.fed.append, lambda: self.simulation.now, metrics, lambda: True, 0.0)
         self.starts = StartMessages(_RECORD, load_framework(_RECORD.framework_module, None), 1)
         self.seen = 0
 

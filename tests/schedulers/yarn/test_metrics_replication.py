@@ -68,12 +68,10 @@ def test_from_one_master_to_the_next(
     first, second = folder(tmp_path, "first"), folder(tmp_path, "second")
 
     async def measure() -> None:
-        made = MetricsStore(cluster.app.state, lambda: 7.0, first.metrics, late=False)
-
         async def keep_safe(copy: Path) -> None:
             await to_thread(files.put, "metrics.db", copy, "copy")
 
-        made.save_copy = keep_safe
+        made = MetricsStore(cluster.app.state, lambda: 7.0, first.metrics, late=False, save_copy=keep_safe)
         made.ingest_sample(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
         await made.write()
         await made.finish()
@@ -98,12 +96,10 @@ def test_hdfs_that_refuses_hinders_nothing(
     here = folder(tmp_path, "here")
 
     async def measure() -> None:
-        made = MetricsStore(cluster.app.state, lambda: 7.0, here.metrics, late=False)
-
         async def keep_safe(copy: Path) -> None:
             raise ConnectionLost("nobody is there")
 
-        made.save_copy = keep_safe
+        made = MetricsStore(cluster.app.state, lambda: 7.0, here.metrics, late=False, save_copy=keep_safe)
         made.ingest_sample(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
         await made.write()
         await made.finish()
