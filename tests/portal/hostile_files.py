@@ -25,10 +25,10 @@ from tony.history.json_files import LONGEST_OF_OTHERS
 from tony.history.metrics_reader import open_metrics
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
+from tony.jobs.status.status_from_log import StatusFromLog
 from tony.model.layout import Home, JobFolder
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.record_reader import read
-from tony.portal.status_from_log import StatusFromLog
 from tony.storage.stores.file_store import Item
 from tony.storage.stores.local_store import LocalStore
 

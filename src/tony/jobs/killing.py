@@ -86,7 +86,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
 
 async def _end_from_here(home: Home, job_id: str, actor: str) -> JobReport:
     """End the tasks of a job on this machine whose AM cannot be found, even if it seems to be alive."""
-    from tony.jobs.status.dead_am_report import report_as_logged  # late: it loads the state machine
+    from tony.jobs.status.status_from_log import report_as_logged  # late: it loads the state machine
 
     folder, record = home.job(job_id), record_of(home, job_id)
     report = await to_thread(report_as_logged, folder, record)

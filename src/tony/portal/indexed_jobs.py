@@ -22,6 +22,7 @@ from tony.history.ended_jobs_index import head_of_report
 from tony.jobs.directory.view import OTHERS, PAGE_STATUS_SECONDS, DirectoryJobView
 from tony.jobs.remote.remote_record import RemoteRecord, create_fetch_slots
 from tony.jobs.status import job_status
+from tony.jobs.status.status_from_log import StatusFromLog
 from tony.linux.thread_pools import lock_held, to_thread
 from tony.model.ids import JOB_ID
 from tony.model.job_query import JobsPage, Query
@@ -33,7 +34,6 @@ from tony.portal.histories.job_dir_cache import RecordCache
 from tony.portal.histories.scan_threads import ScanThreads
 from tony.portal.job_index.index import JobIndex
 from tony.portal.job_index.index_entry import IndexEntry
-from tony.portal.status_from_log import StatusFromLog
 from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource, find_owner
 from tony.schedulers.registry import has_remote_logs
 from tony.storage.stores.file_store import FileStore

@@ -45,7 +45,7 @@ def load_cached_report(folder: JobFolder, record: JobRecord, *, fresh: bool) -> 
     Args:
         fresh: the local log is as new as the remote one that it is a copy of.
     """
-    from tony.jobs.status.dead_am_report import report_as_logged  # late: it loads the state machine
+    from tony.jobs.status.status_from_log import report_as_logged  # late: it loads the state machine
 
     logged, heard = report_as_logged(folder, record), _read_cached(folder)
     if heard is None:

@@ -63,16 +63,6 @@ def build_last_report(folder: JobFolder, record: JobRecord, sight: ApplicationSt
     return replace(report, failure=replace(lost, reason=f"{reason} (the end of the event log is missing)"))
 
 
-def report_as_logged(folder: JobFolder, record: JobRecord) -> JobReport:
-    """Return the job as the local event log leaves it, without a failure: its AM may still be alive."""
-    with contextlib.suppress(Exception):  # as in `_build_last_report`; and the log may not exist yet
-        result = replay(record.job_id, record.spec, event_log.read(event_log.segments(folder.path)))
-        if result.events:
-            context = ReportContext(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
-            return view(result.app, result.last_at, context)
-    return pending_report(folder, record)
-
-
 def _build_last_report(folder: JobFolder, record: JobRecord) -> JobReport:
     try:
         entries = event_log.read(event_log.segments(folder.path))

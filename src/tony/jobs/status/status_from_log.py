@@ -1,4 +1,4 @@
-"""The status of a job from its event log, if its AM is not queried: another user's job, or a remote one."""
+"""The status of a job from its event log, if its AM is not queried: another user's job, or an AM that is silent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StatusFromLog:
             ended = read_summary(self._folder, own=self._own)
             if ended is not None:
                 return ended
-            if replay is None or not replay.continues:
+            if replay is None or not replay.tail.continues:
                 record = read_job(self._folder, own=self._own)
                 if record is None:
                     raise UnknownJobError(f"there is no job in {self._folder.path}.")
@@ -54,19 +54,18 @@ class StatusFromLog:
 
 
 class _LogReplay:
-    """The job's state machine, and the position in its log."""
+    """The job's state machine, and the position in its log.
+
+    Attributes:
+        tail: the log behind that position.
+    """
 
     def __init__(self, folder: JobFolder, record: JobRecord) -> None:
+        self.tail = EventTail(folder)
         self._folder = folder
         self._record = record
         self._app = Application(record.job_id, record.spec)
-        self._tail = EventTail(folder)
         self._at, self._wall = 0.0, record.submitted
-
-    @property
-    def continues(self) -> bool:
-        """True if the part of the log already read still exists."""
-        return self._tail.continues
 
     def report(self) -> JobReport:
         """Return the current status.
@@ -74,10 +73,18 @@ class _LogReplay:
         Raises:
             TonyError: the log is invalid, or cannot be read.
         """
-        for entry in self._tail.new():
+        for entry in self.tail.new():
             self._at, self._wall = entry.at, entry.wall
             with contextlib.suppress(InvalidTransition):  # logged by another version: apply what this one accepts
                 self._app.handle(entry.event, entry.at)
         record = self._record
         context = ReportContext(folder=str(self._folder.path), user=record.user, submitted=record.submitted, live={})
         return build_report(self._app, self._at + max(0.0, clock.wall() - self._wall), context)
+
+
+def report_as_logged(folder: JobFolder, record: JobRecord) -> JobReport:
+    """Return the job as its log leaves it, however damaged that is: its AM may still be alive. Blocks."""
+    with contextlib.suppress(Exception):
+        if segments(folder.path):
+            return _LogReplay(folder, record).report()
+    return pending_report(folder, record)
