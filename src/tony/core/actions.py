@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from tony.core.deadline import Deadline
@@ -12,9 +12,10 @@ from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure
 from tony.model.states import JobState
+from tony.model.value_class import value_class
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class RequestedAction:
     """The base class of the members of `Action`.
 
@@ -26,14 +27,14 @@ class RequestedAction:
     shows: ClassVar[bool] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Reconcile(RequestedAction):
     """Ask the scheduler which containers of earlier AM attempts remain; feed ContainersFound, then ReconcileClosed."""
 
     kind: ClassVar[str] = "reconcile"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class SetDemand(RequestedAction):
     """Have `total` containers of a role, including those already granted."""
 
@@ -42,7 +43,7 @@ class SetDemand(RequestedAction):
     total: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Launch(RequestedAction):
     """Start the executor of a task in a granted container."""
 
@@ -53,7 +54,7 @@ class Launch(RequestedAction):
     session: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Renew(RequestedAction):
     """Tell a surviving executor that a new session opens: it reserves ports again and registers for it."""
 
@@ -63,7 +64,7 @@ class Renew(RequestedAction):
     session: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Publish(RequestedAction):
     """Announce the cluster spec of a session, or a later version of it. Comes before the Starts that use it.
 
@@ -75,7 +76,7 @@ class Publish(RequestedAction):
     spec: ClusterSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Start(RequestedAction):
     """Start the user program of a task, under spec version `version` (0: without a cluster spec).
 
@@ -92,7 +93,7 @@ class Start(RequestedAction):
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Stop(RequestedAction):
     """Stop a task's program: SIGTERM, `grace` seconds, SIGKILL. Its executor stays.
 
@@ -109,7 +110,7 @@ class Stop(RequestedAction):
     try_: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Release(RequestedAction):
     """Release a container; its executor stops its program and exits."""
 
@@ -118,7 +119,7 @@ class Release(RequestedAction):
     container: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Kill(RequestedAction):
     """Kill a container at once, whatever runs in it: it is silent, or did not stop in time."""
 
@@ -128,7 +129,7 @@ class Kill(RequestedAction):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class OpenSession(RequestedAction):
     """Feed `SessionOpened` back: it is logged before the first effect of the session."""
 
@@ -137,7 +138,7 @@ class OpenSession(RequestedAction):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Verdict(RequestedAction):
     """A failure was classified: for the event log and for subscribers.
 
@@ -151,7 +152,7 @@ class Verdict(RequestedAction):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Exclude(RequestedAction):
     """Request no further containers on a host, for now."""
 
@@ -159,7 +160,7 @@ class Exclude(RequestedAction):
     host: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Include(RequestedAction):
     """Lift the exclusion of a host."""
 
@@ -167,7 +168,7 @@ class Include(RequestedAction):
     host: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class WakeAt(RequestedAction):
     """Feed `DeadlinePassed` at time `at` (or later). Replaces every earlier WakeAt."""
 
@@ -176,7 +177,7 @@ class WakeAt(RequestedAction):
     deadline: Deadline
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Finish(RequestedAction):
     """The job has ended: write the summary, notify subscribers, exit."""
 

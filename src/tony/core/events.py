@@ -7,7 +7,7 @@ something changes. Times inside events are seconds since the job was accepted, t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import ClassVar, get_args
 
@@ -15,16 +15,17 @@ from tony.core.deadline import Deadline
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
+from tony.model.value_class import value_class
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class LoggedEvent:
     """The base class of the members of `Event`. `kind` is the word in the log."""
 
     kind: ClassVar[str] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class AttemptStarted(LoggedEvent):
     """An AM attempt started.
 
@@ -47,7 +48,7 @@ class AttemptStarted(LoggedEvent):
     enlists: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class ContainersFound(LoggedEvent):
     """Containers of an earlier AM attempt that the scheduler still knows."""
 
@@ -55,14 +56,14 @@ class ContainersFound(LoggedEvent):
     containers: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class ReconcileClosed(LoggedEvent):
     """Recovery ends: containers that have not been found by now count as lost."""
 
     kind: ClassVar[str] = "reconcile-closed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Queued(LoggedEvent):
     """The scheduler has no room yet; `reason` says for what and behind which jobs. Empty: no longer queued."""
 
@@ -70,7 +71,7 @@ class Queued(LoggedEvent):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Unsatisfiable(LoggedEvent):
     """The scheduler reports that it can never satisfy the request."""
 
@@ -79,7 +80,7 @@ class Unsatisfiable(LoggedEvent):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Excluded(LoggedEvent):
     """From now on the scheduler allocates nothing on some hosts, because tasks failed there (`Exclude`).
 
@@ -91,7 +92,7 @@ class Excluded(LoggedEvent):
     hosts: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Granted(LoggedEvent):
     """The scheduler granted a container."""
 
@@ -101,7 +102,7 @@ class Granted(LoggedEvent):
     host: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Registered(LoggedEvent):
     """An executor is ready for a session: its ports are reserved. May be delivered again.
 
@@ -126,7 +127,7 @@ class Registered(LoggedEvent):
     listens: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Started(LoggedEvent):
     """The user program started."""
 
@@ -137,7 +138,7 @@ class Started(LoggedEvent):
     pid: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class FirstOutput(LoggedEvent):
     """The program printed its first line: its start-up is complete."""
 
@@ -147,7 +148,7 @@ class FirstOutput(LoggedEvent):
     try_: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Exited(LoggedEvent):
     """The user program exited. Every `Start` leads to exactly one of these, or to a `ContainerEnded`.
 
@@ -165,7 +166,7 @@ class Exited(LoggedEvent):
     exports: Mapping[str, str | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class ContainerEnded(LoggedEvent):
     """The scheduler reports that a container, and everything in it, has ended.
 
@@ -195,7 +196,7 @@ class ContainerEnded(LoggedEvent):
     lease: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Silent(LoggedEvent):
     """No heartbeat of a task's executor arrived within the heartbeat timeout.
 
@@ -210,7 +211,7 @@ class Silent(LoggedEvent):
     container: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class SessionOpened(LoggedEvent):
     """Session `session` begins: the answer to `OpenSession`, logged before any of its effects."""
 
@@ -219,7 +220,7 @@ class SessionOpened(LoggedEvent):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Gathered(LoggedEvent):
     """An elastic gang was published: with how many tasks it starts. For the log only.
 
@@ -243,7 +244,7 @@ class FailureResponse(StrEnum):
     FAIL = "fail"  #: the job fails
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Judged(LoggedEvent):
     """A failure was classified. For the log only: it follows from the events before it.
 
@@ -260,7 +261,7 @@ class Judged(LoggedEvent):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class JobRequest(LoggedEvent):
     """The base class of requests to the running job."""
 
@@ -272,7 +273,7 @@ class JobRequest(LoggedEvent):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class KillRequested(JobRequest):
     """Kill the job.
 
@@ -288,7 +289,7 @@ class KillRequested(JobRequest):
         return "kill without grace" if self.now else "kill"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class RestartRequested(JobRequest):
     """End this session and begin the next one."""
 
@@ -299,7 +300,7 @@ class RestartRequested(JobRequest):
         return "restart"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class StacksRequested(JobRequest):
     """Dump the stack traces of a task. For the log only."""
 
@@ -311,7 +312,7 @@ class StacksRequested(JobRequest):
         return f"stacks of {self.task}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class LogLevelRequested(JobRequest):
     """Change the level of tony's own logs. For the log only."""
 
@@ -323,7 +324,7 @@ class LogLevelRequested(JobRequest):
         return f"log level {self.level}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class DeadlinePassed(LoggedEvent):
     """The time of a `WakeAt` has been reached."""
 
@@ -331,7 +332,7 @@ class DeadlinePassed(LoggedEvent):
     deadline: Deadline
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class ActionFailed(LoggedEvent):
     """An action could not be performed.
 
@@ -346,7 +347,7 @@ class ActionFailed(LoggedEvent):
     task: TaskId | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Snapshot(LoggedEvent):
     """A digest of the state before this event: a replay must produce the same."""
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tony.model.job_report import JobReport
 from tony.model.progress import Progress
+from tony.model.value_class import value_class
 from tony.protocol.messages import Message, register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class GetReport(Message):
     """Request one `Report`."""
 
     kind: ClassVar[str] = "get-report"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Watch(Message):
     """Request a `Report` now and after every change (collected for `gather` seconds), until the job has ended.
 
@@ -30,7 +30,7 @@ class Watch(Message):
     ages: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class KillJob(Message):
     """Kill the job; `now` skips the grace. Answered by `Done`."""
 
@@ -39,7 +39,7 @@ class KillJob(Message):
     now: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class RestartJob(Message):
     """End this session and begin the next; it does not count against `max_restarts`. Answered by `Done`, or refused."""
 
@@ -47,7 +47,7 @@ class RestartJob(Message):
     actor: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class GetStacks(Message):
     """Request `Stacks` of one task."""
 
@@ -56,7 +56,7 @@ class GetStacks(Message):
     task: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class GetMetrics(Message):
     """Request `Measured`: recent metrics.
 
@@ -75,7 +75,7 @@ class GetMetrics(Message):
 MOST_POINTS = 240
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Points:
     """One series of one task.
 
@@ -92,7 +92,7 @@ class Points:
     most: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Measured(Message):
     """Answer to `GetMetrics`.
 
@@ -109,7 +109,7 @@ class Measured(Message):
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Report(Message):
     """The state of the job. `final` marks the last one of a `Watch`."""
 

@@ -8,16 +8,17 @@ the desired result, name their session, and may be repeated.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from tony.model.codec import Json
 from tony.model.exit_status import ExitStatus
+from tony.model.value_class import value_class
 from tony.protocol.launch import TaskLaunch
 from tony.protocol.messages import Message, register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Attach(Message):
     """First message of every executor connection.
 
@@ -42,7 +43,7 @@ class Attach(Message):
     listens: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Enlist(Message):
     """First message of an executor that was started before its task was known. `Assigned` answers it.
 
@@ -55,7 +56,7 @@ class Enlist(Message):
     process: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Assigned(Message):
     """The task of an executor that enlisted; it closes the connection, and attaches for its task."""
 
@@ -63,14 +64,14 @@ class Assigned(Message):
     launch: TaskLaunch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Reported(Message):
     """A message that must not be lost: kept by the sender until `Ack(n)`."""
 
     n: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Ready(Reported):
     """Ports are reserved for this session.
 
@@ -85,7 +86,7 @@ class Ready(Reported):
     ports: Mapping[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class ProgramStarted(Reported):
     """The user program started."""
 
@@ -95,7 +96,7 @@ class ProgramStarted(Reported):
     pid: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class ProgramOutput(Reported):
     """The program printed its first line in this task attempt."""
 
@@ -108,7 +109,7 @@ class ProgramOutput(Reported):
 LONGEST_EXPORT = 64 << 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class ProgramExited(Reported):
     """The program exited, with all processes it had started.
 
@@ -126,7 +127,7 @@ class ProgramExited(Reported):
     exports: Mapping[str, str | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Heartbeat(Message):
     """The executor is alive.
 
@@ -146,7 +147,7 @@ class Heartbeat(Message):
     asks: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Saved:
     """A checkpoint that the program reported, `with tony.checkpoint(step):`.
 
@@ -159,7 +160,7 @@ class Saved:
     took: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Sample(Message):
     """Current metrics of the program. May be lost; it is not repeated.
 
@@ -185,7 +186,7 @@ class Sample(Message):
     step_reports: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Welcome(Message):
     """Answer to `Attach`.
 
@@ -207,7 +208,7 @@ class Welcome(Message):
     step_interval: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Ack(Message):
     """All reports up to `n` are durable.
 
@@ -220,7 +221,7 @@ class Ack(Message):
     heard: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Prepare(Message):
     """Session `session` opens: stop the program, reserve ports, answer `Ready`."""
 
@@ -228,7 +229,7 @@ class Prepare(Message):
     session: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class StartProgram(Message):
     """Start the user program.
 
@@ -255,7 +256,7 @@ class StartProgram(Message):
     addresses: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class StopProgram(Message):
     """Stop the program of `session` (or never start it): SIGTERM to its group, `grace` seconds, SIGKILL.
 
@@ -270,7 +271,7 @@ class StopProgram(Message):
     try_: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class ReleaseExecutor(Message):
     """Stop the program, report its exit, and exit."""
 
@@ -278,7 +279,7 @@ class ReleaseExecutor(Message):
     grace: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class DumpStacks(Message):
     """Answer with `Stacks` of the running program.
 
@@ -290,7 +291,7 @@ class DumpStacks(Message):
     request: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Summon(Message):
     """From an AM on a new node, on a connection that it opens: reconnect to this address.
 

@@ -7,11 +7,12 @@ kinds whose modules it has imported. Framing is in `framing.py`, the hello in `h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from tony.model.value_class import value_class
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@value_class
 class Message:
     """The base class of all messages. `kind` is the word on the wire."""
 
@@ -27,7 +28,7 @@ def register(*classes: type[Message]) -> None:
     MESSAGES.update({cls.kind: cls for cls in classes})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Refused(Message):
     """The message or the connection was refused. The connection closes after this.
 
@@ -40,7 +41,7 @@ class Refused(Message):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Done(Message):
     """The request was accepted."""
 
@@ -51,7 +52,7 @@ class Done(Message):
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class SetLogLevel(Message):
     """Set the level of the executor's own log: `debug`, `info`, `warning`, `error`.
 
@@ -70,7 +71,7 @@ class SetLogLevel(Message):
 LONGEST_STACKS = 256 << 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Stacks(Message):
     """Stack traces of a program: from the executor, and to the client that requested them.
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from tony.model.value_class import value_class
 from tony.protocol.messages import Message, register
 
 #: Maximum bytes of output in one `LogPiece`.
 LOG_PIECE = 64 << 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class ReadLog(Message):
     """Request one `LogPiece` of a task's stream. The AM forwards it.
 
@@ -38,7 +38,7 @@ class ReadLog(Message):
     most: int = LOG_PIECE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class DropLog(Message):
     """Stop reading; no answer is expected."""
 
@@ -46,7 +46,7 @@ class DropLog(Message):
     reader: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class LogPiece(Message):
     """A piece of a program's output.
 

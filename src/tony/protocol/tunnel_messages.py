@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from tony.model.value_class import value_class
 from tony.protocol.messages import Message, register
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class OpenTunnel(Message):
     """From a client: turn this connection into a tunnel to a port of a task.
 
@@ -26,7 +26,7 @@ class OpenTunnel(Message):
     port: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class DialTunnel(Message):
     """To an executor: connect to that port on its host, and join it on a new connection with `JoinTunnel`.
 
@@ -40,7 +40,7 @@ class DialTunnel(Message):
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class JoinTunnel(Message):
     """First message of an executor's additional connection, which becomes its end of a tunnel.
 
@@ -53,7 +53,7 @@ class JoinTunnel(Message):
     address: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class TunnelOpened(Message):
     """To a client: the tunnel is open.
 
@@ -65,7 +65,7 @@ class TunnelOpened(Message):
     address: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class TunnelFailed(Message):
     """The tunnel could not be opened: from an executor on its ordinary connection, or to a client.
 
@@ -79,14 +79,14 @@ class TunnelFailed(Message):
     tunnel: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class EndTunnel(Message):
     """No more bytes follow in this direction; the other direction continues."""
 
     kind: ClassVar[str] = "end-tunnel"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class TunnelTaken(Message):
     """Answer to `EndTunnel`: all bytes before it were delivered, and their end."""
 

@@ -18,6 +18,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.value_class import value_class
 from tony.protocol.executor_messages import (
     Ack,
     Attach,
@@ -38,21 +39,21 @@ from tony.protocol.output_messages import DropLog, ReadLog
 from tony.protocol.tunnel_messages import DialTunnel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class PrepareSession:
     """Stop the running program, reserve ports, then call `SessionProtocol.report_ready`."""
 
     session: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class StartTaskAttempt:
     """Start the program; call `SessionProtocol.report_started`, `report_first_output`, and in any case `exited`."""
 
     command: StartProgram
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class StopTaskAttempt:
     """Stop the program that runs or is about to start; `exited` follows."""
 
@@ -62,35 +63,35 @@ class StopTaskAttempt:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class EndExecutor:
     """Stop the running program, have its exit reported, exit."""
 
     grace: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class ApplyLogLevel:
     """Set the level of the executor's own log: `debug`, `info`, `warning`, `error`."""
 
     level: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class ServeLog:
     """A client starts or stops reading the output of the task's programs."""
 
     command: ReadLog | DropLog
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class OpenPort:
     """A client wants a tunnel to a port of the task."""
 
     command: DialTunnel
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class SendStacks:
     """A client requests stack traces of the program."""
 
