@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 
@@ -29,8 +30,10 @@ from tony.client import blocking
 from tony.client.blocking import iterate, run
 from tony.core.events import Queued
 from tony.errors import ProgramError, UnknownJobError, UserError
+from tony.history.event_log import LogEntry
 from tony.history.job_record import write_summary
 from tony.jobs.whoami import get_user_name
+from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 from tony.protocol.client_messages import GetStacks, RestartJob
@@ -322,6 +325,25 @@ class TestBackground:
         assert run(thread()) != before
         monkeypatch.undo()
         blocking._current = None
+
+
+def test_blocking_methods_are_those_of_the_view() -> None:
+    """Type checkers, `help()` and editors see the arguments; what is awaited is returned, and iterators iterate."""
+
+    def check(job: tony.Job, there: tony.PortalJob) -> None:
+        assert_type(job.status(), JobReport)
+        assert_type(job.wait(3.0, check=True), JobReport)
+        assert_type(job.logs("worker:0", follow=True), Iterator[str])
+        assert_type(job.stacks("worker:0"), Iterator[Stacks])
+        assert_type(job.events(), Iterator[LogEntry])
+        assert_type(job.reports(), Iterator[JobReport])
+        assert_type(job.kill(now=True), JobReport)
+        assert_type(there.restart(), JobReport)
+        assert_type(there.set_log_level("debug"), JobReport)
+
+    assert callable(check)
+    assert str(inspect.signature(tony.Job.logs)).endswith("tail: 'int | None' = None) -> 'Iterator[str]'")
+    assert "timeout" in (tony.Job.wait.__doc__ or "")
 
 
 def test_the_public_names_are_there() -> None:

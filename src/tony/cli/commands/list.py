@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -146,8 +145,7 @@ def _fetch_heads(portal: PortalClient, wanted: Filter, limit: int | None) -> Seq
         words["state"] = next(iter(states)).value
 
     def takes(head: JobHead) -> bool:
-        pattern = wanted.name and wanted.name.replace("[", "[[]")
-        return (pattern is None or fnmatchcase(head.name, pattern)) and (states is None or head.state in states)
+        return wanted.matches(head) and (states is None or head.state in states)
 
     found = [*portal.iterate_jobs(words, takes, _PORTAL_LIMIT + 1 if limit is None else limit)]
     if limit is None and len(found) > _PORTAL_LIMIT:
