@@ -76,7 +76,7 @@ def test_data_files_and_licences_are_in_the_wheel(wheel: Path) -> None:
         names = set(archive.namelist())
     files = {f"tony/{path.relative_to(PACKAGE)}" for path in PACKAGE.rglob("*") if path.is_file()}
     assert {name for name in files if "__pycache__" not in name} <= names
-    assert {"tony/py.typed", "tony/mini/pom.xml", "tony/schedulers/yarn/launch/start.sh"} <= names
+    assert {"tony/py.typed", "tony/mini/pom.xml", "tony/schedulers/shipping/launch/start.sh"} <= names
     assert {Path(name).name for name in names if "/licenses/" in name} == {"LICENSE", "NOTICE"}
     tops = {name.partition("/")[0] for name in names}
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

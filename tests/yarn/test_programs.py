@@ -121,7 +121,7 @@ def test_only_the_job_brings_a_python(bare_lab: YarnLab) -> None:
     cache = Cache(bare_lab.home / "cache")
     cache.prepare()
     archive = bare_lab.file("environment.tar.gz", "")
-    shutil.copy(cache.find_object(store_interpreter(cache).digest), archive)
+    shutil.copy(cache.find_object(store_interpreter(cache, "scheduler.yarn.python").digest), archive)
     sets = ("--set", "scheduler.yarn.python=environment")
     program = "python3 -c \"import os, sys; open(os.environ['OUT'] + '/0', 'w').write(sys.executable)\""
     done = bare_lab.submit(bare_lab.job(f'command = {json.dumps(program)}\npython = "environment.tar.gz"\n'), *sets)

@@ -23,6 +23,7 @@ from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
+from tony.schedulers.registry import built_in_names
 
 if TYPE_CHECKING:
     from tony.cli.follow.following import Companion
@@ -65,7 +66,7 @@ def setting_options(function: F) -> F:
         click.option(
             "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a setting: roles.worker.memory=2g."
         ),
-        click.option("--scheduler", metavar="NAME", help="Scheduler to use: local or yarn."),
+        click.option("--scheduler", metavar="NAME", help=f"Scheduler to use: {' or '.join(built_in_names())}."),
     ):
         function = option(function)
     return function

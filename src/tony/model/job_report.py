@@ -7,6 +7,7 @@ from enum import Enum, StrEnum
 
 from tony.model.actor import Actor
 from tony.model.failure_facts import FailureFacts
+from tony.model.job_spec import DEFAULT_SCHEDULER
 from tony.model.states import JobState, TaskState
 
 
@@ -195,7 +196,7 @@ class JobReport:
     tasks: tuple[TaskReport, ...]
     failure: Failure | None
     framework: str = "none"
-    scheduler: str = "local"
+    scheduler: str = DEFAULT_SCHEDULER
     user: str = ""
     submitted: float | None = None
     ended: float | None = None

@@ -22,6 +22,7 @@ from tony.model.states import (
 GIB = 1024**3
 MIB = 1024**2
 
+DEFAULT_SCHEDULER = "local"
 #: A value of a scheduler's own setting.
 SettingValue = str | int | float | bool | tuple[str, ...]
 #: A string runs through `bash -c`; a tuple is executed unchanged.
@@ -202,7 +203,7 @@ class JobSpec(JobProgramSettings):
     metrics_interval: float = 5.0
     tls: TlsMode = TlsMode.AUTO
     notify: Notify = field(default_factory=Notify)
-    scheduler: str = "local"
+    scheduler: str = DEFAULT_SCHEDULER
     scheduler_settings: Mapping[str, SettingValue] = field(default_factory=dict)
 
     @property

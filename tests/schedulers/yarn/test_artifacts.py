@@ -23,7 +23,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     """Archives are not really made."""
     monkeypatch.setattr(module, "store_runtime", lambda _: OURS)
     monkeypatch.setattr(module, "store_pages", lambda _: None)
-    monkeypatch.setattr(python_archive, "store_interpreter", lambda _: PYTHON)
+    monkeypatch.setattr(python_archive, "store_interpreter", lambda *_: PYTHON)
     return Cache(tmp_path)
 
 

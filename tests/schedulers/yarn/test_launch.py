@@ -14,7 +14,7 @@ import pytest
 import tony
 from tests.facts import mentions
 
-LAUNCH = Path(tony.__file__).parent / "schedulers/yarn/launch"
+LAUNCH = Path(tony.__file__).parent / "schedulers/shipping/launch"
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def start(container: Path, environ: Mapping[str, str] | None = None) -> subproce
     return subprocess.run(
         ["/bin/sh", "tony/start.sh", "tony_program.main", "one", "two"],
         cwd=container,
-        env={"PATH": str(container / "bin"), **(environ or {})},
+        env={"PATH": str(container / "bin"), "TONY_PYTHON_SETTING": "scheduler.yarn.python", **(environ or {})},
         capture_output=True,
         text=True,
         check=False,

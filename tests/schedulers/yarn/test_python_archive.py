@@ -34,7 +34,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
 @pytest.fixture(scope="module")
 def stored(cache: Cache) -> Stored:
     """The archive of the interpreter that runs the tests."""
-    return store_interpreter(cache)
+    return store_interpreter(cache, "scheduler.yarn.python")
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_left_out(place: Path) -> None:
 def test_made_once(cache: Cache, stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same interpreter is not even read a second time."""
     monkeypatch.setattr(python_archive, "_build", lambda *_: pytest.fail("made again"))
-    assert store_interpreter(cache) == replace(stored, reused=True)
+    assert store_interpreter(cache, "scheduler.yarn.python") == replace(stored, reused=True)
 
 
 def test_nothing_of_this_machine(cache: Cache, stored: Stored) -> None:
@@ -129,7 +129,7 @@ def small(tmp_path: Path, program: str) -> OwnInterpreter:
 
 def refusal(cache: Cache, own: OwnInterpreter) -> str:
     with pytest.raises(ConfigError) as caught:
-        store_interpreter(cache, own)
+        store_interpreter(cache, "scheduler.yarn.python", own)
     problem: Problem = caught.value.problems[0]
     assert (problem.key, problem.value) == ("scheduler.yarn.python", "own")
     end = ". Submit with an interpreter installed by uv or pyenv, or set this to an interpreter on the nodes."

@@ -42,7 +42,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"name = {name!r}\n")
     for name in ("start.sh", "start.py"):
-        path = root / "schedulers/yarn/launch" / name
+        path = root / "schedulers/shipping/launch" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("#\n")
     (root / "am/data.bin").write_bytes(b"no program")

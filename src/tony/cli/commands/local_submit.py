@@ -34,14 +34,14 @@ def _go(flags: Flags) -> int:
 
     from tony.cli.submission import SubmitOptions, clean_exit_on_signals, submit_and_follow
     from tony.cli.terminal.output import warn
+    from tony.config.legacy import CLUSTER_CONF, TO_CLUSTER
     from tony.config.legacy.job_loader import load
     from tony.mini.ephemeral_cluster import run_ephemeral_cluster
     from tony.mini.options import MiniOptions
 
-    overrides = {"scheduler": "yarn"}
-    load(flags, overrides=overrides)  # reports errors before anything is started
+    load(flags, overrides=TO_CLUSTER)  # reports errors before anything is started
     with clean_exit_on_signals(), run_ephemeral_cluster(MiniOptions(nodes=_NODE_COUNT), os.environ, warn) as cluster:
         warn(f"Started a cluster of {_NODE_COUNT} nodes for this job")
         os.environ["HADOOP_CONF_DIR"] = str(cluster.conf)
-        resolved = load(flags, sets=[f"scheduler.yarn.conf={cluster.conf}"], overrides=overrides)
+        resolved = load(flags, sets=[f"{CLUSTER_CONF}={cluster.conf}"], overrides=TO_CLUSTER)
         return submit_and_follow(resolved, SubmitOptions(detach=False, dry_run=False, as_json=False), tied=True)

@@ -36,10 +36,11 @@ def command(words: tuple[str, ...]) -> int:
 
 def _go(flags: Flags) -> int:
     from tony.cli.submission import SubmitOptions, submit_and_follow
+    from tony.config.legacy import TO_CLUSTER
     from tony.config.load import load
     from tony.errors import UserError
 
-    resolved = load(flags=flags, assumed={"job_timeout": _DEFAULT_JOB_TIMEOUT}, overrides={"scheduler": "yarn"})
+    resolved = load(flags=flags, assumed={"job_timeout": _DEFAULT_JOB_TIMEOUT}, overrides=TO_CLUSTER)
     if resolved.spec.tensorboard_task is None:
         raise UserError("no task of this job has a TB_PORT for a notebook; remove tony.<type>.instances.")
     options = SubmitOptions(detach=False, dry_run=False, as_json=False)

@@ -13,7 +13,7 @@ from tony.cli.options import TextType, json_option
 from tony.cli.terminal.output import plain_value, print_json, say
 from tony.cli.terminal.terminal_text import columns_of
 from tony.config.table.settings_doc import SettingRow, settings_rows, settings_table_markdown
-from tony.config.table.settings_table import COMMON
+from tony.config.table.settings_table import is_common
 from tony.config.table.suggest import closest_match
 from tony.errors import UserError
 
@@ -52,8 +52,9 @@ def command(names: tuple[str, ...], every: bool, as_json: bool, markdown: bool) 
     elif names or every:
         _show(rows)
     else:
-        _show([row for row in rows if row.name in COMMON])
-        rest = f"`tony settings --all` shows the other {len(rows) - len(COMMON)}, `tony settings NAME` a single one."
+        common = [row for row in rows if is_common(row.name)]
+        _show(common)
+        rest = f"`tony settings --all` shows the other {len(rows) - len(common)}, `tony settings NAME` a single one."
         click.echo("\n" + click.wrap_text(rest, columns_of() or 100))
 
 

@@ -8,3 +8,8 @@ comments, `settings_doc` documents the table, `final_xml` reads what a finished 
 
 `tony.config.load` then checks the job like any other.
 """
+
+#: What the commands of LinkedIn TonY set in each job.
+TO_CLUSTER = {"scheduler": "yarn"}
+#: The setting that names the folder with the configuration of the cluster.
+CLUSTER_CONF = "scheduler.yarn.conf"

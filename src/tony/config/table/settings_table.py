@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from fnmatch import fnmatchcase
 
 from tony.model.job_spec import MIB, JobSpec, Role
 from tony.model.states import (
@@ -258,7 +259,7 @@ _JOB = (
          "`killed`.", attribute="notify.on", also="events when"),
     _row("notify.secret", Kind.SECRET, Half.AM, "Key of the HMAC-SHA256 signature of each notification.",
          attribute="notify.secret", also="key token signature hmac"),
-    _row("scheduler.name", Kind.TEXT, Half.CLIENT, "Scheduler to use: `local` or `yarn`; `--scheduler` sets it too.",
+    _row("scheduler.name", Kind.TEXT, Half.CLIENT, "Scheduler to use; `--scheduler` sets it too.",
          attribute="scheduler"),
 )
 
@@ -359,8 +360,8 @@ _ROLES = (
 #: Every setting but those of single schedulers, in the order of the docs.
 SETTINGS: tuple[Setting, ...] = (*_JOB, *_ROLES)
 
-#: The settings that most jobs need: `tony settings` shows these, and the rest with `--all`.
-COMMON = frozenset(
+#: The settings that most jobs need: `tony settings` shows these, and the rest with `--all`. `*` is any scheduler.
+_COMMON = frozenset(
     {
         "name",
         "framework",
@@ -372,7 +373,7 @@ COMMON = frozenset(
         "max_restarts",
         "job_timeout",
         "scheduler.name",
-        "scheduler.yarn.queue",
+        "scheduler.*.queue",
         "roles.<role>.instances",
         "roles.<role>.command",
         "roles.<role>.memory",
@@ -383,3 +384,8 @@ COMMON = frozenset(
 
 #: First parts of keys that site files must not set.
 JOB_ONLY = frozenset({"name", "source", "command", "roles", "groups", "params"})
+
+
+def is_common(key: str) -> bool:
+    """Return True for a setting that most jobs need."""
+    return any(fnmatchcase(key, pattern) for pattern in _COMMON)

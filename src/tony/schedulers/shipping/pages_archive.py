@@ -16,10 +16,10 @@ from importlib import metadata
 from pathlib import Path
 
 import tony
+from tony.schedulers.shipping import PAGES_ARCHIVE
 from tony.schedulers.shipping.archive_build_cache import build_once
 from tony.schedulers.shipping.pyc_compiler import compile_pyc
 from tony.schedulers.shipping.runtime_archive import build_zip
-from tony.schedulers.yarn.launch_payload import ARCHIVE
 from tony.storage.cache.object_cache import Cache, Stored
 
 #: Packages of tony that only the pages need.
@@ -87,8 +87,8 @@ def _archive(files: list[_File]) -> bytes:
             data.append((name, content))
     return build_zip(
         [
-            (f"{ARCHIVE}.zip", build_zip([*modules, *data], packed=False)),
-            (f"{ARCHIVE}-{sys.implementation.cache_tag}.zip", build_zip([*codes, *data], packed=False)),
+            (f"{PAGES_ARCHIVE}.zip", build_zip([*modules, *data], packed=False)),
+            (f"{PAGES_ARCHIVE}-{sys.implementation.cache_tag}.zip", build_zip([*codes, *data], packed=False)),
         ],
         packed=True,
     )

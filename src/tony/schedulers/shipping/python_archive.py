@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tony.errors import ConfigError, Problem
+from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.shipping.archive_build_cache import build_once
 from tony.schedulers.shipping.elf_libraries import read_libraries, with_search_path
 from tony.schedulers.shipping.pyc_compiler import compile_pyc
-from tony.schedulers.yarn.settings import OWN_PYTHON
 from tony.storage.cache.object_cache import FIXED_TIME, Cache, Stored
 
 #: Folders of the standard library that are not needed on a node.
@@ -80,8 +80,11 @@ class OwnInterpreter:
         return cls(prefix=prefix, program=program.resolve(), library=library, version=version)
 
 
-def store_interpreter(cache: Cache, own: OwnInterpreter | None = None) -> Stored:
+def store_interpreter(cache: Cache, setting: str, own: OwnInterpreter | None = None) -> Stored:
     """Put the archive into the cache. It is built and tested only once per interpreter.
+
+    Args:
+        setting: the key by which the job asks for it, for the error.
 
     Raises:
         ConfigError: this interpreter does not work in another folder.
@@ -95,7 +98,7 @@ def store_interpreter(cache: Cache, own: OwnInterpreter | None = None) -> Stored
             f"{own.program} cannot be shipped: {error}. Submit with an interpreter installed by uv or pyenv, or set "
             "this to an interpreter on the nodes."
         )
-        raise ConfigError([Problem(key="scheduler.yarn.python", value=OWN_PYTHON, message=message)]) from error
+        raise ConfigError([Problem(key=setting, value=OWN_PYTHON, message=message)]) from error
 
 
 class _NotMovable(Exception):  # noqa: N818 - never leaves this module

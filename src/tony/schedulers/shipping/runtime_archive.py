@@ -24,7 +24,7 @@ from tony.storage.cache.object_cache import Cache, Stored
 #: Packages that only a client needs, and those that are shipped in `pages_archive`.
 _EXCLUDED = frozenset({"advice", "cli", "client", "mini", "portal", "testing", "web"})
 _ZIP_TIME = (2000, 1, 1, 0, 0, 0)
-_START = "schedulers/yarn/launch"
+_START = "schedulers/shipping/launch"
 #: Prefix of the names of the two archives of modules; `launch/start.py` knows it too.
 PROGRAMS = "programs"
 #: zlib level: a higher one delays the first submission by more than it saves.

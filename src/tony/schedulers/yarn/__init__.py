@@ -8,7 +8,7 @@ and the archives of `schedulers/shipping`; `cache_upload` stores each once by di
 After submission: `schedulers/job_store` fetches the job directory, `container_logs` the output; `queue_position`,
 `lifetime_diagnostics`, `web_links` and `unrecorded_applications` explain an application's status.
 
-In the cluster: `launch_payload` travels to a container; `launch/` has the scripts that find a Python there.
+In the cluster: `launch_payload` travels to a container; `shipping/launch/` has the scripts that find a Python there.
 `allocation/allocator` is the AM's connection to the ResourceManager: `outstanding_requests`, `container_table`,
 `exit_reasons`, `node_blacklist`. `schedulers/job_store` keeps the job directory and its event log in HDFS, and fetches
 the older logs after a failover; `container_recovery` finds the containers.

@@ -29,9 +29,10 @@ from tony.model.job_spec import JobSpec, Resources
 from tony.model.staged import Placement, StagedRole
 from tony.model.submission_record import JobRecord
 from tony.schedulers.interface import ATTEMPTS_WITHIN
+from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.yarn.client.unrecorded_applications import all_tags
 from tony.schedulers.yarn.launch_payload import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
-from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings, read_role_settings
+from tony.schedulers.yarn.settings import ENVIRONMENT, PYTHON, YarnSettings, read_role_settings
 from tony.schedulers.yarn.shell_quoting import for_shell
 
 MIB = 1024**2
@@ -206,13 +207,14 @@ def _environment(
 ) -> tuple[StringPair, ...]:
     """Return the container's variables. Readable with the job's logs: no secrets, no variables of user programs."""
     variables = for_shell(given)
+    variables["TONY_PYTHON_SETTING"] = PYTHON
     if python:
         variables["TONY_ENVIRONMENT"] = python
     if settings.python == OWN_PYTHON:
         variables["TONY_PYTHON"] = f"./{INTERPRETER}/bin/python3"
     elif settings.python and settings.python != ENVIRONMENT:
         variables["TONY_PYTHON"] = settings.python
-        place = sources.get("scheduler.yarn.python")  # for the error message if there is no such interpreter
+        place = sources.get(PYTHON)  # for the error message if there is no such interpreter
         variables |= for_shell({"TONY_PYTHON_PLACE": f", {place}"}) if place else {}
     variables |= docker
     return tuple(StringPair(key=key, value=value) for key, value in variables.items())
@@ -222,7 +224,7 @@ def _docker(image: str | None, mounts: str | None, key: str, sources: Mapping[st
     """Return YARN's variables for a container that runs in an image; without an image it has no mounts either.
 
     Args:
-        key: setting that names the image, for the message of `launch/start.sh` where Docker is not available.
+        key: setting that names the image, for the message of `shipping/launch/start.sh` where Docker is not available.
         sources: `JobRecord.sources`.
     """
     if not image:

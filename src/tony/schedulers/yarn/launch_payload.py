@@ -21,8 +21,6 @@ JOB, TASK = "tony.job", "tony.task"
 #: Names of extracted archives in a container's folder: tony itself, an interpreter, a framework's plug-in, and the web
 #: packages.
 RUNTIME, INTERPRETER, PLUG_IN, PAGES = "tony", "tony-python", "tony-framework", "tony-pages"
-#: Prefix of the names of the two zips in the pages archive.
-ARCHIVE = "pages"
 #: What containers run: a module of tony, and the class of its environment.
 MASTER = "tony.am.container_main tony.schedulers.yarn.am_environment:YarnAmEnvironment"
 EXECUTOR = "tony.executor.container_main tony.schedulers.yarn.executor_environment:YarnExecutorEnvironment"

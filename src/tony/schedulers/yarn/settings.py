@@ -11,8 +11,8 @@ from tony.model.job_spec import Role
 from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
 
 MIB = 1024**2
-#: Value of `python` that ships the submitter's own interpreter.
-OWN_PYTHON = "own"
+#: The setting that names the nodes' Python.
+PYTHON = "scheduler.yarn.python"
 #: Value of `python` that uses the interpreter in the job's environment archive.
 ENVIRONMENT = "environment"
 

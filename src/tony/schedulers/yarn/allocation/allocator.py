@@ -41,6 +41,7 @@ from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.previous_attempt_files import PreviousAttempts
 from tony.schedulers.job_store.record_publisher import RecordPublisher
+from tony.schedulers.shipping import OWN_PYTHON, PAGES_ARCHIVE
 from tony.schedulers.yarn.allocation.attempt_diagnostics import find_termination_reason
 from tony.schedulers.yarn.allocation.container_recovery import ContainerRecovery
 from tony.schedulers.yarn.allocation.container_request import build_container_request
@@ -53,8 +54,8 @@ from tony.schedulers.yarn.client.placement_constraints import placed
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_contexts import gpus, task_container
-from tony.schedulers.yarn.launch_payload import ARCHIVE, PAGES, TASK, JobPayload, encode_payload
-from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, read_settings
+from tony.schedulers.yarn.launch_payload import PAGES, TASK, JobPayload, encode_payload
+from tony.schedulers.yarn.settings import ENVIRONMENT, read_settings
 from tony.storage.hdfs.delegation_tokens import tokens_for_programs
 from tony.units import format_size
 
@@ -161,8 +162,8 @@ class YarnAllocator(ContainerAllocator):
     def _packages(self) -> str:
         """Return the zip with the full page, compiled for this Python if possible."""
         folder = self._container_env.folder / PAGES
-        compiled = folder / f"{ARCHIVE}-{sys.implementation.cache_tag}.zip"
-        return str(compiled if compiled.is_file() else folder / f"{ARCHIVE}.zip")
+        compiled = folder / f"{PAGES_ARCHIVE}-{sys.implementation.cache_tag}.zip"
+        return str(compiled if compiled.is_file() else folder / f"{PAGES_ARCHIVE}.zip")
 
     # --- durable state ------------------------------------------------------------------------------------------------
 

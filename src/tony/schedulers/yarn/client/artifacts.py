@@ -9,12 +9,13 @@ from tony.config.files.remote_paths import split_address
 from tony.errors import ConfigError, Problem
 from tony.model.staged import Placement, StagedItem, StagedJob
 from tony.model.submission_record import JobRecord
+from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.shipping.pages_archive import store_pages
 from tony.schedulers.shipping.plugin_archive import store_plug_in
 from tony.schedulers.shipping.runtime_archive import store_runtime
 from tony.schedulers.yarn.client.cache_upload import UploadRequest
 from tony.schedulers.yarn.launch_payload import Uploaded
-from tony.schedulers.yarn.settings import ENVIRONMENT, OWN_PYTHON, YarnSettings
+from tony.schedulers.yarn.settings import ENVIRONMENT, PYTHON, YarnSettings
 from tony.storage.cache.object_cache import Cache, Stored
 
 
@@ -53,7 +54,7 @@ def build_artifacts(record: JobRecord, settings: YarnSettings, cache: Cache) -> 
     if settings.python == OWN_PYTHON:
         from tony.schedulers.shipping.python_archive import store_interpreter  # late: it loads every compressor
 
-        own = archive(store_interpreter(cache), ".tar.gz")
+        own = archive(store_interpreter(cache, PYTHON), ".tar.gz")
     # Archives without a user's data may be shared by all users of a node.
     runtime = archive(store_runtime(cache), ".zip", public=True)
     served = store_pages(cache)

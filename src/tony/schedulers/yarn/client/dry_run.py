@@ -10,10 +10,11 @@ from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext
 from tony.model.codec import Json
 from tony.model.staged import StagedRole
 from tony.model.submission_record import JobRecord
+from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.yarn.client.placement_constraints import constraint_of, placed, tags_of
 from tony.schedulers.yarn.launch_contexts import capability, master_container, submission, task_container
 from tony.schedulers.yarn.launch_payload import INTERPRETER, PLUG_IN, RUNTIME, Uploaded
-from tony.schedulers.yarn.settings import OWN_PYTHON, read_settings
+from tony.schedulers.yarn.settings import read_settings
 
 #: Placeholders for values that staging and the cluster add.
 _RUNTIME = Uploaded(url=f"hdfs://staging/cache/{RUNTIME}.zip", size=0, timestamp=0, public=True)

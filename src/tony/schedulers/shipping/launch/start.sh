@@ -23,7 +23,7 @@ if [ -n "$TONY_ENVIRONMENT" ]; then
             exec "$python" -I -S "$here/start.py" "$@"
         fi
     done
-    echo "tony: the job's environment has no bin/python3 that runs on host $(uname -n) (scheduler.yarn.python = \"environment\")." >&2
+    echo "tony: the job's environment has no bin/python3 that runs on host $(uname -n) ($TONY_PYTHON_SETTING = \"environment\")." >&2
     exit 127
 fi
 if [ -n "$TONY_PYTHON" ] && command -v "$TONY_PYTHON" >/dev/null 2>&1; then
@@ -33,7 +33,7 @@ for python in python3 python3.14 python3.13 python3.12 python3.11; do
     found=$(command -v "$python" 2>/dev/null) && break
 done
 if [ -n "$TONY_PYTHON" ]; then
-    echo "tony: there is no $TONY_PYTHON on host $(uname -n) (scheduler.yarn.python$TONY_PYTHON_PLACE): PATH is $PATH${found:+, with $found on it}. Set it to \
+    echo "tony: there is no $TONY_PYTHON on host $(uname -n) ($TONY_PYTHON_SETTING$TONY_PYTHON_PLACE): PATH is $PATH${found:+, with $found on it}. Set it to \
 one that every node has, to \"own\" to ship yours, or to \"environment\" for that of the job's environment; without the setting, python3 of the node is used." >&2
     exit 127
 fi
@@ -41,5 +41,5 @@ if [ -n "$found" ]; then
     exec "$found" -I -S "$here/start.py" "$@"
 fi
 echo "tony: there is no python3 on host $(uname -n): PATH is $PATH. Install Python 3.11 or later on the nodes, or set \
-scheduler.yarn.python to its path, to \"own\" to ship yours, or to \"environment\" for that of the job's environment." >&2
+$TONY_PYTHON_SETTING to its path, to \"own\" to ship yours, or to \"environment\" for that of the job's environment." >&2
 exit 127
