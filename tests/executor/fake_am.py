@@ -292,9 +292,9 @@ def context(master: Master, folder: Path, command: str | tuple[str, ...] = "true
         "marker": f"test-{os.getpid()}/c-1/{secrets.token_hex(8)}",
     }
     for name, value in more.items():
-        if name in JobProgramSettings.__slots__:
+        if name in JobProgramSettings.__dataclass_fields__:
             job[name] = value
-        elif name in RoleProgramSettings.__slots__:
+        elif name in RoleProgramSettings.__dataclass_fields__:
             role[name] = value
         else:
             (task if name in task else container)[name] = value

@@ -67,7 +67,7 @@ class TwoProcesses(Framework):
 
 def task_with(**more: Any) -> TaskPart:
     """The task above with other fields, those of the job's settings as well."""
-    job = {name: more.pop(name) for name in JobProgramSettings.__slots__ if name in more}
+    job = {name: more.pop(name) for name in JobProgramSettings.__dataclass_fields__ if name in more}
     return replace(TASK, job_settings=replace(TASK.job_settings, **job), **more)
 
 
@@ -75,7 +75,7 @@ def built(
     own: Mapping[str, str], framework: Framework | None = None, shared: Any = None, **more: Any
 ) -> Sequence[dict[str, str]]:
     """The environments of the task above, with other fields."""
-    fields = {*TaskPart.__slots__, *JobProgramSettings.__slots__}
+    fields = {*TaskPart.__dataclass_fields__, *JobProgramSettings.__dataclass_fields__}
     task = task_with(**{name: value for name, value in more.items() if name in fields})
     container = replace(CONTAINER, **{name: value for name, value in more.items() if name not in fields})
     seen = build_task_view(task, START, "h1:5000", 6006)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tony.model.ids import TaskId
 from tony.model.placeholders import find_addressed_roles
@@ -18,6 +18,7 @@ from tony.model.states import (
     StopOn,
     TlsMode,
 )
+from tony.model.value_class import value_class
 
 GIB = 1024**3
 MIB = 1024**2
@@ -29,7 +30,7 @@ SettingValue = str | int | float | bool | tuple[str, ...]
 Command = str | tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Resources:
     """The resources of one task.
 
@@ -46,7 +47,7 @@ class Resources:
     others: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class TimeoutAfter:
     """Once every task of `group` is done, the role may run `limit` seconds longer."""
 
@@ -55,7 +56,7 @@ class TimeoutAfter:
     on_timeout: OnTimeout = OnTimeout.FAIL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Role(RoleProgramSettings):
     """A group of like tasks. A field that is None takes the job's value.
 
@@ -103,7 +104,7 @@ class Role(RoleProgramSettings):
         return str(self.instances) if self.min_instances is None else f"{self.min_instances} to {self.instances}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Timeouts:
     """Seconds; None is off. `config/table/settings_table.py` says which half of the system enforces each."""
 
@@ -115,7 +116,7 @@ class Timeouts:
     job: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class Notify:
     """Webhook notifications about the job.
 
@@ -134,7 +135,7 @@ class Notify:
 NOTICES = ("started", "restarted", "succeeded", "failed", "killed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class JobSpec(JobProgramSettings):
     """One job. Paths are absolute by the time it is submitted.
 

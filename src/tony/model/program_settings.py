@@ -6,12 +6,13 @@ The user's program may see all of them. A setting that only the AM may know belo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field, fields
 
 from tony.model.states import DistributedMode, ReservedPort
+from tony.model.value_class import value_class
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class JobProgramSettings:
     """Settings of a job for all its programs.
 
@@ -35,10 +36,10 @@ class JobProgramSettings:
     @property
     def program_settings(self) -> JobProgramSettings:
         """Return these settings alone."""
-        return JobProgramSettings(**{name: getattr(self, name) for name in JobProgramSettings.__slots__})
+        return JobProgramSettings(**{field.name: getattr(self, field.name) for field in fields(JobProgramSettings)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class RoleProgramSettings:
     """Settings of a role for its programs.
 
@@ -59,4 +60,4 @@ class RoleProgramSettings:
     @property
     def program_settings(self) -> RoleProgramSettings:
         """Return these settings alone."""
-        return RoleProgramSettings(**{name: getattr(self, name) for name in RoleProgramSettings.__slots__})
+        return RoleProgramSettings(**{field.name: getattr(self, field.name) for field in fields(RoleProgramSettings)})

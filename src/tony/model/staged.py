@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
+
+from tony.model.value_class import value_class
 
 
 class Placement(Enum):
@@ -16,7 +18,7 @@ class Placement(Enum):
     PYTHON = "python"  #: an interpreter archive: unpacked once per node, put on PATH
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class InPlace:
     """Location of an object that was not staged, because it is in the cluster's file system already.
 
@@ -31,7 +33,7 @@ class InPlace:
     public: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class StagedItem:
     """One object of the staging cache.
 
@@ -53,7 +55,7 @@ class StagedItem:
     in_place: InPlace | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class StagedRole:
     """The staged objects of one role's containers.
 
@@ -66,7 +68,7 @@ class StagedRole:
     python: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class LeftOut:
     """Entries that an ignore file leaves out of a staged folder.
 
@@ -90,7 +92,7 @@ class LeftOut:
         return "--set gitignore=false stages all" if self.ignore_file == ".gitignore" else "edit it to stage more"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class StagedJob:
     """Everything staged for a job.
 

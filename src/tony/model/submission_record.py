@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tony.model.job_spec import JobSpec
 from tony.model.staged import StagedJob
+from tony.model.value_class import value_class
 
 #: Incremented when a reader of an older version could misread a newer file.
 RECORD_VERSION = 1
@@ -14,7 +15,7 @@ RECORD_VERSION = 1
 ORIGINAL = "the original"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class JobRecord:
     """The job, who submitted it and when, and where each value came from.
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tony.model.program_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.staged import LeftOut, StagedRole
 from tony.model.states import Meeting
+from tony.model.value_class import value_class
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class AmCredentials:
     """Credentials to authenticate with the AM, and to verify it.
 
@@ -26,7 +27,7 @@ class AmCredentials:
     key: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class TaskPart:
     """The AM's part of a launch context; the same on every scheduler.
 
@@ -77,7 +78,7 @@ class TaskPart:
     left_out: LeftOut | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class ContainerPart:
     """The scheduler's part of a launch context; filled in where the executor starts.
 
@@ -104,7 +105,7 @@ class ContainerPart:
     cgroup: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class LaunchContext:
     """Everything an executor gets, as one JSON object on its standard input (or in a file)."""
 
@@ -113,7 +114,7 @@ class LaunchContext:
     credentials: AmCredentials = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class JobCredentials:
     """All secrets that the client creates for a job: `secret/credentials.json`.
 
@@ -126,7 +127,7 @@ class JobCredentials:
     executors: AmCredentials = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class
 class TaskLaunch:
     """Launch data of a task for an executor on another machine.
 
