@@ -9,27 +9,39 @@ from tony.model.failure_facts import (
     ContainerFacts,
     ContainerLoss,
     ExitFacts,
+    FailureFacts,
     GroupTimeoutFacts,
     MessageFacts,
     SilenceFacts,
     TimeoutFacts,
 )
 from tony.model.ids import TaskId
-from tony.model.job_report import Failure, FailureCause
+from tony.model.job_report import FailureCause
 from tony.units import format_duration
 
 #: The cause of an external stop until the scheduler reports it.
 _UNKNOWN_STOP = "its executor received a stop signal that the AM did not send"
 
 
-def describe_failure(failure: Failure) -> str:
-    """Return one sentence for users."""
-    who = failure.task
-    match failure.facts:
-        case ExitFacts():
-            return f"{who} {_describe_exit(failure, failure.facts)}{_describe_host(failure)}"
+def describe_failure(
+    cause: FailureCause,
+    facts: FailureFacts,
+    who: str | None = None,
+    host: str | None = None,
+    exit_code: int | None = None,
+    signal: str | None = None,
+) -> str:
+    """Return one sentence for users.
+
+    Args:
+        who: the task; None if it was no single one.
+    """
+    there = f" on {host}" if host else ""
+    match facts:
+        case ExitFacts(exit_message=message):
+            return f"{who} {_describe_exit(cause, message, exit_code, signal)}{there}"
         case ContainerFacts():
-            return _describe_container(failure, failure.facts)
+            return _describe_container(facts, who, there)
         case SilenceFacts(silence=silence):
             return f"no heartbeat from {who} for {silence:.0f} s (heartbeat_timeout)"
         case GroupTimeoutFacts(group=group, limit=limit, was_running=was_running):
@@ -43,34 +55,28 @@ def describe_failure(failure: Failure) -> str:
             within = f"not every container was granted within {format_duration(limit)} (allocation_timeout)"
             return f"{within}: {known}" if known else within
         case TimeoutFacts(limit=limit):
-            return _describe_timeout(failure, format_duration(limit))
+            return _describe_timeout(cause, who, format_duration(limit))
         case MessageFacts(message=message):
             return message
-        case None:
-            return f"killed by {failure.actor}"
         case _:
-            assert_never(failure.facts)
+            assert_never(facts)
 
 
-def _describe_host(failure: Failure) -> str:
-    return f" on {failure.host}" if failure.host else ""
+def _describe_exit(cause: FailureCause, message: str, exit_code: int | None, signal: str | None) -> str:
+    if cause is FailureCause.MEMORY:
+        return message
+    if message:
+        return f"failed: {message}"
+    return f"was killed by {signal}" if signal else f"failed with exit code {exit_code}"
 
 
-def _describe_exit(failure: Failure, facts: ExitFacts) -> str:
-    if failure.cause is FailureCause.MEMORY:
-        return facts.exit_message
-    if facts.exit_message:
-        return f"failed: {facts.exit_message}"
-    return f"was killed by {failure.signal}" if failure.signal else f"failed with exit code {failure.exit_code}"
-
-
-def _describe_container(failure: Failure, facts: ContainerFacts) -> str:
-    who, end = failure.task, facts.end
+def _describe_container(facts: ContainerFacts, who: str | None, there: str) -> str:
+    end = facts.end
     match facts.container:
         case ContainerLoss.STOPPED:
-            return f"{who} was stopped externally: {end or _UNKNOWN_STOP}{_describe_host(failure)}"
+            return f"{who} was stopped externally: {end or _UNKNOWN_STOP}{there}"
         case ContainerLoss.OUT_OF_MEMORY:
-            return f"{who} failed{_describe_host(failure)}: {end}"
+            return f"{who} failed{there}: {end}"
         case ContainerLoss.LOST:
             return f"{who} was lost: {end}"
         case ContainerLoss.NOT_STARTED:
@@ -80,15 +86,14 @@ def _describe_container(failure: Failure, facts: ContainerFacts) -> str:
             return f"{who} lost its container before it could restart: {end}"
 
 
-def _describe_timeout(failure: Failure, limit: str) -> str:
-    who = failure.task
-    if failure.cause is FailureCause.REGISTRATION_TIMEOUT:
+def _describe_timeout(cause: FailureCause, who: str | None, limit: str) -> str:
+    if cause is FailureCause.REGISTRATION_TIMEOUT:
         return f"{who} did not register within {limit} (registration_timeout) after its container was granted"
-    if failure.cause is FailureCause.STARTUP_TIMEOUT:
+    if cause is FailureCause.STARTUP_TIMEOUT:
         return (
             f"{who} printed nothing within {limit} (startup_timeout) after its program started; "
             "most frameworks wait forever for a peer that does not connect"
         )
-    if failure.cause is FailureCause.EXECUTION_TIMEOUT:
+    if cause is FailureCause.EXECUTION_TIMEOUT:
         return f"{who} ran longer than {limit} (execution_timeout)"
     return f"the job ran longer than {limit} (job_timeout)"

@@ -19,6 +19,7 @@ from tony.model.failure_facts import (
     ExitFacts,
     FailureFacts,
     GroupTimeoutFacts,
+    MessageFacts,
     TimeoutFacts,
 )
 from tony.model.ids import log_file_name
@@ -104,11 +105,13 @@ def explain_external_stop(state: State, task: Task, end: str, *, over_memory: bo
     for number, each in enumerate(state.failures):
         if each.task != task.name or each.facts != unexplained:
             continue
-        better = replace(each, facts=replace(unexplained, end=end))
+        facts, cause, kind = replace(unexplained, end=end), each.cause, each.failure_class
         if over_memory:
             facts = ContainerFacts(container=ContainerLoss.OUT_OF_MEMORY, end=end)
-            better = replace(each, cause=FailureCause.MEMORY, failure_class=FailureClass.USER, facts=facts)
-        state.failures[number] = better = replace(better, reason=describe_failure(better))
+            cause, kind = FailureCause.MEMORY, FailureClass.USER
+        reason = describe_failure(cause, facts, each.task, each.host)
+        better = replace(each, cause=cause, failure_class=kind, facts=facts, reason=reason)
+        state.failures[number] = better
         if state.restart and state.restart.failure is each:
             state.restart = replace(state.restart, failure=better)
 
@@ -126,22 +129,22 @@ def failure_from_task(
 ) -> Failure:
     """Return a failure of one task."""
     ran = task.session == state.session and task.session > 0
-    failure = Failure(
+    exit_code, signal = (status.code, status.signal) if status else (None, None)
+    return Failure(
         failure_class=failure_class,
         cause=cause,
         facts=facts,
-        reason="",
+        reason=describe_failure(cause, facts, task.name, task.host, exit_code, signal),
         session=state.session,
         at=at,
         task=task.name,
         host=task.host,
-        exit_code=status.code if status else None,
-        signal=status.signal if status else None,
+        exit_code=exit_code,
+        signal=signal,
         tail=status.tail if status else (),
         log=f"logs/{log_file_name(task.id, task.session, task.try_, 'err')}" if ran else None,
         blameless=blameless,
     )
-    return replace(failure, reason=describe_failure(failure))
 
 
 def failure_from_timeout(state: State, task: Task, kind: DeadlineKind, at: float) -> Failure:
@@ -184,23 +187,20 @@ def failure_from_job_timeout(state: State, kind: DeadlineKind, at: float) -> Fai
 
 def failure_from_kill(state: State, actor: Actor, at: float) -> Failure:
     """Return the failure of a job that was killed on request."""
-    return failure_from_job(state, FailureCause.KILLED, FailureClass.KILLED, None, at, actor)
+    return replace(
+        failure_from_job(
+            state, FailureCause.KILLED, FailureClass.KILLED, MessageFacts(message=f"killed by {actor}"), at
+        ),
+        actor=actor,
+    )
 
 
 def failure_from_job(
-    state: State,
-    cause: FailureCause,
-    failure_class: FailureClass,
-    facts: FailureFacts | None,
-    at: float,
-    actor: Actor | None = None,
+    state: State, cause: FailureCause, failure_class: FailureClass, facts: FailureFacts, at: float
 ) -> Failure:
     """Return a failure that belongs to no single task."""
-    session = max(state.session, 0)
-    failure = Failure(
-        failure_class=failure_class, cause=cause, facts=facts, reason="", session=session, at=at, actor=actor
-    )
-    return replace(failure, reason=describe_failure(failure))
+    reason, session = describe_failure(cause, facts), max(state.session, 0)
+    return Failure(failure_class=failure_class, cause=cause, facts=facts, reason=reason, session=session, at=at)
 
 
 def select_root_cause(state: State, decided: Failure) -> Failure:

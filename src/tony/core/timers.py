@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tony.core.deadline import Deadline
+from tony.core.deadline import Deadline, DeadlineKind
+from tony.model.ids import TaskId
 
 #: Cancelled deadlines kept in the heap, beyond twice the number that is set.
 _MAX_CANCELLED = 100
@@ -25,7 +26,7 @@ class Timers:
 
     def __init__(self) -> None:
         # Entries are [time, number, wake]; the wake of one that was moved or cancelled is None.
-        self._due: dict[Deadline, list[Any]] = {}
+        self._due: dict[tuple[DeadlineKind, TaskId | str | None], list[Any]] = {}
         self._heap: list[list[Any]] = []
         self._count = 0
 
@@ -48,6 +49,13 @@ class Timers:
         known = self._due.pop(deadline, None)
         if known is not None:
             known[2] = None
+
+    def cancel_all(self, kinds: Iterable[DeadlineKind], task: TaskId) -> None:
+        """Remove deadlines of some kinds of one task. A plain tuple equals a `Deadline` and is made faster."""
+        for kind in kinds:
+            known = self._due.pop((kind, task), None)
+            if known is not None:
+                known[2] = None
 
     def clear(self) -> None:
         self._due.clear()
@@ -82,4 +90,4 @@ class Timers:
     @property
     def all(self) -> Mapping[Deadline, float]:
         """Every deadline that is set."""
-        return {deadline: entry[0] for deadline, entry in self._due.items()}
+        return {entry[2][1]: entry[0] for entry in self._due.values()}

@@ -17,6 +17,7 @@ from tony.model.states import TaskState
 #: Seconds to wait for the end of its container, after a program was stopped externally: it gives the cause.
 STOP_CAUSE_WAIT = 5.0
 
+_STARTUP = (DeadlineKind.STARTUP,)
 _NEVER_RAN = (ExitReason.NOT_STARTED, ExitReason.LAUNCH_FAILED)
 
 
@@ -46,7 +47,7 @@ def on_first_output(ctx: StepContext, event: ev.FirstOutput) -> None:
     """The program's start-up is complete."""
     task = task_attempts.find_current(ctx.state, event.task, event.session, event.try_)
     if task:
-        ctx.state.timers.cancel(Deadline(DeadlineKind.STARTUP, task.id))
+        ctx.state.timers.cancel_all(_STARTUP, task.id)
 
 
 def _keep_exports(state: State, task: Task, event: ev.Exited) -> None:

@@ -16,6 +16,8 @@ from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
 from tony.model.states import DistributedMode, RoleKind, TaskState
 
+_REGISTRATION = (DeadlineKind.REGISTRATION,)
+
 
 def is_current_executor(state: State, task: TaskId, container: str, incarnation: str) -> bool:
     """Return True if an executor that claims to be `task` in `container` is the one that was launched there."""
@@ -38,7 +40,7 @@ def on_registered(ctx: StepContext, event: ev.Registered) -> None:
         ctx.request(act.Renew(task=task.id, session=state.session))
         return
     task.address, task.tb_port = event.address, event.tb_port
-    state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
+    state.timers.cancel_all(_REGISTRATION, task.id)
     state.move_task(task, TaskMove.REGISTER, ctx.now)
     role = state.roles[task.id.role]
     if task.retry_at is not None:

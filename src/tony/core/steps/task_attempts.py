@@ -72,8 +72,7 @@ def end_attempt(ctx: StepContext, task: Task, move: TaskMove, at: float) -> None
 
 def clear_attempt(ctx: StepContext, task: Task, at: float) -> None:
     """Clear what was awaited of a task attempt that ended at `at`."""
-    for kind in _ATTEMPT_DEADLINES:
-        ctx.state.timers.cancel(Deadline(kind, task.id))
+    ctx.state.timers.cancel_all(_ATTEMPT_DEADLINES, task.id)
     task.container_ended_at = task.pid = task.external_exit = None
     ctx.state.unexplained.discard(task.id)
     task.external_exit_at = 0.0
