@@ -26,7 +26,7 @@ from bench.memory import memory_of
 from tests.support.child_modules import module_command
 from tests.support.executor_load import LoadEvent, LoadProfile
 from tony import clock
-from tony.client.rpc_credentials import make_credentials
+from tony.client.credential_creation import make_credentials
 from tony.frameworks import registry
 from tony.model.codec import from_plain, to_plain
 from tony.model.job_spec import JobSpec, Role

@@ -26,7 +26,7 @@ from tests.support.hadoop.fake_resource_manager import ATTEMPT, FakeResourceMana
 from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs
 from tests.support.hadoop.ipc_server import Incoming
 from tony import clock
-from tony.client.rpc_credentials import make_credentials
+from tony.client.credential_creation import make_credentials
 from tony.frameworks import registry as frameworks
 from tony.hadoop.ids import container_text
 from tony.hadoop.tokens.credentials import TokenCredentials, write_file
@@ -141,7 +141,7 @@ def _master(
     }
     with (folder / "stderr").open("ab") as output:
         process = subprocess.Popen(
-            command("tony.am.container_main", "tony.schedulers.yarn.am_environment:YarnAmEnvironment"),
+            command("tony.am.container_main", "tony.schedulers.yarn.am_container:YarnAmContainer"),
             cwd=folder,
             env=environ,
             stdin=subprocess.DEVNULL,

@@ -12,7 +12,7 @@ from tests.support.fake_executor import OK, Behaviour, PlayedExecutor, run_until
 from tony.am.job_clock import JobClock
 from tony.am.master import Master
 from tony.am.recovery import recover_state
-from tony.client.rpc_credentials import make_credentials
+from tony.client.credential_creation import make_credentials
 from tony.core.actions import Finish
 from tony.core.events import AttemptStarted
 from tony.frameworks import registry
@@ -23,8 +23,8 @@ from tony.model.job_spec import JobSpec
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.server import RpcServer
 from tony.schedulers.interface import Journal
+from tony.testing.container_faults import Fault
 from tony.testing.fake_scheduler import FakeSource
-from tony.testing.faults import Fault
 from tony.testing.sample_jobs import prepared_job
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from tests.full_disk import full_disk
 from tests.support.fake_executor import Behaviour, PlayedExecutor, run_until_released
 from tony import clock
 from tony.am import main as am
-from tony.client.rpc_credentials import make_credentials
+from tony.client.credential_creation import make_credentials
 from tony.core import events as ev
 from tony.errors import SchedulerError
 from tony.history.event_log import read, segments

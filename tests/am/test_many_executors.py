@@ -15,7 +15,7 @@ import pytest
 from tests.support.child_modules import module_command
 from tests.support.executor_load import LoadProfile
 from tony import clock
-from tony.client.rpc_credentials import make_credentials
+from tony.client.credential_creation import make_credentials
 from tony.frameworks import registry
 from tony.history.event_log import read, segments
 from tony.history.job_record import read_summary

@@ -23,7 +23,7 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.protocol.messages import Done, SetLogLevel
 from tony.rpc.client_connection import connect
-from tony.testing.faults import ContainerExitsBeforeRegistering, RefusedContainer, SlowContainer
+from tony.testing.container_faults import ContainerExitsBeforeRegistering, RefusedContainer, SlowContainer
 
 
 def runs_on(part: TaskPart, message: StartProgram) -> ExitStatus | None:

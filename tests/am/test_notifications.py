@@ -24,7 +24,7 @@ from tony import clock
 from tony.am import notifications as module
 from tony.am.http_post import WebhookRejectedError, WebhookTarget, post
 from tony.am.notifications import Notifications
-from tony.client.rpc_credentials import _Authority
+from tony.client.credential_creation import _Authority
 from tony.model.exit_status import ExitStatus
 from tony.model.job_report import JobReport
 from tony.model.job_spec import NOTICES, JobSpec, Notify, Role

@@ -23,7 +23,7 @@ from tony.core.actions import Action
 from tony.core.report_builder import ReportContext, build_report
 from tony.model.actor import Actor
 from tony.model.job_spec import JobSpec, Timeouts
-from tony.testing.faults import (
+from tony.testing.container_faults import (
     ContainerExitsBeforeRegistering,
     Fault,
     LostAnswer,

@@ -11,7 +11,7 @@ import pytest
 
 from tony.am import reattach_caller
 from tony.am.reattach_caller import MAX_PARALLEL, ReattachCaller, call_executors
-from tony.client.rpc_credentials import make_credentials
+from tony.client.credential_creation import make_credentials
 from tony.errors import ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Summon

@@ -19,7 +19,7 @@ from tests.facts import mentions
 from tests.jobs.fake_am import JOB, failed, recorded, succeeded
 from tests.jobs.recording_scheduler import Desk, Office
 from tony.cli.follow.following import follow_to_end
-from tony.cli.signal_guard import SignalGuard
+from tony.cli.submission_signals import SignalGuard
 from tony.config.legacy.flags import FLAGS
 from tony.model.layout import Home
 from tony.schedulers import registry

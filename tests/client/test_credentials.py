@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from tony.client.rpc_credentials import make_credentials
+from tony.client.credential_creation import make_credentials
 from tony.model.codec import from_plain, to_plain
 from tony.protocol.hello import token_bytes
 from tony.protocol.launch import AmCredentials, JobCredentials
@@ -95,7 +95,7 @@ def test_secrets_do_not_show(job: JobCredentials) -> None:
 def test_a_job_without_tls_loads_no_cryptography() -> None:
     """It takes 50 ms, of which such a job has no use."""
     code = (
-        "import sys; from tony.client.rpc_credentials import make_credentials; make_credentials(tls=False);"
+        "import sys; from tony.client.credential_creation import make_credentials; make_credentials(tls=False);"
         "print('cryptography' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=SOURCE)

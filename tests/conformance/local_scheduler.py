@@ -17,7 +17,7 @@ from tony.model.job_spec import JobSpec
 from tony.protocol.launch import AmCredentials, LaunchContext, TaskPart
 from tony.schedulers.local.allocator import LocalAllocator
 from tony.schedulers.local.claims.ledger import HeldClaim, ResourceLedger, new_claim
-from tony.testing import conformance, faults
+from tony.testing import conformance, container_faults
 from tony.testing.sample_jobs import prepared_job, two_roles
 from tony.units import parse_size
 
@@ -89,15 +89,15 @@ class LocalBench(conformance.Bench):
         files = [*self.ledger.iterdir(), self.job.folder.remains]
         return [*map(str, marked), *groups_of(self.job_id), *(str(path) for path in files if path.exists())]
 
-    async def provoke(self, fault: faults.Fault) -> None:
+    async def provoke(self, fault: container_faults.Fault) -> None:
         match fault:
-            case faults.SlowContainer():
+            case container_faults.SlowContainer():
                 self._fill_machine()
-            case faults.RefusedContainer():
+            case container_faults.RefusedContainer():
                 self._refuse_first()
-            case faults.LostContainer():
+            case container_faults.LostContainer():
                 self._losing = asyncio.create_task(self._lose_first())
-            case faults.ContainerExitsBeforeRegistering(exit_code=code):
+            case container_faults.ContainerExitsBeforeRegistering(exit_code=code):
                 (self.folder / "c-1.exit").write_text(str(code))
 
     def make_room(self) -> None:
@@ -127,7 +127,7 @@ def groups_of(job_id: str) -> list[str]:
 
 
 @asynccontextmanager
-async def bench(folder: Path, ordered: Sequence[faults.Fault] = (), **more: Any) -> AsyncIterator[LocalBench]:
+async def bench(folder: Path, ordered: Sequence[container_faults.Fault] = (), **more: Any) -> AsyncIterator[LocalBench]:
     """A bench with these faults to come, closed at the end."""
     made = LocalBench(folder, **more)
     for fault in ordered:

@@ -22,7 +22,7 @@ import pytest
 
 import tony
 from tests.support.plug_in import processes
-from tony.client.rpc_credentials import make_credentials
+from tony.client.credential_creation import make_credentials
 from tony.errors import SchedulerError
 from tony.history.json_files import write_json
 from tony.linux import process
@@ -37,11 +37,11 @@ from tony.rpc.connection import RpcConnection
 from tony.rpc.server import RpcServer
 from tony.schedulers import registry
 from tony.schedulers.interface import ContainerAllocator
-from tony.testing import conformance, faults
+from tony.testing import conformance, container_faults
 from tony.testing.sample_jobs import prepared_job, two_roles
 
 RECORDING = "tony.executor.container_main processes.recording:RecordingEnvironment"
-FAULTS = (faults.SilentExecutor, faults.ContainerExitsBeforeRegistering)
+FAULTS = (container_faults.SilentExecutor, container_faults.ContainerExitsBeforeRegistering)
 
 
 @pytest.fixture(autouse=True)
@@ -145,12 +145,12 @@ class EnlistingBench(conformance.Bench):
 
 
 @asynccontextmanager
-async def bench(folder: Path, ordered: Sequence[faults.Fault]) -> AsyncIterator[EnlistingBench]:
+async def bench(folder: Path, ordered: Sequence[container_faults.Fault]) -> AsyncIterator[EnlistingBench]:
     made = EnlistingBench(folder)
     for fault in ordered:
-        if isinstance(fault, faults.SilentExecutor):
+        if isinstance(fault, container_faults.SilentExecutor):
             (made.place / "silent").touch()
-        if isinstance(fault, faults.ContainerExitsBeforeRegistering):
+        if isinstance(fault, container_faults.ContainerExitsBeforeRegistering):
             (made.place / "exit").write_text(str(fault.exit_code))
     await made.listen("am.sock")
     try:

@@ -7,21 +7,21 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tony.protocol.launch import AmCredentials, TaskPart
-from tony.testing import conformance, faults
+from tony.testing import conformance, container_faults
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.sample_jobs import two_roles
 
 FAULTS = (
-    faults.SlowContainer,
-    faults.RefusedContainer,
-    faults.LostContainer,
-    faults.ContainerExitsBeforeRegistering,
-    faults.LostAnswer,
+    container_faults.SlowContainer,
+    container_faults.RefusedContainer,
+    container_faults.LostContainer,
+    container_faults.ContainerExitsBeforeRegistering,
+    container_faults.LostAnswer,
 )
 
 
 class FakeBench(conformance.Bench):
-    def __init__(self, ordered: Sequence[faults.Fault]) -> None:
+    def __init__(self, ordered: Sequence[container_faults.Fault]) -> None:
         self.spec = two_roles()
         self.job_id = "fake"
         limits = {name: role.instances for name, role in self.spec.roles.items()}
@@ -51,7 +51,7 @@ class FakeBench(conformance.Bench):
 
 
 @asynccontextmanager
-async def bench(ordered: Sequence[faults.Fault]) -> AsyncIterator[FakeBench]:
+async def bench(ordered: Sequence[container_faults.Fault]) -> AsyncIterator[FakeBench]:
     yield FakeBench(ordered)
 
 

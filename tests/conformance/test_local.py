@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.local_scheduler import bench
-from tony.testing import conformance, faults
+from tony.testing import conformance, container_faults
 
 FAULTS = (
-    faults.SlowContainer,
-    faults.RefusedContainer,
-    faults.LostContainer,
-    faults.ContainerExitsBeforeRegistering,
+    container_faults.SlowContainer,
+    container_faults.RefusedContainer,
+    container_faults.LostContainer,
+    container_faults.ContainerExitsBeforeRegistering,
 )
 
 

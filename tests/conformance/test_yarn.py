@@ -20,14 +20,14 @@ from tests.support.hadoop.faults import Refuse
 from tony.hadoop.ids import container_id, container_text
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.yarn.allocation import container_table, outstanding_requests
-from tony.testing import conformance, faults
+from tony.testing import conformance, container_faults
 
 NO = Refuse(class_name=f"{YARN}YarnException", message="no disk is left")
 FAULTS = (
-    faults.SlowContainer,
-    faults.RefusedContainer,
-    faults.LostContainer,
-    faults.ContainerExitsBeforeRegistering,
+    container_faults.SlowContainer,
+    container_faults.RefusedContainer,
+    container_faults.LostContainer,
+    container_faults.ContainerExitsBeforeRegistering,
 )
 #: YARN takes an ask for a thousand containers, and has it wait; what no node can hold is refused, see
 #: `tests/schedulers/yarn/test_allocator.py`.
@@ -37,7 +37,7 @@ _NEVER_IMPOSSIBLE = "impossible_demand_is_refused"
 class PlayedBench(conformance.Bench):
     """A played cluster, looked at from outside."""
 
-    def __init__(self, played: Played, wanted: Sequence[faults.Fault]) -> None:
+    def __init__(self, played: Played, wanted: Sequence[container_faults.Fault]) -> None:
         self.played = played
         self.source, self.spec, self.job_id = played.source, played.spec, played.job_id
         self._ends: list[tuple[int, str]] = []
@@ -45,17 +45,17 @@ class PlayedBench(conformance.Bench):
         for fault in wanted:
             self._order(fault)
 
-    def _order(self, fault: faults.Fault) -> None:
+    def _order(self, fault: container_faults.Fault) -> None:
         manager = self.played.manager
         match fault:
-            case faults.SlowContainer():
+            case container_faults.SlowContainer():
                 manager.grants_by_hand = True
-            case faults.RefusedContainer():
+            case container_faults.RefusedContainer():
                 for node in self.played.nodes:
                     node.server.order(NO, method="startContainers")
-            case faults.LostContainer(delay=delay):
+            case container_faults.LostContainer(delay=delay):
                 self._end_first(-100, delay)
-            case faults.ContainerExitsBeforeRegistering(exit_code=code):
+            case container_faults.ContainerExitsBeforeRegistering(exit_code=code):
                 self._end_first(code, 0.0)
 
     def make_room(self) -> None:
@@ -106,7 +106,7 @@ class PlayedBench(conformance.Bench):
 
 
 @asynccontextmanager
-async def bench(folder: Path, wanted: Sequence[faults.Fault]) -> AsyncIterator[PlayedBench]:
+async def bench(folder: Path, wanted: Sequence[container_faults.Fault]) -> AsyncIterator[PlayedBench]:
     async with playing(folder, opens=False) as played:
         made = PlayedBench(played, wanted)
         yield made

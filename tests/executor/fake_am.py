@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from tony.am.reattach_caller import call_executors
-from tony.client.rpc_credentials import make_credentials
+from tony.client.credential_creation import make_credentials
 from tony.isolated_interpreter import command
 from tony.linux import process
 from tony.model.codec import to_plain
-from tony.model.program_settings import JobProgramSettings, RoleProgramSettings
+from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
 from tony.protocol.executor_messages import Ack, Attach, Heartbeat, Reported, StartProgram, Welcome
 from tony.protocol.launch import ContainerPart, JobCredentials, LaunchContext, TaskPart
 from tony.protocol.messages import Message

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.facts import mentions
-from tony.executor.program.ignored_source_files import explain_missing_file
+from tony.executor.program.missing_source_hint import explain_missing_file
 from tony.model.staged import LeftOut
 
 WORK = "/state/jobs/j/work/worker-0"

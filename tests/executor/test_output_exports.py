@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Master
-from tony.executor.program.exported_values import LONGEST_LINE, Exports
+from tony.executor.program.printed_values import LONGEST_LINE, Exports
 from tony.protocol import executor_messages as msg
 from tony.protocol.executor_messages import LONGEST_EXPORT
 

@@ -17,9 +17,9 @@ from tony.executor.program.program_environment import (
 from tony.frameworks.base import Framework, TaskView, common_environment
 from tony.frameworks.no_framework import NoFramework
 from tony.model.cluster_spec import ClusterSpec
+from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
-from tony.model.program_settings import JobProgramSettings, RoleProgramSettings
 from tony.protocol.executor_messages import StartProgram
 from tony.protocol.launch import ContainerPart, TaskPart
 

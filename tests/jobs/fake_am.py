@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tony import clock
-from tony.client.rpc_credentials import make_credentials
+from tony.client.credential_creation import make_credentials
 from tony.core.events import Event
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
 from tony.history.job_record import pending_report, write_summary

@@ -8,7 +8,7 @@ import pytest
 
 from tests.jobs.test_log_reader import OUT, append, texts
 from tony import clock
-from tony.jobs.logs.live_log_reader import PARTIAL_LINE_SECONDS, LiveReader
+from tony.jobs.logs.progress_bar_lines import PARTIAL_LINE_SECONDS, LiveReader
 
 
 def test_of_a_line_that_overwrites_itself_the_newest_state_is_read(tmp_path: Path) -> None:

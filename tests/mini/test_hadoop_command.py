@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tony.mini.hadoop_scripts import write
+from tony.mini.hadoop_command_script import write
 from tony.mini.layout import Places
 
 

@@ -29,8 +29,8 @@ from tony.jobs.status.status_from_log import StatusFromLog
 from tony.model.layout import Home, JobFolder
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.record_reader import read
-from tony.storage.stores.file_store import Item
 from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store_interface import Item
 
 #: Bytes that a reader may take, and seconds of a processor.
 _MOST_MEMORY = 250 << 20

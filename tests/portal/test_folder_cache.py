@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tony.portal.histories.folder_cache import Listings
-from tony.storage.stores.file_store import Item
 from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store_interface import Item
 
 
 class Noting(LocalStore):

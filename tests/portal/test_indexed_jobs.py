@@ -24,8 +24,8 @@ from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 from tony.portal.histories.history_location import absences, open_location
 from tony.portal.indexed_jobs import IndexedJobs
-from tony.storage.stores.file_store import FileStore
 from tony.storage.stores.fsspec_store import FsspecStore
+from tony.storage.stores.store_interface import FileStore
 
 #: Seconds that anything may take on a busy machine.
 CEILING = 60.0

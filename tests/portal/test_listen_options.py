@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import as_peer, fetch, keep
-from tony.client.rpc_credentials import make_credentials
+from tony.client.credential_creation import make_credentials
 from tony.errors import UserError
 from tony.model.layout import Home
 from tony.portal.access.listen_options import ListenOptions

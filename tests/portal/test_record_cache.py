@@ -11,13 +11,13 @@ import pytest
 from tests.portal.test_scanner import JOBS, ended
 from tony.errors import RecordError, StorageError
 from tony.model.layout import Home, JobFolder
-from tony.portal.histories import job_dir_cache as module
+from tony.portal.histories import job_dir_copies as module
 from tony.portal.histories.history_layouts import RecordLocation
-from tony.portal.histories.job_dir_cache import RecordCache
+from tony.portal.histories.job_dir_copies import RecordCache
 from tony.portal.histories.record_reader import read
 from tony.portal.job_index.index_entry import IndexEntry
-from tony.storage.stores.file_store import Item
 from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store_interface import Item
 
 
 @pytest.fixture

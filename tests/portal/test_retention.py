@@ -28,9 +28,9 @@ from tony.portal.histories.retention import (
     decide,
     plan,
 )
-from tony.storage.stores.file_store import FileStore, Item
 from tony.storage.stores.fsspec_store import FsspecStore
 from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store_interface import FileStore, Item
 
 
 def job(home: Home, number: int, *, ended: bool = True, size: int = 1000) -> JobFolder:

@@ -14,9 +14,9 @@ from tony.portal.histories import scan_threads
 from tony.portal.histories.scan_threads import FULL, ScanThreads, failed_pause, full_pause, quick_pause
 from tony.portal.histories.scanner import Scanner
 from tony.portal.job_index.index import JobIndex
-from tony.storage.stores.file_store import FileStore, Item
 from tony.storage.stores.fsspec_store import FsspecStore
 from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store_interface import FileStore, Item
 
 #: Seconds that a test waits for what must happen.
 CEILING = 30.0

@@ -27,9 +27,9 @@ from tony.portal.histories import record_reader, scanner
 from tony.portal.histories.history_layouts import dated
 from tony.portal.histories.scanner import Scanner
 from tony.portal.job_index.index import JobIndex
-from tony.storage.stores.file_store import FileStore, Item
 from tony.storage.stores.fsspec_store import FsspecStore
 from tony.storage.stores.local_store import JobDirectory, LocalStore
+from tony.storage.stores.store_interface import FileStore, Item
 
 JOBS = [f"local-2026010{day}-000000-0a1b2c" for day in range(1, 8)]
 

@@ -17,8 +17,8 @@ from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.portal.tensorboard import tensorboard_event_files
 from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource, find, find_owner, gather
-from tony.storage.stores.file_store import FileStore
 from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store_interface import FileStore
 
 #: The user id of another user, who is in no password file.
 THEIRS = 54321

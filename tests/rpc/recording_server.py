@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tony.client.rpc_credentials import make_credentials
+from tony.client.credential_creation import make_credentials
 from tony.protocol.client_messages import GetReport
 from tony.protocol.hello import AM_NAME, PeerKind, encode_hello
 from tony.protocol.launch import AmCredentials, JobCredentials

@@ -19,7 +19,7 @@ from tony.schedulers import registry
 from tony.schedulers.yarn.client.artifacts import file_systems, in_place
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
-from tony.storage.hdfs.hdfs_files import HdfsFiles
+from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
 from tony.storage.staging.remote_files import NotThere, RemoteFile, RemoteFolder
 
 

@@ -13,9 +13,9 @@ from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs
 from tony.errors import StorageError, TonyError, UserError
 from tony.model.layout import Home
 from tony.storage.hdfs.hdfs_store import HdfsStore
-from tony.storage.stores.file_store import PIECE, FileStore, joined
 from tony.storage.stores.fsspec_store import FsspecStore
 from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store_interface import PIECE, FileStore, joined
 
 Make = Callable[[Path], FileStore]
 STORES: dict[str, Make] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tony.errors import StorageError
-from tony.storage.stores.file_store import FileStore, Item
+from tony.storage.stores.store_interface import FileStore, Item
 
 
 class HangingStore(FileStore):

@@ -14,7 +14,7 @@ from tests.support.guarantees import BrokenPromiseError, Promises
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
-from tony.core.gang_size_event import build_gathered_event
+from tony.core.session_size_event import build_gathered_event
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec

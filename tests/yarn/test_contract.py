@@ -43,12 +43,12 @@ from tony.schedulers.yarn.allocation.allocator import YarnAllocator
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JobPayload, Uploaded, decode_payload
-from tony.testing import conformance, faults
+from tony.testing import conformance, container_faults
 from tony.testing.sample_jobs import credentials, prepared_job, two_roles
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
 
-FAULTS = (faults.LostContainer, faults.ContainerExitsBeforeRegistering)
+FAULTS = (container_faults.LostContainer, container_faults.ContainerExitsBeforeRegistering)
 CLAUSES = [clause for clause in conformance.clauses(FAULTS) if clause != "impossible_demand_is_refused"]
 #: How many clauses are checked at a time, each by an application of its own.
 AT_ONCE = 4
@@ -107,11 +107,11 @@ class RealBench(conformance.Bench):
     async def leftovers(self) -> Sequence[str]:
         return [str(pid) for pid in processes_of(self.job_id)]
 
-    def provoke(self, fault: faults.Fault) -> None:
+    def provoke(self, fault: container_faults.Fault) -> None:
         match fault:
-            case faults.LostContainer():
+            case container_faults.LostContainer():
                 self._later.append(asyncio.get_running_loop().create_task(self._crash_first()))
-            case faults.ContainerExitsBeforeRegistering(exit_code=code):
+            case container_faults.ContainerExitsBeforeRegistering(exit_code=code):
                 (self._folder / "order").write_text(str(code))
 
     async def _crash_first(self) -> None:
@@ -122,7 +122,7 @@ class RealBench(conformance.Bench):
 
 @asynccontextmanager
 async def bench(
-    cluster: MiniCluster, runtime: Uploaded, folder: Path, wanted: Sequence[faults.Fault]
+    cluster: MiniCluster, runtime: Uploaded, folder: Path, wanted: Sequence[container_faults.Fault]
 ) -> AsyncIterator[RealBench]:
     """A source whose job is an application of its own."""
     hadoop = ClusterClients.of(Configuration.load(cluster.conf), os.environ)

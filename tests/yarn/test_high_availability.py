@@ -26,7 +26,7 @@ from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import ServiceAddress, find_name_service, list_resource_managers
 from tony.hadoop.failover import FailoverProxy, Policy
-from tony.hadoop.hdfs.web_login import WebLogin
+from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import StandbyError

@@ -16,7 +16,7 @@ import pytest
 from tests.change_detection import CLUSTER
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, one_user, user
-from tony.hadoop.hdfs.web_login import WebLogin
+from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.mini.cluster import MiniCluster
 from tony.mini.readiness import send

@@ -21,7 +21,7 @@ from tests.mini_clusters import Clusters
 from tests.yarn.lab import ENDED, one_user, until, user
 from tests.yarn.secure import OTHER, Keys, SecureCluster, SecureLab, as_if, secure_options
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.hdfs.web_login import WebLogin
+from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.ipc.errors import InvalidTokenError, LoginError
 from tony.hadoop.namenode_factory import create_name_node

@@ -1,4 +1,4 @@
-"""The AM in a container on any scheduler: `container_main MODULE:CLASS [FOLDER...]` names its `AmEnvironment`.
+"""The AM in a container on any scheduler: `container_main MODULE:CLASS [FOLDER...]` names its `AmContainer`.
 
 It creates the job's folder, and continues as the AM of a job directory on this machine.
 """
@@ -12,14 +12,14 @@ from tony.errors import TonyError
 from tony.history.json_files import write_json
 from tony.linux.process import set_not_dumpable
 from tony.model.codec import to_plain
-from tony.schedulers.container_environment import AmEnvironment, JobLaunch, load_environment
+from tony.schedulers.container_interface import AmContainer, JobLaunch, load_environment
 
 
 def main() -> int:
     """Run one AM attempt and return the exit code of the process. Errors are printed where the scheduler shows them."""
     set_not_dumpable()
     try:
-        environment = load_environment(AmEnvironment, sys.argv[1:])  # type: ignore[type-abstract]
+        environment = load_environment(AmContainer, sys.argv[1:])  # type: ignore[type-abstract]
         launch = environment.take_job()
         _create_job_folder(launch)
     except TonyError as error:

@@ -28,8 +28,8 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.deadline import Deadline
-from tony.core.gang_size_event import build_gathered_event, format_sizes
 from tony.core.report_builder import Live, ReportContext, build_report
+from tony.core.session_size_event import build_gathered_event, format_sizes
 from tony.errors import InfraError, NotInCharge, SchedulerError
 from tony.frameworks.base import Framework
 from tony.history.event_log import LogWriter

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tony import clock
-from tony.am.attempt_progress import (
+from tony.am.series_store import SeriesStore, Track
+from tony.am.step_progress import (
     INTERVALS_COUNT,
     AttemptProgress,
     add_stall,
@@ -23,7 +24,6 @@ from tony.am.attempt_progress import (
     find_stall_limit,
     interpolate_step_time,
 )
-from tony.am.series_store import SeriesStore, Track
 from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
 from tony.history.progress_records import CheckpointRecord

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.signal_guard import InterruptedBySignal
+from tony.cli.submission_signals import InterruptedBySignal
 from tony.cli.terminal.output import explain, say_all
 from tony.cli.terminal.terminal_text import columns_of
 from tony.errors import TonyError

@@ -41,7 +41,7 @@ def local_settings_file(flags: Flags) -> Iterator[Flags]:
 
 def _read(address: str) -> bytes:
     from tony.storage.hdfs.hdfs_discovery import find_hdfs
-    from tony.storage.hdfs.hdfs_files import HdfsFiles
+    from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
     from tony.storage.staging.remote_files import RemoteFile
 
     files = HdfsFiles(find_hdfs(home(), {}))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tony.cli.options import home, json_option
-from tony.cli.signal_guard import TERMINATION_SIGNALS, InterruptedBySignal, SignalGuard, raise_interrupt
+from tony.cli.submission_signals import TERMINATION_SIGNALS, InterruptedBySignal, SignalGuard, raise_interrupt
 from tony.cli.terminal.output import print_json, say, warn
 from tony.config.load import Resolved
 from tony.isolated_interpreter import settle

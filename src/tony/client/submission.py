@@ -14,7 +14,7 @@ from pathlib import Path
 
 import tony
 from tony import clock
-from tony.client.rpc_credentials import make_credentials
+from tony.client.credential_creation import make_credentials
 from tony.client.staging import stage
 from tony.config.files.layers import quoted
 from tony.config.files.secret_references import resolve_reference

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from tony.core.application import Application
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.hung_peers import describe_silent_peers
 from tony.core.policies import gang_size_policy
 from tony.core.policies.restart_policy import select_counted_restarts
 from tony.core.state import RoleState, State, Task
+from tony.core.stragglers import describe_silent_peers
 from tony.core.unfinished import describe_unfinished
 from tony.model.ids import TaskId
 from tony.model.job_report import AmReport, JobReport, Restarts, RoleSize, TaskReport, Used

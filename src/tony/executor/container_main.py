@@ -16,7 +16,7 @@ from tony.errors import InfraError, TonyError
 from tony.executor.main import begin
 from tony.executor.program.program_environment import MARKER
 from tony.protocol.launch import ContainerPart, LaunchContext, TaskLaunch
-from tony.schedulers.container_environment import ExecutorEnvironment, load_environment
+from tony.schedulers.container_interface import ExecutorContainer, load_environment
 
 #: For a role without staged files: import folders and variables.
 _NO_PYTHON: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
@@ -28,7 +28,7 @@ def main() -> int:
 
 
 def _context() -> LaunchContext:
-    environment = load_environment(ExecutorEnvironment, sys.argv[1:])  # type: ignore[type-abstract]
+    environment = load_environment(ExecutorContainer, sys.argv[1:])  # type: ignore[type-abstract]
     launch = environment.take_task()
     task = launch.task
     marker = f"{task.job_id}/{task.container}/{os.urandom(8).hex()}"
@@ -50,7 +50,7 @@ def _context() -> LaunchContext:
 
 
 def _prepare_files_in_fork(
-    launch: TaskLaunch, environment: ExecutorEnvironment, work: Path, marker: str
+    launch: TaskLaunch, environment: ExecutorContainer, work: Path, marker: str
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Prepare the files in a forked process, since the executor never again needs the modules that this loads.
 
@@ -83,7 +83,7 @@ def _create_folder(work: Path) -> None:
         raise InfraError(f"cannot create {work}: {error.strerror}") from error
 
 
-def _run_in_fork(writing: int, launch: TaskLaunch, environment: ExecutorEnvironment, work: Path, marker: str) -> None:
+def _run_in_fork(writing: int, launch: TaskLaunch, environment: ExecutorContainer, work: Path, marker: str) -> None:
     code = 1
     try:
         try:
@@ -98,7 +98,7 @@ def _run_in_fork(writing: int, launch: TaskLaunch, environment: ExecutorEnvironm
         os._exit(code)
 
 
-def _prepare_files(launch: TaskLaunch, environment: ExecutorEnvironment, work: Path, marker: str) -> dict[str, object]:
+def _prepare_files(launch: TaskLaunch, environment: ExecutorContainer, work: Path, marker: str) -> dict[str, object]:
     """Prepare the files; the containers of the job on one node share the unpacked artifacts."""
     from tony.storage.cache.object_cache import Cache
     from tony.storage.environments.localization import localize

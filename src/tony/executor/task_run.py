@@ -21,8 +21,8 @@ from tony.executor.metrics.progress_listener import ProgressListener, TrustedSen
 from tony.executor.output.output_capture import Output
 from tony.executor.program.executable_bit import make_executable
 from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit, signal_name
-from tony.executor.program.exported_values import Exports
-from tony.executor.program.ignored_source_files import explain_missing_file
+from tony.executor.program.missing_source_hint import explain_missing_file
+from tony.executor.program.printed_values import Exports
 from tony.executor.program.program_environment import (
     MARKER,
     LaunchFailed,

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from tony.errors import InfraError, UserError
-from tony.mini import hadoop_scripts, site_xml
+from tony.mini import hadoop_command_script, site_xml
 from tony.mini.cluster_state import ClusterState
 from tony.mini.daemon_commands import MiniDaemon, command
 from tony.mini.layout import Places
@@ -57,7 +57,7 @@ def write_files(state: ClusterState, places: Places) -> None:
     python = places.bin / "python3"
     python.unlink(missing_ok=True)
     python.symlink_to(_interpreter())
-    hadoop_scripts.write(Path(state.java), Path(state.jars), places)
+    hadoop_command_script.write(Path(state.java), Path(state.jars), places)
 
 
 def format_name_node(state: ClusterState, places: Places, variables: dict[str, str]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import field, replace
 
+from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.ids import TaskId
 from tony.model.placeholders import find_addressed_roles
-from tony.model.program_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.states import (
     AfterCondition,
     DistributedMode,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from tony.model.program_settings import JobProgramSettings, RoleProgramSettings
+from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.staged import LeftOut, StagedRole
 from tony.model.states import Meeting
 from tony.model.value_class import value_class

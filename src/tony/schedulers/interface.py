@@ -565,7 +565,7 @@ class Scheduler(ABC):
     def source(self, job: PreparedJob) -> ContainerAllocator:
         """Return the half of an application master on the client's machine.
 
-        In a container on another machine its `AmEnvironment` creates it.
+        In a container on another machine its `AmContainer` creates it.
 
         Raises:
             InfraError: this scheduler has none.

@@ -21,7 +21,7 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.interface import ContainerAllocator, KnownContainer
-from tony.testing.faults import (
+from tony.testing.container_faults import (
     ContainerExitsBeforeRegistering,
     Fault,
     LostAnswer,

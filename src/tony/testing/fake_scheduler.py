@@ -11,7 +11,7 @@ from tony.errors import SchedulerError
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.capabilities import Capabilities
 from tony.schedulers.interface import ContainerAllocator, KnownContainer, Sink
-from tony.testing.faults import (
+from tony.testing.container_faults import (
     ContainerExitsBeforeRegistering,
     Fault,
     LostAnswer,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, Timeline
-from tony.history.timeline_layout import PHASE_TEXTS, TimeScale, divide_into_lanes
+from tony.history.timeline_drawing import PHASE_TEXTS, TimeScale, divide_into_lanes
 from tony.units import format_duration
 from tony.web.page_text import escape_control_characters
 

@@ -18,11 +18,11 @@ from tony.cli.text.log_printer import LogPrinter
 from tony.cli.text.status_changes import StatusChanges
 from tony.cli.text.status_text import status_page
 from tony.executor.output.log_file import BoundedLogFile
-from tony.executor.program.exported_values import Exports
-from tony.jobs.logs.live_log_reader import LiveReader
+from tony.executor.program.printed_values import Exports
 from tony.jobs.logs.log_follower import LogTail
 from tony.jobs.logs.log_names import STREAMS, LogName, Selection, find
 from tony.jobs.logs.log_reader import LONGEST_LINE, LogReader, open_readers
+from tony.jobs.logs.progress_bar_lines import LiveReader
 from tony.model.codec import DecodeError, from_plain
 from tony.model.job_report import JobReport
 from tony.model.strict_json import BadJson, loads

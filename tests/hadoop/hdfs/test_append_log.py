@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions, ForeignWriterError, LogFullError
-from tony.hadoop.hdfs.web_login import WebLogin
+from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
 from tony.hadoop.ipc.errors import AccessControlError, HadoopError, SafeModeError
 

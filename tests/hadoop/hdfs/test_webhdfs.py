@@ -22,7 +22,7 @@ from tony.hadoop.hdfs.errors import BeingWrittenError, NoSpaceError
 from tony.hadoop.hdfs.file_system import FileKind, SpaceUsage
 from tony.hadoop.hdfs.http import HttpOptions
 from tony.hadoop.hdfs.upload_body import Pieces
-from tony.hadoop.hdfs.web_login import WebLogin
+from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
 from tony.hadoop.ipc.errors import (
     AccessControlError,

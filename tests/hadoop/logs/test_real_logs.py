@@ -10,7 +10,7 @@ import urllib.request
 from typing import Any
 
 from tony.hadoop.configuration.settings import HadoopConfiguration
-from tony.hadoop.hdfs.web_login import WebLogin
+from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.logs.aggregated_logs import AggregatedLog, AggregatedLogs, find_places
 from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError

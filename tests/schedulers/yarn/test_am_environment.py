@@ -8,7 +8,7 @@ import pytest
 
 from tests.schedulers.yarn.samples import payload
 from tony.hadoop.tokens.credentials import TokenCredentials, write_file
-from tony.schedulers.yarn.am_environment import in_cluster_time
+from tony.schedulers.yarn.am_container import in_cluster_time
 from tony.schedulers.yarn.container_env import ContainerEnv
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs
-from tony.hadoop.hdfs.web_login import WebLogin
+from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.schedulers.yarn.client.cache_eviction import DAY, MARKER, evict
 

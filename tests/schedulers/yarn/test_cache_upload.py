@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
 from tony.errors import SchedulerError, StorageError
-from tony.hadoop.hdfs.web_login import WebLogin
+from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.ipc.errors import HadoopError
 from tony.schedulers.yarn.client import cache_eviction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.schedulers.yarn.executor_environment import hadoop_variables
+from tony.schedulers.yarn.executor_container import hadoop_variables
 
 
 @pytest.mark.parametrize(

@@ -12,5 +12,5 @@
     simulation_run       runs a plan on `simulation.py`
     fake_cluster_run     runs a plan on a real AM with fake executors and `tony.testing.fake_scheduler`
 
-Faults of containers: `tony.testing.faults`. Faults of the fake Hadoop daemons: `hadoop/faults.py`.
+Faults of containers: `tony.testing.container_faults`. Faults of the fake Hadoop daemons: `hadoop/faults.py`.
 """

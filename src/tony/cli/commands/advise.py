@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.job_view import find_job, open_portal, portal_option
+from tony.cli.open_job import find_job, open_portal, portal_option
 from tony.cli.options import job_argument, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import safe

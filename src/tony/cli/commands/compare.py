@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from tony.cli.job_view import find_job
+from tony.cli.open_job import find_job
 from tony.cli.options import JobParameter, json_option
 from tony.cli.terminal.output import plain_value, print_json, say_all
 from tony.cli.terminal.terminal_text import columns_of

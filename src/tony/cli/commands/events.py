@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.job_view import find_job
+from tony.cli.open_job import find_job
 from tony.cli.options import job_argument, json_option
 from tony.cli.text.event_list import EventTeller
 from tony.jobs.event_text import INTERNAL_EVENTS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tony import clock
-from tony.cli.job_view import open_portal, portal_option
+from tony.cli.open_job import open_portal, portal_option
 from tony.cli.options import Count, NumberType, WordParameter, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import clock_time, columns_of, cut, safe, table

@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from tony.cli.job_view import open_job, portal_option
+from tony.cli.open_job import open_job, portal_option
 from tony.cli.options import WordParameter, job_argument, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.protocol.messages import LOG_LEVELS

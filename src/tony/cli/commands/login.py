@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import click
 
-from tony.cli.job_view import portal_option
+from tony.cli.open_job import portal_option
 from tony.cli.options import home, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.cli.terminal.terminal_text import is_terminal

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.job_view import open_job, portal_option
+from tony.cli.open_job import open_job, portal_option
 from tony.cli.options import Count, TaskParameter, job_argument, json_option
 from tony.cli.terminal.output import warn
 from tony.cli.terminal.terminal_text import is_terminal

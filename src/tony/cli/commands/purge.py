@@ -16,7 +16,7 @@ from tony.units import format_size, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from tony.portal.histories.retention import RemovedRecord, RetentionPlan
-    from tony.storage.stores.file_store import FileStore
+    from tony.storage.stores.store_interface import FileStore
 
 _HEADING = ("JOB", "USER", "ENDED", "SIZE", "WHY")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from tony.cli.job_view import open_portal, portal_option
+from tony.cli.open_job import open_portal, portal_option
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.report_loader import fetch_job_dir, load_report
 from tony.cli.terminal.output import print_json, say_all

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.job_view import find_job
+from tony.cli.open_job import find_job
 from tony.cli.options import TaskParameter, job_argument, json_option
 from tony.cli.terminal.output import colours, print_json, say, say_all
 from tony.cli.terminal.terminal_text import knows_unicode, size_of

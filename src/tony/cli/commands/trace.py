@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.cli.job_view import find_job
+from tony.cli.open_job import find_job
 from tony.cli.options import job_argument, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.model.codec import Json

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import click
 
 from tony.cli.follow.follow_view import view_for
-from tony.cli.signal_guard import TERMINATION_SIGNALS, SignalGuard
+from tony.cli.submission_signals import TERMINATION_SIGNALS, SignalGuard
 from tony.cli.terminal.output import say_all, warn
 from tony.errors import ExitCode, TonyError
 from tony.jobs.failure_text import format_report

@@ -59,7 +59,7 @@ def further_sessions(source: Told, report: JobReport) -> dict[int, str]:
     """Return session -> why it began, for all but the first; reads nothing for a job with one session."""
     if report.session < 2:
         return {}
-    from tony.core.gang_size_event import format_sizes
+    from tony.core.session_size_event import format_sizes
     from tony.history.session_facts import session_reasons, session_sizes
 
     reasons = session_reasons(source)

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from tony.cli.terminal.terminal_text import cut, safe, width
 from tony.history.timeline import Mark, MarkerKind, Span, TaskPhase, Timeline
-from tony.history.timeline_layout import PHASE_TEXTS, TimeScale, divide_into_lanes
+from tony.history.timeline_drawing import PHASE_TEXTS, TimeScale, divide_into_lanes
 from tony.units import format_duration
 
 #: Most tasks that get a row each; with more, several share a lane.

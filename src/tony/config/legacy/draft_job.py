@@ -8,7 +8,7 @@ from typing import Any
 
 from tony.config.checks.hints import Note
 from tony.config.files.layers import Layer, put
-from tony.config.legacy.settings_reader import LegacyAssignment, LegacyValue, Settings
+from tony.config.legacy.settings_sources import LegacyAssignment, LegacyValue, Settings
 from tony.config.table.settings_table import Key
 from tony.config.table.value_format import format_as_toml, name
 from tony.errors import Problem

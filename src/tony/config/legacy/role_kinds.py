@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
-from tony.config.legacy.settings_reader import LegacyValue
+from tony.config.legacy.settings_sources import LegacyValue
 from tony.config.legacy.task_types import DEBUG, DRIVER, TENSORBOARD, LegacyTaskTypes, is_horovod
 from tony.config.table.suggest import suggest_names
 from tony.config.table.value_format import name as shown

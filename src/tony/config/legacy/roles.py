@@ -5,7 +5,7 @@ from __future__ import annotations
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
 from tony.config.legacy.keys import RESERVED, TYPE_ENDINGS
-from tony.config.legacy.settings_reader import LegacyValue
+from tony.config.legacy.settings_sources import LegacyValue
 from tony.config.legacy.task_command import command_from_setting
 from tony.config.legacy.task_types import TENSORBOARD, LegacyTaskTypes
 from tony.config.table.suggest import suggest_names

@@ -9,7 +9,7 @@ from tony.config.legacy import (
     file_settings,
     implicit_roles,
     job_settings,
-    preflight_checks,
+    missing_file_checks,
     role_kinds,
     roles,
     site_limits,
@@ -18,7 +18,7 @@ from tony.config.legacy import (
 )
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.flags import Flags
-from tony.config.legacy.settings_reader import read
+from tony.config.legacy.settings_sources import read
 from tony.config.legacy.task_types import shape
 
 
@@ -42,5 +42,5 @@ def translate(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Draf
     yarn_settings.translate(draft, types, cwd)
     implicit_roles.translate(draft, flags, types)
     site_limits.check(draft, types)
-    preflight_checks.check(draft, flags, types, cwd)
+    missing_file_checks.check(draft, flags, types, cwd)
     return draft, complete

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tony.config.legacy.draft_job import DraftJob, LegacyOrigin, origin_of
-from tony.config.legacy.settings_reader import LegacyAssignment, LegacyValue
+from tony.config.legacy.settings_sources import LegacyAssignment, LegacyValue
 from tony.config.table.value_format import format_as_toml
 from tony.hadoop.configuration.value_parsing import parse_bool, parse_int
 from tony.units import exact_duration, exact_size, parse_size

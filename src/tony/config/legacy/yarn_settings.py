@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
-from tony.config.legacy.settings_reader import LegacyValue
+from tony.config.legacy.settings_sources import LegacyValue
 from tony.config.legacy.task_types import LegacyTaskTypes
 from tony.config.table.value_format import name as shown
 

@@ -20,7 +20,7 @@ from tony.executor.output.decisive_line import find_decisive_line, with_decisive
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.log_serving import STREAMS, LogReaders, StreamLog
 from tony.executor.output.writer_thread import WriterThread
-from tony.executor.program.exported_values import Exports
+from tony.executor.program.printed_values import Exports
 from tony.model.masking import MaskedStream, SecretMask
 
 #: Size of a pipe once a program has filled one: 1 MiB, the default of pipe-max-size. Not from the beginning: a user's

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tony import clock
+from tony.executor.program.captured_command import run_captured
 from tony.executor.program.program_environment import MARKER, LaunchFailed
 from tony.executor.program.reaper import Reaper
-from tony.executor.program.subprocess_output import run_captured
 from tony.executor.stacks import faulthandler_stacks
 from tony.linux.ownership import only_root_can_change
 from tony.linux.thread_pools import to_thread

@@ -22,7 +22,7 @@ from tony.hadoop.hdfs.download_stream import Download
 from tony.hadoop.hdfs.file_system import FileStatus, SpaceUsage
 from tony.hadoop.hdfs.http import HttpOptions, HttpOrigin, HttpPool, HttpResponse
 from tony.hadoop.hdfs.upload_body import Content, Pieces
-from tony.hadoop.hdfs.web_login import LoginSource, WebLogin
+from tony.hadoop.hdfs.web_identity import LoginSource, WebLogin
 from tony.hadoop.hdfs.webhdfs_requests import check_path, exclude_hosts, format_bool, parse_base_url, read_redirect
 from tony.hadoop.hdfs.webhdfs_responses import file_status, listed, parsed, refusal, remaining, require_field, usage
 from tony.hadoop.ipc.errors import (

@@ -20,8 +20,8 @@ from tony.jobs.directory.secret_patterns import MARGIN, PRINTED
 from tony.jobs.logs.log_names import LogName
 from tony.linux.thread_pools import USUAL, Lane
 from tony.model.ids import TaskId
-from tony.storage.stores.file_store import joined
 from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store_interface import joined
 
 #: Maximum bytes of a log per read.
 LOG_PIECE = 1 << 20

@@ -45,8 +45,8 @@ from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.messages import Stacks
 from tony.schedulers.interface import WebLink
-from tony.storage.stores.file_store import joined
 from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store_interface import joined
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Self
 
 from tony import clock
-from tony.jobs.logs.live_log_reader import LiveReader
 from tony.jobs.logs.log_names import LogName, Selection, find
 from tony.jobs.logs.log_reader import LogLine, LogReader, open_readers
+from tony.jobs.logs.progress_bar_lines import LiveReader
 from tony.linux.inotify import ChangeWatch
 
 

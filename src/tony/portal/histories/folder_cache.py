@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tony.storage.stores.file_store import FileStore, Item
+from tony.storage.stores.store_interface import FileStore, Item
 
 #: Names in one answer of S3; larger folders need, and cost, several requests.
 _NAMES_PER_REQUEST = 1_000

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from tony.model.ids import JOB_ID
-from tony.storage.stores.file_store import FileStore, Item, joined
+from tony.storage.stores.store_interface import FileStore, Item, joined
 
 _YEAR = re.compile(r"\d{4}", re.ASCII)
 _MONTH_OR_DAY = re.compile(r"\d{2}", re.ASCII)

@@ -14,8 +14,8 @@ from tony.config.files import remote_paths
 from tony.config.files.paths import expanded
 from tony.errors import UserError
 from tony.model.layout import Home
-from tony.storage.stores.file_store import FileStore
 from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store_interface import FileStore
 
 #: Schemes for folders of this machine. They are opened directly: fsspec would follow links in them.
 _HERE = frozenset(("file", "local"))

@@ -30,7 +30,7 @@ from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.model.submission_record import ORIGINAL, RECORD_VERSION, JobRecord
 from tony.portal.histories.avro import records
 from tony.portal.histories.history_layouts import RecordLocation
-from tony.storage.stores.file_store import FileStore, Item, joined
+from tony.storage.stores.store_interface import FileStore, Item, joined
 
 _ENDED = re.compile(r"(application_\d+_\d+)-(\d{1,15})-(\d{1,15})-(.+)-([A-Z]+)\.jhist", re.ASCII)
 _RUNNING = re.compile(r"(application_\d+_\d+)-(\d{1,15})-(.+)\.jhist\.inprogress", re.ASCII)

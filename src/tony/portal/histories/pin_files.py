@@ -7,7 +7,7 @@ import json
 import os
 
 from tony import clock
-from tony.storage.stores.file_store import FileStore, joined
+from tony.storage.stores.store_interface import FileStore, joined
 
 #: Name of the file; see `JobFolder.pinned`.
 PIN = "pinned.json"

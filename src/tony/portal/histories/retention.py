@@ -18,8 +18,8 @@ from tony.model.job_summary import JobHead
 from tony.portal.histories import history_layouts
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.record_reader import damaged, read
-from tony.storage.stores.file_store import FileStore, Item, joined
 from tony.storage.stores.local_store import LocalStore
+from tony.storage.stores.store_interface import FileStore, Item, joined
 from tony.units import format_duration, format_size
 
 #: Seconds after its end during which a job's files may still be written.

@@ -11,7 +11,7 @@ from tony import clock
 from tony.errors import TonyError
 from tony.portal.histories.scanner import Scanner
 from tony.portal.job_index.index import JobIndex
-from tony.storage.stores.file_store import FileStore
+from tony.storage.stores.store_interface import FileStore
 
 _log = logging.getLogger(__name__)
 #: Between two scans for new jobs: locally, in HDFS, and where each request costs money.

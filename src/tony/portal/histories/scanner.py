@@ -20,7 +20,7 @@ from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.record_reader import damaged, open_stamp, read, stamp_of
 from tony.portal.job_index.index import IndexedRecord, JobIndex
 from tony.portal.job_index.index_entry import IndexEntry
-from tony.storage.stores.file_store import FileStore, Item, joined
+from tony.storage.stores.store_interface import FileStore, Item, joined
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from tony.model.ids import TaskId
 from tony.model.layout import JobFolder
 from tony.model.placeholders import fill
 from tony.model.submission_record import JobRecord
-from tony.storage.stores.file_store import FileStore, Item, joined
 from tony.storage.stores.local_store import JobDirectory, name_of_user
+from tony.storage.stores.store_interface import FileStore, Item, joined
 
 #: Environment variable with the folder for summaries; LinkedIn TonY's name.
 VARIABLE = "TB_LOG_DIR"

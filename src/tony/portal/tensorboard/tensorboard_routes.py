@@ -39,7 +39,7 @@ from tony.portal.tensorboard.reverse_proxy import RequestTooLargeError, forward_
 from tony.portal.tensorboard.tensorboard_event_files import EventFileSet, TensorBoardSource, find, gather
 from tony.portal.tensorboard.tensorboard_manager import NotInstalled, TensorBoardManager
 from tony.rpc.tunnel import carry
-from tony.storage.stores.file_store import FileStore
+from tony.storage.stores.store_interface import FileStore
 from tony.web.app import render_problem, render_refusal
 from tony.web.authorization import AccessDenied, PortalAction, PortalUser, find_job, list_visible_jobs
 from tony.web.links import Links

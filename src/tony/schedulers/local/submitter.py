@@ -69,7 +69,7 @@ class LocalSubmitter(Submitter):
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
         from tony.storage.hdfs.hdfs_discovery import find_hdfs  # late: most jobs name no URI
-        from tony.storage.hdfs.hdfs_files import HdfsFiles
+        from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
 
         return HdfsFiles(find_hdfs(self._home, others))
 

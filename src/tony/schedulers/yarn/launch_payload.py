@@ -22,8 +22,8 @@ JOB, TASK = "tony.job", "tony.task"
 #: packages.
 RUNTIME, INTERPRETER, PLUG_IN, PAGES = "tony", "tony-python", "tony-framework", "tony-pages"
 #: What containers run: a module of tony, and the class of its environment.
-MASTER = "tony.am.container_main tony.schedulers.yarn.am_environment:YarnAmEnvironment"
-EXECUTOR = "tony.executor.container_main tony.schedulers.yarn.executor_environment:YarnExecutorEnvironment"
+MASTER = "tony.am.container_main tony.schedulers.yarn.am_container:YarnAmContainer"
+EXECUTOR = "tony.executor.container_main tony.schedulers.yarn.executor_container:YarnExecutorContainer"
 
 T = TypeVar("T")
 

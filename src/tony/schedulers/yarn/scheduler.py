@@ -7,7 +7,7 @@ from tony.schedulers.interface import Scheduler, Submitter
 
 
 class YarnScheduler(Scheduler):
-    """Creates the client's half. `YarnAmEnvironment` creates the other from the launch payload."""
+    """Creates the client's half. `YarnAmContainer` creates the other from the launch payload."""
 
     name = "yarn"
 

@@ -24,7 +24,7 @@ from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.token_selector import AM_RM, CLIENT_TO_AM, CONTAINER, NODE_MANAGER, RM_DELEGATION
 
 if TYPE_CHECKING:
-    from tony.hadoop.hdfs.web_login import WebLogin
+    from tony.hadoop.hdfs.web_identity import WebLogin
 
 #: With the first three, a program could impersonate the AM; with the others its user: submit, kill.
 _YARN_TOKENS = (AM_RM, NODE_MANAGER, CONTAINER, RM_DELEGATION, CLIENT_TO_AM)
@@ -123,7 +123,7 @@ class FileLogin:
 
     def _find_login(self) -> WebLogin:
         # Late: it imports http.client.
-        from tony.hadoop.hdfs.web_login import WebLogin
+        from tony.hadoop.hdfs.web_identity import WebLogin
         from tony.hadoop.tokens.url_string import to_url_string
 
         if not self._logins.is_secure:  # without security, WebHDFS checks user.name only and ignores tokens

@@ -13,7 +13,7 @@ from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.model.layout import Home
 from tony.storage.hdfs.hdfs_discovery import find_hdfs
-from tony.storage.stores.file_store import PIECE, FileStore, Item
+from tony.storage.stores.store_interface import PIECE, FileStore, Item
 
 
 class HdfsStore(FileStore):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tony.errors import StorageError, UserError
-from tony.storage.stores.file_store import PIECE, FileStore, Item
+from tony.storage.stores.store_interface import PIECE, FileStore, Item
 
 #: Keys under which drivers report the modification time.
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")

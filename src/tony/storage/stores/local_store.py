@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tony.errors import StorageError
 from tony.linux.plain_files import open_file, open_folder
-from tony.storage.stores.file_store import PIECE, FileStore, Item
+from tony.storage.stores.store_interface import PIECE, FileStore, Item
 
 #: Errors of the kernel where the folder does not exist, or is a link.
 _NO_FOLDER = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))

@@ -12,7 +12,7 @@ from tony.core.events import Snapshot
 from tony.history.event_log import LogEntry
 from tony.history.goodput import Bucket, GoodputLedger
 from tony.history.timeline import MarkerKind, Timeline
-from tony.history.timeline_layout import PHASE_TEXTS
+from tony.history.timeline_drawing import PHASE_TEXTS
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.event_text import EventWords
 from tony.jobs.failure_hints import find_hints

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from tony.config.secret_masking import masked
 from tony.history.timeline import Span, TaskPhase, Timeline
-from tony.history.timeline_layout import PHASE_TEXTS
+from tony.history.timeline_drawing import PHASE_TEXTS
 from tony.jobs.directory.task_logs import LogFileInfo, TaskLogs
 from tony.model.ids import TaskId
 from tony.model.submission_record import JobRecord

@@ -12,14 +12,14 @@ from tony.model.layout import Home, JobFolder
 from tony.model.staged import StagedItem
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
-from tony.schedulers.container_environment import AmEnvironment, JobLaunch
-from tony.schedulers.enlisting_environment import EnlistingEnvironment
+from tony.schedulers.container_interface import AmContainer, JobLaunch
+from tony.schedulers.enlisting_executor import EnlistingEnvironment
 from tony.schedulers.interface import PreparedJob
 
 from .allocator import ProcessAllocator
 
 
-class ProcessAmEnvironment(AmEnvironment):
+class ProcessAmContainer(AmContainer):
     def __init__(self) -> None:
         self._folder = JobFolder(Path(os.environ["PROCESSES_JOB"]))
 
@@ -31,7 +31,7 @@ class ProcessAmEnvironment(AmEnvironment):
         return ProcessAllocator(job)
 
 
-class ProcessExecutorEnvironment(EnlistingEnvironment):
+class ProcessExecutorContainer(EnlistingEnvironment):
     host = "127.0.0.1"
 
     def __init__(self) -> None:

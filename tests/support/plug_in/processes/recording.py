@@ -13,10 +13,10 @@ from pathlib import Path
 from tony.model.codec import to_plain
 from tony.protocol.launch import TaskLaunch
 
-from .environments import ProcessExecutorEnvironment
+from .environments import ProcessExecutorContainer
 
 
-class RecordingEnvironment(ProcessExecutorEnvironment):
+class RecordingEnvironment(ProcessExecutorContainer):
     def take_task(self) -> TaskLaunch:
         place = Path(os.environ["PROCESSES_JOB"], "recorded")
         while (place / "silent").exists():

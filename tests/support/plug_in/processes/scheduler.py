@@ -24,7 +24,7 @@ from . import FOLDER
 from .capabilities import CAPABILITIES
 from .settings import SETTINGS
 
-AM = "tony.am.container_main processes.environments:ProcessAmEnvironment"
+AM = "tony.am.container_main processes.environments:ProcessAmContainer"
 
 
 class ProcessScheduler(Scheduler):

@@ -2,7 +2,7 @@
 
 from tony.schedulers.settings_schema import SchedulerSetting, SettingType
 
-EXECUTOR = "tony.executor.container_main processes.environments:ProcessExecutorEnvironment"
+EXECUTOR = "tony.executor.container_main processes.environments:ProcessExecutorContainer"
 
 SETTINGS = (
     SchedulerSetting(name="slots", type=SettingType.INT, default="16", meaning="Most containers of a role.", minimum=1),

@@ -140,7 +140,7 @@ class YarnSubmitter(Submitter):
         return render_dry_run(job.record)
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
-        from tony.storage.hdfs.hdfs_files import HdfsFiles  # late: most jobs name no URI
+        from tony.storage.hdfs.hdfs_remote_files import HdfsFiles  # late: most jobs name no URI
 
         settings, _ = read_settings(spec.scheduler_settings)
         return HdfsFiles(self._cluster or find_cluster(settings, self._home), in_place=True)

@@ -18,7 +18,7 @@ from tony.protocol.launch import JobCredentials, TaskLaunch
 if TYPE_CHECKING:
     from tony.schedulers.interface import ContainerAllocator, PreparedJob
 
-T = TypeVar("T", bound="AmEnvironment | ExecutorEnvironment")
+T = TypeVar("T", bound="AmContainer | ExecutorContainer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class JobLaunch:
     folder: JobFolder
 
 
-class AmEnvironment(ABC):
+class AmContainer(ABC):
     """The container of an AM. Created without arguments."""
 
     @abstractmethod
@@ -50,7 +50,7 @@ class AmEnvironment(ABC):
         """Create the AM's half of the scheduler. After `take_job`."""
 
 
-class ExecutorEnvironment(ABC):
+class ExecutorContainer(ABC):
     """The container of an executor. Created without arguments. Needs few modules, since each executor loads them.
 
     Attributes:

@@ -14,14 +14,14 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskLaunch
 from tony.retry import Backoff
 from tony.rpc.client_connection import connect
-from tony.schedulers.container_environment import ExecutorEnvironment
+from tony.schedulers.container_interface import ExecutorContainer
 
 #: Seconds after which an executor without a task exits if it reaches no AM.
 _MAX_SILENCE_SECONDS = 600.0
 _BACKOFF = Backoff(first=0.1, most=5.0, jitter=0.5)
 
 
-class EnlistingEnvironment(ExecutorEnvironment):
+class EnlistingEnvironment(ExecutorContainer):
     """The container of an executor without a task.
 
     Attributes:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tony.errors import StorageError
 from tony.model.staged import StagedItem
 from tony.protocol.launch import TaskLaunch
-from tony.schedulers.container_environment import ExecutorEnvironment
+from tony.schedulers.container_interface import ExecutorContainer
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import TASK
 
@@ -27,7 +27,7 @@ _HADOOP = (
 )
 
 
-class YarnExecutorEnvironment(ExecutorEnvironment):
+class YarnExecutorContainer(ExecutorContainer):
     """The container of a task.
 
     Raises:

@@ -27,7 +27,7 @@ from tony.model.strict_json import BadJson, loads
 from tony.portal.histories import jhist_reader
 from tony.portal.histories.jhist_reader import Original
 from tony.portal.job_index.index_entry import IndexEntry
-from tony.storage.stores.file_store import FileStore, Item, joined
+from tony.storage.stores.store_interface import FileStore, Item, joined
 
 #: Files that are copied, and maximum bytes of each.
 _FILES = {"job.json": LONGEST_OF_OTHERS, "am.log": 16 << 20, "metrics.db": 1 << 30, "pinned.json": 1 << 16}
