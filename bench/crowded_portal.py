@@ -39,7 +39,7 @@ from tony.portal.access.listen_options import ListenOptions
 from tony.portal.access.login_routes import LoginRoutes
 from tony.portal.access.tokens import TokenFile
 from tony.portal.indexed_jobs import IndexedJobs
-from tony.portal.job_index.index_entry import IndexEntry
+from tony.portal.job_index.index_schema import IndexEntry
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.storage.stores.local_store import LocalStore
 from tony.testing.sample_jobs import prepared_job

@@ -25,7 +25,7 @@ from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.portal.job_index.index import JobIndex
-from tony.portal.job_index.index_entry import IndexEntry
+from tony.portal.job_index.index_schema import IndexEntry
 
 _BATCH = 5_000
 _USERS = 400

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tony.cli.terminal.ssh_hint import ssh_hint
+from tony.cli.terminal.standard_streams import ssh_hint
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = ROOT / ".venv" / "bin"

@@ -22,7 +22,7 @@ from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Peak
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.progress_records import CheckpointRecord
+from tony.history.session_facts import CheckpointRecord
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -276,7 +276,7 @@ def _record(plan: Plan, number: int) -> JobRecord:
         tony_version="1",
         spec=plan.spec,
         staged=StagedJob(roles={}),
-        framework_module="tony.frameworks.no_framework:NoFramework",
+        framework_module="tony.frameworks.standalone:NoFramework",
     )
 
 

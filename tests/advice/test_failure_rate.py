@@ -9,7 +9,7 @@ import pytest
 
 from tests.advice.fleet import facts
 from tests.advice.jobs import checkpoint_interval, memory_over_asked
-from tony.advice.failure_rate import best_interval, failure_rate, overhead
+from tony.advice.heuristics.checkpoint_interval import best_interval, failure_rate, overhead
 
 
 @pytest.mark.parametrize(("cost", "mttf"), [(10.0, 3600.0), (60.0, 86_400.0), (300.0, 10_000.0)])

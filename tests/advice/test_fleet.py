@@ -12,7 +12,7 @@ from tests.advice.fleet import Plan, facts, play, run
 from tests.advice.jobs import PLANTED, healthy
 from tony.advice.engine import advise
 from tony.advice.facts import Facts
-from tony.advice.failure_rate import overhead
+from tony.advice.heuristics.checkpoint_interval import overhead
 from tony.advice.recommendation import Advice, SettingChange
 from tony.advice.registry import built_in_heuristics
 from tony.model.job_spec import JobSpec, Role

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.facts import mentions
-from tony.advice.number_format import count, format_evidence, saved
+from tony.advice.heuristic import count, format_evidence, saved
 from tony.advice.recommendation import Evidence, Interval, Saving
 from tony.units import Unit, format_amount, format_number
 

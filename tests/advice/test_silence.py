@@ -16,7 +16,7 @@ from tony.advice.facts import Facts, is_same_job, run_of
 from tony.advice.recommendation import Finding, Saving
 from tony.advice.wasted_hours import compute_unused
 from tony.history.metrics_reader import Peak
-from tony.history.progress_records import CheckpointRecord
+from tony.history.session_facts import CheckpointRecord
 from tony.model.job_spec import MIB
 from tony.model.states import JobState
 

@@ -78,7 +78,7 @@ def submitted(folder: Path, spec: JobSpec) -> PreparedJob:
     return job
 
 
-_NONE = "tony.frameworks.no_framework:NoFramework"
+_NONE = "tony.frameworks.standalone:NoFramework"
 Meanwhile = Callable[[JobFolder, Cluster], Coroutine[None, None, None]]
 
 

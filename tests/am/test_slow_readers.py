@@ -9,9 +9,8 @@ from pathlib import Path
 
 from tests.am.in_process_job import PlayedJob, play, until
 from tests.core.specs import OK, workers
-from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
-from tony.model.job_spec import JobSpec
+from tony.model.job_spec import ClusterSpec, JobSpec
 from tony.model.states import TaskState
 from tony.protocol.client_messages import Watch
 from tony.protocol.executor_messages import StartProgram

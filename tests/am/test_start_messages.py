@@ -13,9 +13,8 @@ from tony.am.start_messages import StartMessages
 from tony.core.actions import Start
 from tony.errors import PlatformError, UserError
 from tony.frameworks.base import Framework, TaskView
-from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec, Role
+from tony.model.job_spec import ClusterSpec, JobSpec, Role
 from tony.protocol.executor_messages import StartProgram
 from tony.protocol.framing import MAX_FROM_AM, Decoder
 from tony.protocol.messages import Message

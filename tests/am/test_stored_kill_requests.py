@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tony.am import stored_kill_requests
-from tony.am.stored_kill_requests import apply_stored_kill_requests
+from tony.am import recovery
+from tony.am.recovery import apply_stored_kill_requests
 from tony.core.events import Event, KillRequested
-from tony.history.kill_request import KillRequest, save_kill_request
+from tony.history.job_record import KillRequest, save_kill_request
 from tony.model.actor import Actor
 from tony.model.layout import JobFolder
 from tony.testing.conformance import PATIENCE
@@ -33,7 +33,7 @@ def test_what_is_kept_comes_first(tmp_path: Path) -> None:
 
 def test_what_comes_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once as it is, and once more without patience."""
-    monkeypatch.setattr(stored_kill_requests, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(recovery, "_POLL_SECONDS", 0.01)
     asyncio.run(_later(JobFolder(tmp_path)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.cli.terminal.ssh_hint import ssh_hint
+from tony.cli.terminal.standard_streams import ssh_hint
 
 
 @pytest.mark.parametrize(

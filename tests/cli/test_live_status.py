@@ -9,8 +9,8 @@ import pytest
 
 from tests.cli.screen import Screen, Terminal, shown
 from tests.jobs.fake_am import recorded, standing, succeeded
+from tony.cli.terminal.live_region import live_table
 from tony.cli.terminal.live_status import LiveView
-from tony.cli.terminal.live_table import live_table
 from tony.jobs.logs.log_names import LogName
 from tony.jobs.logs.log_reader import LogLine
 from tony.model.job_report import JobReport

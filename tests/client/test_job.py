@@ -32,7 +32,7 @@ from tony.core.events import Queued
 from tony.errors import ProgramError, UnknownJobError, UserError
 from tony.history.event_log import LogEntry
 from tony.history.job_record import write_summary
-from tony.jobs.whoami import get_user_name
+from tony.jobs.state_dir import get_user_name
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tony.config.files.paths import split_entry
-from tony.config.files.remote_paths import is_address, normalize_hdfs_uri, split_address
+from tony.config.files.paths import is_address, normalize_hdfs_uri, split_address, split_entry
 from tony.config.load import load
 from tony.errors import ConfigError
-from tony.storage.staging import file_entry_syntax
+from tony.storage.staging import staging_requests
 
 
 @pytest.mark.parametrize(
@@ -71,7 +70,7 @@ def test_a_job_file_may_name_them(tmp_path: Path) -> None:
         "hdfs:///b.jar#archive#optional",
         f"{tmp_path}/gone.txt#optional",
     )
-    entry = file_entry_syntax.parse(spec.files[1])
+    entry = staging_requests.parse(spec.files[1])
     assert (entry.path, entry.name, entry.unpack, entry.optional) == ("hdfs://nn/dir", "lib", False, True)
     assert split_entry("a#archive#archive").path == "a#archive"
 

@@ -1,10 +1,10 @@
-"""Tests of `tony.config.table.suggest`: what somebody probably meant."""
+"""Tests of `tony.config.table.schema_tree`: what somebody probably meant."""
 
 from __future__ import annotations
 
 import pytest
 
-from tony.config.table.suggest import closest_match, format_known_names, suggest_names
+from tony.config.table.schema_tree import closest_match, format_known_names, suggest_names
 
 KNOWN = ["max_restarts", "memory", "vcores", "worker", "My-Role"]
 

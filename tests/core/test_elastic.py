@@ -19,9 +19,8 @@ from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.report_builder import ReportContext, build_report
 from tony.core.state import RoleState
 from tony.core.steps import elastic_start
-from tony.model.cluster_spec import place_among
 from tony.model.job_report import RoleSize
-from tony.model.job_spec import JobSpec, Role, Timeouts
+from tony.model.job_spec import JobSpec, Role, Timeouts, place_among
 from tony.model.states import AfterCondition, JobState, RoleKind, StopOn, TaskState
 
 AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})

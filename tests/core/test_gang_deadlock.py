@@ -12,7 +12,7 @@ from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.policies import gang_backoff
+from tony.core.policies import gang_size_policy
 from tony.core.report_builder import ReportContext, build_report
 from tony.model.actor import Actor
 from tony.model.job_spec import JobSpec, Role, Timeouts
@@ -229,8 +229,8 @@ def test_pauses_grow() -> None:
     """They double up to a minute, and no two jobs agree on them."""
     for seed in ("a", "b", "c"):
         assert all(
-            middle / 2 <= gang_backoff.compute_gang_pause(times, seed) <= middle * 1.5
+            middle / 2 <= gang_size_policy.compute_gang_pause(times, seed) <= middle * 1.5
             for times, middle in enumerate((5, 10, 20, 40, 60, 60), start=1)
         )
-        assert 60.0 <= gang_backoff.compute_gang_timeout(60.0, 3, seed) <= 75.0
-    assert len({gang_backoff.compute_gang_pause(1, f"job-{number}") for number in range(50)}) == 50
+        assert 60.0 <= gang_size_policy.compute_gang_timeout(60.0, 3, seed) <= 75.0
+    assert len({gang_size_policy.compute_gang_pause(1, f"job-{number}") for number in range(50)}) == 50

@@ -14,8 +14,8 @@ from tony.core import events as ev
 from tony.core.deadline import Deadline
 from tony.core.state import State
 from tony.core.transitions import TaskMove
-from tony.model.cluster_spec import ClusterSpec
 from tony.model.job_report import Failure, FailureCause, FailureClass
+from tony.model.job_spec import ClusterSpec
 from tony.model.states import JobState
 
 NEWS = ev.Queued(reason="")

@@ -18,7 +18,7 @@ from tests.executor.test_program_environment import CONTAINER, TASK, task_with
 from tests.facts import mentions
 from tony.executor.program import hadoop_classpath
 from tony.executor.program.hadoop_classpath import HadoopClasspath, expand_folders, find, is_wanted
-from tony.executor.program.reaper import Reaper
+from tony.executor.program.spawn import Reaper
 from tony.linux.process import is_alive
 from tony.model.exit_status import ExitReason
 from tony.protocol import executor_messages as msg

@@ -18,10 +18,9 @@ from tony.executor.program.python_hook_variables import build_variables as compa
 from tony.frameworks.base import Framework, TaskView, common_environment
 from tony.frameworks.registry import home_of, load
 from tony.linux.port_reservation import Reservation, reserve
-from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec
+from tony.model.job_spec import ClusterSpec, JobSpec
 from tony.model.states import DistributedMode, RoleKind
 
 Environments = dict[TaskId, list[dict[str, str]]]  # one per process

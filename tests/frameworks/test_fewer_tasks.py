@@ -18,9 +18,8 @@ from tony.executor.program.program_environment import build_task_view
 from tony.frameworks.base import common_environment
 from tony.frameworks.horovod import Horovod
 from tony.frameworks.registry import home_of, load, names
-from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec, Role
+from tony.model.job_spec import ClusterSpec, JobSpec, Role
 from tony.model.staged import StagedJob
 from tony.model.states import DistributedMode, Meeting, RoleKind
 from tony.model.submission_record import RECORD_VERSION, JobRecord

@@ -11,10 +11,9 @@ import pytest
 
 from tony.frameworks.base import TaskView, common_environment
 from tony.frameworks.registry import home_of, load, names
-from tony.model.cluster_spec import ClusterSpec, place_among
 from tony.model.codec import Json, from_plain
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec
+from tony.model.job_spec import ClusterSpec, JobSpec, place_among
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frameworks"
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tests.frameworks.conftest import Gang
 from tony.errors import UserError
 from tony.frameworks.horovod import Horovod
-from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec, Role
+from tony.model.job_spec import ClusterSpec, JobSpec, Role
 from tony.model.states import AfterCondition, Meeting, RoleKind
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.frameworks.horovod_slots import HorovodSlot, count_slots, slots_of
+from tony.frameworks.horovod import HorovodSlot, count_slots, slots_of
 
 TASKS = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "d"]), st.integers(1, 4)), min_size=1, max_size=12)
 

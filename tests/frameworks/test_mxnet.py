@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.frameworks.mxnet import MxNet
-from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec, Role
+from tony.model.job_spec import ClusterSpec, JobSpec, Role
 from tony.model.states import AfterCondition, RoleKind
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tony.frameworks.no_framework import NoFramework
+from tony.frameworks.standalone import NoFramework
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import DistributedMode

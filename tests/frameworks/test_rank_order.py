@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.frameworks.rank_order import RoleRanks, local_rank_variables, place_of, places, to_shared
-from tony.frameworks.role_gangs import compute_roles, roles_together
-from tony.model.cluster_spec import ClusterSpec
+from tony.frameworks.role_gangs import (
+    RoleRanks,
+    compute_roles,
+    local_rank_variables,
+    place_of,
+    places,
+    roles_together,
+    to_shared,
+)
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec, Role
+from tony.model.job_spec import ClusterSpec, JobSpec, Role
 from tony.model.states import AfterCondition, RoleKind
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.conftest import lab as lab
 from tests.framework_envs import BUILD, interpreter
-from tony.frameworks.horovod_slots import count_slots, slots_of
+from tony.frameworks.horovod import count_slots, slots_of
 
 if TYPE_CHECKING:
     from tests.e2e.lab import Lab

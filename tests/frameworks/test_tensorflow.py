@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tony.errors import UserError
+from tony.frameworks.base import MAX_STRING, string_size
 from tony.frameworks.tensorflow import ASSUMED_HOST, TensorFlow
-from tony.frameworks.variable_limits import MAX_STRING, string_size
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, DistributedMode, RoleKind

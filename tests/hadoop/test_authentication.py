@@ -1,4 +1,4 @@
-"""Tests of `tony.hadoop.authentication` and `tony.hadoop.namenode_factory`: as whom, and to whom."""
+"""Tests of `tony.hadoop.authentication` and `tony.hadoop.hdfs.namenode`: as whom, and to whom."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 from tests.support.hadoop.fake_namenode import PlayedNameNode
 from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.address import Address
-from tony.hadoop import namenode_factory
 from tony.hadoop.authentication import Logins, find_user_name, load_token_file
 from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.configuration.service_addresses import ServiceAddress, find_name_service
 from tony.hadoop.failover import Policy
+from tony.hadoop.hdfs import namenode
 from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
-from tony.hadoop.sasl.quality_of_protection import Protection
+from tony.hadoop.sasl.digest_layers import Protection
 from tony.hadoop.tokens.credentials import TokenCredentials, write_file
 from tony.hadoop.tokens.token import HadoopToken
 
@@ -157,8 +157,6 @@ async def test_a_client_comes_from_a_folder(tmp_path: Path) -> None:
         environ = {"HADOOP_CONF_DIR": str(tmp_path), "HADOOP_USER_NAME": "alice"}
         settings = Configuration.load(environ=environ)
         service, patience = find_name_service(settings), Policy(patience=1)
-        async with namenode_factory.create_name_node(
-            settings, Logins(settings, environ), service, policy=patience
-        ) as names:
+        async with namenode.create_name_node(settings, Logins(settings, environ), service, policy=patience) as names:
             assert await names.recover_lease("/a")
         assert "alice" == server.calls[0].caller.user

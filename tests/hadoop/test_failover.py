@@ -35,7 +35,6 @@ from tony.hadoop.failover import (
     resource_manager_policy,
 )
 from tony.hadoop.ipc.connection import IpcConnection
-from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     CallTimeout,
@@ -48,6 +47,7 @@ from tony.hadoop.ipc.errors import (
     StandbyError,
 )
 from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 
 #: Pauses that a test does not feel.
 QUICK = Policy(patience=20.0, shortest=0.01, longest=0.02)

@@ -9,8 +9,7 @@ import pytest
 from tests.jobs.fake_am import logged, recorded
 from tony.core.events import Queued
 from tony.errors import RecordError
-from tony.history.event_log import read, segments
-from tony.history.event_tail import EventTail
+from tony.history.event_log import EventTail, read, segments
 from tony.model.layout import Home, JobFolder
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.jobs.failure_hints import find_hints
+from tony.jobs.failure_text import find_hints
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,10 @@ import pytest
 from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded, until
 from tony import clock
 from tony.errors import ConnectionFailed, UnknownJobError
-from tony.history.job_record import pending_report, write_summary
-from tony.history.kill_request import KillRequest, load_kill_request
+from tony.history.job_record import KillRequest, load_kill_request, pending_report, write_summary
 from tony.jobs import killing
 from tony.jobs.killing import kill
-from tony.jobs.whoami import get_user_name
+from tony.jobs.state_dir import get_user_name
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.protocol.client_messages import KillJob

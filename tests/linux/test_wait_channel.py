@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tony.linux.wait_channel import command_of, wait_channel
+from tony.linux.process import command_of, wait_channel
 
 
 def test_a_process_that_sleeps_says_so() -> None:

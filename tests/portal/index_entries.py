@@ -13,7 +13,7 @@ from tony.model.job_query import DAMAGED, GROUPS, JobSort, Query
 from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
-from tony.portal.job_index.index_entry import IndexEntry
+from tony.portal.job_index.index_schema import IndexEntry
 
 NOW = 1_760_000_000.0
 

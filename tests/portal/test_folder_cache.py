@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tony.portal.histories.folder_cache import Listings
+from tony.portal.histories.job_dir_copies import Listings
 from tony.storage.stores.local_store import LocalStore
 from tony.storage.stores.store_interface import Item
 

@@ -22,7 +22,7 @@ from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.portal.job_index import index_query
 from tony.portal.job_index.index import JobIndex
-from tony.portal.job_index.index_entry import IndexEntry
+from tony.portal.job_index.index_schema import IndexEntry
 
 
 @pytest.fixture

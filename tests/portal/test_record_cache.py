@@ -15,7 +15,7 @@ from tony.portal.histories import job_dir_copies as module
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.job_dir_copies import RecordCache
 from tony.portal.histories.record_reader import read
-from tony.portal.job_index.index_entry import IndexEntry
+from tony.portal.job_index.index_schema import IndexEntry
 from tony.storage.stores.local_store import LocalStore
 from tony.storage.stores.store_interface import Item
 

@@ -35,10 +35,10 @@ from tony.portal.access.listen_options import ListenOptions
 from tony.portal.access.tokens import TokenFile
 from tony.portal.histories.job_dir_copies import RecordCache
 from tony.portal.indexed_jobs import IndexedJobs
-from tony.portal.job_index.index_entry import IndexEntry
+from tony.portal.job_index.index_schema import IndexEntry
 from tony.storage.stores.local_store import LocalStore
 from tony.web.app import create
-from tony.web.thread_lanes import STORES
+from tony.web.job_source import STORES
 from tony.web.user_authentication import Authenticator
 
 #: Seconds after which an answer that must come has not.

@@ -18,7 +18,6 @@ from tony.history.job_record import write_summary
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.portal.histories.history_layouts import RecordLocation
-from tony.portal.histories.pin_files import pin, unpin
 from tony.portal.histories.retention import (
     RECENT,
     RemovedRecord,
@@ -26,7 +25,9 @@ from tony.portal.histories.retention import (
     RetentionRules,
     carry_out,
     decide,
+    pin,
     plan,
+    unpin,
 )
 from tony.storage.stores.fsspec_store import FsspecStore
 from tony.storage.stores.local_store import LocalStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.storage.staging.file_entry_syntax import FileEntry, clashes, parse, remote_scheme
+from tony.storage.staging.staging_requests import FileEntry, clashes, parse, remote_scheme
 
 
 @pytest.mark.parametrize(

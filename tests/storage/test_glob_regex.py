@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
-from tony.storage.staging.bounded_glob_regex import quick
+from tony.storage.staging.ignore_rules import quick
 
 GLOBS = st.lists(st.sampled_from(["a", "b", "*", "*", "?", "/", "[ab]", "[!a]", "**/", "/**", "\\*"]), max_size=9)
 PATHS = st.text("ab*/", min_size=1, max_size=8)

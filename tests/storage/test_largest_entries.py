@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.storage.samples import write_tree
-from tony.storage.staging.folder_scan import scan
-from tony.storage.staging.largest_entries import largest_entries
+from tony.storage.staging.folder_scan import largest_entries, scan
 
 
 def test_biggest(tmp_path: Path) -> None:

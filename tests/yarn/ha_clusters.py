@@ -20,9 +20,8 @@ from tony.address import parse_address
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.ipc.login_method import LoginIdentity
-from tony.hadoop.wire.method import Method, Request, Response
-from tony.hadoop.wire.proto import ENUM, ProtoMessage, optional, required
-from tony.mini import ports
+from tony.hadoop.wire.proto import ENUM, Method, ProtoMessage, Request, Response, optional, required
+from tony.mini import readiness
 from tony.mini.cluster import MiniCluster
 from tony.mini.cluster_state import ClusterState
 from tony.mini.daemon_commands import MiniDaemon
@@ -135,7 +134,7 @@ class PairedCluster(MiniCluster):
     def _plan(self, options: MiniOptions, java: str, jars: str) -> ClusterState:
         others = tuple(name for pair in PAIRS.values() for name in pair[1:])
         state = replace(super()._plan(options, java, jars), others=others)
-        state = replace(state, ports=ports.choose(port for daemon in state.daemons for port in daemon.ports))
+        state = replace(state, ports=readiness.choose(port for daemon in state.daemons for port in daemon.ports))
         return replace(state, options=replace(options, settings=(*options.settings, *_addresses(state, self.places))))
 
     def _spawn(self, state: ClusterState, daemon: MiniDaemon) -> ClusterState:

@@ -31,9 +31,8 @@ from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import StandbyError
 from tony.hadoop.ipc.login_method import LoginIdentity
-from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.namenode import RECOVER_LEASE, RecoverLeaseRequest
-from tony.hadoop.wire.proto import ProtoMessage
+from tony.hadoop.wire.proto import Method, ProtoMessage
 from tony.schedulers.yarn.client.web_links import links_for_application
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

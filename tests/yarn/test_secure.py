@@ -21,17 +21,15 @@ from tests.mini_clusters import Clusters
 from tests.yarn.lab import ENDED, one_user, until, user
 from tests.yarn.secure import OTHER, Keys, SecureCluster, SecureLab, as_if, secure_options
 from tony.hadoop.configuration import Configuration
+from tony.hadoop.hdfs.namenode import create_name_node
 from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.ipc.errors import InvalidTokenError, LoginError
-from tony.hadoop.namenode_factory import create_name_node
 from tony.hadoop.tokens.credentials import to_message, write_file
-from tony.hadoop.tokens.identifiers import read_hdfs_identifier
-from tony.hadoop.tokens.token import HadoopToken
+from tony.hadoop.tokens.token import HadoopToken, read_hdfs_identifier
 from tony.hadoop.tokens.url_string import to_url_string
-from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.namenode import PROTOCOL
-from tony.hadoop.wire.proto import ProtoMessage, required
+from tony.hadoop.wire.proto import Method, ProtoMessage, required
 from tony.hadoop.wire.rpc import Token
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.storage.hdfs.delegation_tokens import POLICY, credentials_of_job

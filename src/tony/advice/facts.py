@@ -18,7 +18,7 @@ from tony.history.event_log import LogEntry
 from tony.history.goodput import HOUR, Bucket, GoodputLedger, TaskLedger, ledger
 from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Peak
-from tony.history.progress_records import CheckpointRecord, ProgressRecords
+from tony.history.session_facts import CheckpointRecord, ProgressRecords
 from tony.history.timeline import TaskPhase, Timeline, TimelineReader
 from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, JobSpec, Role
@@ -407,3 +407,38 @@ def _saves(saved: Sequence[CheckpointRecord]) -> Saves | None:
 def gigabytes(size: float) -> float:
     """Return GB of 1024³ bytes."""
     return size / GIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One GPU of one task.
+
+    Attributes:
+        number: index among the GPUs of the task, from 0.
+        util: utilisation, 0 to 1.
+        opened: peak memory in use, bytes; infinite if unknown.
+    """
+
+    task: str
+    number: int
+    util: Peak
+    opened: float
+
+
+def devices(known: RoleFacts) -> list[Device] | None:
+    """Return all GPUs of a role; None unless metrics of all are known."""
+    found = []
+    for task, used in known.used.items():
+        for number in range(known.gpus):
+            util, memory = used.get(f"gpu{number}.util"), used.get(f"gpu{number}.memory")
+            if util is None:
+                return None
+            opened = memory.most if memory else float("inf")
+            found.append(Device(task=task, number=number, util=util, opened=opened))
+    return found if len(found) >= known.gpus * known.tasks > 0 else None
+
+
+def mean_use(known: RoleFacts) -> float | None:
+    """Return the mean utilisation of its GPUs; None unless metrics of all are known."""
+    found = devices(known)
+    return statistics.fmean(device.util.mean for device in found) if found else None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from tony.advice.facts import Facts, RoleFacts, Run
-from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity
+from tony.advice.recommendation import Evidence, Finding, Interval, Saving, SettingChange, Severity
 from tony.model.job_spec import GIB, MIB
-from tony.units import Unit, exact_size
+from tony.units import Unit, exact_size, format_amount, format_duration, format_number
 
 #: Runs that are needed for a recommendation, and the run time of each.
 RUNS_THAT_PROVE = 3
@@ -129,3 +129,37 @@ def rounded_memory(need: float) -> int:
 def severity_of_share(share: float, medium: float, high: float) -> Severity:
     """Return the severity for a share of the whole."""
     return Severity.HIGH if share >= high else Severity.MEDIUM if share >= medium else Severity.LOW
+
+
+def format_evidence(evidence: Evidence) -> str:
+    """Return `memory requested: 8g`."""
+    return f"{evidence.what}: {format_amount(evidence.value, evidence.measure)}"
+
+
+def between(interval: Interval, unit: str) -> str:
+    """Return `3 to 4.5 GB-hours`, or `3 GB-hours` if both ends look the same."""
+    least, most = format_number(interval.least), format_number(interval.most)
+    return f"{least if least == most else f'{least} to {most}'} {unit}"
+
+
+def saved(saving: Saving) -> str:
+    """Return the saving per run; empty if unknown."""
+    return ", ".join(_parts(saving))
+
+
+def _parts(saving: Saving) -> Iterable[str]:
+    for interval, unit in (
+        (saving.gpu_hours, "GPU-hours"),
+        (saving.gb_hours, "GB-hours"),
+        (saving.core_hours, "core-hours"),
+    ):
+        if interval:
+            yield between(interval, unit)
+    if saving.seconds:
+        least, most = (format_duration(each) for each in (saving.seconds.least, saving.seconds.most))
+        yield least if least == most else f"{least} to {most}"
+
+
+def count(of: int, noun: str) -> str:
+    """Return `1 run`, `3 runs`."""
+    return f"{of} {noun}{'' if of == 1 else 's'}"

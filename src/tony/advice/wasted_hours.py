@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from tony.advice.facts import RoleFacts, Run, gigabytes
-from tony.advice.gpus import devices
+from tony.advice.facts import RoleFacts, Run, devices, gigabytes
 from tony.advice.heuristic import rounded_memory
 from tony.advice.heuristics.idle_gpus import GpusIdle
 from tony.advice.heuristics.memory_over_requested import MemoryOverAsked

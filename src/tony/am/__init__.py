@@ -7,7 +7,7 @@ loop: event, log, state machine (`tony.core`), actions. An action is performed o
 Executors connect through `executor_connections`; each gets a `executor_launch_context` when its container starts and a
 message of `start_messages` when its program is to start. After a failover `recovery` restores the state from the event
 log of the previous AM attempt, `reattach_caller` calls executors that do not know the new address, and
-`stored_kill_requests` carries out user requests made while no AM answered.
+`recovery` also carries out user requests made while no AM answered.
 
 Clients get reports (`subscribers`), output (`log_relay`), metrics (`metrics_store`), stack traces (`stack_relay`) and
 connections to ports of tasks (`tunnel_broker`). `status_page` is a plain page; `page_process` starts the process that

@@ -6,7 +6,7 @@ import socket
 
 from tony.errors import InfraError
 from tony.frameworks.role_gangs import roles_together
-from tony.linux.open_file_limit import allow_open_files
+from tony.linux.resource_limit_errors import allow_open_files
 from tony.model.job_spec import JobSpec
 
 #: Open files that the AM needs itself: log, sockets, modules being imported. Its scheduler may need more.

@@ -12,21 +12,21 @@ from tony.errors import TonyError
 from tony.history.json_files import write_json
 from tony.linux.process import set_not_dumpable
 from tony.model.codec import to_plain
-from tony.schedulers.container_interface import AmContainer, JobLaunch, load_environment
+from tony.schedulers.container_interface import AmContainer, JobLaunch, load_container
 
 
 def main() -> int:
     """Run one AM attempt and return the exit code of the process. Errors are printed where the scheduler shows them."""
     set_not_dumpable()
     try:
-        environment = load_environment(AmContainer, sys.argv[1:])  # type: ignore[type-abstract]
-        launch = environment.take_job()
+        container = load_container(AmContainer, sys.argv[1:])  # type: ignore[type-abstract]
+        launch = container.take_job()
         _create_job_folder(launch)
     except TonyError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     sys.argv[1:] = [str(launch.folder.path)]
-    return run(environment.create_allocator)
+    return run(container.create_allocator)
 
 
 def _create_job_folder(launch: JobLaunch) -> None:

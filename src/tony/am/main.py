@@ -24,9 +24,8 @@ from tony import clock
 from tony.am import connection_limits
 from tony.am.fatal_errors import report_fatal_error
 from tony.am.master import Master
-from tony.am.recovery import recover_state
-from tony.am.stored_kill_requests import apply_stored_kill_requests
-from tony.config.files.site_file_paths import default_site_files, is_absent
+from tony.am.recovery import apply_stored_kill_requests, recover_state
+from tony.config.files.paths import default_site_files, is_absent
 from tony.core.events import AttemptStarted, KillRequested
 from tony.errors import ConfigError, ExitCode, InfraError, NotInCharge, Overdue, PlatformError, StorageError, TonyError
 from tony.frameworks import registry as frameworks
@@ -36,8 +35,8 @@ from tony.history.job_record import pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.isolated_interpreter import settle
 from tony.linux import liveness_lock
-from tony.linux.open_file_limit import allow_open_files
 from tony.linux.process import hear_signals, set_not_dumpable
+from tony.linux.resource_limit_errors import allow_open_files
 from tony.linux.thread_pools import to_thread
 from tony.model.actor import Actor, ActorKind
 from tony.model.codec import from_plain

@@ -15,10 +15,9 @@ from functools import partial
 from typing import Any, assert_never
 
 from tony import clock
-from tony.am.durability_barrier import DurabilityBarrier
+from tony.am.durability_barrier import DurabilityBarrier, JobClock
 from tony.am.executor_connections import Executors
 from tony.am.executor_launch_context import build_container_setup, build_task_part, compute_executor_lease
-from tony.am.job_clock import JobClock
 from tony.am.metrics_store import MetricsStore
 from tony.am.notifications import Notifications
 from tony.am.recovery import find_known_containers

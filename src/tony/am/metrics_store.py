@@ -26,7 +26,7 @@ from tony.am.step_progress import (
 )
 from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
-from tony.history.progress_records import CheckpointRecord
+from tony.history.session_facts import CheckpointRecord
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.model.metric_definitions import series_of

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tony import clock
-from tony.am.job_clock import JobClock
+from tony.am.durability_barrier import JobClock
 from tony.core.application import Application
+from tony.core.events import Event, KillRequested
 from tony.errors import InvalidTransition, PlatformError, RecordError
 from tony.history.event_log import read, segments
+from tony.history.job_record import KillRequest, load_kill_request
 from tony.history.replay import replay
+from tony.model.actor import Actor
 from tony.model.layout import JobFolder
 from tony.model.submission_record import JobRecord
 from tony.schedulers.interface import KnownContainer
@@ -67,3 +72,19 @@ def find_known_containers(app: Application) -> list[KnownContainer]:
         )
         for held in state.containers.values()
     ]
+
+
+#: Seconds between checks: a client may have found the AM suspended, or not yet listening.
+_POLL_SECONDS = 1.0
+
+
+async def apply_stored_kill_requests(folder: JobFolder, feed: Callable[[Event], None]) -> None:
+    """Feed a stored request, and later ones. Runs until it is cancelled; start it before the job runs."""
+    obeyed: KillRequest | None = None
+    while True:
+        if folder.kill_request.exists():  # cheap; most jobs never have such a file
+            request = load_kill_request(folder)
+            if request and request != obeyed:
+                feed(KillRequested(actor=Actor(request.actor), now=request.now))
+                obeyed = request
+        await asyncio.sleep(_POLL_SECONDS)

@@ -7,8 +7,8 @@ from typing import Any
 from tony.core.actions import Start
 from tony.errors import PlatformError, TonyError
 from tony.frameworks.base import Framework
-from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
+from tony.model.job_spec import ClusterSpec
 from tony.model.submission_record import JobRecord
 from tony.protocol.executor_messages import StartProgram
 from tony.protocol.framing import encode_for_many

@@ -1,7 +1,7 @@
 """The command line: one file per command in `commands/`, and what several commands share.
 
 `startup` runs before anything slow is imported; `main` runs the command and maps every error to an exit code.
-`submission` and `follow/following` are shared by `submit` and `run`, `job_view` by all commands with `--portal
+`submission` and `follow/following` are shared by `submit` and `run`, `open_job` by all commands with `--portal
 URL`, `legacy_command_runner` by the commands for jobs of LinkedIn TonY.
 
 `follow/` shows a job until its end, `text/` has one module for each kind of report, and `terminal/` writes: `output`

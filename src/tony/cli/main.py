@@ -22,7 +22,7 @@ from tony.cli.terminal.output import explain, print_json, warn
 from tony.cli.terminal.standard_streams import prepare_output, settle_output
 from tony.errors import ExitCode, TonyError
 from tony.linux import resource_limit_errors
-from tony.linux.open_file_limit import allow_open_files
+from tony.linux.resource_limit_errors import allow_open_files
 
 #: Group of the help page -> command -> what it does, in the order of the page.
 COMMAND_GROUPS = {

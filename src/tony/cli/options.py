@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from tony.config.table.suggest import closest_match
+from tony.config.table.schema_tree import closest_match
 from tony.errors import TonyError
 from tony.jobs.job_ids import LAST, list_job_ids, resolve
 from tony.jobs.state_dir import find_state_dir

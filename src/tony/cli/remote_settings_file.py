@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony.cli.options import home
-from tony.config.files import remote_paths
+from tony.config.files import paths
 from tony.config.files.file_reader import MAX_FILE
 from tony.errors import ConfigError, Problem, TonyError
 
@@ -26,11 +26,11 @@ def local_settings_file(flags: Flags) -> Iterator[Flags]:
         ConfigError: the file does not exist, cannot be read, or is too large.
     """
     name = flags.conf_file
-    if name is None or not remote_paths.is_address(name) or name.startswith("file:"):
+    if name is None or not paths.is_address(name) or name.startswith("file:"):
         yield flags
         return
     try:
-        data = _read(remote_paths.normalize_hdfs_uri(name))
+        data = _read(paths.normalize_hdfs_uri(name))
     except (TonyError, ValueError) as error:
         raise ConfigError([Problem(key="--conf_file", value=name, message=str(error))]) from error
     with tempfile.TemporaryDirectory(prefix="tony-") as folder:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from tony.config.files.paths import split_entry
-from tony.config.files.remote_paths import is_address
+from tony.config.files.paths import is_address, split_entry
 from tony.errors import ArchiveError, ConfigError, Problem
 from tony.model.job_spec import MIB, JobSpec
 from tony.model.layout import Home, JobFolder
@@ -17,12 +16,10 @@ from tony.model.staged import LeftOut, Placement, StagedItem, StagedJob, StagedR
 from tony.storage.archives.tar_writer import FileChangedError
 from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import Cache, Stored
-from tony.storage.staging import file_entry_syntax, staging_requests
-from tony.storage.staging.file_entry_syntax import FileEntry
-from tony.storage.staging.folder_scan import Scan, shorten_path
-from tony.storage.staging.largest_entries import largest_entries
+from tony.storage.staging import staging_requests
+from tony.storage.staging.folder_scan import Scan, largest_entries, shorten_path
 from tony.storage.staging.remote_files import NotThere, RemoteFiles
-from tony.storage.staging.staging_requests import StagingRejectedError, StagingRequest
+from tony.storage.staging.staging_requests import FileEntry, StagingRejectedError, StagingRequest
 from tony.storage.stores.disk_errors import explain_os_error
 from tony.units import format_size
 
@@ -175,7 +172,7 @@ class _Stager:
         return tuple(requests.values())
 
     def plan_file(self, text: str) -> tuple[StagingRequest, ...]:
-        entry = file_entry_syntax.parse(text)
+        entry = staging_requests.parse(text)
         try:
             if is_address(entry.path):
                 return self.plan_remote_file(entry, renamed=split_entry(text).name is not None)
@@ -245,7 +242,7 @@ class _Stager:
             self.refuse(key, text, f"... and {len(scan.refused) - _MAX_ERRORS} more errors of this kind.")
 
     def refuse_clashes(self, requests: tuple[_KeyedRequest, ...]) -> None:
-        for later, earlier in file_entry_syntax.clashes([each.request.name for each in requests]):
+        for later, earlier in staging_requests.clashes([each.request.name for each in requests]):
             one, other = requests[later], requests[earlier]
             self.refuse(
                 one.key,
@@ -354,7 +351,7 @@ def _find_replaced(source: Path, files: Iterable[tuple[_KeyedRequest, ...]]) -> 
     top = os.path.abspath(source)
     common: set[str] | None = None
     for requests in files:
-        pairs = ((each.request.name, os.path.abspath(file_entry_syntax.parse(each.text).path)) for each in requests)
+        pairs = ((each.request.name, os.path.abspath(staging_requests.parse(each.text).path)) for each in requests)
         own = {name for name, path in pairs if path == f"{top}/{name}"}
         common = own if common is None else common & own
     return common or set()

@@ -24,9 +24,8 @@ from tony.errors import ConfigError, Problem, StorageError
 from tony.frameworks import registry as frameworks
 from tony.history.json_files import write_json
 from tony.jobs.job_ids import create_job_id, remember
-from tony.jobs.state_dir import prepare
+from tony.jobs.state_dir import get_user_name, prepare
 from tony.jobs.status import aborted_submissions
-from tony.jobs.whoami import get_user_name
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home, JobFolder

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tony.config.checks.cross_checks import check
-from tony.config.checks.elastic_roles import idle_waits
+from tony.config.checks.cross_checks import check, idle_waits
 from tony.config.checks.hints import Note, summarize_notes
 from tony.config.checks.plugin_checks import (
     default_kind_notes,
@@ -24,7 +23,7 @@ from tony.config.files.call_settings import SOURCE, from_call
 from tony.config.files.file_reader import FileRejectedError, read_layer
 from tony.config.files.layers import Branch, Layer, dotted, merge, quoted
 from tony.config.files.overrides import from_environment, from_params, from_sets
-from tony.config.files.site_file_paths import default_site_files
+from tony.config.files.paths import default_site_files
 from tony.config.files.site_policy import Site, broken_finals, over_limits, read_sites
 from tony.config.spec_builder import build
 from tony.config.table.converted_settings import read

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tony.config.checks.elastic_roles import sizes
+from tony.config.checks.cross_checks import sizes
 from tony.config.checks.start_order import conditions
 from tony.config.table.converted_settings import ValueTable
 from tony.config.table.schema_tree import find

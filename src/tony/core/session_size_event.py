@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tony.core.events import Gathered
-from tony.model.cluster_spec import ClusterSpec
-from tony.model.job_spec import JobSpec
+from tony.model.job_spec import ClusterSpec, JobSpec
 
 #: Maximum number of tasks listed by name.
 _MAX_NAMED = 5

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.index_heap import IndexHeap
-from tony.core.timers import Timers
+from tony.core.index_heap import IndexHeap, Timers
 from tony.core.transitions import JobMove, TaskMove, find_next_job_state, find_next_task_state
-from tony.model.cluster_spec import ClusterSpec
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure
-from tony.model.job_spec import JobSpec, Role
+from tony.model.job_spec import ClusterSpec, JobSpec, Role
 from tony.model.states import LIVING_TASK_STATES, AfterCondition, JobState, RoleKind, TaskState
 
 #: States of a job in which programs may be started.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tony.core.state import State
-from tony.model.ids import TaskId
+from tony.model.ids import TaskId, format_task_ranges
 from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, TaskState
-from tony.model.task_ranges import format_task_ranges
 
 #: Maximum number of task ranges (`worker:0-6`) listed.
 _SHOWN_RANGES = 3

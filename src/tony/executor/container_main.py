@@ -1,4 +1,4 @@
-"""The executor in a container on any scheduler: `container_main MODULE:CLASS [FOLDER...]` names its environment.
+"""The executor in a container: `container_main MODULE:CLASS [FOLDER...]` names its `ExecutorContainer`.
 
 It takes its task, prepares the task's files, then runs as on this machine.
 """
@@ -16,7 +16,7 @@ from tony.errors import InfraError, TonyError
 from tony.executor.main import begin
 from tony.executor.program.program_environment import MARKER
 from tony.protocol.launch import ContainerPart, LaunchContext, TaskLaunch
-from tony.schedulers.container_interface import ExecutorContainer, load_environment
+from tony.schedulers.container_interface import ExecutorContainer, load_container
 
 #: For a role without staged files: import folders and variables.
 _NO_PYTHON: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
@@ -28,29 +28,29 @@ def main() -> int:
 
 
 def _context() -> LaunchContext:
-    environment = load_environment(ExecutorContainer, sys.argv[1:])  # type: ignore[type-abstract]
-    launch = environment.take_task()
+    container = load_container(ExecutorContainer, sys.argv[1:])  # type: ignore[type-abstract]
+    launch = container.take_task()
     task = launch.task
     marker = f"{task.job_id}/{task.container}/{os.urandom(8).hex()}"
-    work = environment.folder / "work" / f"{task.role}-{task.index}"
-    python_path, python_env = _prepare_files_in_fork(launch, environment, work, marker)
+    work = container.folder / "work" / f"{task.role}-{task.index}"
+    python_path, python_env = _prepare_files_in_fork(launch, container, work, marker)
     return LaunchContext(
         task=task,
         container=ContainerPart(
-            host=environment.host,
+            host=container.host,
             work_folder=str(work),
-            log_folder=str(environment.logs),
+            log_folder=str(container.logs),
             inherit_env=False,
             marker=marker,
             python_path=python_path,
-            python_env={**environment.variables(), **python_env},
+            python_env={**container.variables(), **python_env},
         ),
         credentials=launch.credentials,
     )
 
 
 def _prepare_files_in_fork(
-    launch: TaskLaunch, environment: ExecutorContainer, work: Path, marker: str
+    launch: TaskLaunch, container: ExecutorContainer, work: Path, marker: str
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Prepare the files in a forked process, since the executor never again needs the modules that this loads.
 
@@ -64,7 +64,7 @@ def _prepare_files_in_fork(
     child = os.fork()
     if child == 0:
         os.close(reading)
-        _run_in_fork(writing, launch, environment, work, marker)
+        _run_in_fork(writing, launch, container, work, marker)
     os.close(writing)
     with open(reading, "rb") as pipe:
         output = pipe.read()
@@ -83,11 +83,11 @@ def _create_folder(work: Path) -> None:
         raise InfraError(f"cannot create {work}: {error.strerror}") from error
 
 
-def _run_in_fork(writing: int, launch: TaskLaunch, environment: ExecutorContainer, work: Path, marker: str) -> None:
+def _run_in_fork(writing: int, launch: TaskLaunch, container: ExecutorContainer, work: Path, marker: str) -> None:
     code = 1
     try:
         try:
-            answer: dict[str, object] = _prepare_files(launch, environment, work, marker)
+            answer: dict[str, object] = _prepare_files(launch, container, work, marker)
             code = 0
         except TonyError as error:
             answer = {"error": str(error)}
@@ -98,17 +98,17 @@ def _run_in_fork(writing: int, launch: TaskLaunch, environment: ExecutorContaine
         os._exit(code)
 
 
-def _prepare_files(launch: TaskLaunch, environment: ExecutorContainer, work: Path, marker: str) -> dict[str, object]:
+def _prepare_files(launch: TaskLaunch, container: ExecutorContainer, work: Path, marker: str) -> dict[str, object]:
     """Prepare the files; the containers of the job on one node share the unpacked artifacts."""
     from tony.storage.cache.object_cache import Cache
     from tony.storage.environments.localization import localize
     from tony.storage.stores.disk_errors import explain_os_error
 
-    cache = Cache(environment.shared / "cache")
+    cache = Cache(container.shared / "cache")
     cache.prepare()
     for item in launch.staged.items:
         with explain_os_error(f"cache {item.name}", cache.path), cache.lock(f"take-{item.digest}"):
             if not cache.has(item.digest, item.size):
-                cache.take(item.digest, environment.fetch(item))
+                cache.take(item.digest, container.fetch(item))
     python = localize(launch.staged, cache.path, work, {MARKER: marker})
     return {"python_path": list(python.python_path), "python_env": dict(python.python_env)}

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from tony import clock
 from tony.errors import ExitCode
 from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS, AmConnection, Connect, Reach
-from tony.executor.control.lease import Lease
 from tony.executor.control.session_protocol import (
     ApplyLogLevel,
     EndExecutor,
+    Lease,
     OpenPort,
     PrepareSession,
     ProtocolAction,
@@ -36,7 +36,7 @@ from tony.executor.output.log_serving import LogReaders
 from tony.executor.output.writer_thread import WriterThread
 from tony.executor.program.process_tree import ProcessTree
 from tony.executor.program.program_environment import MARKER, has_board
-from tony.executor.program.reaper import Reaper
+from tony.executor.program.spawn import Reaper
 from tony.executor.program.watchdog import Watchdog
 from tony.executor.run_context import RunContext
 from tony.executor.task_run import ProgramRun

@@ -11,7 +11,7 @@ from tony.executor.network.port_reservation import TaskPorts
 from tony.executor.output.log_serving import LogReaders
 from tony.executor.output.writer_thread import WriterThread
 from tony.executor.program.process_tree import ProcessTree
-from tony.executor.program.reaper import Reaper
+from tony.executor.program.spawn import Reaper
 from tony.model.masking import SecretMask
 from tony.protocol.launch import LaunchContext
 

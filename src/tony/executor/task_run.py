@@ -19,7 +19,6 @@ from tony.executor.metrics.memory_monitor import MemoryMonitor
 from tony.executor.metrics.metrics_sampler import MetricsSampler
 from tony.executor.metrics.progress_listener import ProgressListener, TrustedSenders
 from tony.executor.output.output_capture import Output
-from tony.executor.program.executable_bit import make_executable
 from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit, signal_name
 from tony.executor.program.missing_source_hint import explain_missing_file
 from tony.executor.program.printed_values import Exports
@@ -35,6 +34,7 @@ from tony.executor.program.program_environment import (
 )
 from tony.executor.program.python_hook_variables import build_variables
 from tony.executor.program.spawn import spawn
+from tony.executor.program.spawn_errors import make_executable
 from tony.executor.run_context import RunContext
 from tony.frameworks.base import TaskView
 from tony.linux import process, resource_limit_errors

@@ -12,10 +12,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.errors import Problem
-from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec
+from tony.model.job_spec import ClusterSpec, JobSpec
 from tony.model.states import DistributedMode, Meeting
 
 
@@ -142,3 +141,13 @@ def common_environment(task: TaskView) -> dict[str, str]:
     if task.tb_port is not None:
         variables["TB_PORT"] = str(task.tb_port)
     return variables
+
+
+#: Bytes of one string `NAME=value` with its final NUL. Linux refuses to start a program with a longer one
+#: (MAX_ARG_STRLEN, 32 pages of 4 KiB; execve(2)). All strings together have room for about 2 MB.
+MAX_STRING = 128 * 1024
+
+
+def string_size(name: str, value: str) -> int:
+    """Return the bytes of a variable in the environment: `NAME=value` and the final NUL."""
+    return len(name.encode()) + len(value.encode(errors="surrogateescape")) + 2

@@ -9,19 +9,69 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from tony.errors import Problem, UserError
-from tony.frameworks.base import Framework, TaskView, meeting_folder
-from tony.frameworks.framework_checks import whole_gang
-from tony.frameworks.horovod_slots import HorovodSlot, count_slots, slots_of
-from tony.frameworks.rank_order import local_rank_variables
-from tony.frameworks.role_gangs import compute_roles, lone_rank, roles_together
-from tony.frameworks.variable_limits import MAX_STRING, string_size
-from tony.model.cluster_spec import ClusterSpec
+from tony.frameworks.base import MAX_STRING, Framework, TaskView, meeting_folder, string_size
+from tony.frameworks.registry import whole_gang
+from tony.frameworks.role_gangs import compute_roles, local_rank_variables, lone_rank, roles_together
 from tony.model.codec import Json
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec, Role
+from tony.model.job_spec import ClusterSpec, JobSpec, Role
 from tony.model.states import Meeting, RoleKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HorovodSlot:
+    """One process's slot."""
+
+    host: str
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    cross_rank: int
+    cross_size: int
+
+
+def count_slots(tasks: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """Return host -> number of slots, hosts in the order in which tasks first name them.
+
+    Args:
+        tasks: host and number of processes of each task.
+    """
+    hosts: dict[str, int] = {}
+    for host, processes in tasks:
+        hosts[host] = hosts.get(host, 0) + processes
+    return hosts
+
+
+def slots_of(tasks: Sequence[tuple[str, int]], which: int) -> list[HorovodSlot]:
+    """Return the slots of one task's processes. On its host they follow those of earlier tasks.
+
+    Args:
+        tasks: as for `count_slots`.
+        which: the task's position among them.
+    """
+    hosts = count_slots(tasks)
+    host, processes = tasks[which]
+    first = sum(count for other, count in tasks[:which] if other == host)
+    return [_slot_horovod_slots(hosts, host, first + number) for number in range(processes)]
+
+
+def _slot_horovod_slots(hosts: Mapping[str, int], host: str, local_rank: int) -> HorovodSlot:
+    names = list(hosts)
+    before = names[: names.index(host)]
+    return HorovodSlot(
+        host=host,
+        rank=sum(hosts[name] for name in before) + local_rank,
+        size=sum(hosts.values()),
+        local_rank=local_rank,
+        local_size=hosts[host],
+        cross_rank=sum(hosts[name] > local_rank for name in before),
+        cross_size=sum(count > local_rank for count in hosts.values()),
+    )
+
 
 #: The role of a user's own rendezvous server.
 DRIVER = "driver"

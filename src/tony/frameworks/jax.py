@@ -10,12 +10,10 @@ from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView
-from tony.frameworks.framework_checks import whole_gang
-from tony.frameworks.rank_order import local_rank_variables, place_of, places, to_shared
-from tony.frameworks.role_gangs import lone_rank
-from tony.model.cluster_spec import ClusterSpec
+from tony.frameworks.registry import whole_gang
+from tony.frameworks.role_gangs import local_rank_variables, lone_rank, place_of, places, to_shared
 from tony.model.codec import Json
-from tony.model.job_spec import JobSpec, Role
+from tony.model.job_spec import ClusterSpec, JobSpec, Role
 
 
 class Jax(Framework):

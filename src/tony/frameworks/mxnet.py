@@ -10,12 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView
-from tony.frameworks.framework_checks import whole_gang
-from tony.frameworks.rank_order import local_rank_variables
-from tony.frameworks.role_gangs import compute_roles, roles_together
-from tony.model.cluster_spec import ClusterSpec
+from tony.frameworks.registry import whole_gang
+from tony.frameworks.role_gangs import compute_roles, local_rank_variables, roles_together
 from tony.model.codec import Json
-from tony.model.job_spec import JobSpec, Role
+from tony.model.job_spec import ClusterSpec, JobSpec, Role
 
 SCHEDULER, SERVER, WORKER = "scheduler", "server", "worker"
 ROLES = (SCHEDULER, SERVER, WORKER)

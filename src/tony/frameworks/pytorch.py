@@ -6,20 +6,19 @@ from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView
-from tony.frameworks.framework_checks import whole_gang
-from tony.frameworks.rank_order import (
+from tony.frameworks.registry import whole_gang
+from tony.frameworks.role_gangs import (
     RoleRanks,
     local_rank,
     local_rank_variables,
+    lone_rank,
     place_of,
     places,
     processes,
     to_shared,
 )
-from tony.frameworks.role_gangs import lone_rank
-from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
-from tony.model.job_spec import JobSpec
+from tony.model.job_spec import ClusterSpec, JobSpec
 
 
 class PyTorch(Framework):

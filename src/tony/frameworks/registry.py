@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from tony.errors import Problem
 from tony.frameworks.base import Framework
+from tony.model.job_spec import JobSpec
+from tony.model.states import DistributedMode
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -17,7 +20,7 @@ _BUILT_IN = {
     "jax": "tony.frameworks.jax:Jax",
     "mxnet": "tony.frameworks.mxnet:MxNet",
     "horovod": "tony.frameworks.horovod:Horovod",
-    "none": "tony.frameworks.no_framework:NoFramework",
+    "none": "tony.frameworks.standalone:NoFramework",
     "standalone": "tony.frameworks.standalone:Standalone",
 }
 _GROUP = "tony.frameworks"
@@ -60,3 +63,32 @@ def _plug_ins() -> Iterable[EntryPoint]:
     from importlib.metadata import entry_points
 
     return entry_points(group=_GROUP)
+
+
+def one_process_per_task(spec: JobSpec, framework: str) -> list[Problem]:
+    """Refuse `procs_per_task` above 1: the framework has one address per task, or needs distinct processes."""
+    return [
+        Problem(
+            key=f"roles.{name}.procs_per_task",
+            value=str(role.procs_per_task),
+            message=f'framework = "{framework}" runs one process per task. Set procs_per_task = 1 and raise '
+            "instances instead.",
+        )
+        for name, role in spec.effective_roles.items()
+        if role.procs_per_task > 1
+    ]
+
+
+def whole_gang(spec: JobSpec, framework: str) -> list[Problem]:
+    """Refuse `distributed_mode = "fcfs"`: a program started before its peers registered lacks their addresses."""
+    if spec.distributed_mode is not DistributedMode.FCFS:
+        return []
+    return [
+        Problem(
+            key="distributed_mode",
+            value=spec.distributed_mode.value,
+            message=f'framework = "{framework}" passes the address of rank 0 to every program, which is not known '
+            'before all tasks have registered. Set distributed_mode = "gang", or framework = "none" if the programs do '
+            "not need each other.",
+        )
+    ]

@@ -7,14 +7,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.errors import Problem, UserError
-from tony.frameworks.base import Framework, TaskView
-from tony.frameworks.framework_checks import one_process_per_task
+from tony.frameworks.base import MAX_STRING, Framework, TaskView, string_size
+from tony.frameworks.registry import one_process_per_task
 from tony.frameworks.role_gangs import compute_roles, lone_rank, roles_together
-from tony.frameworks.variable_limits import MAX_STRING, string_size
-from tony.model.cluster_spec import ClusterSpec
 from tony.model.codec import Json
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec
+from tony.model.job_spec import ClusterSpec, JobSpec
 from tony.model.states import DistributedMode, RoleKind
 
 #: Assumed length of a host name before it is known: between `localhost` and a cloud's full names.

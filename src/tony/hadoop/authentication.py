@@ -16,15 +16,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from tony.hadoop.configuration.errors import ConfigurationError
 from tony.hadoop.configuration.service_addresses import NameService, ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
+from tony.hadoop.configuration.value_parsing import ConfigurationError
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.remote_text import escape_line
-from tony.hadoop.sasl.quality_of_protection import Protection, parse_protections
-from tony.hadoop.tokens.credentials import TokenCredentials, read_file
+from tony.hadoop.sasl.digest_layers import Protection, parse_protections
+from tony.hadoop.tokens.credentials import (
+    HDFS_DELEGATION,
+    RM_DELEGATION,
+    TokenCredentials,
+    find_service,
+    read_file,
+    select,
+)
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.tokens.token_selector import HDFS_DELEGATION, RM_DELEGATION, find_service, select
 from tony.hadoop.tokens.writable import Malformed
 
 _AUTHENTICATION: Final = "hadoop.security.authentication"
@@ -131,7 +137,7 @@ class Logins:
     def _find_principal(self) -> str | None:
         """Return the owner of the tokens or of the ticket."""
         # Late: only secure clusters need it, and programs inside one have no ticket.
-        from tony.hadoop.tokens.identifiers import read_hdfs_identifier
+        from tony.hadoop.tokens.token import read_hdfs_identifier
 
         for token in self.credentials.tokens_by_kind(HDFS_DELEGATION):
             with contextlib.suppress(Malformed):

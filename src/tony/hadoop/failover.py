@@ -31,7 +31,6 @@ from typing import Any, Final
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.ipc.connection import IpcConnection, connect
-from tony.hadoop.ipc.connection_options import DEFAULTS, ConnectionOptions
 from tony.hadoop.ipc.errors import (
     CallTimeout,
     ConnectError,
@@ -46,7 +45,8 @@ from tony.hadoop.ipc.errors import (
 )
 from tony.hadoop.ipc.frames import CallId
 from tony.hadoop.ipc.login_method import LoginIdentity
-from tony.hadoop.wire.method import Method, Request, Response
+from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions
+from tony.hadoop.wire.proto import Method, Request, Response
 from tony.units import format_duration
 
 #: Tries after a login that failed.

@@ -33,6 +33,7 @@ from tony.errors import NewerRecordError, RecordError, StorageError
 from tony.history.json_files import open_plain
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job_spec import JobSpec, Role
+from tony.model.layout import JobFolder
 from tony.model.strict_json import loads
 from tony.storage.stores.disk_errors import build_storage_error
 
@@ -357,3 +358,47 @@ def decode_entry(where: str, line: bytes, attempt: int) -> LogEntry:
     except ValueError as error:
         raise RecordError(f"{where}: not an event: {error!s:.200}") from None
     return LogEntry(seq=plain.seq, at=plain.at, wall=plain.wall, attempt=attempt, event=event)
+
+
+class EventTail:
+    """Reads every event of a job once, over several calls."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        self._folder = folder
+        self._completed_segments = 0
+        self._offset = 0
+        self._line = 0
+
+    @property
+    def continues(self) -> bool:
+        """Return True if the log was neither removed nor truncated since the last read."""
+        found = segments(self._folder.path)
+        try:
+            return self._offset == 0 or found[self._completed_segments].stat().st_size >= self._offset
+        except (IndexError, OSError):
+            return False
+
+    def new(self) -> Iterator[LogEntry]:
+        """Yield the events logged since the last call. An incomplete last line is left for the next call.
+
+        Raises:
+            RecordError: not a valid event log, or written by a newer version; the message names file and line.
+            StorageError: it cannot be read.
+        """
+        found = segments(self._folder.path)
+        for number, path in enumerate(found[self._completed_segments :], start=self._completed_segments + 1):
+            yield from self._read_segment(path, number)
+            if number < len(found):  # a later AM attempt writes its own segment, so this one is complete
+                self._completed_segments, self._offset, self._line = number, 0, 0
+
+    def _read_segment(self, path: Path, attempt: int) -> Iterator[LogEntry]:
+        name = str(path)
+        with opened(path) as file:
+            file.seek(self._offset)
+            while is_whole(where := f"{name}:{self._line + 1}", line := file.readline(LONGEST_LINE)):
+                self._offset += len(line)
+                self._line += 1
+                if self._line == 1:
+                    read_header(path)
+                else:
+                    yield decode_entry(where, line, attempt)

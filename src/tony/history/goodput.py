@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tony.errors import PlatformError
-from tony.history.progress_records import CheckpointRecord, ProgressRecords
+from tony.history.session_facts import CheckpointRecord, ProgressRecords
 from tony.history.timeline import Span, TaskPhase, TaskResources, Timeline
 from tony.model.job_spec import GIB
 from tony.model.progress import Progress, is_repeating, is_stalled

@@ -20,7 +20,7 @@ from tony import clock
 from tony.history import metrics_schema as layout
 from tony.history.metric_buckets import Bucket, RolePoints, build_role_points, clip, downsample, group_by_bucket
 from tony.history.metrics_writer import progress_of
-from tony.history.progress_records import CheckpointRecord
+from tony.history.session_facts import CheckpointRecord
 from tony.model.ids import TaskId
 from tony.model.metric_definitions import series_of
 from tony.model.progress import Progress

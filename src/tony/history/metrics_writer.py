@@ -19,7 +19,7 @@ from pathlib import Path
 from tony.errors import StorageError
 from tony.history import metrics_schema as layout
 from tony.history.metrics_schema import StoredTaskMetrics, TaskMetricsUpdate
-from tony.history.progress_records import CheckpointRecord
+from tony.history.session_facts import CheckpointRecord
 from tony.model.metric_definitions import series_of
 from tony.model.progress import Progress
 

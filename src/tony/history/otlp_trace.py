@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.history.goodput import AttemptFacts, Piece
-from tony.history.progress_records import ProgressRecords
+from tony.history.session_facts import ProgressRecords
 from tony.history.timeline import Span, TaskPhase, Timeline
 from tony.model.codec import Json
 from tony.model.job_report import JobReport

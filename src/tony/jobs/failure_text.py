@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
-from tony.jobs.failure_hints import find_hints
 from tony.jobs.logs.log_names import ERR, STREAMS
 from tony.model.failure_facts import ExitFacts
 from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
 from tony.model.states import JobState
 from tony.units import format_duration
+
+_KERAS = (
+    "model.fit of Keras 3 does not work under MultiWorkerMirroredStrategy. Install tf_keras and set "
+    'TF_USE_LEGACY_KERAS = "1" below [env], or write the training loop yourself.'
+)
+#: Pattern of an error line -> hint.
+_HINTS = ((re.compile(r"Attempt to convert a value \(PerReplica|unsupported type .*PerReplica"), _KERAS),)
+
+
+def find_hints(lines: Sequence[str]) -> list[str]:
+    """Return hints for the errors among a program's last lines."""
+    return [hint for pattern, hint in _HINTS if any(pattern.search(line) for line in lines)]
+
 
 #: The verdict of a job that may not restart at all; not worth a line.
 _NO_BUDGET = "max_restarts = 0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -74,3 +75,11 @@ def _close_to_others(folder: Path) -> None:
         folder.chmod(0o700)
     if not os.access(folder, os.W_OK):
         raise StorageError(f"cannot write {folder}. Set {VARIABLE} to a folder that you may write.")
+
+
+def get_user_name() -> str:
+    """Return the name of the current user."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.geteuid()}"

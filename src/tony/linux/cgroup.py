@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tony.linux.number_parsing import whole
+from tony.linux.plain_files import whole
 from tony.linux.process import send
 
 _PARENT = "tony"

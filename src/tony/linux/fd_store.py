@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from collections.abc import Collection
 
 _ONE = b"."
 
@@ -43,3 +44,14 @@ class FdStore:
                 last = found[0]
                 os.set_inheritable(last, False)
         return last
+
+
+def close_others(kept: Collection[int]) -> None:
+    """Close all open files of this process except its standard streams and `kept`.
+
+    As listed by the kernel: up to the limit (RLIMIT_NOFILE) there may be a thousand million descriptors.
+    """
+    for number in map(int, os.listdir("/proc/self/fd")):
+        if number > 2 and number not in kept:
+            with contextlib.suppress(OSError):  # one was of the listing itself
+                os.close(number)

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable
 from itertools import islice
 
-from tony.linux.number_parsing import whole
+from tony.linux.plain_files import whole
 
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LISTEN_IN_TABLE = "0A"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from tony import clock
 from tony.linux import cgroup, process
-from tony.linux.number_parsing import whole
+from tony.linux.plain_files import whole
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = 1 / os.sysconf("SC_CLK_TCK")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.ids import TaskId
@@ -330,3 +330,25 @@ class JobSpec(JobProgramSettings):
     def port_range_of(self, role: str) -> tuple[int, int] | None:
         """Return the port range of one role."""
         return self.effective_roles[role].port_range or self.port_range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSpec:
+    """The addresses of one session's gang.
+
+    Attributes:
+        version: incremented within a session when one task is restarted; starts at 1.
+        roles: role -> tuple of "host:port" of the tasks that take part, in order; from registrations; roles in the
+            job's order. Where none is left out, a task's position is its index.
+        absent: role -> indexes of its tasks that this session has left out; only of roles that may have fewer.
+    """
+
+    session: int
+    version: int
+    roles: Mapping[str, tuple[str, ...]]
+    absent: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def place_among(index: int, absent: Collection[int]) -> int:
+    """Return a task's position among those of its role that take part: the index that its program sees."""
+    return index - sum(other < index for other in absent)

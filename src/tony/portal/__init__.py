@@ -4,7 +4,7 @@
 
 `histories/`: `history_location` opens a location, `history_layouts` finds the job directories in it. `scanner` and
 `scan_threads` look for new ones, `record_reader` reads one within bounds, `jhist_reader` and `avro` those of LinkedIn
-TonY. `job_dir_cache` keeps copies of remote job directories; `retention` and `pin_files` decide which are purged.
+TonY. `job_dir_copies` keeps copies of remote job directories; `retention` decides which are purged.
 `job_index/` finds jobs among a million (SQLite: `index_schema`): `index_writer` writes, `index_query` reads.
 `indexed_jobs` provides jobs for the pages.
 `tensorboard/`: `tensorboard_manager` starts TensorBoards on demand and `reverse_proxy` forwards requests to them.

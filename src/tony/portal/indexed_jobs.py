@@ -33,12 +33,12 @@ from tony.portal.histories.history_location import file_system_of, is_own_locati
 from tony.portal.histories.job_dir_copies import RecordCache
 from tony.portal.histories.scan_threads import ScanThreads
 from tony.portal.job_index.index import JobIndex
-from tony.portal.job_index.index_entry import IndexEntry
+from tony.portal.job_index.index_schema import IndexEntry
 from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource, find_owner
 from tony.schedulers.registry import has_remote_logs
 from tony.storage.stores.local_store import JobDirectory
 from tony.storage.stores.store_interface import FileStore
-from tony.web.thread_lanes import LISTS, STORES
+from tony.web.job_source import LISTS, STORES
 
 #: Cached job views, and their maximum bytes in memory.
 _MAX_VIEWS = 64

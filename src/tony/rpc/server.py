@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tony.errors import ProtocolError
 from tony.linux import resource_limit_errors
-from tony.linux.open_file_limit import allow_open_files
+from tony.linux.resource_limit_errors import allow_open_files
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON
 from tony.protocol.hello import HELLO_SIZE, PeerKind, check_hello, encode_answer, token_bytes

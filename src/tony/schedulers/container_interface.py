@@ -86,7 +86,7 @@ class ExecutorContainer(ABC):
         """Return the variables of the container that user programs need."""
 
 
-def load_environment(kind: type[T], arguments: Sequence[str]) -> T:
+def load_container(kind: type[T], arguments: Sequence[str]) -> T:
     """Create the environment that the arguments of a program name.
 
     Args:

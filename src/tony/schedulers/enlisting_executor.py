@@ -21,7 +21,7 @@ _MAX_SILENCE_SECONDS = 600.0
 _BACKOFF = Backoff(first=0.1, most=5.0, jitter=0.5)
 
 
-class EnlistingEnvironment(ExecutorContainer):
+class EnlistingContainer(ExecutorContainer):
     """The container of an executor without a task.
 
     Attributes:

@@ -11,5 +11,6 @@ node and content, `file_copy` copies for each task, `environment_setup` makes a 
 Archives are untrusted: `archives/archive_detection` detects them by content, `archive_members` keeps every member
 inside its folder.
 
-`stores/file_store` is the interface to the file systems of histories: `local_store`, and `fsspec_store` for all others.
+`stores/store_interface` is the interface to the file systems of histories: `local_store`, and `fsspec_store` for all
+others.
 """

@@ -40,7 +40,7 @@ def prepared_job(home: Path, spec: JobSpec, job_id: str | None = None) -> Prepar
         tony_version="0",
         spec=spec,
         staged=StagedJob(),
-        framework_module="tony.frameworks.no_framework:None",
+        framework_module="tony.frameworks.standalone:None",
     )
     return PreparedJob(home=layout, folder=folder, record=record)
 
@@ -61,7 +61,7 @@ def task_part(spec: JobSpec, job_id: str, container: str, role: str, index: int)
         role=role,
         index=index,
         am_address="unix:/nowhere",
-        framework_module="tony.frameworks.no_framework:None",
+        framework_module="tony.frameworks.standalone:None",
         framework_path=None,
         command=spec.command_of(role) or "true",
         env=spec.env_of(role),

@@ -5,7 +5,7 @@ through a `job_source`: the portal's index, or `single_job_source` for one runni
 `am_server` process). One job is a `DirectoryJobView` (`tony.jobs.directory`).
 
 Access control: `user_authentication` authenticates a request, `user_permissions` is the result, `authorization` defines
-what that user may see and change, `login_throttle` counts wrong tokens.
+what that user may see and change, `user_authentication` counts wrong tokens.
 
 Each kind of blocking work has its own threads (`lanes`), so that job lists never wait for job directories.
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tony.jobs.directory.view import DirectoryJobView
+from tony.linux.thread_pools import Lane
 from tony.model.job_query import JobsPage, Query
 
 
@@ -27,3 +28,9 @@ class Source(Protocol):
 
     async def find_job(self, job: str) -> DirectoryJobView | None:
         """Return a job by its full id; None if there is no such job."""
+
+
+#: Logins, groups and the job index: local files of the portal, so that a list never waits for a job directory.
+LISTS = Lane("the list of jobs", 15.0)
+#: File systems and servers that a history or a job names.
+STORES = Lane("a file system on other machines", 30.0)

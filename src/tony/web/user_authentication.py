@@ -15,6 +15,7 @@ import hmac
 import ipaddress
 import pwd
 import re
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Protocol
@@ -26,10 +27,44 @@ from tony import clock
 from tony.linux.peer_credentials import is_ours
 from tony.linux.thread_pools import set_user
 from tony.web.authorization import AccessDenied, PortalUser
-from tony.web.login_throttle import LoginThrottle
-from tony.web.thread_lanes import LISTS
+from tony.web.job_source import LISTS
 from tony.web.user_permissions import AuthMethod, Groups, User
 from tony.web.uvicorn_server import PEER
+
+#: Wrong tokens without a delay; each further one doubles the delay, up to the maximum.
+_FREE_FAILURES = 5
+_MAX_DELAY_SECONDS = 300.0
+#: Time without a wrong token after which an address starts again from zero.
+_RESET_SECONDS = 600.0
+_MAX_ADDRESSES = 10_000
+
+
+class LoginThrottle:
+    """Wrong tokens per client address, of one server."""
+
+    def __init__(self) -> None:
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def add(self, address: str) -> float:
+        """Count a wrong token; return the seconds to wait before the next attempt, 0 for the first few."""
+        client = _find_client_network(address)
+        count, last = self._failures.pop(client, (0, 0.0))
+        now = clock.monotonic()
+        count = count + 1 if now - last < _RESET_SECONDS else 1
+        self._failures[client] = count, now
+        while len(self._failures) > _MAX_ADDRESSES:
+            self._failures.popitem(last=False)
+        return 0.0 if count <= _FREE_FAILURES else min(_MAX_DELAY_SECONDS, 2.0 ** min(count - _FREE_FAILURES, 30))
+
+
+def _find_client_network(address: str) -> str:
+    """Return the address, or for IPv6 its /64 network, in which one client can use every address."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((found, 64), strict=False)) if found.version == 6 else address
+
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 #: A user name. It cannot be mistaken for a group (`@`) or for all users (`*`) in a job's viewers or editors.

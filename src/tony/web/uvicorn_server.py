@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tony.linux.open_file_limit import allow_open_files
+from tony.linux.resource_limit_errors import allow_open_files
 
 #: Time in which a complete request must arrive.
 _REQUEST_TIMEOUT_SECONDS = 15.0

@@ -11,8 +11,7 @@ import pytest
 
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.flags import parse
-from tony.config.legacy.job_loader import load
-from tony.config.legacy.translate import translate
+from tony.config.legacy.translate import load, translate
 from tony.config.load import Resolved
 from tony.errors import ConfigError
 from tony.model.job_spec import JobSpec

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.config.legacy.jobs import NOWHERE, drafted
 from tony.config.legacy.flags import parse
 from tony.config.legacy.job_file_writer import job_file
-from tony.config.legacy.job_loader import load as load_flags
+from tony.config.legacy.translate import load as load_flags
 from tony.config.load import load
 from tony.errors import ConfigError
 from tony.model.job_spec import JobSpec

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.config.legacy.jobs import spec
 from tests.frameworks.conftest import Gang
-from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
+from tony.model.job_spec import ClusterSpec
 
 TYPES = {f"tony.{name}.instances": "1" for name in ("worker", "ps", "evaluator")}
 

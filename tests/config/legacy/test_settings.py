@@ -10,7 +10,7 @@ from tests.config.jobs import write as write_file
 from tests.config.legacy.jobs import COMMAND, NOWHERE, mistakes, notes, resolve, spec, write, xml
 from tests.facts import mention_each, mentions
 from tony.config.legacy.flags import Flags, parse
-from tony.config.legacy.job_loader import load as load_flags
+from tony.config.legacy.translate import load as load_flags
 from tony.config.load import load
 from tony.config.table.resolved_table import resolved_rows
 from tony.errors import ConfigError

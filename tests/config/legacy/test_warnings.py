@@ -11,7 +11,7 @@ import pytest
 from tests.config.legacy.jobs import NOWHERE, mistakes, notes, write
 from tests.facts import mentions
 from tony.config.legacy.flags import parse
-from tony.config.legacy.job_loader import load
+from tony.config.legacy.translate import load
 from tony.errors import ConfigError
 
 ONE = {"tony.worker.instances": "1"}

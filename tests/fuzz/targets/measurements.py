@@ -17,8 +17,8 @@ from tony.history.job_record import pending_report
 from tony.history.metrics_reader import Metrics, open_metrics
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.progress_records import CheckpointRecord
 from tony.history.prometheus_text import JobSnapshot, exposition
+from tony.history.session_facts import CheckpointRecord
 from tony.model.codec import from_plain
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role

@@ -14,9 +14,9 @@ from tests.fuzz.values import plain_of
 from tests.support.simulation import Simulation
 from tony.cli.commands.list import _row
 from tony.cli.terminal.terminal_text import safe
-from tony.cli.text.event_list import EventTeller
 from tony.cli.text.status_changes import StatusChanges
 from tony.cli.text.status_text import further_sessions, lone_restarts, status_page
+from tony.cli.text.timeline_text import EventTeller
 from tony.core.application import Application
 from tony.core.events import AttemptStarted
 from tony.core.invariants import find_violations
@@ -26,6 +26,7 @@ from tony.history.directory_scan import head_of, scan
 from tony.history.event_log import (
     FORMAT,
     VERSION,
+    EventTail,
     Header,
     LogEntry,
     LogWriter,
@@ -34,7 +35,6 @@ from tony.history.event_log import (
     segments,
     settings_digest,
 )
-from tony.history.event_tail import EventTail
 from tony.history.job_record import pending_report, read_job, read_summary
 from tony.history.replay import replay
 from tony.jobs.am_client import AmLocation, locate_am

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
-from tony.cli.terminal.live_table import live_table
+from tony.cli.terminal.live_region import live_table
 from tony.cli.terminal.terminal_text import cut, safe, safe_line, table, width
 from tony.cli.text.log_printer import LogPrinter
 from tony.cli.text.status_changes import StatusChanges

@@ -10,7 +10,7 @@ from tony.config.files.paths import file_entry
 from tony.config.legacy.flags import Flags as OriginalFlags
 from tony.config.legacy.flags import parse as parse_flags
 from tony.config.legacy.job_file_writer import job_file
-from tony.config.legacy.job_loader import load as load_flags
+from tony.config.legacy.translate import load as load_flags
 from tony.config.legacy.translate import translate
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError
@@ -25,8 +25,8 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.model.placeholders import check, fill, near_misses
 from tony.rpc.am_address import parse as parse_address
-from tony.storage.staging.file_entry_syntax import clashes
-from tony.storage.staging.file_entry_syntax import parse as parse_entry
+from tony.storage.staging.staging_requests import clashes
+from tony.storage.staging.staging_requests import parse as parse_entry
 from tony.units import exact_duration, exact_size, format_duration, format_size, parse_duration, parse_size
 
 _EXAMPLES = Path(__file__).parents[3] / "examples"

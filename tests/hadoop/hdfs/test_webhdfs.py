@@ -20,8 +20,7 @@ from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs, Trouble
 from tony.errors import StorageError
 from tony.hadoop.hdfs.errors import BeingWrittenError, NoSpaceError
 from tony.hadoop.hdfs.file_system import FileKind, SpaceUsage
-from tony.hadoop.hdfs.http import HttpOptions
-from tony.hadoop.hdfs.upload_body import Pieces
+from tony.hadoop.hdfs.http import HttpOptions, Pieces
 from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
 from tony.hadoop.ipc.errors import (

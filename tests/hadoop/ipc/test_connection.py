@@ -24,7 +24,6 @@ from tests.support.hadoop.faults import (
 from tests.support.hadoop.ipc_server import Auth, FakeIpcServer
 from tony.address import Address
 from tony.hadoop.ipc.connection import IpcConnection, connect
-from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     CallTimeout,
@@ -43,7 +42,8 @@ from tony.hadoop.ipc.errors import (
 )
 from tony.hadoop.ipc.frames import CallId
 from tony.hadoop.ipc.login_method import LoginIdentity
-from tony.hadoop.sasl.quality_of_protection import Protection
+from tony.hadoop.ipc.tcp_connection import ConnectionOptions
+from tony.hadoop.sasl.digest_layers import Protection
 
 BY_TOKEN = LoginIdentity.with_token(TOKEN)
 ONLY_TOKEN = (Auth.TOKEN,)

@@ -13,8 +13,7 @@ from tests.hadoop.ipc.echo import ECHO, Said
 from tony.hadoop.ipc import frames
 from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.ipc.frames import CallId, FrameReader, call_frame, context_frame, framed, ping_frame, read_answer
-from tony.hadoop.wire.method import Method
-from tony.hadoop.wire.proto import ProtoMessage, delimited
+from tony.hadoop.wire.proto import Method, ProtoMessage, delimited
 from tony.hadoop.wire.rpc import RpcResponseHeader, RpcSasl, RpcStatus, SaslState
 
 RM_PROTOCOL = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"

@@ -23,8 +23,8 @@ from tony.hadoop.ipc.errors import (
     RemoteError,
 )
 from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.tokens.credentials import AM_RM
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.tokens.token_selector import AM_RM
 from tony.hadoop.wire.application_client import (
     GET_APPLICATION_REPORT,
     GET_NEW_APPLICATION,
@@ -32,7 +32,7 @@ from tony.hadoop.wire.application_client import (
     GetNewApplicationRequest,
     GetNewApplicationResponse,
 )
-from tony.hadoop.wire.method import Method
+from tony.hadoop.wire.proto import Method
 from tony.hadoop.wire.yarn_records import ApplicationId
 from tony.mini.cluster import MiniCluster
 

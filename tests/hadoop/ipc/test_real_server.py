@@ -18,7 +18,6 @@ from tests.hadoop.java_daemon import JavaDaemon
 from tests.hadoop.kerberos import REALM, Kdc
 from tony.address import Address
 from tony.hadoop.ipc.connection import IpcConnection, connect
-from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     ApplicationNotFoundError,
@@ -34,11 +33,12 @@ from tony.hadoop.ipc.errors import (
     StandbyError,
 )
 from tony.hadoop.ipc.login_method import LoginIdentity
-from tony.hadoop.sasl.quality_of_protection import Protection
+from tony.hadoop.ipc.tcp_connection import ConnectionOptions
+from tony.hadoop.sasl.digest_layers import Protection
 from tony.hadoop.tokens.credentials import TokenCredentials, read_file, write_file
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.application_client import GET_QUEUE_INFO, GetQueueInfoRequest
-from tony.hadoop.wire.method import Method
+from tony.hadoop.wire.proto import Method
 
 pytestmark = [
     pytest.mark.skipif(bool(java_daemon.missing()), reason=java_daemon.missing()),

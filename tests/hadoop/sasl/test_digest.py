@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from tests.support.hadoop.digest_server import DigestServer
 from tony.hadoop.sasl import digest_layers
 from tony.hadoop.sasl.digest import DigestClient, Secrets, parse_challenge, parse_directives
-from tony.hadoop.sasl.digest_layers import find_usable_ciphers, make_layer
-from tony.hadoop.sasl.quality_of_protection import (
+from tony.hadoop.sasl.digest_layers import (
     Protection,
+    Rc4,
     SaslFailure,
     SecurityLayer,
+    find_usable_ciphers,
+    make_layer,
     parse_protections,
     select_protection,
 )
-from tony.hadoop.sasl.rc4 import Rc4
 
 PASSWORD = bytes.fromhex("c29191fa03fac490b5a5138230100852f246f7d7")
 NONCE = "kbIGkt8jD8TapKL3luItJ2aX2pAW13B8QzqucmJ0"

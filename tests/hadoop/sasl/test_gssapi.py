@@ -10,8 +10,8 @@ import pytest
 
 import tony
 from tony.hadoop.sasl import gssapi
+from tony.hadoop.sasl.digest_layers import SaslFailure
 from tony.hadoop.sasl.gssapi import GssapiClient, matches
-from tony.hadoop.sasl.quality_of_protection import SaslFailure
 
 
 @pytest.mark.parametrize(

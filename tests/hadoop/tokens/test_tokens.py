@@ -13,24 +13,21 @@ from tests.hadoop.url_tokens import from_url_string
 from tony.address import Address
 from tony.hadoop.tokens import writable
 from tony.hadoop.tokens.credentials import (
-    TokenCredentials,
-    from_bytes,
-    from_message,
-    read_file,
-    to_bytes,
-    to_message,
-    write_file,
-)
-from tony.hadoop.tokens.identifiers import HdfsDelegationIdentifier, read_hdfs_identifier
-from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.tokens.token_selector import (
     AM_RM,
     HDFS_DELEGATION,
     NODE_MANAGER,
     RM_DELEGATION,
+    TokenCredentials,
     find_service,
+    from_bytes,
+    from_message,
+    read_file,
     select,
+    to_bytes,
+    to_message,
+    write_file,
 )
+from tony.hadoop.tokens.token import HadoopToken, HdfsDelegationIdentifier, read_hdfs_identifier
 from tony.hadoop.tokens.url_string import to_url_string
 from tony.hadoop.tokens.writable import Malformed, WritableReader
 from tony.hadoop.wire.proto import delimited

@@ -11,7 +11,6 @@ import pytest
 
 import tony
 from tony.hadoop.wire import application_client, application_master, container_management, namenode
-from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.placement import (
     NO_LIMIT,
     NODE,
@@ -25,7 +24,7 @@ from tony.hadoop.wire.placement import (
     apart,
     on_attribute,
 )
-from tony.hadoop.wire.proto import ProtoMessage, decode, encode
+from tony.hadoop.wire.proto import Method, ProtoMessage, decode, encode
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     ApplicationId,

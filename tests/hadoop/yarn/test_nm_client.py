@@ -10,8 +10,8 @@ from tests.support.hadoop.fake_node_manager import FakeNodeManager
 from tests.support.hadoop.fake_resource_manager import ATTEMPT
 from tests.support.hadoop.faults import DelayResponse, DropResponse, HoldResponse, Refuse, Silence
 from tony.hadoop.ids import container_text
-from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectionLost, HadoopError, LoginError, YarnError
+from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 from tony.hadoop.tokens.credentials import to_message
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire import rpc
@@ -25,8 +25,7 @@ from tony.hadoop.wire.yarn_records import (
     ContainerStatus,
     NodeId,
 )
-from tony.hadoop.yarn.nm_client import NodeClients, NoNodeToken
-from tony.hadoop.yarn.nm_tokens import NodeTokens
+from tony.hadoop.yarn.nm_client import NodeClients, NodeTokens, NoNodeToken
 
 SLEEP = ContainerLaunchContext(commands=("sleep 60",))
 NOT_READY = Refuse(class_name="org.apache.hadoop.yarn.exceptions.NMNotYetReadyException", message="not yet")

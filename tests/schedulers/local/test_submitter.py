@@ -89,7 +89,7 @@ def unmade(spec: JobSpec) -> PreparedJob:
         tony_version="0",
         spec=spec,
         staged=StagedJob(),
-        framework_module="tony.frameworks.no_framework:NoFramework",
+        framework_module="tony.frameworks.standalone:NoFramework",
     )
     return PreparedJob(home=home, folder=home.job("local-1"), record=record)
 

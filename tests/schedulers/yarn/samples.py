@@ -54,7 +54,7 @@ def record(settings: dict[str, str | int | float | bool] | None = None, **fields
         "staged": StagedJob(
             roles={"chief": StagedRole(items=(SOURCE,)), "worker": StagedRole(items=(SOURCE, DATA, SOURCE))}
         ),
-        "framework_module": "tony.frameworks.no_framework:NoFramework",
+        "framework_module": "tony.frameworks.standalone:NoFramework",
     }
     return JobRecord(**{**made, **fields})  # type: ignore[arg-type]
 

@@ -42,7 +42,7 @@ from tony.retry import Backoff
 from tony.schedulers.job_store import event_log_replication
 from tony.schedulers.job_store import record_publisher as publishing
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
-from tony.schedulers.yarn.allocation import attempt_diagnostics, container_table, outstanding_requests
+from tony.schedulers.yarn.allocation import container_table, exit_reasons, outstanding_requests
 from tony.testing.sample_jobs import two_roles
 
 GONE = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="application was killed by user bob")
@@ -495,12 +495,12 @@ async def test_the_application_was_ended(tmp_path: Path) -> None:
 
 async def test_the_application_is_about_to_be_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """YARN tells that it runs until it has ended it: killed. If it does not tell, another master may have the job."""
-    monkeypatch.setattr(attempt_diagnostics, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(exit_reasons, "_POLL_SECONDS", 0.01)
     async with playing(tmp_path) as played:
         played.reports = [*[ApplicationReport(state=ApplicationState.RUNNING)] * 3, *played.reports]
         played.manager.server.order(GONE, times=1000)
         await played.until(lambda: played.of(KillRequested))
-    monkeypatch.setattr(attempt_diagnostics, "_REASON_SECONDS", 0.1)
+    monkeypatch.setattr(exit_reasons, "_REASON_SECONDS", 0.1)
     async with playing(tmp_path / "other") as played:
         (container,) = await played.launched(1)
         await played.clients_door.stop()

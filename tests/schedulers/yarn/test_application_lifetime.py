@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
-from tony.schedulers.yarn.client.lifetime_diagnostics import overdue
+from tony.schedulers.yarn.client.list_entry import overdue
 from tony.schedulers.yarn.settings import YarnSettings
 
 SAID = "Application is killed by ResourceManager as it has exceeded the lifetime period."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tony.core.events import Event, Unsatisfiable
-from tony.schedulers.yarn.allocation.nodes_without_python import NodesWithoutPython
+from tony.schedulers.yarn.allocation.node_blacklist import NodesWithoutPython
 
 
 class Job:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.facts import mentions
 from tony.hadoop.wire.reports import ApplicationReport
 from tony.hadoop.wire.yarn_records import ApplicationId
-from tony.schedulers.yarn.client.queue_position import describe_queue_position
+from tony.schedulers.yarn.client.capacity import describe_queue_position
 
 
 def report(number: int, queue: str = "default", cluster: int = 7) -> ApplicationReport:

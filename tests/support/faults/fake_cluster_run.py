@@ -16,7 +16,7 @@ from tests.support.faults.plan import Delay, Drop, Duplicate, FaultPlan, Kill, P
 from tests.support.faults.schedule import Conductor, Injection
 from tony.core.application import Application
 from tony.core.events import ReconcileClosed
-from tony.history.event_tail import EventTail
+from tony.history.event_log import EventTail
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.layout import JobFolder
 from tony.model.submission_record import JobRecord

@@ -28,7 +28,7 @@ from tests.support.faults.process_targets import TURN, NoTargetError, Victim
 from tests.support.faults.schedule import Conductor, Injection
 from tony import clock
 from tony.core.application import Application
-from tony.history.event_tail import EventTail
+from tony.history.event_log import EventTail
 from tony.history.job_record import record_of
 from tony.linux.inotify import Inotify, InotifyMask
 from tony.model.layout import Home, JobFolder

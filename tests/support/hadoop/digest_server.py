@@ -7,8 +7,7 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
 
 from tony.hadoop.sasl.digest import Secrets, parse_directives
-from tony.hadoop.sasl.digest_layers import make_layer
-from tony.hadoop.sasl.quality_of_protection import QOP, Protection, SaslFailure, SecurityLayer
+from tony.hadoop.sasl.digest_layers import QOP, Protection, SaslFailure, SecurityLayer, make_layer
 
 #: In Java's order.
 CIPHERS = ("3des", "rc4", "des", "rc4-56", "rc4-40")

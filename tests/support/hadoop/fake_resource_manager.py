@@ -17,9 +17,8 @@ from typing import Final
 from tests.support.hadoop.ipc_server import Auth, FakeIpcServer, FakeRefusal
 from tony.hadoop.ids import container_text
 from tony.hadoop.ipc.login_method import LoginIdentity
-from tony.hadoop.tokens.credentials import to_message
+from tony.hadoop.tokens.credentials import AM_RM, NODE_MANAGER, to_message
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.tokens.token_selector import AM_RM, NODE_MANAGER
 from tony.hadoop.wire import rpc
 from tony.hadoop.wire.application_master import (
     ALLOCATE,

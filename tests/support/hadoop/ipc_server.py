@@ -38,9 +38,17 @@ from tests.support.hadoop.faults import (
 from tony.address import Address
 from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.ipc.frames import MAX_FRAME, FrameReader, framed
-from tony.hadoop.sasl.quality_of_protection import Protection, SaslFailure, SecurityLayer
-from tony.hadoop.wire.method import Method, Request, Response
-from tony.hadoop.wire.proto import MalformedMessage, ProtoMessage, decode, delimited, read_delimited
+from tony.hadoop.sasl.digest_layers import Protection, SaslFailure, SecurityLayer
+from tony.hadoop.wire.proto import (
+    MalformedMessage,
+    Method,
+    ProtoMessage,
+    Request,
+    Response,
+    decode,
+    delimited,
+    read_delimited,
+)
 from tony.hadoop.wire.rpc import (
     AUTHORIZATION_FAILED_CALL_ID,
     CONNECTION_CONTEXT_CALL_ID,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from tony.advice.checkpoint_setting import change_of_interval
 from tony.advice.facts import Facts, Run, Saves
-from tony.advice.failure_rate import best_interval, failure_rate
 from tony.advice.heuristic import Heuristic, Threshold
+from tony.advice.heuristics.checkpoint_interval import best_interval, failure_rate
 from tony.advice.recommendation import Evidence, Finding, Saving, Severity, savings_range
 from tony.history.goodput import Bucket
 from tony.units import Unit, format_amount, format_duration

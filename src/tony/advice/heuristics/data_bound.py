@@ -6,8 +6,7 @@ import re
 import statistics
 from collections.abc import Iterator
 
-from tony.advice.facts import Facts, RoleFacts, Run
-from tony.advice.gpus import mean_use
+from tony.advice.facts import Facts, RoleFacts, Run, mean_use
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
 from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity, savings_range
 from tony.model.metric_definitions import OF_PROGRAMS

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from tony.advice.exit_facts import Failed
 from tony.advice.facts import Facts, Run
-from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.number_format import count
+from tony.advice.heuristic import Heuristic, Threshold, count
 from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity, savings_range
 from tony.core.events import FailureResponse
 from tony.units import Unit, exact_duration, format_amount

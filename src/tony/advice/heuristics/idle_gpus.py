@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tony.advice.facts import Facts, RoleFacts, Run
-from tony.advice.gpus import Device, devices
-from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
-from tony.advice.number_format import count
+from tony.advice.facts import Device, Facts, RoleFacts, Run, devices
+from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting, count
 from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity, savings_range
 from tony.model.job_spec import MIB
 from tony.units import Unit

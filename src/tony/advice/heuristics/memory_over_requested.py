@@ -10,11 +10,11 @@ from tony.advice.heuristic import (
     Heuristic,
     Threshold,
     change_role_setting,
+    count,
     rounded_memory,
     severity_of_share,
     size,
 )
-from tony.advice.number_format import count
 from tony.advice.recommendation import Evidence, Finding, Saving, savings_range
 from tony.model.job_spec import MIB
 from tony.units import Unit, format_amount

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts
-from tony.advice.heuristic import Heuristic, Threshold, change_role_setting, rounded_memory, size
-from tony.advice.number_format import count
+from tony.advice.heuristic import Heuristic, Threshold, change_role_setting, count, rounded_memory, size
 from tony.advice.recommendation import Evidence, Finding, Severity
 from tony.units import Unit, format_amount
 

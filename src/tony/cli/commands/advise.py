@@ -134,7 +134,7 @@ def _applied_as_json(applied: Applied) -> dict[str, object]:
 
 
 def _show(name: str, advice: Advice) -> None:
-    from tony.advice.number_format import count, format_evidence, saved
+    from tony.advice.heuristic import count, format_evidence, saved
     from tony.advice.patch import as_diff
 
     others = len(advice.runs) - 1

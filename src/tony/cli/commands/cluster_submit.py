@@ -26,7 +26,7 @@ def command(words: tuple[str, ...]) -> int:
 def _go(flags: Flags) -> int:
     from tony.cli.submission import SubmitOptions, submit_and_follow
     from tony.config.legacy import TO_CLUSTER
-    from tony.config.legacy.job_loader import load
+    from tony.config.legacy.translate import load
 
     resolved = load(flags, overrides=TO_CLUSTER)
     return submit_and_follow(resolved, SubmitOptions(detach=False, dry_run=False, as_json=False), tied=True)

@@ -12,7 +12,7 @@ import click
 
 from tony.cli.open_job import find_job
 from tony.cli.options import job_argument, json_option
-from tony.cli.text.event_list import EventTeller
+from tony.cli.text.timeline_text import EventTeller
 from tony.jobs.event_text import INTERNAL_EVENTS
 from tony.model.codec import to_plain
 

@@ -35,7 +35,7 @@ def _go(flags: Flags) -> int:
     from tony.cli.submission import SubmitOptions, clean_exit_on_signals, submit_and_follow
     from tony.cli.terminal.output import warn
     from tony.config.legacy import CLUSTER_CONF, TO_CLUSTER
-    from tony.config.legacy.job_loader import load
+    from tony.config.legacy.translate import load
     from tony.mini.ephemeral_cluster import run_ephemeral_cluster
     from tony.mini.options import MiniOptions
 

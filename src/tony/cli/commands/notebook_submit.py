@@ -51,7 +51,7 @@ async def _forward_port(home: Home, job: str, view: Viewer) -> None:
     """Forward a port as soon as the server accepts connections, until cancelled."""
     import asyncio
 
-    from tony.cli.terminal.ssh_hint import ssh_hint
+    from tony.cli.terminal.standard_streams import ssh_hint
     from tony.client.port_forward import open_proxy
     from tony.errors import TonyError
     from tony.history.job_record import record_of

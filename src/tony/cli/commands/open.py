@@ -10,7 +10,7 @@ import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say, say_all
-from tony.cli.terminal.ssh_hint import has_display, ssh_hint
+from tony.cli.terminal.standard_streams import has_display, ssh_hint
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
 from tony.jobs.portal_client.address_file import find_running

@@ -8,7 +8,7 @@ import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say
-from tony.jobs.whoami import get_user_name
+from tony.jobs.state_dir import get_user_name
 
 
 @click.command("pin")
@@ -18,7 +18,7 @@ from tony.jobs.whoami import get_user_name
 def command(job: str, undo: bool, as_json: bool) -> None:
     """Protect JOB's history from `tony purge`, however old it is."""
     from tony.portal.histories.history_location import open_location
-    from tony.portal.histories.pin_files import pin, unpin
+    from tony.portal.histories.retention import pin, unpin
 
     home, name = job_id(job)
     store = open_location(str(home.path), home, os.environ)

@@ -10,7 +10,7 @@ import click
 
 from tony.cli.options import TargetParameter, job_argument, job_id, json_option, split_target
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.cli.terminal.ssh_hint import ssh_hint
+from tony.cli.terminal.standard_streams import ssh_hint
 from tony.model.layout import Home
 
 

@@ -12,9 +12,9 @@ from click.shell_completion import CompletionItem
 from tony.cli.options import TextType, json_option
 from tony.cli.terminal.output import plain_value, print_json, say
 from tony.cli.terminal.terminal_text import columns_of
+from tony.config.table.schema_tree import closest_match
 from tony.config.table.settings_doc import SettingRow, settings_rows, settings_table_markdown
 from tony.config.table.settings_table import is_common
-from tony.config.table.suggest import closest_match
 from tony.errors import UserError
 
 

@@ -15,8 +15,7 @@ from typing import Self, TextIO
 import click
 
 from tony import clock
-from tony.cli.terminal.live_region import LiveRegion
-from tony.cli.terminal.live_table import live_table
+from tony.cli.terminal.live_region import LiveRegion, live_table
 from tony.cli.terminal.output import colours
 from tony.cli.terminal.sparkline import format_progress
 from tony.cli.terminal.terminal_text import safe, size_of

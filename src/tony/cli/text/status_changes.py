@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tony.cli.text.status_text import note_of
 from tony.jobs.failure_text import format_outcome
-from tony.model.ids import TaskId
+from tony.model.ids import TaskId, format_task_ranges
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import JobState, TaskState
-from tony.model.task_ranges import format_task_ranges
 
 #: Delay before a waiting message is shown: in a normal start tasks are missing for less.
 _WAITING_DELAY_SECONDS = 1.0

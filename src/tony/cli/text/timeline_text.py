@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tony.cli.terminal.terminal_text import cut, safe, width
+from tony.cli.terminal.terminal_text import clock_time, cut, safe, width
+from tony.history.event_log import LogEntry
 from tony.history.timeline import Mark, MarkerKind, Span, TaskPhase, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS, TimeScale, divide_into_lanes
+from tony.jobs.event_text import EventWords, name_event
 from tony.units import format_duration
 
 #: Most tasks that get a row each; with more, several share a lane.
@@ -309,3 +311,15 @@ def _marker_list(marks: Sequence[Mark], columns: int) -> list[str]:
     if checkpoints:
         lines.append(f"{'':>10}  {checkpoints} checkpoint{'s' if checkpoints != 1 else ''}")
     return lines
+
+
+class EventTeller:
+    """Formats the events of a job, in order."""
+
+    def __init__(self) -> None:
+        self._words = EventWords()
+
+    def line(self, entry: LogEntry) -> str:
+        """Return an event as text: `12:03:04     +0.412  registered         worker:0 at node1:41233 for session 1`."""
+        text = self._words.describe(entry.event)
+        return safe(f"{clock_time(entry.wall)}  {entry.at:+9.3f}  {name_event(entry.event):17}  {text}".rstrip())

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tony.config.checks.elastic_roles import unsupported_elastic_roles
+from tony.config.checks.cross_checks import unsupported_elastic_roles
 from tony.config.checks.hints import Note
 from tony.config.files.layers import quoted
 from tony.config.table.converted_settings import ValueTable
-from tony.config.table.suggest import format_known_names, suggest_names
+from tony.config.table.schema_tree import format_known_names, suggest_names
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec
 from tony.model.states import RestartScope, RoleKind

@@ -7,13 +7,58 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from tony.config.files import remote_paths
 from tony.linux.home_folder import find_home_folder
+
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE | re.ASCII)
+#: Hadoop's own commands accept this form, too.
+_SHORT = re.compile(r"hdfs:/(?!/)", re.IGNORECASE | re.ASCII)
+
+_FORMS = "Addresses are hdfs://namenode/path, or hdfs:///path in the default file system."
+_REMEDIES = {
+    "file": "write a local path without `file://`.",
+    "webhdfs": "write hdfs:// and the name of the NameNode; the HTTP address comes from Hadoop's configuration.",
+    "swebhdfs": "write hdfs:// and the name of the NameNode; the HTTPS address comes from Hadoop's configuration.",
+    "viewfs": "mount tables are not supported. Write the hdfs:// address that it resolves to.",
+}
+
+
+def is_address(text: str) -> bool:
+    """Return True if the text is an address of any kind, not a local path."""
+    return bool(_SCHEME.match(text) or _SHORT.match(text))
+
+
+def normalize_hdfs_uri(text: str) -> str:
+    """Return an HDFS address in canonical form: without double or trailing slashes.
+
+    Raises:
+        ValueError: it is not an HDFS address; says what to write instead.
+    """
+    text = _SHORT.sub("hdfs:///", text)
+    match = _SCHEME.match(text)
+    scheme = match[1].lower() if match else ""
+    if not match or scheme != "hdfs":
+        other = f"{scheme}:// is not supported. {_FORMS} Copy the file to HDFS, or let the program read it."
+        raise ValueError(_REMEDIES.get(scheme, other))
+    name, _, path = text[match.end() :].partition("/")
+    parts = [part for part in path.split("/") if part]
+    if not parts:
+        raise ValueError("this is a whole file system. Name a file or a folder in it.")
+    if any(part in (".", "..") for part in parts) or "\0" in path:
+        raise ValueError("paths in HDFS must not contain `.` or `..`. Write the full path.")
+    return f"hdfs://{name}/{'/'.join(parts)}"
+
+
+def split_address(address: str) -> tuple[str, str]:
+    """Split a canonical address into the file system, empty for the default one, and the path."""
+    name, slash, path = address.removeprefix("hdfs://").partition("/")
+    return (f"hdfs://{name}" if name else ""), slash + path
+
 
 #: Suffixes of archives; only to distinguish `env.tar.gz` from `python3.12`: staging checks the content.
 ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
@@ -68,7 +113,7 @@ def absolute(text: str, base: Path) -> str:
     """
     if not text.strip():
         raise ValueError("the path is empty.")
-    if remote_paths.is_address(text):
+    if is_address(text):
         raise ValueError("only local paths are allowed.")
     return str(base / expanded(text, os.environ))
 
@@ -79,15 +124,15 @@ def absolute_or_address(text: str, base: Path) -> str:
     Raises:
         ValueError: it is neither.
     """
-    return remote_paths.normalize_hdfs_uri(text) if remote_paths.is_address(text) else absolute(text, base)
+    return normalize_hdfs_uri(text) if is_address(text) else absolute(text, base)
 
 
 def interpreter(text: str, base: Path) -> str:
     """Return an interpreter or archive; a word that is no file next to the job file is a program on the nodes."""
-    if remote_paths.is_address(text):
+    if is_address(text):
         if not is_archive(text):
             raise ValueError("in HDFS, python must be an archive: .tar.gz, .zip...")
-        return remote_paths.normalize_hdfs_uri(text)
+        return normalize_hdfs_uri(text)
     if "/" in text or text.startswith("~") or is_archive(text) or (text.strip() and (base / text).exists()):
         return absolute(text, base)
     if not text.strip():
@@ -142,7 +187,7 @@ def _stays_inside(name: str) -> bool:
 
 def source_error(path: str) -> str | None:
     """Return what is wrong with the source of a job, or None. Files in HDFS are checked at submission."""
-    if remote_paths.is_address(path):
+    if is_address(path):
         return None
     kind = _kind_of(path)
     if kind in _MISSING_MESSAGES:
@@ -154,7 +199,7 @@ def entry_error(entry: str) -> str | None:
     """Return what is wrong with one item of `files`, or None. Staging checks the content."""
     split = split_entry(entry)
     path, name = split.path, split.name
-    if remote_paths.is_address(path):
+    if is_address(path):
         return None
     kind = _kind_of(path)
     if kind == "missing" and path != entry and os.path.lexists(entry):
@@ -187,7 +232,7 @@ def same_names(entries: Sequence[str | None]) -> list[tuple[int, str]]:
         if entry is None:
             continue
         split = split_entry(entry)
-        if split.name is None and remote_paths.is_address(split.path):
+        if split.name is None and is_address(split.path):
             continue  # perhaps a folder: staging compares its files
         name = PurePosixPath(split.name or os.path.basename(split.path.rstrip("/"))).as_posix()
         if name in seen:
@@ -214,3 +259,24 @@ def _kind_of(path: str) -> str:
     if stat.S_ISDIR(mode):
         return "folder"
     return "file" if stat.S_ISREG(mode) else "other"
+
+
+def default_site_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return the site files: the machine's, then the user's own, if the user has a home folder."""
+    machine = Path("/etc/tony/tony.toml")
+    config = environ.get("XDG_CONFIG_HOME", "")
+    if config.startswith("/"):
+        return machine, Path(config, "tony", "tony.toml")
+    home = find_home_folder(environ)
+    return (machine,) if home is None else (machine, Path(home, ".config", "tony", "tony.toml"))
+
+
+def is_absent(path: Path) -> bool:
+    """Return True if the file does not exist."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        pass  # unreadable, which must be reported: its rules must not be skipped
+    return False

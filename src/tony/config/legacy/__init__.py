@@ -1,10 +1,10 @@
 """Translates jobs of LinkedIn TonY, its settings file and its flags, into a job file.
 
-`job_loader` is the entry: flags in, a valid job out. `flags` and `settings_reader` read the command line, XML files and
-`--conf`; `keys` is the table of all settings. `translate` runs the parts in order: `task_types`, `job_settings`,
-`task_command`, `roles`, `role_kinds`, `file_settings`, `yarn_settings`, `implicit_roles`, `site_limits`. The result is
-a `draft_job`: values with their places, `preflight_checks` and errors. `job_file_writer` prints it as a job file with
-comments, `settings_doc` documents the table, `final_xml` reads what a finished job left.
+`translate` is the entry: flags in, a valid job out. `flags` and `settings_sources` read the command line, XML files and
+`--conf`; `keys` is the table of all settings. It runs the parts in order: `job_settings`, `roles`,
+`role_kinds`, `file_settings`, `yarn_settings`, `implicit_roles`, `site_limits`. The result is a `draft_job`: values
+with their places, `missing_file_checks` and errors. `job_file_writer` prints it as a job file with comments,
+`settings_doc` documents the table, `final_xml` reads what a finished job left.
 
 `tony.config.load` then checks the job like any other.
 """

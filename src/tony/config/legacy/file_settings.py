@@ -9,12 +9,12 @@ from __future__ import annotations
 import posixpath
 
 from tony.config.checks.hints import Note
-from tony.config.files.remote_paths import is_address
+from tony.config.files.paths import is_address
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
-from tony.config.legacy.task_command import VENV
-from tony.config.legacy.task_types import LegacyTaskTypes
+from tony.config.legacy.role_kinds import LegacyTaskTypes
+from tony.config.legacy.roles import VENV
 from tony.model.placeholders import escaped
 
 LOCATION = "tony.application.hadoop.location"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tony.config.table import value_format
-from tony.config.table.suggest import suggest_names
+from tony.config.table.schema_tree import suggest_names
 from tony.errors import ConfigError, Problem
 
 #: Source of an error in the flags.

@@ -11,7 +11,7 @@ from typing import Any
 
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DraftJob
-from tony.config.legacy.task_types import LegacyTaskTypes
+from tony.config.legacy.role_kinds import LegacyTaskTypes
 from tony.model.job_spec import MIB
 from tony.units import parse_size
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
+from tony.config import load as job_config
 from tony.config.legacy import (
     file_settings,
     implicit_roles,
@@ -18,8 +20,8 @@ from tony.config.legacy import (
 )
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.flags import Flags
+from tony.config.legacy.role_kinds import shape
 from tony.config.legacy.settings_sources import read
-from tony.config.legacy.task_types import shape
 
 
 def translate(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[DraftJob, bool]:
@@ -44,3 +46,32 @@ def translate(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Draf
     site_limits.check(draft, types)
     missing_file_checks.check(draft, flags, types, cwd)
     return draft, complete
+
+
+def load(
+    flags: Flags,
+    *,
+    sets: Iterable[str] = (),
+    params: Iterable[str] = (),
+    overrides: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    site_files: Iterable[Path] | None = None,
+) -> job_config.Resolved:
+    """Load a job from LinkedIn TonY flags and the files that they name.
+
+    `sets`, `params`, `overrides` and TONY_SET_... variables override the flags; site files apply as for any job. The
+    arguments are those of `tony.config.load.load`.
+
+    Raises:
+        ConfigError: all errors of the job.
+    """
+    return job_config.load(
+        flags=flags,
+        sets=sets,
+        params=params,
+        overrides=overrides,
+        environ=environ,
+        cwd=cwd,
+        site_files=site_files,
+    )

@@ -71,3 +71,22 @@ def _decide_chief_or_all(state: State, task: TaskId) -> FailureDecision:
 def _may_succeed(role: RoleState) -> bool:
     """Return True if the role is tracked and one of its tasks has succeeded or still may."""
     return role.kind is RoleKind.TRACKED and (role.finished or role.ended < role.total or role.succeeded > 0)
+
+
+#: Fraction by which an executor's clock may be slower than the AM's. Quartz drifts by 0.01 %; this allows for clocks
+#: of virtual machines that are being corrected.
+DRIFT = 0.05
+#: Seconds for an executor to notice that its lease has expired, even if its host has just resumed, and to kill what
+#: does not stop; and for its watchdog to do so in its place.
+SLACK = 30.0
+
+
+def compute_latest_exit_time(contact: float, lease: float, stop_grace: float) -> float:
+    """Return when an executor has certainly stopped its program.
+
+    Args:
+        contact: when it was last heard; its lease began no later.
+        lease: seconds, as reported to the executor.
+        stop_grace: seconds that it gives its program to stop.
+    """
+    return contact + (lease + stop_grace) * (1 + DRIFT) + SLACK

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.policies import gang_backoff
+from tony.core.policies import gang_size_policy
 from tony.core.state import Container, ContainerIntent, RoleState, State, Task
 from tony.core.step_context import StepContext
 from tony.core.transitions import JobMove, TaskMove
@@ -60,7 +60,7 @@ def start_gang_timeout(ctx: StepContext) -> None:
     if limit and not together and state.active and not state.pausing:
         state.timers.set(
             _GANG_PATIENCE,
-            ctx.now + gang_backoff.compute_gang_timeout(limit, state.release_count, state.job_id),
+            ctx.now + gang_size_policy.compute_gang_timeout(limit, state.release_count, state.job_id),
         )
 
 

@@ -1,7 +1,7 @@
 """An elastic gang starts without some of its tasks when it has waited for them long enough.
 
 A task that is left out stays `pending` for this session, and no container is requested for it. The next session
-requests all again. Programs see only the tasks that take part, counted from 0 (`model/cluster_spec.py`).
+requests all again. Programs see only the tasks that take part, counted from 0 (`model/job_spec.py`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections import Counter
 
 from tony.core import pending_reason
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.policies import gang_backoff, gang_size_policy
+from tony.core.policies.gang_size_policy import compute_gang_pause, has_enough
 from tony.core.state import Container, State
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, elastic_start
@@ -27,7 +27,7 @@ def release_partial_gang(ctx: StepContext) -> None:
     A gang that holds no such container blocks no other job, and keeps waiting. So does one that can start soon.
     """
     state = ctx.state
-    if gang_size_policy.has_enough(state):
+    if has_enough(state):
         return
     idle = [container for container in state.containers.values() if _is_idle(state, container)]
     if not idle:
@@ -36,9 +36,7 @@ def release_partial_gang(ctx: StepContext) -> None:
     missing = pending_reason.describe_pending(state)
     reason = f"{missing}; nothing was granted for {waited} (gang_patience), so it is released for other jobs"
     state.release_count += 1
-    state.timers.set(
-        Deadline(DeadlineKind.GANG_PAUSE), ctx.now + gang_backoff.compute_gang_pause(state.release_count, state.job_id)
-    )
+    state.timers.set(Deadline(DeadlineKind.GANG_PAUSE), ctx.now + compute_gang_pause(state.release_count, state.job_id))
     counts = Counter(container.role for container in idle)
     for role in state.roles.values():  # lowered once for all containers, before they are released
         containers.set_demand(ctx, role, min(role.demand, role.held - counts[role.name]))

@@ -12,8 +12,8 @@ from tony.core.state import RoleState, State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import task_attempts
 from tony.core.transitions import TaskMove
-from tony.model.cluster_spec import ClusterSpec
 from tony.model.ids import TaskId
+from tony.model.job_spec import ClusterSpec
 from tony.model.states import DistributedMode, RoleKind, TaskState
 
 _REGISTRATION = (DeadlineKind.REGISTRATION,)

@@ -10,7 +10,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core import failures
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.policies.unconfirmed_exit import compute_latest_exit_time
+from tony.core.policies.failure_policy import compute_latest_exit_time
 from tony.core.state import Container, ContainerIntent, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, task_exit

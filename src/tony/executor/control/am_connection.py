@@ -11,8 +11,7 @@ from itertools import chain
 from typing import Protocol
 
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.executor.control.lease import Lease
-from tony.executor.control.session_protocol import LinkState, ProtocolAction, SessionProtocol
+from tony.executor.control.session_protocol import Lease, LinkState, ProtocolAction, SessionProtocol
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Ack, Heartbeat, StartProgram, Welcome
 from tony.protocol.launch import LaunchContext
@@ -26,7 +25,7 @@ log = logging.getLogger(__name__)
 _ANSWER_TIMEOUT_SECONDS = 10.0
 #: Seconds, not counting suspend, that an application master has to renew a lease that has expired. So the program of a
 #: laptop that was closed for an hour survives. The application master allows for this: `SLACK` in
-#: `core/policies/unconfirmed_exit.py`.
+#: `core/policies/failure_policy.py`.
 EXPIRY_GRACE_SECONDS = 5.0
 #: Seconds by which a timer may fire early.
 _TIMER_SLACK_SECONDS = 0.01

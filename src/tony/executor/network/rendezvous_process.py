@@ -16,7 +16,7 @@ from collections.abc import Callable
 from resource import struct_rusage
 
 from tony.errors import InfraError
-from tony.executor.program.reaper import Reaper
+from tony.executor.program.spawn import Reaper
 from tony.frameworks.base import meeting_folder
 from tony.isolated_interpreter import command
 from tony.linux import oom_score, process, resource_limit_errors

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.executor.program.program_environment import LaunchFailed
-from tony.executor.program.reaper import Reaper
-from tony.executor.program.spawn import spawn
+from tony.executor.program.spawn import Reaper, spawn
 
 #: Bytes of the output that are kept.
 _MAX_OUTPUT_BYTES = 1 << 20

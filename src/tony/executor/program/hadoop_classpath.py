@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from tony.executor.program.captured_command import run_captured, spawn_command
 from tony.executor.program.program_environment import MARKER, LaunchFailed, select_container_env
-from tony.executor.program.reaper import Reaper
+from tony.executor.program.spawn import Reaper
 from tony.protocol.launch import ContainerPart, TaskPart
 
 log = logging.getLogger(__name__)

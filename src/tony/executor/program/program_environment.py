@@ -16,14 +16,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tony.errors import UserError
-from tony.executor.network.host_address import resolve_ip
+from tony.executor.network.port_reservation import resolve_ip
 from tony.frameworks.base import Framework, TaskView, common_environment
-from tony.model.cluster_spec import place_among
 from tony.model.codec import Json
-from tony.model.env_expansion import expand_variables
 from tony.model.ids import TaskId
+from tony.model.job_spec import place_among
 from tony.model.masking import find_secrets
-from tony.model.placeholders import fill, find_addressed_roles
+from tony.model.placeholders import expand_variables, fill, find_addressed_roles
 from tony.protocol.executor_messages import StartProgram
 from tony.protocol.launch import ContainerPart, TaskPart
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from tony import clock
 from tony.executor.program.captured_command import run_captured
 from tony.executor.program.program_environment import MARKER, LaunchFailed
-from tony.executor.program.reaper import Reaper
+from tony.executor.program.spawn import Reaper
 from tony.executor.stacks import faulthandler_stacks
-from tony.linux.ownership import only_root_can_change
+from tony.linux.peer_credentials import only_root_can_change
+from tony.linux.process import command_of, wait_channel
 from tony.linux.thread_pools import to_thread
-from tony.linux.wait_channel import command_of, wait_channel
 from tony.model.masking import SecretMask
 from tony.protocol.launch import ContainerPart
 from tony.protocol.messages import LONGEST_STACKS

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.parsers import expat
 
-from tony.hadoop.configuration.errors import ConfigurationError
+from tony.hadoop.configuration.value_parsing import ConfigurationError
 from tony.hadoop.remote_text import escape_line
 
 #: Bytes of one file. Generated site files of big clusters have some 300 KB.

@@ -34,7 +34,7 @@ from typing import Protocol
 
 from tony.hadoop.hdfs.errors import BeingWrittenError
 from tony.hadoop.hdfs.file_system import FileStatus
-from tony.hadoop.hdfs.upload_body import Content
+from tony.hadoop.hdfs.http import Content
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     AuthorizationError,

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tony.hadoop.failover import FailoverProxy
+from tony.hadoop.authentication import Logins
+from tony.hadoop.configuration.service_addresses import NameService
+from tony.hadoop.configuration.settings import HadoopConfiguration
+from tony.hadoop.failover import FailoverProxy, Policy, connection_options
 from tony.hadoop.tokens.credentials import from_message
 from tony.hadoop.tokens.token import HadoopToken
+from tony.hadoop.wire import namenode
 from tony.hadoop.wire import namenode as wire
 from tony.hadoop.wire.rpc import GetDelegationTokenRequest
 
@@ -67,3 +71,22 @@ def _checked(path: str) -> str:
     if not path.startswith("/"):
         raise ValueError(f"{path!r:.200} is not an absolute path of the file system")
     return path
+
+
+def create_name_node(
+    settings: HadoopConfiguration, logins: Logins, service: NameService, *, policy: Policy
+) -> NameNode:
+    """Return a client of a file system's NameNodes; it connects with its first call.
+
+    Args:
+        policy: how long to look for one that answers.
+    """
+    proxy = FailoverProxy(
+        name=f"NameNode of {service.uri}",
+        daemons=service.name_nodes,
+        login=logins.login_for_name_node(service),
+        protocol=namenode.PROTOCOL,
+        policy=policy,
+        options=connection_options(settings),
+    )
+    return NameNode(proxy, token_service=lambda: logins.find_file_service(service))

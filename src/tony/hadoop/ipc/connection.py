@@ -17,7 +17,6 @@ from contextlib import suppress
 from typing import cast
 
 from tony.address import Address
-from tony.hadoop.ipc.connection_options import DEFAULTS, ConnectionOptions
 from tony.hadoop.ipc.errors import (
     CallTimeout,
     ConnectError,
@@ -42,9 +41,9 @@ from tony.hadoop.ipc.frames import (
 )
 from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
 from tony.hadoop.ipc.negotiation import Negotiation
-from tony.hadoop.ipc.tcp_connection import dial
-from tony.hadoop.sasl.quality_of_protection import SaslFailure, SecurityLayer
-from tony.hadoop.wire.method import Method, Request, Response
+from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions, dial
+from tony.hadoop.sasl.digest_layers import SaslFailure, SecurityLayer
+from tony.hadoop.wire.proto import Method, Request, Response
 from tony.hadoop.wire.rpc import SASL_CALL_ID, RpcSasl, RpcStatus, SaslState
 
 #: What sealing adds to an answer of the greatest length.

@@ -19,8 +19,7 @@ from itertools import count
 
 from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.remote_text import escape_line
-from tony.hadoop.wire.method import Method, Request, Response
-from tony.hadoop.wire.proto import MalformedMessage, decode, delimited, read_delimited
+from tony.hadoop.wire.proto import MalformedMessage, Method, Request, Response, decode, delimited, read_delimited
 from tony.hadoop.wire.rpc import (
     CONNECTION_CONTEXT_CALL_ID,
     PING_CALL_ID,

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 from tony.address import Address
 from tony.hadoop.ipc.errors import IpcProtocolError, LoginError
 from tony.hadoop.ipc.frames import context_frame, sasl_frame
-from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
-from tony.hadoop.ipc.principals import expected_principals
+from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod, expected_principals
 from tony.hadoop.remote_text import escape_line
 from tony.hadoop.sasl.digest import DigestClient
-from tony.hadoop.sasl.quality_of_protection import SaslFailure, SecurityLayer
+from tony.hadoop.sasl.digest_layers import SaslFailure, SecurityLayer
 from tony.hadoop.wire.proto import replace
 from tony.hadoop.wire.rpc import RpcSasl, SaslAuth, SaslState
 

@@ -11,8 +11,16 @@ import os
 from binascii import b2a_base64, hexlify
 from dataclasses import dataclass, field
 
-from tony.hadoop.sasl.digest_layers import Md5, make_layer, md5
-from tony.hadoop.sasl.quality_of_protection import QOP, Protection, SaslFailure, SecurityLayer, select_protection
+from tony.hadoop.sasl.digest_layers import (
+    QOP,
+    Md5,
+    Protection,
+    SaslFailure,
+    SecurityLayer,
+    make_layer,
+    md5,
+    select_protection,
+)
 
 #: Characters of a challenge. The RFC says 2048; a generous few times that.
 _LONGEST = 8192

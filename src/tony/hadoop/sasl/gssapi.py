@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tony.hadoop.remote_text import escape_line
-from tony.hadoop.sasl.quality_of_protection import Protection, SaslFailure, select_protection
+from tony.hadoop.sasl.digest_layers import Protection, SaslFailure, select_protection
 
 _LIBRARIES = ("libgssapi_krb5.so.2", "libgssapi_krb5.so", "libgssapi.so.3", "libgssapi_krb5.dylib")
 #: Mutual, replay detection, sequence detection, confidentiality, integrity.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from tony.hadoop.wire.method import Method
-from tony.hadoop.wire.proto import BOOL, ENUM, INT64, STRING, ProtoMessage, optional, repeated
+from tony.hadoop.wire.proto import BOOL, ENUM, INT64, STRING, Method, ProtoMessage, optional, repeated
 from tony.hadoop.wire.reports import (
     ApplicationReport,
     ApplicationState,

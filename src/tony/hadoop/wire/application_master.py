@@ -5,9 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.placement import PlacementConstraintEntry, RejectedRequest, SchedulingRequest
-from tony.hadoop.wire.proto import BOOL, BYTES, ENUM, INT32, STRING, ProtoMessage, optional, repeated
+from tony.hadoop.wire.proto import BOOL, BYTES, ENUM, INT32, STRING, Method, ProtoMessage, optional, repeated
 from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
     ApplicationAcl,

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tony.hadoop.wire.method import Method
-from tony.hadoop.wire.proto import ProtoMessage, optional, repeated
+from tony.hadoop.wire.proto import Method, ProtoMessage, optional, repeated
 from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
     ContainerId,

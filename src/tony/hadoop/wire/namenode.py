@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tony.hadoop.wire.method import Method
 from tony.hadoop.wire.proto import (
     BOOL,
     STRING,
+    Method,
     ProtoMessage,
     required,
 )

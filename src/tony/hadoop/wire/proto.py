@@ -25,8 +25,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar, Final, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast, dataclass_transform
 
 from tony.errors import InfraError
 
@@ -480,3 +481,30 @@ def read_delimited(data: bytes, offset: int = 0) -> tuple[bytes, int]:
 def pairs(entries: Mapping[str, Any], entry: Callable[..., AnyMessage]) -> tuple[AnyMessage, ...]:
     """Encode a mapping as proto2 does: messages with `key` and `value`, sorted by key."""
     return tuple(entry(key=key, value=entries[key]) for key in sorted(entries))
+
+
+Request = TypeVar("Request", bound=ProtoMessage)
+Response = TypeVar("Response", bound=ProtoMessage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method(Generic[Request, Response]):
+    """A method of one of Hadoop's protocols; versions are 1 everywhere.
+
+    Attributes:
+        protocol: the protocol name in the connection context and in each call (Java's `@ProtocolInfo`).
+        name: the Java method name.
+        request: type of the request.
+        response: type of the response.
+        idempotent: whether it may be sent again when the outcome of the first call is unknown: Hadoop marks it as
+            idempotent, or as at-most-once (the server recognizes the retry).
+    """
+
+    protocol: str
+    name: str
+    request: type[Request]
+    response: type[Response]
+    idempotent: bool = False
+
+    def __str__(self) -> str:
+        return self.name

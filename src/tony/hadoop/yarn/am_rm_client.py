@@ -41,7 +41,6 @@ from typing import Final
 from tony.hadoop.configuration.service_addresses import list_schedulers
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import FailoverProxy, Policy, connection_options, resource_manager_policy
-from tony.hadoop.ipc.connection_options import ConnectionOptions
 from tony.hadoop.ipc.errors import (
     ApplicationAttemptNotFoundError,
     ApplicationMasterNotRegisteredError,
@@ -54,7 +53,8 @@ from tony.hadoop.ipc.errors import (
     SaslError,
 )
 from tony.hadoop.ipc.login_method import LoginIdentity
-from tony.hadoop.sasl.quality_of_protection import Protection
+from tony.hadoop.ipc.tcp_connection import ConnectionOptions
+from tony.hadoop.sasl.digest_layers import Protection
 from tony.hadoop.tokens.credentials import from_message
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.application_master import (
@@ -77,9 +77,8 @@ from tony.hadoop.wire.yarn_records import (
     Resource,
     ResourceTypeInfo,
 )
-from tony.hadoop.yarn.heartbeat_interval import HeartbeatInterval
-from tony.hadoop.yarn.nm_tokens import NodeTokens
-from tony.hadoop.yarn.request_table import AllocationUpdate, AskTable, ContainerRequest
+from tony.hadoop.yarn.nm_client import NodeTokens
+from tony.hadoop.yarn.request_table import AllocationUpdate, AskTable, ContainerRequest, HeartbeatInterval
 
 #: Seconds between two checks whether the unregistration is stored; it takes the ResourceManager about 20 ms.
 _FINISH_PAUSE: Final = 0.02

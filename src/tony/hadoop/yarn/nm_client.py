@@ -19,7 +19,6 @@ from typing import Any, Final
 from tony.address import Address
 from tony.hadoop.ids import container_text
 from tony.hadoop.ipc.connection import IpcConnection, connect
-from tony.hadoop.ipc.connection_options import DEFAULTS, ConnectionOptions
 from tony.hadoop.ipc.errors import (
     CallTimeout,
     ConnectError,
@@ -31,8 +30,11 @@ from tony.hadoop.ipc.errors import (
     remote_error,
 )
 from tony.hadoop.ipc.login_method import LoginIdentity
-from tony.hadoop.sasl.quality_of_protection import Protection
+from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions
+from tony.hadoop.sasl.digest_layers import Protection
+from tony.hadoop.tokens.credentials import from_message
 from tony.hadoop.tokens.token import HadoopToken
+from tony.hadoop.wire.application_master import NodeToken
 from tony.hadoop.wire.container_management import (
     GET_CONTAINER_STATUSES,
     PROTOCOL,
@@ -44,7 +46,7 @@ from tony.hadoop.wire.container_management import (
     StartContainersRequest,
     StopContainersRequest,
 )
-from tony.hadoop.wire.method import Method, Request, Response
+from tony.hadoop.wire.proto import Method, Request, Response
 from tony.hadoop.wire.yarn_records import (
     Container,
     ContainerId,
@@ -53,8 +55,28 @@ from tony.hadoop.wire.yarn_records import (
     NodeId,
     SerializedException,
 )
-from tony.hadoop.yarn.nm_tokens import NodeTokens
 from tony.retry import Backoff
+
+
+class NodeTokens:
+    """The newest token of each node, written by `MasterClient` and read by `NodeClients`."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[NodeId, HadoopToken] = {}
+
+    def put(self, tokens: Iterable[NodeToken]) -> None:
+        """Store the tokens of a ResourceManager response."""
+        for each in tokens:
+            if each.node is not None and each.token is not None:
+                self._tokens[each.node] = from_message(each.token)
+
+    def get(self, node: NodeId) -> HadoopToken | None:
+        """Return the newest token of a node, if there is one."""
+        return self._tokens.get(node)
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
 
 #: Messages of a NodeManager when a container is started twice: it is running, or its token was already used.
 _STARTED_ALREADY: Final = ("already is running on this node", "Attempt to relaunch the same container")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tony import clock
 from tony.errors import OverloadedError
 from tony.history import event_log
-from tony.history.event_tail import EventTail
+from tony.history.event_log import EventTail
 from tony.history.goodput import GoodputLedger, ledger
 from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Timeline, TimelineReader, with_checkpoints

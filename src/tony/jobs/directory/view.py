@@ -19,13 +19,12 @@ from typing import Protocol, TypeVar
 from tony import clock
 from tony.errors import UserError
 from tony.history import event_log
-from tony.history.event_log import LogEntry
-from tony.history.event_tail import EventTail
+from tony.history.event_log import EventTail, LogEntry
 from tony.history.goodput import GoodputLedger
 from tony.history.job_record import read_job, read_summary, record_of
 from tony.history.metrics_reader import Metrics, open_metrics
 from tony.history.timeline import Timeline
-from tony.jobs import changing, job_follower, killing
+from tony.jobs import job_follower, killing
 from tony.jobs.directory.event_pages import read_events
 from tony.jobs.directory.secret_patterns import MARGIN, PRINTED
 from tony.jobs.directory.task_logs import LOG_PIECE, TaskLogs
@@ -388,15 +387,15 @@ class DirectoryJobView(JobView):
         return report
 
     async def restart(self, actor: str = "") -> JobReport:
-        report = await changing.restart(self.home, self.id, actor)
+        report = await killing.restart(self.home, self.id, actor)
         self._forget_status()
         return report
 
     def stacks(self, *tasks: str, actor: str = "") -> AsyncGenerator[Stacks, None]:
-        return changing.request_stacks(self.home, self.id, tasks, actor)
+        return killing.request_stacks(self.home, self.id, tasks, actor)
 
     async def set_log_level(self, level: str, actor: str = "") -> JobReport:
-        return await changing.set_log_level(self.home, self.id, level, actor)
+        return await killing.set_log_level(self.home, self.id, level, actor)
 
     def _forget_status(self) -> None:
         self._reported_at = float("-inf")

@@ -9,8 +9,7 @@ from tony import clock
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, build_report
 from tony.errors import InvalidTransition, UnknownJobError
-from tony.history.event_log import check_length_of_others, segments
-from tony.history.event_tail import EventTail
+from tony.history.event_log import EventTail, check_length_of_others, segments
 from tony.history.job_record import pending_report, read_job, read_summary
 from tony.linux.thread_pools import lock_held
 from tony.model.job_report import JobReport

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from tony.address import format_host
 from tony.errors import UserError
-from tony.jobs.whoami import get_user_name
+from tony.jobs.state_dir import get_user_name
 from tony.portal.access.tokens import TokenFile
 from tony.web.user_authentication import PERSON, AuthConfig, TrustedProxy
 

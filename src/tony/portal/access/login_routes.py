@@ -12,7 +12,7 @@ from starlette.routing import Route
 from tony.errors import TonyError
 from tony.portal.access.tokens import SESSION, TokenFile
 from tony.web.app import render_problem, render_refusal
-from tony.web.thread_lanes import LISTS
+from tony.web.job_source import LISTS
 from tony.web.user_authentication import Authenticator
 
 #: Maximum bytes of the form.

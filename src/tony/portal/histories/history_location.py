@@ -10,7 +10,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tony.config.files import remote_paths
+from tony.config.files import paths
 from tony.config.files.paths import expanded
 from tony.errors import UserError
 from tony.model.layout import Home
@@ -55,7 +55,7 @@ def open_location(text: str, home: Home, environment: Mapping[str, str]) -> File
     scheme, _, path = text.partition("://")
     if scheme.lower() in _HERE:
         text = path
-    if not remote_paths.is_address(text):
+    if not paths.is_address(text):
         if not text.strip() or "\0" in text:
             raise UserError("empty history location. Use a folder, or an address such as hdfs:///user/ann/.tony.")
         try:

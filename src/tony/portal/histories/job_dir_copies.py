@@ -26,7 +26,7 @@ from tony.model.layout import JobFolder
 from tony.model.strict_json import BadJson, loads
 from tony.portal.histories import jhist_reader
 from tony.portal.histories.jhist_reader import Original
-from tony.portal.job_index.index_entry import IndexEntry
+from tony.portal.job_index.index_schema import IndexEntry
 from tony.storage.stores.store_interface import FileStore, Item, joined
 
 #: Files that are copied, and maximum bytes of each.
@@ -264,3 +264,47 @@ def _write_original(folder: JobFolder, original: Original) -> None:
         folder.am_log.write_text(f"{time.strftime('%F %T')} {original.problem}\n", encoding="utf-8")
     if original.report.state.ended:
         write_json(folder.summary, to_plain(replace(original.report, folder=str(folder.path))))
+
+
+#: Names in one answer of S3; larger folders need, and cost, several requests.
+_NAMES_PER_REQUEST = 1_000
+
+
+class Listings(FileStore):
+    """A store that caches the listings of its folders until `forget`; `find` uses them, too.
+
+    Attributes:
+        asked: number of listing requests so far, as S3 counts them.
+    """
+
+    def __init__(self, store: FileStore) -> None:
+        self.address, self.local, self.dated = store.address, store.local, store.dated
+        self.asked = 0
+        self._store = store
+        self._listings: dict[str, Sequence[Item]] = {}
+
+    def forget(self, path: str) -> None:
+        """Drop the cached listing of a folder."""
+        self._listings.pop(path, None)
+
+    def list(self, path: str = "") -> Sequence[Item]:
+        found = self._listings.get(path)
+        if found is None:
+            found = self._listings[path] = self._store.list(path)
+            self.asked += 1 + len(found) // _NAMES_PER_REQUEST
+        return found
+
+    def find(self, path: str) -> Item | None:
+        folder, _, name = path.rpartition("/")
+        return next((item for item in self.list(folder) if item.name == name), None)
+
+    def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        return self._store.pieces(path, offset)
+
+    def write(self, path: str, content: bytes | Path) -> None:
+        self._listings.clear()
+        self._store.write(path, content)
+
+    def remove(self, path: str) -> None:
+        self._listings.clear()
+        self._store.remove(path)

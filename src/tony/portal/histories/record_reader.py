@@ -17,7 +17,7 @@ from tony.model.layout import JobFolder
 from tony.model.states import JobState
 from tony.model.strict_json import BadJson, loads
 from tony.portal.histories.history_layouts import RecordLocation
-from tony.portal.job_index.index_entry import IndexEntry
+from tony.portal.job_index.index_schema import IndexEntry
 from tony.storage.stores.store_interface import FileStore, Item, joined
 
 #: Maximum bytes of the two files: the summary of a job with 100,000 tasks has 40 MiB.

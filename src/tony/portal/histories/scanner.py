@@ -15,11 +15,11 @@ from tony import clock
 from tony.errors import TonyError
 from tony.portal.histories import history_layouts
 from tony.portal.histories.bounded_readers import Readers
-from tony.portal.histories.folder_cache import Listings
 from tony.portal.histories.history_layouts import RecordLocation
+from tony.portal.histories.job_dir_copies import Listings
 from tony.portal.histories.record_reader import damaged, open_stamp, read, stamp_of
 from tony.portal.job_index.index import IndexedRecord, JobIndex
-from tony.portal.job_index.index_entry import IndexEntry
+from tony.portal.job_index.index_schema import IndexEntry
 from tony.storage.stores.store_interface import FileStore, Item, joined
 
 T = TypeVar("T")

@@ -22,8 +22,8 @@ from tony import clock
 from tony.errors import StorageError
 from tony.model.job_query import JobsPage, Query
 from tony.portal.job_index import index_schema
-from tony.portal.job_index.index_entry import IndexEntry
 from tony.portal.job_index.index_query import IndexQuery
+from tony.portal.job_index.index_schema import IndexEntry
 from tony.portal.job_index.index_writer import IndexUpdater, read_entry
 
 T = TypeVar("T")

@@ -13,6 +13,9 @@ Jobs submitted in the same millisecond get row ids a few milliseconds apart; the
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import dataclass
+
+from tony.model.job_summary import JobHead
 
 #: Incremented with every change below: an index of another version is recreated.
 VERSION = 1
@@ -79,3 +82,21 @@ def is_damage(error: BaseException | None) -> bool:
 def is_used(connection: sqlite3.Connection) -> bool:
     """Return True if the file contains anything."""
     return bool(connection.execute("select count(*) from sqlite_schema").fetchone()[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexEntry:
+    """A job and the location of its directory.
+
+    Attributes:
+        place: address of the location.
+        path: of the job directory, below the location.
+        stamp: changes whenever the directory does; empty if it must be read each time.
+        size: bytes of the directory; 0 if unknown.
+    """
+
+    head: JobHead
+    place: str
+    path: str
+    stamp: str = ""
+    size: int = 0

@@ -11,7 +11,7 @@ from dataclasses import replace
 from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
-from tony.portal.job_index.index_entry import IndexEntry
+from tony.portal.job_index.index_schema import IndexEntry
 from tony.portal.job_index.index_terms import KINDS, LONGEST_NAME, LONGEST_REASON, mark, searched, words_of
 
 #: Largest row id, in milliseconds since 1970: in the year 5138.

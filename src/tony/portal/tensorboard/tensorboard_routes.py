@@ -42,10 +42,10 @@ from tony.rpc.tunnel import carry
 from tony.storage.stores.store_interface import FileStore
 from tony.web.app import render_problem, render_refusal
 from tony.web.authorization import AccessDenied, PortalAction, PortalUser, find_job, list_visible_jobs
+from tony.web.job_source import STORES
 from tony.web.links import Links
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
-from tony.web.thread_lanes import STORES
 from tony.web.user_authentication import Authenticator
 
 #: Maximum jobs shown together, and jobs offered to add.

@@ -15,12 +15,12 @@ from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiab
 from tony.errors import ConfigError, SchedulerError, TonyError
 from tony.isolated_interpreter import command
 from tony.linux import cgroup, process, resource_limit_errors
-from tony.linux.open_file_limit import allow_open_files
+from tony.linux.resource_limit_errors import allow_open_files
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.interface import ContainerAllocator, KnownContainer, PreparedJob, Sink
-from tony.schedulers.local import rlimits_check
+from tony.schedulers.local import feasibility
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.claims.ledger import LedgerBusy
 from tony.schedulers.local.claims.ledger_location import open_ledger
@@ -29,8 +29,7 @@ from tony.schedulers.local.claims.peak_demand import needs
 from tony.schedulers.local.claims.resource_claim import ResourceClaim
 from tony.schedulers.local.claims.role_allocation import RoleAllocation
 from tony.schedulers.local.containers import cleanup
-from tony.schedulers.local.containers.container import ContainerStage, LocalContainer
-from tony.schedulers.local.containers.container_recovery import LocalContainerRecovery
+from tony.schedulers.local.containers.container_recovery import ContainerStage, LocalContainer, LocalContainerRecovery
 from tony.schedulers.local.containers.fork_server import ForkServer
 from tony.schedulers.local.containers.orphan_cleanup import RETRY_INTERVAL_SECONDS, OrphanCleanup
 from tony.schedulers.local.containers.task_launcher import HOST, TaskLauncher
@@ -99,7 +98,7 @@ class LocalAllocator(ContainerAllocator):
         self._sink = sink
         if self._adopt_orphans:
             process.set_child_subreaper()
-        allow_open_files(rlimits_check.open_files(self._spec) + _CLIENT_FILES)
+        allow_open_files(feasibility.open_files(self._spec) + _CLIENT_FILES)
         try:
             self._server.open()  # early, while this process has a single thread
         except OSError as error:

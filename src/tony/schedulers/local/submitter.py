@@ -22,8 +22,7 @@ from tony.schedulers.local.claims import ledger_location
 from tony.schedulers.local.claims.machine_capacity import measure
 from tony.schedulers.local.claims.peak_demand import peak
 from tony.schedulers.local.containers import cleanup
-from tony.schedulers.local.feasibility import unsatisfiable_requests
-from tony.schedulers.local.rlimits_check import resource_limit_problems
+from tony.schedulers.local.feasibility import resource_limit_problems, unsatisfiable_requests
 from tony.schedulers.local.settings import DEFAULT_LEDGER, DEFAULT_MASTER, read_settings
 from tony.schedulers.local.supervision.am_start import master_command, start_master
 

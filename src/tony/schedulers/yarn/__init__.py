@@ -5,8 +5,8 @@ In the client (`client/`): `submitter` refuses requests that the cluster can nev
 `launch_contexts` builds the request to YARN (`dry_run` prints it). `artifacts` lists the files for HDFS: staged objects
 and the archives of `schedulers/shipping`; `cache_upload` stores each once by digest.
 
-After submission: `schedulers/job_store` fetches the job directory, `container_logs` the output; `queue_position`,
-`lifetime_diagnostics`, `web_links` and `unrecorded_applications` explain an application's status.
+After submission: `schedulers/job_store` fetches the job directory, `container_logs` the output; `capacity`,
+`web_links` and `unrecorded_applications` explain an application's status.
 
 In the cluster: `launch_payload` travels to a container; `shipping/launch/` has the scripts that find a Python there.
 `allocation/allocator` is the AM's connection to the ResourceManager: `outstanding_requests`, `container_table`,

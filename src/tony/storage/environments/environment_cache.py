@@ -26,7 +26,7 @@ from tony.storage.cache.file_copy import remove_tree
 from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import Cache
 from tony.storage.cache.unpack_cache import remove_leftovers
-from tony.storage.environments.runnable_interpreter import require_runnable
+from tony.storage.environments.environment_setup import require_runnable
 from tony.storage.stores.disk_errors import explain_os_error
 
 _NAMES = ("python", "python3")

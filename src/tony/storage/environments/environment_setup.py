@@ -12,7 +12,30 @@ from pathlib import Path
 
 from tony.errors import StorageError
 from tony.storage.environments.environment_relocation import relocate
-from tony.storage.environments.runnable_interpreter import require_runnable
+
+
+def require_runnable(python: Path, what: str) -> None:
+    """Refuse an interpreter that does not exist or may not be executed.
+
+    Args:
+        what: its origin, for the message.
+
+    Raises:
+        StorageError: the message names a dangling link, if there is one.
+    """
+    host = socket.gethostname()
+    if os.path.isfile(python):
+        if os.access(python, os.X_OK):
+            return
+        raise StorageError(f"{what}: {python} on {host} is not executable. Make it executable (chmod +x).")
+    if os.path.islink(python):
+        raise StorageError(
+            f"{what}: its bin/{python.name} is a link to {os.path.realpath(python)}, which does not exist on {host}. "
+            "A venv uses the Python it was created with: install that there, or pack the environment with conda-pack, "
+            "which includes its own."
+        )
+    raise StorageError(f"{what}: {python} does not exist on {host}. Give the path of a Python that exists there.")
+
 
 #: Seconds. conda-unpack rewrites every file that contains the old path: minutes for a large environment on a slow disk.
 _UNPACK_TIMEOUT_SECONDS = 1800.0

@@ -19,9 +19,8 @@ from tony.hadoop.authentication import Logins, is_secure
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import NameService, find_name_service, list_resource_managers
 from tony.hadoop.failover import Policy
-from tony.hadoop.tokens.credentials import TokenCredentials
+from tony.hadoop.tokens.credentials import AM_RM, CLIENT_TO_AM, CONTAINER, NODE_MANAGER, RM_DELEGATION, TokenCredentials
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.tokens.token_selector import AM_RM, CLIENT_TO_AM, CONTAINER, NODE_MANAGER, RM_DELEGATION
 
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.web_identity import WebLogin
@@ -83,7 +82,7 @@ async def credentials_of_job(settings: Configuration, logins: Logins, file_syste
 
 async def fetch_token(settings: Configuration, logins: Logins, service: NameService) -> HadoopToken | None:
     """Return a new token of a file system; None from one that requires none."""
-    from tony.hadoop.namenode_factory import create_name_node  # late: most clusters require no tokens
+    from tony.hadoop.hdfs.namenode import create_name_node  # late: most clusters require no tokens
 
     async with create_name_node(settings, logins, service, policy=POLICY) as client:
         return await client.delegation_token(token_renewer(settings, logins.user))

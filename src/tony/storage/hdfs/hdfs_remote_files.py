@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tony.config.files import remote_paths
-from tony.hadoop.configuration.errors import ConfigurationError
+from tony.config.files import paths
 from tony.hadoop.configuration.service_addresses import NameService, find_name_service
+from tony.hadoop.configuration.value_parsing import ConfigurationError
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
 from tony.storage.hdfs.hdfs_clients import HdfsClients
@@ -65,7 +65,7 @@ class HdfsFiles(RemoteFiles):
             client.close()
 
     def _split(self, address: str) -> tuple[NameService, str]:
-        system, path = remote_paths.split_address(address)
+        system, path = paths.split_address(address)
         try:
             return find_name_service(self._hdfs.configuration, system or None), path
         except ConfigurationError as error:

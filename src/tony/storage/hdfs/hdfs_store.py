@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tony.config.files import remote_paths
+from tony.config.files import paths
 from tony.errors import StorageError, UserError
-from tony.hadoop.configuration.errors import ConfigurationError
 from tony.hadoop.configuration.service_addresses import find_name_service
+from tony.hadoop.configuration.value_parsing import ConfigurationError
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.model.layout import Home
@@ -30,8 +30,8 @@ class HdfsStore(FileStore):
 
     def __init__(self, address: str, home: Home) -> None:
         try:
-            self.address = remote_paths.normalize_hdfs_uri(address)
-            system, self._root = remote_paths.split_address(self.address)
+            self.address = paths.normalize_hdfs_uri(address)
+            system, self._root = paths.split_address(self.address)
             hdfs = find_hdfs(home, {})
             self._made: set[str] = set()
             self._files = hdfs.web_files_of(find_name_service(hdfs.configuration, system or None))

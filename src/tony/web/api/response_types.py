@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tony.config.table.resolved_table import ResolvedRow
-from tony.history.progress_records import CheckpointRecord
+from tony.history.session_facts import CheckpointRecord
 from tony.history.timeline import Mark, SessionSpan, Span, TaskResources
 from tony.jobs.directory.task_logs import LogFileInfo
 from tony.jobs.directory.view import RecordFile, TaskContainer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from tony.advice.number_format import format_evidence, saved
+from tony.advice.heuristic import format_evidence, saved
 from tony.advice.recommendation import Advice
 from tony.web.job_advice import load_advice
 from tony.web.pages.job_layout import Unknown, await_with_timeout, build_frame

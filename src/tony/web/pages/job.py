@@ -15,7 +15,7 @@ from tony.history.timeline import MarkerKind, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.event_text import EventWords
-from tony.jobs.failure_hints import find_hints
+from tony.jobs.failure_text import find_hints
 from tony.jobs.progress import Reports, find_job_progress, read_reports
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import Failure, JobReport, TaskReport
@@ -24,9 +24,8 @@ from tony.units import format_duration
 from tony.web import ansi_html
 from tony.web.pages.job_layout import Unknown, await_part, await_with_timeout, build_frame, count_states
 from tony.web.request import PageRequest
-from tony.web.svg_cache import SvgCache
 from tony.web.template_rendering import render
-from tony.web.timeline_svg import Drawing
+from tony.web.timeline_svg import Drawing, SvgCache
 
 #: How long the page waits for its timeline; if it takes longer, the script loads it afterwards.
 _TIMELINE_TIMEOUT_SECONDS = 0.06

@@ -13,7 +13,7 @@ from tony.model.staged import StagedItem
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.container_interface import AmContainer, JobLaunch
-from tony.schedulers.enlisting_executor import EnlistingEnvironment
+from tony.schedulers.enlisting_executor import EnlistingContainer
 from tony.schedulers.interface import PreparedJob
 
 from .allocator import ProcessAllocator
@@ -31,7 +31,7 @@ class ProcessAmContainer(AmContainer):
         return ProcessAllocator(job)
 
 
-class ProcessExecutorContainer(EnlistingEnvironment):
+class ProcessExecutorContainer(EnlistingContainer):
     host = "127.0.0.1"
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tony.linux.number_parsing import whole
+from tony.linux.plain_files import whole
 from tony.schedulers.local.settings import LocalSettings
 from tony.units import format_size
 

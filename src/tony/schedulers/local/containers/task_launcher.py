@@ -12,7 +12,7 @@ from tony.model.staged import StagedRole
 from tony.protocol.launch import AmCredentials, ContainerPart, LaunchContext, TaskPart
 from tony.schedulers.interface import PreparedJob
 from tony.schedulers.local.containers import cleanup, executor_processes
-from tony.schedulers.local.containers.container import LocalContainer
+from tony.schedulers.local.containers.container_recovery import LocalContainer
 from tony.schedulers.local.containers.executor_processes import ExecutorProcess
 from tony.schedulers.local.containers.fork_server import ForkServer
 from tony.storage.environments.localization import Interpreter, localize

@@ -24,8 +24,8 @@ from tony.hadoop.authentication import list_protections
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import list_resource_managers
 from tony.hadoop.ipc.errors import HadoopError
+from tony.hadoop.tokens.credentials import AM_RM, select
 from tony.hadoop.tokens.credentials import TokenCredentials as Tokens
-from tony.hadoop.tokens.token_selector import AM_RM, select
 from tony.hadoop.wire.yarn_records import Container, ContainerLaunchContext, FinalStatus
 from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, Registration, scheduler_proxy
 from tony.hadoop.yarn.nm_client import NodeClients
@@ -42,12 +42,11 @@ from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.previous_attempt_files import PreviousAttempts
 from tony.schedulers.job_store.record_publisher import RecordPublisher
 from tony.schedulers.shipping import OWN_PYTHON, PAGES_ARCHIVE
-from tony.schedulers.yarn.allocation.attempt_diagnostics import find_termination_reason
+from tony.schedulers.yarn.allocation.container_demand import build_container_request
 from tony.schedulers.yarn.allocation.container_recovery import ContainerRecovery
-from tony.schedulers.yarn.allocation.container_request import build_container_request
 from tony.schedulers.yarn.allocation.container_table import ContainerTable
-from tony.schedulers.yarn.allocation.node_blacklist import NodeBlacklist
-from tony.schedulers.yarn.allocation.nodes_without_python import NodesWithoutPython
+from tony.schedulers.yarn.allocation.exit_reasons import find_termination_reason
+from tony.schedulers.yarn.allocation.node_blacklist import NodeBlacklist, NodesWithoutPython
 from tony.schedulers.yarn.allocation.outstanding_requests import OutstandingRequests
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.client.placement_constraints import placed

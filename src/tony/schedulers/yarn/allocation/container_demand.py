@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.hadoop.wire.yarn_records import Resource
+from tony.hadoop.yarn.request_table import ContainerRequest
 from tony.model.job_spec import JobSpec
 from tony.schedulers.yarn.client.capacity import ClusterCapacity, ClusterNode
-from tony.schedulers.yarn.client.placement_constraints import placed
+from tony.schedulers.yarn.client.placement_constraints import constraint_of, placed, tags_of
 from tony.schedulers.yarn.launch_contexts import capability, master_capability
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.units import format_size
@@ -98,3 +99,29 @@ def format_names(names: Sequence[str]) -> str:
     """Join names with commas; long lists are cut."""
     rest = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+#: Lower is served first; the same for all roles: the state machine decides their order.
+_PRIORITY = 1
+
+
+def build_container_request(
+    spec: JobSpec, role: str, settings: YarnSettings, nodes: Mapping[str, str]
+) -> ContainerRequest:
+    """Return the request for one container of a role.
+
+    Args:
+        nodes: host -> rack, of all nodes: a request for `*` alone is served more slowly.
+    """
+    wanted = spec.effective_roles[role]
+    resource = capability(wanted.resources)
+    if role in placed(spec, settings):
+        constraint = constraint_of(spec, role, settings)
+        return ContainerRequest(
+            resource=resource, priority=_PRIORITY, tags=tags_of(role, wanted), constraint=constraint
+        )
+    label = wanted.node_label or settings.node_label
+    if label:
+        return ContainerRequest(resource=resource, priority=_PRIORITY, label=label)
+    racks = tuple(dict.fromkeys(rack for rack in nodes.values() if rack))
+    return ContainerRequest(resource=resource, priority=_PRIORITY, hosts=tuple(nodes), racks=racks)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
+from tony.core.events import Event, Unsatisfiable
+
 #: At most every third node may be excluded.
 _MIN_NODES_PER_EXCLUSION = 3
 _log = logging.getLogger(__name__)
@@ -86,3 +88,44 @@ class NodeBlacklist:
                 self._leave_out(host)
         if self.hosts != before:
             self._changed(self.hosts)
+
+
+#: With this many nodes without Python, the rest is not tried.
+_MAX_TRIED_NODES = 3
+
+
+class NodesWithoutPython:
+    """The nodes without a suitable Python that this job has found.
+
+    Args:
+        others: role -> number of nodes that could run its tasks; for a missing role it is unknown, so the first such
+            node is enough.
+        leave_out: blacklists a host.
+        tell: receives events.
+    """
+
+    def __init__(
+        self, others: Mapping[str, int], *, leave_out: Callable[[str], None], tell: Callable[[Event], None]
+    ) -> None:
+        self._others, self._leave_out, self._tell = others, leave_out, tell
+        self._hosts: dict[str, None] = {}
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(self._hosts)
+
+    def add(self, role: str, host: str, said: str) -> None:
+        """Record that a container failed because its host has no suitable Python.
+
+        Args:
+            said: message of the launch script: host, what was found, which setting.
+        """
+        if host not in self._hosts:
+            _log.warning("host %s is excluded (blacklisted): %s", host, said)
+            self._hosts[host] = None
+            self._leave_out(host)
+        if len(self._hosts) >= min(_MAX_TRIED_NODES, self._others.get(role, 1)):
+            before = [each for each in self._hosts if each != host]
+            also = f" The same error occurred on {', '.join(before)}." if before else ""
+            self._tell(Unsatisfiable(role=role, reason=f"cannot start any task of {role}: {said}{also}"))

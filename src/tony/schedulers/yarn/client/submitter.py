@@ -41,12 +41,10 @@ from tony.schedulers.yarn.allocation.container_demand import suitable_node_count
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.client.artifacts import build_artifacts, file_systems, in_place
 from tony.schedulers.yarn.client.cache_upload import CacheUploader
-from tony.schedulers.yarn.client.capacity import AWAY, ClusterCapacity, build_capacity
+from tony.schedulers.yarn.client.capacity import AWAY, WAITING, ClusterCapacity, build_capacity, describe_queue_position
 from tony.schedulers.yarn.client.feasibility import notices, unsatisfiable_requests
-from tony.schedulers.yarn.client.lifetime_diagnostics import KEY as LIFETIME
-from tony.schedulers.yarn.client.lifetime_diagnostics import overdue
-from tony.schedulers.yarn.client.list_entry import to_list_entry
-from tony.schedulers.yarn.client.queue_position import WAITING, describe_queue_position
+from tony.schedulers.yarn.client.list_entry import KEY as LIFETIME
+from tony.schedulers.yarn.client.list_entry import overdue, to_list_entry
 from tony.schedulers.yarn.client.unrecorded_applications import explain_missing_history, is_ours, staging_of
 from tony.schedulers.yarn.client.unsatisfiable_constraints import constraint_hints, unsatisfiable_constraints
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
