@@ -18,7 +18,7 @@ from tests.web.serving import served
 from tony import clock
 from tony.errors import ConnectionFailed
 from tony.history.job_record import write_summary
-from tony.jobs import killing
+from tony.jobs import actions
 from tony.jobs.portal_client.client import KeptToken, PortalClient, keep_token
 from tony.jobs.state_dir import get_user_name
 from tony.model.job_report import JobReport
@@ -113,11 +113,11 @@ class TestRestart:
         """There is nothing to restart: it is said when it ended, and what to do."""
         answer = tony("restart", ended)
         assert answer.code == 2
-        assert answer.err.startswith(f"tony: {killing.NOT_RESTARTED}: job {JOB} (digits) failed ")
+        assert answer.err.startswith(f"tony: {actions.NOT_RESTARTED}: job {JOB} (digits) failed ")
 
     def test_a_job_that_has_not_begun(self, tony: Tony, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nobody comes in time that could be told."""
-        monkeypatch.setattr(killing, "ANSWER_TIMEOUT_SECONDS", 0.1)
+        monkeypatch.setattr(actions, "ANSWER_TIMEOUT_SECONDS", 0.1)
         recorded(home, spec=SPEC, submitted=clock.wall())
         for line in (("restart", JOB), ("log-level", JOB, "info")):
             answer = tony(*line)
@@ -204,7 +204,7 @@ class TestStacks:
             beside.finish(failed(folder, record))
         answer = tony("stacks", JOB)
         assert answer.code == 2
-        assert answer.err.startswith(f"tony: {killing.NO_STACKS}: job {JOB} (digits) failed ")
+        assert answer.err.startswith(f"tony: {actions.NO_STACKS}: job {JOB} (digits) failed ")
 
     def test_of_a_job_whose_master_goes_away(self, tony: Tony, running: Running) -> None:
         """Nothing is told, and nothing made up."""
@@ -300,9 +300,9 @@ class TestThroughAPortal:
     def test_of_an_ended_job(self, tony: Tony, ended: str, portal: str) -> None:
         """As of one that is recorded here."""
         for line, said in (
-            (("restart", ended), killing.NOT_RESTARTED),
-            (("stacks", ended), killing.NO_STACKS),
-            (("log-level", ended, "info"), killing.NOTHING_LOGS),
+            (("restart", ended), actions.NOT_RESTARTED),
+            (("stacks", ended), actions.NO_STACKS),
+            (("log-level", ended, "info"), actions.NOTHING_LOGS),
         ):
             answer = tony(*line, "--portal", portal)
             assert answer.code == 2

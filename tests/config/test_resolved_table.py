@@ -83,12 +83,12 @@ def test_how_many_there_may_be_comes_with_its_places(tmp_path: Path) -> None:
     text = 'command = "x"\n[roles.worker]\ninstances = { min = 2, max = 4 }\n'
     resolved = resolve(tmp_path, text, sets=["roles.worker.instances.max=8", "gang_wait=5s"])
     rows = {row.key: (row.value, row.source) for row in resolved_rows(resolved)}
-    assert resolved.spec.roles["worker"].how_many == "2 to 8"
+    assert resolved.spec.roles["worker"].task_count_text == "2 to 8"
     assert rows["roles.worker.instances.min"] == ("2", "job.toml:3")
     assert rows["roles.worker.instances.max"] == ("8", "--set")
     assert rows["gang_wait"] == ('"5s"', "--set")
     assert rows["shrink_after"] == ('"30s"', "default")
     resolved = resolve(tmp_path, text, sets=["roles.worker.instances={min=4, max=4}"])
-    assert resolved.spec.roles["worker"].how_many == "4"
+    assert resolved.spec.roles["worker"].task_count_text == "4"
     resolved = resolve(tmp_path, text, sets=["roles.worker.instances=3"])
     assert (resolved.spec.roles["worker"].instances, resolved.spec.elastic_roles) == (3, ())

@@ -18,9 +18,9 @@ from tony.core.events import Event, KillRequested
 from tony.errors import ConnectionFailed, Problem, SchedulerError
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
-from tony.jobs import killing
+from tony.jobs import actions
+from tony.jobs.actions import kill
 from tony.jobs.am_client import locate_am
-from tony.jobs.killing import kill
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.status import aborted_submissions, job_status
 from tony.jobs.status.dead_am_report import build_last_report
@@ -431,7 +431,7 @@ async def test_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.Mon
     async def deaf(*_: object) -> None:
         raise ConnectionFailed("no answer")
 
-    monkeypatch.setattr(killing, "tell_kill", deaf)
+    monkeypatch.setattr(actions, "tell_kill", deaf)
     monkeypatch.setattr(job_status, "load_submitter", lambda *_: submitter)
     async with PlayedMaster(folder, running):
         assert (await kill(home, JOB)).job == JOB

@@ -99,7 +99,7 @@ class Role(RoleProgramSettings):
     scheduler_settings: Mapping[str, Mapping[str, SettingValue]] = field(default_factory=dict)
 
     @property
-    def how_many(self) -> str:
+    def task_count_text(self) -> str:
         """Return its number of tasks for messages: `8`, or `2 to 8`."""
         return str(self.instances) if self.min_instances is None else f"{self.min_instances} to {self.instances}"
 

@@ -23,7 +23,7 @@ def command(job: str, now: bool, as_json: bool) -> None:
 
     Returns as soon as the job is stopping. A job that has already ended is left unchanged.
     """
-    from tony.jobs.killing import kill
+    from tony.jobs.actions import kill
 
     try:
         home, name = job_id(job)

@@ -52,7 +52,7 @@ def command(
 def _describe_role(name: str, role: Role) -> str:
     """Return `worker 2`, or `ps 1 (untracked)` if the job does not wait for the role."""
     kind = "" if role.kind is RoleKind.TRACKED else f" ({role.kind.value})"
-    return f"{name} {role.how_many}{kind}"
+    return f"{name} {role.task_count_text}{kind}"
 
 
 def _show(job_file: str, resolved: Resolved, show_all: bool, as_json: bool) -> None:

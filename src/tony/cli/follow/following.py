@@ -16,9 +16,9 @@ from tony.cli.follow.follow_view import view_for
 from tony.cli.submission_signals import TERMINATION_SIGNALS, SignalGuard
 from tony.cli.terminal.output import say_all, warn
 from tony.errors import ExitCode, TonyError
+from tony.jobs.actions import kill
 from tony.jobs.failure_text import format_report
 from tony.jobs.job_follower import Viewer, follow, raise_first_error
-from tony.jobs.killing import kill
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState

@@ -24,7 +24,7 @@ from tony.history.goodput import GoodputLedger
 from tony.history.job_record import read_job, read_summary, record_of
 from tony.history.metrics_reader import Metrics, open_metrics
 from tony.history.timeline import Timeline
-from tony.jobs import job_follower, killing
+from tony.jobs import actions, job_follower
 from tony.jobs.directory.event_pages import read_events
 from tony.jobs.directory.secret_patterns import MARGIN, PRINTED
 from tony.jobs.directory.task_logs import LOG_PIECE, TaskLogs
@@ -382,20 +382,20 @@ class DirectoryJobView(JobView):
         Raises:
             ConnectionFailed: its application master is running, but does not answer.
         """
-        report = await killing.kill(self.home, self.id, now=now, actor=actor)
+        report = await actions.kill(self.home, self.id, now=now, actor=actor)
         self._forget_status()
         return report
 
     async def restart(self, actor: str = "") -> JobReport:
-        report = await killing.restart(self.home, self.id, actor)
+        report = await actions.restart(self.home, self.id, actor)
         self._forget_status()
         return report
 
     def stacks(self, *tasks: str, actor: str = "") -> AsyncGenerator[Stacks, None]:
-        return killing.request_stacks(self.home, self.id, tasks, actor)
+        return actions.request_stacks(self.home, self.id, tasks, actor)
 
     async def set_log_level(self, level: str, actor: str = "") -> JobReport:
-        return await killing.set_log_level(self.home, self.id, level, actor)
+        return await actions.set_log_level(self.home, self.id, level, actor)
 
     def _forget_status(self) -> None:
         self._reported_at = float("-inf")

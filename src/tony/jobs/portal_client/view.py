@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError
-from tony.jobs.killing import NOT_RESTARTED, NOTHING_LOGS, require_running, select_tasks
+from tony.jobs.actions import NOT_RESTARTED, NOTHING_LOGS, require_running, select_tasks
 from tony.jobs.logs.log_names import LogName, Selection, select_named_tasks
 from tony.jobs.logs.log_reader import LONGEST_LINE, LogLine
 from tony.jobs.portal_client.client import PortalClient, RemoteLog

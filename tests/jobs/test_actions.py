@@ -11,8 +11,8 @@ from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded,
 from tony import clock
 from tony.errors import ConnectionFailed, UnknownJobError
 from tony.history.job_record import KillRequest, load_kill_request, pending_report, write_summary
-from tony.jobs import killing
-from tony.jobs.killing import kill
+from tony.jobs import actions
+from tony.jobs.actions import kill
 from tony.jobs.state_dir import get_user_name
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
@@ -50,7 +50,7 @@ async def test_a_job_that_is_coming_up(home: Home) -> None:
 async def test_a_job_that_never_comes_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The waiting has an end, and is no success."""
     recorded(home, submitted=clock.wall())
-    monkeypatch.setattr(killing, "ANSWER_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(actions, "ANSWER_TIMEOUT_SECONDS", 0.1)
     with pytest.raises(ConnectionFailed, match="has no running application master"):
         await kill(home, JOB)
 
@@ -63,7 +63,7 @@ async def test_a_master_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) 
     async def deaf(*_: object) -> None:
         raise ConnectionFailed("no answer")
 
-    monkeypatch.setattr(killing, "tell_kill", deaf)
+    monkeypatch.setattr(actions, "tell_kill", deaf)
     async with PlayedMaster(folder, running):
         with pytest.raises(ConnectionFailed, match=r"no answer\. If it hangs, kill it with `kill -9 \d+` on here;"):
             await kill(home, JOB)
@@ -79,7 +79,7 @@ async def test_a_job_that_ends_at_this_very_moment(home: Home, monkeypatch: pyte
             await master.finish(succeeded(folder, record))
             raise ConnectionFailed("the connection broke: connection reset by peer")
 
-        monkeypatch.setattr(killing, "tell_kill", cut_off)
+        monkeypatch.setattr(actions, "tell_kill", cut_off)
         assert await kill(home, JOB) == succeeded(folder, record)
 
 
@@ -97,7 +97,7 @@ def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_a_gap_between_two_masters(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The supervisor lives and nobody answers: it is kept, and whoever answers then is not told once more."""
-    monkeypatch.setattr(killing, "_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(actions, "_ANSWER_SECONDS", 0.05)
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     async with PlayedMaster(folder, running) as master:
@@ -112,8 +112,8 @@ async def test_a_gap_between_two_masters(home: Home, monkeypatch: pytest.MonkeyP
 
 async def test_a_gap_that_does_not_end(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs is ended from here; the wish stays for whoever may still come."""
-    monkeypatch.setattr(killing, "_ANSWER_SECONDS", 0.02)
-    monkeypatch.setattr(killing, "_START_SECONDS", 0.02)
+    monkeypatch.setattr(actions, "_ANSWER_SECONDS", 0.02)
+    monkeypatch.setattr(actions, "_START_SECONDS", 0.02)
     swept: list[str] = []
 
     async def withdraw(self: object, folder: JobFolder, reason: str) -> None:
@@ -131,7 +131,7 @@ async def test_a_gap_that_does_not_end(home: Home, monkeypatch: pytest.MonkeyPat
 
 async def test_a_master_that_dies_for_good_when_it_is_asked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record is closed as what it is: a job that somebody has killed."""
-    monkeypatch.setattr(killing, "_ANSWER_SECONDS", 0.02)
+    monkeypatch.setattr(actions, "_ANSWER_SECONDS", 0.02)
     folder, record = recorded(home)
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
         await master.leave()
