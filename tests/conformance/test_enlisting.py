@@ -23,6 +23,7 @@ import pytest
 import tony
 from tests.support.plug_in import processes
 from tony.client.credential_creation import make_credentials
+from tony.config.table.schema_tree import _add_plug_ins, schema
 from tony.errors import SchedulerError
 from tony.history.json_files import write_json
 from tony.linux import process
@@ -47,7 +48,11 @@ FAULTS = (container_faults.SilentExecutor, container_faults.ContainerExitsBefore
 @pytest.fixture(autouse=True)
 def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(processes.FOLDER)
+    schema.cache_clear()
+    _add_plug_ins.cache_clear()  # another test of this process has searched before it was installed
     yield
+    schema.cache_clear()
+    _add_plug_ins.cache_clear()
     for name in [name for name in sys.modules if name.partition(".")[0] == "processes"]:
         del sys.modules[name]
 

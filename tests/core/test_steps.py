@@ -6,6 +6,10 @@ import ast
 from pathlib import Path
 
 import tony.core.steps
+from tony.core import application
+from tony.core.deadline import TASK_DEADLINES, DeadlineKind
+from tony.core.events import EVENTS
+from tony.core.steps import deadlines
 
 FOLDER = Path(tony.core.steps.__path__[0])
 DOC = tony.core.steps.__doc__ or ""
@@ -37,3 +41,10 @@ def test_the_arrows_point_one_way() -> None:
     order = listed()
     upward = [(name, used) for name in order for used in imported(name) if order.index(used) <= order.index(name)]
     assert upward == []
+
+
+def test_every_event_and_deadline_has_a_handler() -> None:
+    """One that is added without would end the application master when it comes."""
+    assert application._HANDLERS.keys() == set(EVENTS.values())
+    assert deadlines._TASK_HANDLERS.keys() == TASK_DEADLINES
+    assert deadlines._NAME_HANDLERS.keys() | deadlines._JOB_HANDLERS.keys() == set(DeadlineKind) - TASK_DEADLINES

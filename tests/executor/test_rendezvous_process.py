@@ -117,7 +117,7 @@ def _servers(executor: Guest) -> list[int]:
 
     def answers(pid: int) -> bool:
         with contextlib.suppress(OSError):
-            return b"tony.executor.rendezvous_" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            return b"tony.executor.network.rendezvous_" in Path(f"/proc/{pid}/cmdline").read_bytes()
         return False
 
     def find() -> list[int]:

@@ -93,12 +93,12 @@ def test_allocation_time_out(lab: YarnLab) -> None:
     [
         ("[roles.worker]\n", ["scheduler.yarn.queue=nowhere"], ["nowhere", "default, other"]),
         ("[roles.worker]\n", ["scheduler.yarn.queue=root"], ["default, other"]),
-        ('[roles.worker]\ninstances = 10000\nmemory = "5g"\n', [], ["5120m", "4096m", "maximum-allocation-mb"]),
+        ('[roles.worker]\ninstances = 10000\nmemory = "5g"\n', [], ["5g", "4g", "maximum-allocation-mb"]),
         ("[roles.worker]\nvcores = 9\n", [], ["9", "8", "vcores"]),
         ("[roles.worker]\ngpus = 3\n", [], ["3 yarn.io/gpu", "2"]),
         ('[roles.worker]\nresources = { "yarn.io/fpga" = 1 }\n', [], ["yarn.io/fpga", "memory-mb", "yarn.io/gpu"]),
         ('[roles.worker]\nnode_label = "fast"\n', [], ["fast", "none"]),
-        ("[roles.worker]\n", ["scheduler.yarn.am_memory=9g"], ["9216m", "4096m", "application master"]),
+        ("[roles.worker]\n", ["scheduler.yarn.am_memory=9g"], ["9g", "4g", "application master"]),
         ("[roles.worker]\n", ["scheduler.yarn.colour=red"], ["colour"]),
         (
             '[roles.worker]\nyarn.placement = "notin,nod,ps"\n',

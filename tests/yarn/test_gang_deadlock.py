@@ -48,7 +48,7 @@ def test_two_jobs_that_need_more_than_half(lab: YarnLab) -> None:
     assert lab.wait(hog)["state"] == "succeeded"
     assert [(each["state"], each["session"]) for each in ended] == [("succeeded", 1)] * 2
     told = [_events(lab, job) for job in jobs]
-    gave_way = [events for events in told if any(each["data"].get("name") == "gang-pause" for each in events)]
+    gave_way = [events for events in told if any(each["data"].get("deadline") == "gang-pause" for each in events)]
     assert gave_way
     causes = [each["data"].get("cause", "") for each in gave_way[0]]
     assert any(" missing; nothing was granted for 8 s (gang_patience)" in cause for cause in causes), causes

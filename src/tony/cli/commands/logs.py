@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,15 +10,18 @@ from typing import TYPE_CHECKING
 import click
 
 from tony.cli.open_job import open_job, portal_option
-from tony.cli.options import Count, TaskParameter, job_argument, json_option
+from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
 from tony.cli.terminal.output import warn
 from tony.cli.terminal.terminal_text import is_terminal
 from tony.cli.text.log_printer import LogPrinter
 from tony.errors import UserError
-from tony.history.job_record import record_of
+from tony.history.job_record import read_summary, record_of
 from tony.jobs.logs.log_names import ERR, OUT, STREAMS, Selection, find, select_named_tasks
-from tony.jobs.logs.log_reader import LogLine
+from tony.jobs.logs.log_reader import LogLine, group_lines, open_readers
 from tony.model.job_report import JobReport
+from tony.model.layout import JobFolder
+from tony.model.submission_record import JobRecord
+from tony.schedulers.registry import has_remote_logs
 from tony.units import exact_size
 
 if TYPE_CHECKING:
@@ -55,8 +57,41 @@ def command(
     """
     chosen = {"out": (OUT,), "err": (ERR,)}.get(streams, STREAMS)
     selection = Selection(streams=chosen, session=session)
+    if portal is None and not following:
+        home, name = job_id(job)
+        report, record = read_summary(home.job(name)), record_of(home, name)
+        if report is not None and not has_remote_logs(record.spec.scheduler):
+            _print_ended(home.job(name), report, record, tasks, selection, tail, as_json=as_json)
+            return
+    import asyncio  # late: half the time of the command for a job that has ended
+
     with open_job(job, portal) as view:
         asyncio.run(_print(view, tasks, selection, tail, following=following, as_json=as_json))
+
+
+def _print_ended(
+    folder: JobFolder,
+    report: JobReport,
+    record: JobRecord,
+    words: Sequence[str],
+    selection: Selection,
+    tail: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print the output of a job that has ended here, without loading what talks to running jobs."""
+    every = record.spec.task_ids
+    selection = replace(selection, tasks=select_named_tasks(folder.job_id, every, words))
+    _check_session(folder, report, selection, following=False)
+    printer = LogPrinter(sys.stdout, prefix=len(selection.tasks or every) != 1, as_json=as_json)
+    is_empty = True
+    for reader in open_readers(folder.logs, find(folder.logs, selection), tail):
+        for lines in group_lines(reader.drain()):
+            is_empty = False
+            printer.print(lines)
+    _warn_rotated(folder, record, selection, tail)
+    if is_empty:
+        warn(f"no output; see: tony status {folder.job_id}")
 
 
 async def _print(
@@ -68,11 +103,11 @@ async def _print(
     selection = replace(selection, tasks=select_named_tasks(view.id, every, words))
     printer = LogPrinter(sys.stdout, prefix=len(selection.tasks or every) != 1, as_json=as_json)
     if isinstance(view, DirectoryJobView):
-        if selection.session is not None and not find(view.folder.logs, Selection(session=selection.session)):
-            _check_session(await view.status(), selection.session, following)
+        if selection.session is not None:
+            _check_session(view.folder, await view.status(), selection, following=following)
         if following:
             live = is_terminal(sys.stdout) and not as_json
-            _warn_rotated(view, selection, tail)
+            _warn_rotated(view.folder, record_of(view.home, view.id), selection, tail)
             await _follow(view, _OutputViewer(printer), selection, tail, live=live)
             return
     is_empty = True
@@ -80,7 +115,7 @@ async def _print(
         is_empty = False
         printer.print(lines)
     if isinstance(view, DirectoryJobView):  # not before: only now the files of other machines are here
-        _warn_rotated(view, selection, tail)
+        _warn_rotated(view.folder, record_of(view.home, view.id), selection, tail)
     if is_empty:
         yet = " yet" if isinstance(view, DirectoryJobView) and view.live else ""
         warn(f"no output{yet}; see: tony status {view.id}")
@@ -96,25 +131,26 @@ async def _follow(
     warn((format_report(report) or [format_outcome(report)])[0])
 
 
-def _check_session(report: JobReport, session: int, following: bool) -> None:
+def _check_session(folder: JobFolder, report: JobReport, selection: Selection, *, following: bool) -> None:
     """Refuse a session that the job does not have; a future one may be followed.
 
     Raises:
         UserError: the job has no such session.
     """
+    session = selection.session
+    if session is None or find(folder.logs, Selection(session=session)):
+        return
     if session > report.session and (report.state.ended or not following):
         there = {0: "no session yet", 1: "session 1 only"}.get(report.session, f"sessions 1 to {report.session}")
         raise UserError(f"job {report.job} has no session {session}; it has {there}")
 
 
-def _warn_rotated(view: DirectoryJobView, selection: Selection, tail: int | None) -> None:
+def _warn_rotated(folder: JobFolder, record: JobRecord, selection: Selection, tail: int | None) -> None:
     """Warn about tasks whose output exceeded `log_limit`, so that the beginning may be missing."""
     if tail is not None:
         return
-    folder, limit = view.folder.logs, record_of(view.home, view.id).spec.log_limit
-    full = list(
-        dict.fromkeys(name.task for name in find(folder, selection) if name.build_rotated_path(folder).exists())
-    )
+    logs, limit = folder.logs, record.spec.log_limit
+    full = list(dict.fromkeys(name.task for name in find(logs, selection) if name.build_rotated_path(logs).exists()))
     if full:
         tasks = ", ".join(full[:3]) + (f" and {len(full) - 3} more" if len(full) > 3 else "")
         warn(f"the output of {tasks} exceeded log_limit = {exact_size(limit)}; its beginning may have been removed")

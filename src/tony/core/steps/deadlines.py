@@ -7,7 +7,7 @@ from functools import partial
 
 from tony.core import events as ev
 from tony.core import failures
-from tony.core.deadline import TASK_DEADLINES, DeadlineKind
+from tony.core.deadline import DeadlineKind
 from tony.core.state import Task
 from tony.core.step_context import StepContext
 from tony.core.steps import (
@@ -113,5 +113,3 @@ _JOB_HANDLERS: Mapping[DeadlineKind, Callable[[StepContext], None]] = {
     DeadlineKind.STOP_LIMIT: program_stop.kill_remaining,
     DeadlineKind.FORCE_LIMIT: _on_kill_timeout,
 }
-assert _TASK_HANDLERS.keys() == TASK_DEADLINES
-assert {*_TASK_HANDLERS, *_NAME_HANDLERS, *_JOB_HANDLERS} == set(DeadlineKind)

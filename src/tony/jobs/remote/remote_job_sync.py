@@ -181,6 +181,7 @@ async def build_last_am_report(folder: JobFolder, submitter: Submitter, report: 
                 while (sight := await submitter.application_status(folder.job_id)) and sight.alive is not False:
                     await asyncio.sleep(_POLL_SECONDS)
                 report = add_signal_source(report, sight) if sight else report
+                await submitter.sweep(folder)  # it may have been killed before it removed its credentials
     return keep(folder, report)
 
 
