@@ -95,14 +95,12 @@ def _place(name: str) -> str:
     """Where a file of the repository is in the site."""
     if name.startswith("docs/"):
         return name.removeprefix("docs/")
-    return START.get(name, name if name.endswith((".md", ".png", ".svg")) else f"{name}.md")
+    return START.get(name, name)
 
 
 def _content(name: str) -> str:
-    """A page; of a program its text, of an example its files as well."""
+    """A page; of an example its files as well."""
     text = (ROOT / name).read_text()
-    if not name.endswith(".md"):
-        return f"# {posixpath.basename(name)}\n\n{_listing(name, text)}"
     folder = posixpath.dirname(name)
     if not re.match(r"examples/.", folder):
         return text
