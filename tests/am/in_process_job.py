@@ -22,7 +22,7 @@ from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.server import RpcServer
-from tony.schedulers.interface import Journal
+from tony.schedulers.interface import AmAddresses, Journal
 from tony.testing.container_faults import Fault
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.sample_jobs import prepared_job
@@ -56,6 +56,7 @@ class PlayedJob:
     Attributes:
         executors: container -> executor.
         listens: where executors say that they can be called.
+        address: where the application master listens; empty until it does.
         sees_ends: whether the scheduler notices by itself that an executor has ended.
     """
 
@@ -79,6 +80,7 @@ class PlayedJob:
     def _begin(self) -> None:
         """Another application master, the first or a later one."""
         self.attempt += 1
+        self.address = ""
         digest = settings_digest(self.spec)
         header = Header(format=FORMAT, version=VERSION, job="test-1", attempt=self.attempt, settings=digest)
         legacy = recover_state(self.job.folder, self.job.record)
@@ -93,7 +95,6 @@ class PlayedJob:
             self.writer,
             legacy.clock if self.attempt > 1 else JobClock(0.0),
             self.attempt,
-            "",
         )
         if self.journal:
             self.journal.safe = self.master.on_durable
@@ -145,8 +146,8 @@ class PlayedJob:
 
     async def _live(self) -> Finish:
         address = "tls:127.0.0.1:0" if self.tls else f"unix:{self.job.folder.am_socket}"
-        self.master.address = await self.server.listen(address)
-        return await self.master.run(self._started)
+        self.address = await self.server.listen(address)
+        return await self.master.run(self._started, AmAddresses(am=self.address))
 
     def report(self) -> JobReport:
         """The job as it stands."""

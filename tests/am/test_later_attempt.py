@@ -35,9 +35,9 @@ def test_it_goes_on_with_the_programs_that_run(tmp_path: Path, tls: bool) -> Non
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: _all_run(job) and _known(job))
         await job.die()
-        await until(lambda: bool(job.master.address))
+        await until(lambda: bool(job.address))
         for executor in job.executors.values():  # they do not listen: told as if they did
-            executor.part = replace(executor.part, am_address=job.master.address)
+            executor.part = replace(executor.part, am_address=job.address)
         await until(lambda: job.master.executors.on_connected == 3)
         await until(lambda: all(executor.attempt == 2 for executor in job.executors.values()))
         assert all(executor.runs for executor in job.executors.values())

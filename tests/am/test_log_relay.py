@@ -227,7 +227,7 @@ def test_over_real_connections(tmp_path: Path) -> None:
     async def read(job: PlayedJob) -> None:
         await until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
-        client = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        client = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         client.send(ReadLog(reader=1, task="worker:0", stream="out", wait=True))
         await until(lambda: any(isinstance(it, ReadLog) for it in executor.received))
         ask = next(it for it in executor.received if isinstance(it, ReadLog))
@@ -237,7 +237,7 @@ def test_over_real_connections(tmp_path: Path) -> None:
         client.abort()
         await until(lambda: any(isinstance(it, DropLog) for it in executor.received))
         assert len(job.master.executors.logs) == 0
-        bad = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        bad = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         bad.send(LogPiece(reader=1))
         with pytest.raises(ProtocolError, match="a client may not send log-piece"):
             await bad.receive()
@@ -254,7 +254,7 @@ def test_a_dead_executor_that_had_printed_is_missed(tmp_path: Path) -> None:
         await until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         executor.report(ProgramOutput(n=0, session=1, try_=1))
-        client = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        client = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         client.send(ReadLog(reader=1, task="worker:0", stream="out", wait=True))
         await until(lambda: any(isinstance(it, ReadLog) for it in executor.received))
         await executor.die()

@@ -37,7 +37,7 @@ from tony.protocol.executor_messages import StartProgram
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.client_connection import connect
-from tony.schedulers.interface import PreparedJob, Sink
+from tony.schedulers.interface import NOT_LISTENING, AmAddresses, PreparedJob, Sink
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.sample_jobs import prepared_job
 
@@ -162,7 +162,7 @@ def test_it_refuses_what_this_site_does_not_allow(tmp_path: Path, monkeypatch: p
 class NoSource(FakeSource):
     """A scheduler that cannot be used."""
 
-    async def open(self, sink: Sink) -> None:
+    async def open(self, sink: Sink, addresses: AmAddresses = NOT_LISTENING) -> None:
         raise SchedulerError("the cluster is away")
 
 
@@ -284,7 +284,7 @@ def test_told_to_end_while_the_scheduler_is_being_reached(tmp_path: Path) -> Non
     opening: list[bool] = []
 
     class Slow(FakeSource):
-        async def open(self, sink: Sink) -> None:
+        async def open(self, sink: Sink, addresses: AmAddresses = NOT_LISTENING) -> None:
             opening.append(True)
             await asyncio.Event().wait()
 
@@ -360,8 +360,8 @@ def test_an_am_listens_where_its_scheduler_says(tmp_path: Path) -> None:
         listen_host = "127.0.0.1"
         dialed_by = "forwarding"
 
-        async def open(self, sink: Sink) -> None:
-            seen.append(self.master_address)
+        async def open(self, sink: Sink, addresses: AmAddresses = NOT_LISTENING) -> None:
+            seen.append(addresses.am)
             seen.append(json.loads(job.folder.am.read_text())["dialed_by"])
             raise SchedulerError("seen")
 

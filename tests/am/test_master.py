@@ -175,7 +175,7 @@ def test_what_a_user_calls_himself_cannot_forge_a_log_line(tmp_path: Path) -> No
 
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: len(job.executors) == 1 and job.report().state.value == "running")
-        connection = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        connection = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         connection.send(KillJob(actor="ann\n2026-01-01 INFO \x1b[31mall is well" + "x" * 1000))
         assert isinstance(await connection.receive(), Done)
 
@@ -222,7 +222,7 @@ def test_a_stranger_with_the_token_is_refused(tmp_path: Path) -> None:
         await until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         for container in (executor.part.container, "c-99"):
-            connection = await connect(job.master.address, job.credentials.executors, PeerKind.EXECUTOR)
+            connection = await connect(job.address, job.credentials.executors, PeerKind.EXECUTOR)
             connection.send(
                 Attach(
                     task="worker:0", container=container, incarnation="x", highest_attempt=1, pid=1, host="elsewhere"
@@ -244,7 +244,7 @@ def test_an_executor_of_a_later_attempt_is_not_ours(tmp_path: Path) -> None:
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
-        connection = await connect(job.master.address, job.credentials.executors, PeerKind.EXECUTOR)
+        connection = await connect(job.address, job.credentials.executors, PeerKind.EXECUTOR)
         connection.send(
             Attach(
                 task="worker:0",
@@ -283,7 +283,7 @@ def test_clients_watch_and_kill(tmp_path: Path) -> None:
 
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: len(job.executors) == 1 and job.report().state.value == "running")
-        connection = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        connection = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         connection.send(Watch())
         connection.send(KillJob(actor="ann"))
         while (message := await connection.receive()) is not None:
@@ -302,8 +302,8 @@ def test_watchers_see_how_a_session_ended_however_quickly_the_next_begins(tmp_pa
     seen: list[tuple[str, int, list[str]]] = []
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: job.master.address != "" and job.report().state.value != "submitted")
-        connection = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        await until(lambda: job.address != "" and job.report().state.value != "submitted")
+        connection = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         connection.send(Watch(gather=10.0))
         message = await connection.receive()
         assert isinstance(message, Report)
@@ -353,7 +353,7 @@ def test_the_log_level_reaches_every_executor(tmp_path: Path, monkeypatch: pytes
 
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
-        connection = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        connection = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         connection.send(SetLogLevel(level="warning"))
         assert await connection.receive() == Done()
         first = next(iter(job.executors.values()))

@@ -51,7 +51,7 @@ async def runs(job: PlayedJob, session: int = 1) -> list[PlayedExecutor]:
     tasks = len(job.spec.task_ids)
     await until(lambda: sum(e.runs for e in job.executors.values()) == tasks and job.report().session == session)
     folder = job.job.folder
-    write_json(folder.am, {"pid": 1, "host": "h", "attempt": job.attempt, "address": job.master.address})
+    write_json(folder.am, {"pid": 1, "host": "h", "attempt": job.attempt, "address": job.address})
     write_json(folder.credentials, to_plain(job.credentials))
     return list(job.executors.values())
 

@@ -80,7 +80,7 @@ def test_a_follower_who_does_not_read_holds_up_nothing(tmp_path: Path) -> None:
 
     async def meanwhile(job: PlayedJob) -> None:
         await until(lambda: job.report().state.value == "running")
-        follower = await connect(job.master.address, job.credentials.executors, PeerKind.CLIENT)
+        follower = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         follower.pause_reading()
         follower.send(Watch(gather=0.01))
         await until(lambda: len(job.master.subscribers._subscribers) == 1)

@@ -261,7 +261,7 @@ class Ends:
 
     async def client(self, credentials: AmCredentials | None = None) -> RpcConnection:
         """A client's connection."""
-        return await connect(self.job.master.address, credentials or self.job.credentials.executors, PeerKind.CLIENT)
+        return await connect(self.job.address, credentials or self.job.credentials.executors, PeerKind.CLIENT)
 
     async def dialled(self) -> DialTunnel:
         """What the executor was told last."""
@@ -275,7 +275,7 @@ class Ends:
         client = await self.client()
         client.send(OPEN)
         word = (await self.dialled()).tunnel
-        far = await connect(self.job.master.address, self.job.credentials.executors)
+        far = await connect(self.job.address, self.job.credentials.executors)
         far.send(JoinTunnel(tunnel=word, address="127.0.0.1:8888"))
         assert await client.receive() == TunnelOpened(address="127.0.0.1:8888")
         return client, far
@@ -375,7 +375,7 @@ def test_a_wrong_token_gets_no_tunnel(tmp_path: Path) -> None:
             await ends.client(AmCredentials(token="ab" * 32))
         client, far = await ends.joined()
         for word in ("0" * 32, "", ends.executor.incarnation):
-            thief = await connect(ends.job.master.address, ends.job.credentials.executors)
+            thief = await connect(ends.job.address, ends.job.credentials.executors)
             thief.send(JoinTunnel(tunnel=word, address="x"))
             with pytest.raises(ProtocolError, match="this tunnel is not expected"):
                 await thief.receive()

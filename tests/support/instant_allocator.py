@@ -17,7 +17,7 @@ from tony.am.main import run
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.interface import ContainerAllocator, KnownContainer, PreparedJob, Sink
+from tony.schedulers.interface import NOT_LISTENING, AmAddresses, ContainerAllocator, KnownContainer, PreparedJob, Sink
 
 
 class PromptSource(ContainerAllocator):
@@ -34,7 +34,7 @@ class PromptSource(ContainerAllocator):
         self._folder = job.folder.path
         self._told = False
 
-    async def open(self, sink: Sink) -> None:
+    async def open(self, sink: Sink, addresses: AmAddresses = NOT_LISTENING) -> None:
         self._sink = sink
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._lose)
 

@@ -48,7 +48,7 @@ from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.rpc.server import RpcServer
 from tony.schedulers import registry as schedulers
-from tony.schedulers.interface import ContainerAllocator, PreparedJob, SignalEffect
+from tony.schedulers.interface import AmAddresses, ContainerAllocator, PreparedJob, SignalEffect
 
 if TYPE_CHECKING:
     from tony.am.status_page import Page
@@ -103,7 +103,6 @@ class _Parts:
     master: Master | None = None
     server: RpcServer | None = None
     page: Page | None = None
-    requests: asyncio.Task[None] | None = None
 
 
 def _load_allocator(job: PreparedJob) -> ContainerAllocator:
@@ -133,10 +132,10 @@ async def run_attempt(
     job = _load(folder)
     parts = _Parts()
     try:
-        started = await _begin(job, parts, create_allocator)
+        started, addresses = await _begin(job, parts, create_allocator)
         on_listening()
         assert parts.master is not None
-        await parts.master.run(started)
+        await parts.master.run(started, addresses)
         report = parts.master.build_report()
     except NotInCharge as error:
         log.error("this application master exits and leaves the job unchanged: %s", error)
@@ -152,7 +151,7 @@ async def run_attempt(
 
 async def _begin(
     job: PreparedJob, parts: _Parts, create_allocator: Callable[[PreparedJob], ContainerAllocator]
-) -> AttemptStarted:
+) -> tuple[AttemptStarted, AmAddresses]:
     """Set up everything that is needed to run the job."""
     record, folder = job.record, job.folder
     parts.allocator = create_allocator(job)  # first: if something fails below, the scheduler can be notified
@@ -167,7 +166,6 @@ async def _begin(
     digest = settings_digest(record.spec)
     header = Header(format=FORMAT, version=VERSION, job=record.job_id, attempt=number, settings=digest)
     parts.writer = LogWriter(folder.events(number), header, recovered.next_seq)
-    address = _choose_address(job, parts.allocator)
     parts.master = Master(
         job,
         recovered.app,
@@ -177,18 +175,17 @@ async def _begin(
         parts.writer,
         recovered.clock,
         number,
-        address,
     )
     parts.master.barrier.attach_journal(parts.allocator.journal(folder.events(number), parts.master.on_durable))
     _hear_signals(parts.master, parts.allocator)
     parts.server = RpcServer(credentials.am, parts.master)
-    listens = await parts.server.listen(address)
-    parts.master.address = parts.allocator.master_address = _to_host(listens, parts.allocator)
-    await _show_page(parts, parts.allocator, parts.master)
-    _announce(folder, number, parts.master.address, parts.allocator.dialed_by)
+    listens = await parts.server.listen(_choose_address(job, parts.allocator))
+    page = await _show_page(parts, parts.allocator, parts.master)
+    addresses = AmAddresses(am=_to_host(listens, parts.allocator), page=page)
+    _announce(folder, number, addresses.am, parts.allocator.dialed_by)
     # After listening: a client that could not connect before has stored its request.
-    parts.requests = asyncio.get_running_loop().create_task(apply_stored_kill_requests(folder, parts.master.feed))
-    return AttemptStarted(
+    parts.master.tasks.start(apply_stored_kill_requests(folder, parts.master.feed))
+    started = AttemptStarted(
         attempt=number,
         wall=clock.wall(),
         settings=digest,
@@ -198,6 +195,7 @@ async def _begin(
         chooses=parts.allocator.capabilities.chooses,
         enlists=parts.allocator.capabilities.enlists,
     )
+    return started, addresses
 
 
 def _check_site_policy(spec: JobSpec) -> None:
@@ -343,11 +341,11 @@ def _to_host(address: str, allocator: ContainerAllocator) -> str:
     return f"tls:{allocator.host}:{address.rpartition(':')[2]}"
 
 
-async def _show_page(parts: _Parts, allocator: ContainerAllocator, master: Master) -> None:
-    """Start the status page where the scheduler links to one."""
+async def _show_page(parts: _Parts, allocator: ContainerAllocator, master: Master) -> str:
+    """Start the status page where the scheduler links to one; return its address, empty if there is none."""
     proxy = allocator.page_proxy()
     if proxy is None:
-        return
+        return ""
     from tony.am.page_process import PageProcess  # late: only some clusters link to a page
     from tony.am.status_page import Page
 
@@ -357,9 +355,10 @@ async def _show_page(parts: _Parts, allocator: ContainerAllocator, master: Maste
         process = PageProcess(master.job.folder.path, record.user, proxy)
     parts.page = Page(master.build_report, proxy.peers, proxy.proxy, process, proxy.plain)
     try:
-        allocator.page_address = f"{allocator.host}:{await parts.page.listen(allocator.listen_host)}"
+        return f"{allocator.host}:{await parts.page.listen(allocator.listen_host)}"
     except OSError as error:
         log.warning("cannot serve the status page: %s", error)
+        return ""
 
 
 def _announce(folder: JobFolder, attempt: int, address: str, dialed_by: str) -> None:
@@ -376,7 +375,6 @@ def _announce(folder: JobFolder, attempt: int, address: str, dialed_by: str) -> 
 def _hear_signals(master: Master, allocator: ContainerAllocator) -> None:
     """Have the scheduler say what SIGTERM and SIGINT mean for the job."""
     loop = asyncio.get_running_loop()
-    deciding: set[asyncio.Task[None]] = set()
 
     async def decide(number: signal.Signals) -> None:
         if await allocator.on_signal(number) is SignalEffect.END_JOB:
@@ -385,8 +383,7 @@ def _hear_signals(master: Master, allocator: ContainerAllocator) -> None:
             log.warning("%s: the job is left for the next AM attempt", number.name)
 
     def hear(number: signal.Signals) -> None:
-        deciding.add(task := loop.create_task(decide(number)))
-        task.add_done_callback(deciding.discard)
+        master.tasks.start(decide(number))
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, hear, number)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, assert_never
+from typing import assert_never
 
 from tony import clock
 from tony.am.durability_barrier import DurabilityBarrier, JobClock
@@ -23,6 +23,8 @@ from tony.am.notifications import Notifications
 from tony.am.recovery import find_known_containers
 from tony.am.start_messages import StartMessages
 from tony.am.subscribers import Subscribers
+from tony.am.supervised_tasks import SupervisedTasks
+from tony.am.unconfirmed_ends import UnconfirmedEnds
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
@@ -45,7 +47,7 @@ from tony.protocol.messages import LOG_LEVELS, Done, Message, SetLogLevel
 from tony.protocol.output_messages import DropLog, ReadLog
 from tony.protocol.tunnel_messages import JoinTunnel, OpenTunnel
 from tony.rpc.connection import RpcConnection
-from tony.schedulers.interface import ContainerAllocator, PreparedJob
+from tony.schedulers.interface import NOT_LISTENING, AmAddresses, ContainerAllocator, PreparedJob
 
 log = logging.getLogger(__name__)
 
@@ -54,12 +56,8 @@ log = logging.getLogger(__name__)
 SNAPSHOT_EVERY = 2000
 #: Seconds, beyond the stop grace, that a released executor has to exit by itself.
 RELEASE_TIMEOUT = 5.0
-#: Seconds between two attempts to confirm the end of containers on nodes that were given up.
-_PROOF_PAUSE = 3.0
 #: Maximum length of a user's name.
 _MAX_NAME = 200
-#: Seconds within which the watchdog of a dead executor stops its program.
-_WATCHDOG_PAUSE = 1.0
 
 
 class Master:
@@ -68,7 +66,9 @@ class Master:
     Args:
         app: the state machine, with all that earlier attempts have logged.
         writer: this attempt's event log.
-        address: where executors reach this AM; final once the server listens.
+
+    Attributes:
+        tasks: the background tasks of this attempt; the first error ends it.
     """
 
     def __init__(
@@ -81,7 +81,6 @@ class Master:
         writer: LogWriter,
         job_clock: JobClock,
         attempt: int,
-        address: str,
     ) -> None:
         self.job = job
         self.app = app
@@ -90,7 +89,7 @@ class Master:
         self._writer = writer
         self._clock = job_clock
         self._attempt = attempt
-        self.address = address
+        self._addresses = NOT_LISTENING  # until `run`
         self._inbox: deque[ev.Event] = deque()
         self._scheduled = True  # until `run`: the attempt's own first event comes first
         self._since_snapshot = 0
@@ -98,12 +97,10 @@ class Master:
         self._framework = framework
         self._starts = StartMessages(job.record, framework, attempt)
         self._timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._finished: asyncio.Future[act.Finish] = asyncio.get_running_loop().create_future()
+        self.tasks: SupervisedTasks[act.Finish] = SupervisedTasks()
         self._has_peers = asyncio.Event()
-        self._has_unconfirmed = asyncio.Event()
-        if any(held.presumed for held in app.state.containers.values()):
-            self._has_unconfirmed.set()
+        same_host = allocator.capabilities.same_host
+        self._unconfirmed_ends = UnconfirmedEnds(app, self.feed, same_host=same_host)
         self._on_attached: Callable[[TaskId], None] = lambda task: None
         self._in_setup: dict[TaskId, Live] = {}
         save_copy = allocator.store_metrics if allocator.stores_metrics else None
@@ -117,25 +114,26 @@ class Master:
         if len(self.executors):
             self._has_peers.set()
 
-    async def run(self, started: ev.AttemptStarted) -> act.Finish:
+    async def run(self, started: ev.AttemptStarted, addresses: AmAddresses) -> act.Finish:
         """Run the job to its end. Events fed before are handled after `started`.
+
+        Args:
+            addresses: where executors, clients and browsers reach this AM.
 
         Raises:
             SchedulerError: the scheduler cannot be used at all.
             StorageError: the event log cannot be written.
         """
+        self._addresses = addresses
         self._inbox.appendleft(started)
         asyncio.get_running_loop().call_soon(self._drain)
-        self._spawn(self._watch_liveness())
-        self._spawn(self._call_executors())
-        self._spawn(self._confirm_ends())
-        self._spawn(self.metrics.keep())
+        self.tasks.start(self._watch_liveness())
+        self.tasks.start(self._call_executors())
+        self.tasks.start(self._unconfirmed_ends.confirm())
+        self.tasks.start(self.metrics.keep())
         try:
-            return await self._finished
+            return await self.tasks.wait()
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
             if self._timer:
                 self._timer.cancel()
 
@@ -161,7 +159,7 @@ class Master:
 
     def _drain(self) -> None:
         self._scheduled = False
-        if self._finished.done():
+        if self.tasks.has_outcome:
             self._inbox.clear()
             return
         try:
@@ -171,8 +169,7 @@ class Master:
             acknowledge = partial(self.executors.acknowledge, reports)
             self.barrier.submit(self._writer.size, actions, acknowledge, has_reports=bool(reports))
         except Exception as error:  # the outermost handler of the loop: the job must end with an outcome
-            if not self._finished.done():
-                self._finished.set_exception(error)
+            self.tasks.fail(error)
             return
         self.subscribers.on_change()
 
@@ -192,7 +189,7 @@ class Master:
     def _complete(self, event: ev.ContainerEnded) -> ev.ContainerEnded:
         """Add what only the AM knows of a container's end."""
         if event.presumed:  # its executor may be running, and even be connected
-            self._has_unconfirmed.set()
+            self._unconfirmed_ends.on_unconfirmed()
             spec = self.job.record.spec
             lease = compute_executor_lease(spec, self._allocator.lease)
             return replace(event, contact=self.executors.find_last_contact(event.container), lease=lease)
@@ -229,8 +226,7 @@ class Master:
         try:
             self.barrier.on_durable(size)
         except Exception as error:  # as in `_drain`
-            if not self._finished.done():
-                self._finished.set_exception(error)
+            self.tasks.fail(error)
 
     def _perform_all(self, actions: Sequence[act.Action], acknowledge: Callable[[], None]) -> None:
         acknowledge()
@@ -241,11 +237,11 @@ class Master:
         log.debug("action %s", action)
         match action:
             case act.Reconcile():
-                self._spawn(self._reconcile())
+                self.tasks.start(self._reconcile())
             case act.SetDemand(role=role, total=total):
                 self._allocator.set_demand(role, total)
             case act.Launch():
-                self._spawn(self._launch(action))
+                self.tasks.start(self._launch(action))
             case act.Renew(task=task, session=session):
                 self.executors.send(task, Prepare(session=session))
             case act.Publish(spec=spec):
@@ -282,21 +278,9 @@ class Master:
                 self._wake_at(at, deadline)
             case act.Finish():
                 self._writer.append(ev.Snapshot(digest=self.app.compute_digest()), self._clock.now(), clock.wall())
-                if not self._finished.done():
-                    self._finished.set_result(action)
+                self.tasks.finish(action)
             case _:
                 assert_never(action)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_done)
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error and not self._finished.done():
-            self._finished.set_exception(error)
 
     async def _call_executors(self) -> None:
         """Call executors of earlier AM attempts on other machines, which do not know the new address."""
@@ -304,67 +288,25 @@ class Master:
             from tony.am.reattach_caller import ReattachCaller  # late: most jobs have a single AM attempt
 
             timeout = self.job.record.spec.heartbeat_timeout
-            calls: ReattachCaller[TaskId] = ReattachCaller(self._credentials.am, self._attempt, self.address, timeout)
+            calls: ReattachCaller[TaskId] = ReattachCaller(
+                self._credentials.am, self._attempt, self._addresses.am, timeout
+            )
             self._on_attached = calls.on_attached
             await calls.call_all(addresses)
             if calls.superseded:
                 raise NotInCharge(f"executors have obeyed a later AM attempt than {self._attempt}")
 
     async def _reconcile(self) -> None:
-        await self._allocator.open(self.feed)
+        await self._allocator.open(self.feed, self._addresses)
         found = await self._allocator.recover(find_known_containers(self.app))
-        await self._prove_ends(set(found))
+        await self._unconfirmed_ends.report_missing(set(found))
         self.feed(ev.ContainersFound(containers=tuple(found)))
         self.feed(ev.ReconcileClosed())
         await self._allocator.watch()
 
-    async def _prove_ends(self, found: Set[str]) -> None:
-        """Report containers that the scheduler does not know as unconfirmed: their node may have been given up."""
-        same_host = self._allocator.capabilities.same_host  # there the scheduler knows its processes
-        missing = {
-            task.container: task.listens
-            for task in self.app.state.tasks.values()
-            if task.living and task.container and task.container not in found and (task.listens or not same_host)
-        }
-        proven = await self._find_ended(missing)
-        for container in missing.keys() - proven:
-            held = self.app.state.containers.get(container)
-            if held and not held.presumed:
-                cause = f"the cluster no longer knows it, and its end on {held.host} is not confirmed"
-                self.feed(ev.ContainerEnded(container=container, cause=cause, blameless=True, presumed=True))
-
-    async def _find_ended(self, places: Mapping[str, str]) -> Set[str]:
-        """Return the containers whose host twice refuses a connection to the port of their executor.
-
-        The pause gives the watchdog of an executor that has just died time to stop its program.
-        """
-        from tony.am.reattach_caller import find_refused  # late: as above
-
-        asked = {container: place for container, place in places.items() if place}
-        for pause in (0.0, _WATCHDOG_PAUSE):
-            if asked:
-                await asyncio.sleep(pause)
-                refused = await find_refused(list(asked.values()))
-                asked = {name: asked[name] for name, is_refused in zip(asked, refused, strict=True) if is_refused}
-        return asked.keys()
-
-    async def _confirm_ends(self) -> None:
-        """Try to prove the end of containers on nodes that were given up, instead of waiting for their lease."""
-        while True:
-            await self._has_unconfirmed.wait()
-            await asyncio.sleep(_PROOF_PAUSE)
-            state = self.app.state
-            given_up = [held for held in state.containers.values() if held.presumed and held.task]
-            places = {held.id: state.tasks[held.task].listens for held in given_up if held.task}
-            for container in await self._find_ended(places):
-                cause = "its node was given up, and its executor has exited there"
-                self.feed(ev.ContainerEnded(container=container, cause=cause, blameless=True))
-            if not given_up:
-                self._has_unconfirmed.clear()
-
     async def _launch(self, action: act.Launch) -> None:
         part = build_task_part(
-            self.job.record, self._framework, self._attempt, action, self.address, self._allocator.lease
+            self.job.record, self._framework, self._attempt, action, self._addresses.am, self._allocator.lease
         )
         self._in_setup[action.task] = Live(preparing=build_container_setup(self.job.record, action.task.role))
         try:
@@ -433,7 +375,7 @@ class Master:
                 wanted = self.app.find_reattach_actions(peer.container, peer.incarnation)
                 self.barrier.submit(self._writer.size, wanted, _skip_acknowledgement, has_reports=False)
         elif isinstance(message, Enlist):
-            self._spawn(self._enlist(connection, message))
+            self.tasks.start(self._enlist(connection, message))
         elif isinstance(message, JoinTunnel):
             self.executors.tunnels.join(connection, message)
         elif not self.executors.on_message(connection, message):

@@ -92,6 +92,22 @@ class Journal(ABC):
         """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmAddresses:
+    """Where an AM is reached.
+
+    Attributes:
+        am: for executors and clients; empty if the AM does not listen.
+        page: host:port of the job's page, if it has one.
+    """
+
+    am: str = ""
+    page: str = ""
+
+
+NOT_LISTENING = AmAddresses()
+
+
 class SignalEffect(Enum):
     """What a signal to the AM's process means for the job."""
 
@@ -116,10 +132,6 @@ class ContainerAllocator(ABC):
     dialed_by: str = ""
     #: Whether `store_metrics` does anything.
     stores_metrics: bool = False
-    #: Address of the AM for executors and clients; set before `open`.
-    master_address: str = ""
-    #: host:port of the job's page, if it has one; set before `open`.
-    page_address: str = ""
 
     @property
     def host(self) -> str:
@@ -148,7 +160,7 @@ class ContainerAllocator(ABC):
         return None
 
     @abstractmethod
-    async def open(self, sink: Sink) -> None:
+    async def open(self, sink: Sink, addresses: AmAddresses = NOT_LISTENING) -> None:
         """Connect to the scheduler. From now on `sink` receives events, on the event loop.
 
         Raises:

@@ -10,7 +10,7 @@ from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiab
 from tony.errors import SchedulerError
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.interface import ContainerAllocator, KnownContainer, Sink
+from tony.schedulers.interface import NOT_LISTENING, AmAddresses, ContainerAllocator, KnownContainer, Sink
 from tony.testing.container_faults import (
     ContainerExitsBeforeRegistering,
     Fault,
@@ -77,7 +77,7 @@ class FakeSource(ContainerAllocator):
         self._number = 0
         self._queued = False
 
-    async def open(self, sink: Sink) -> None:
+    async def open(self, sink: Sink, addresses: AmAddresses = NOT_LISTENING) -> None:
         if self._sink is None:
             self._sink = sink
 

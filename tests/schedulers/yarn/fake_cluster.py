@@ -22,13 +22,14 @@ from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ContainerId, NodeId
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import JobCredentials, TaskLaunch
-from tony.schedulers.interface import PreparedJob
+from tony.schedulers.interface import AmAddresses, PreparedJob
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import TASK, JobPayload, decode_payload
 from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
 
 JOB = "application_1410901177871_0001"
+ADDRESSES = AmAddresses(am="tls:127.0.0.1:4711")
 FOLDER = f"/user/ann/.tony/jobs/{JOB}"
 HDFS_TOKEN = HadoopToken(identifier=b"ann", password=b"hdfs", kind="HDFS_DELEGATION_TOKEN", service="127.0.0.1:8020")
 
@@ -59,7 +60,10 @@ class Played:
         """The source, once everybody listens."""
         self.manager.nodes = tuple(node.node for node in self.nodes)
         self.source = YarnAllocator(self.job, self._payload(), self._container_env())
-        self.source.master_address = "tls:127.0.0.1:4711"
+
+    async def open(self) -> None:
+        """Connect the source, for an application master that listens."""
+        await self.source.open(self.events.append, ADDRESSES)
 
     def ends(self, container: ContainerId, status: int) -> None:
         """A node has ended a container."""
@@ -210,7 +214,7 @@ async def playing(
             await stack.enter_async_context(server)
         played.make()
         if opens:
-            await played.source.open(played.events.append)
+            await played.open()
         yield played
         await played.source.close()
         await hang_up(played.source)

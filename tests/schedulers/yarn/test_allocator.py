@@ -631,7 +631,7 @@ async def test_no_token(tmp_path: Path) -> None:
             credentials=played.source._container_env.credentials.to_reduced("YARN_AM_RM_TOKEN"),
         )
         with pytest.raises(SchedulerError, match="no AMRMToken for the ResourceManager"):
-            await played.source.open(played.events.append)
+            await played.open()
         await played.source.close()
         await played.source.finish(_report(played))
 
@@ -646,7 +646,7 @@ async def test_finish(tmp_path: Path) -> None:
         assert played.files.files[f"{scene.FOLDER}/access.json"].permission == 0o600
         await played.until(lambda: played.file("am.json"))
         there = json.loads(played.file("am.json") or b"")
-        assert there["address"] == played.source.master_address
+        assert there["address"] == scene.ADDRESSES.am
         assert played.files.files[scene.FOLDER].permission == 0o700
         (tmp_path / "stderr").write_text("what it said\n")
         await played.source.close()
@@ -688,7 +688,7 @@ async def test_hdfs_refuses_at_the_beginning(tmp_path: Path) -> None:
     """A NameNode that starts: it is tried again, and the record is whole."""
     async with playing(tmp_path, opens=False) as played:
         played.files.fail_next("MKDIRS", Trouble.FORBIDDEN, Trouble.FORBIDDEN)
-        await played.source.open(played.events.append)
+        await played.open()
         await played.until(lambda: played.file("access.json"))
 
 
@@ -707,7 +707,7 @@ async def test_what_ends_before_it_has_begun_tells_no_secret(
     monkeypatch.setattr(publishing, "STORE_BACKOFF", Backoff(first=60.0, most=60.0))
     async with playing(tmp_path, opens=False) as played:
         played.files.fail_next("MKDIRS", Trouble.FORBIDDEN)
-        await played.source.open(played.events.append)
+        await played.open()
         await played.until(lambda: "cannot write the job's history" in caplog.text)
         await played.source.close()
         await played.source.finish(_report(played))
@@ -773,7 +773,6 @@ async def test_no_summary_was_written_here(tmp_path: Path) -> None:
 async def test_it_never_began(tmp_path: Path, attempt: int) -> None:
     """A framework that cannot be loaded, a rule of the node's: YARN and the record are told all the same."""
     async with playing(tmp_path, attempt=attempt, opens=False) as played:
-        played.source.master_address = ""
         await played.source.close()
         await played.source.finish(replace(_report(played), state=JobState.FAILED))
         assert played.manager.final is not None

@@ -69,7 +69,7 @@ def runs(played: Played, number: int, epoch: int = 0) -> Container:
 async def test_what_runs_is_ours(tmp_path: Path) -> None:
     """It counts for the demand, is ended and released as any other, and its end is told."""
     async with second(tmp_path, 1, 2) as played:
-        await played.source.open(played.events.append)
+        await played.open()
         assert await played.source.recover([known(1), known(2)]) == [name(1), name(2)]
         played.source.set_demand("worker", 3)
         await played.until(lambda: played.of(Granted))
@@ -84,7 +84,7 @@ async def test_what_runs_is_ours(tmp_path: Path) -> None:
 async def test_what_the_log_does_not_know_is_ended(tmp_path: Path) -> None:
     """It was launched, and that had not come to safety."""
     async with second(tmp_path, 1, 2) as played:
-        await played.source.open(played.events.append)
+        await played.open()
         assert await played.source.recover([known(1)]) == [name(1)]
         await played.until(lambda: played.running() == [name(1)])
         await played.until(lambda: old(2) in played.manager.released)
@@ -94,7 +94,7 @@ async def test_ends_in_the_gap_are_told(tmp_path: Path) -> None:
     """With their causes, after everything that the log is told of the beginning."""
     async with second(tmp_path, 1, 2) as played:
         played.manager.complete(old(2), -102, "preempted")
-        await played.source.open(played.events.append)
+        await played.open()
         found = await played.source.recover([known(1), known(2)])
         assert (found, played.events) == ([name(1), name(2)], [])
         await played.until(lambda: played.of(ContainerEnded))
@@ -107,7 +107,7 @@ async def test_what_was_not_kept_is_gone(tmp_path: Path) -> None:
     """A ResourceManager that says nothing of it had not seen it run. Where its node can be asked it ends at once."""
     async with second(tmp_path, 1) as played:
         played.nodes[0].running[name(2)] = ContainerLaunchContext()
-        await played.source.open(played.events.append)
+        await played.open()
         assert await played.source.recover([known(1), known(2)]) == [name(1)]
         assert played.running() == [name(1)]
         assert played.events == []
@@ -117,7 +117,7 @@ async def test_its_node_says_how_it_ended(tmp_path: Path) -> None:
     """The ResourceManager has told the first attempt, which has not written it down."""
     async with second(tmp_path, 1) as played:
         played.nodes[0].ended[name(2)] = 143
-        await played.source.open(played.events.append)
+        await played.open()
         assert await played.source.recover([known(1), known(2)]) == [name(1), name(2)]
         await played.until(lambda: played.causes() == ["its executor was killed by SIGTERM"])
 
@@ -125,7 +125,7 @@ async def test_its_node_says_how_it_ended(tmp_path: Path) -> None:
 async def test_a_resource_manager_that_was_restarted_too(tmp_path: Path) -> None:
     """It learns of a node's containers when the node comes back to it: what is missing is waited for."""
     async with second(tmp_path, nodes=5) as played:
-        await played.source.open(played.events.append)
+        await played.open()
         recovering = asyncio.ensure_future(played.source.recover([known(1), known(2)]))
         await played.until(lambda: played.source._master and played.source._master.answers > 1)
         assert not recovering.done()
@@ -141,7 +141,7 @@ async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytes
     """Nobody can say what became of its containers: they count as living on until their lease is over."""
     monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._NODES_RETURN_SECONDS", -59.5)
     async with second(tmp_path, nodes=5) as played:
-        await played.source.open(played.events.append)
+        await played.open()
         assert await played.source.recover([known(1)]) == [name(1)]
         await played.until(lambda: played.of(ContainerEnded))
         (end,) = played.of(ContainerEnded)
@@ -153,7 +153,7 @@ async def test_a_node_that_comes_back_late(tmp_path: Path, monkeypatch: pytest.M
     """Others do the work of its containers: those that run are ended, and of each its end is certain then."""
     monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._NODES_RETURN_SECONDS", -59.5)
     async with second(tmp_path, nodes=5) as played:
-        await played.source.open(played.events.append)
+        await played.open()
         assert await played.source.recover([known(1), known(2)]) == [name(1), name(2)]
         await played.until(lambda: len(played.of(ContainerEnded)) == 2)
         runs(played, 2)
@@ -173,7 +173,7 @@ async def test_the_answer_to_the_registration_was_lost(tmp_path: Path) -> None:
     async with second(tmp_path, 1) as played:
         played.manager.server.order(DropResponse(executed=True), method="registerApplicationMaster")
         with pytest.raises(NotInCharge, match="registration was lost"):
-            await played.source.open(played.events.append)
+            await played.open()
         assert played.running() == [name(1)]
 
 
@@ -182,7 +182,7 @@ async def test_a_later_attempt_has_told_where_it_listens(tmp_path: Path) -> None
     async with second(tmp_path) as played:
         theirs = PlayedFile(content=b'{"attempt":3}')
         played.files.files[f"{scene.FOLDER}/am.json"] = theirs
-        await played.source.open(played.events.append)
+        await played.open()
         publisher = played.source._publisher
         assert publisher
         assert publisher._work
@@ -197,14 +197,14 @@ async def test_older_than_the_resource_manager(tmp_path: Path, monkeypatch: pyte
         played.source._container_env = replace(
             played.source._container_env, container="container_e01_1410901177871_0001_02_000001"
         )
-        await played.source.open(played.events.append)
+        await played.open()
         assert await played.source.recover([known(1)]) == []
 
 
 async def test_nobody_knows_of_any(tmp_path: Path) -> None:
     """Nothing is waited for then."""
     async with second(tmp_path) as played:
-        await played.source.open(played.events.append)
+        await played.open()
         assert await played.source.recover([]) == []
         assert await played.source.recover([]) == []
 
@@ -272,7 +272,7 @@ async def test_a_request_that_was_kept_is_found(tmp_path: Path) -> None:
     """Somebody wanted the job to end while there was no master."""
     async with second(tmp_path) as played:
         played.files.files[f"{scene.FOLDER}/kill.json"] = PlayedFile(content=b'{"actor":"ann","now":false}')
-        await played.source.open(played.events.append)
+        await played.open()
         await played.until(played.job.folder.kill_request.exists)
         assert played.job.folder.kill_request.read_bytes() == b'{"actor":"ann","now":false}'
 

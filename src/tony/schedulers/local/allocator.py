@@ -19,7 +19,7 @@ from tony.linux.resource_limit_errors import allow_open_files
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.protocol.launch import AmCredentials, TaskPart
-from tony.schedulers.interface import ContainerAllocator, KnownContainer, PreparedJob, Sink
+from tony.schedulers.interface import NOT_LISTENING, AmAddresses, ContainerAllocator, KnownContainer, PreparedJob, Sink
 from tony.schedulers.local import feasibility
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.claims.ledger import LedgerBusy
@@ -92,7 +92,7 @@ class LocalAllocator(ContainerAllocator):
 
     # --- the claim ------------------------------------------------------------------------------------------------
 
-    async def open(self, sink: Sink) -> None:
+    async def open(self, sink: Sink, addresses: AmAddresses = NOT_LISTENING) -> None:
         if self._sink:
             return
         self._sink = sink

@@ -17,7 +17,7 @@ from tony.core.events import ContainerEnded, Event, Granted, Unsatisfiable
 from tony.linux import process
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.enlisting_allocator import EnlistingAllocator
-from tony.schedulers.interface import KnownContainer, PreparedJob, Sink
+from tony.schedulers.interface import NOT_LISTENING, AmAddresses, KnownContainer, PreparedJob, Sink
 
 from .capabilities import CAPABILITIES
 from .scheduler import command, start
@@ -51,7 +51,7 @@ class ProcessAllocator(EnlistingAllocator):
         self._demand: Counter[str] = Counter()
         self._living: dict[str, Container] = {}
 
-    async def open(self, sink: Sink) -> None:
+    async def open(self, sink: Sink, addresses: AmAddresses = NOT_LISTENING) -> None:
         self._notes.mkdir(exist_ok=True)
         self._sink = self._sink or sink
 

@@ -36,7 +36,16 @@ from tony.model.job_report import JobReport
 from tony.model.staged import StagedRole
 from tony.model.states import JobState
 from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
-from tony.schedulers.interface import ContainerAllocator, Journal, KnownContainer, PageProxy, PreparedJob, Sink
+from tony.schedulers.interface import (
+    NOT_LISTENING,
+    AmAddresses,
+    ContainerAllocator,
+    Journal,
+    KnownContainer,
+    PageProxy,
+    PreparedJob,
+    Sink,
+)
 from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.previous_attempt_files import PreviousAttempts
@@ -184,7 +193,7 @@ class YarnAllocator(ContainerAllocator):
 
     # --- the ResourceManager ----------------------------------------------------------------------------------------
 
-    async def open(self, sink: Sink) -> None:
+    async def open(self, sink: Sink, addresses: AmAddresses = NOT_LISTENING) -> None:
         if self._sink:
             return
         self._sink = sink
@@ -215,9 +224,8 @@ class YarnAllocator(ContainerAllocator):
             unfit=nodes_without_python.add,
             run_when_current=self._run_when_current,
         )
-        # An empty address means that the AM does not listen, and never will.
-        host, _, port = self.master_address.removeprefix("tls:").rpartition(":")
-        page = f"http://{self.page_address}/" if self.page_address else ""
+        host, _, port = addresses.am.removeprefix("tls:").rpartition(":")
+        page = f"http://{addresses.page}/" if addresses.page else ""
         try:
             registration = self._registration = await master.register(
                 host, int(port or -1), page, is_heir=self._container_env.attempt > 1
@@ -244,7 +252,7 @@ class YarnAllocator(ContainerAllocator):
             self._payload.credentials.executors,
             self._job.folder,
             own_log,
-            self._listens(),
+            self._describe_am(addresses.am),
         )
         if self._has_history:
             self._publisher.start()
@@ -259,11 +267,11 @@ class YarnAllocator(ContainerAllocator):
         self._heartbeat.add_done_callback(lambda _: containers.on_rm_lost())
         return self._heartbeat
 
-    def _listens(self) -> Mapping[str, object] | None:
+    def _describe_am(self, address: str) -> Mapping[str, object] | None:
         """Return the AM's address as the ResourceManager reports it to clients; None if the AM does not listen."""
-        if not self.master_address:
+        if not address:
             return None
-        return {"pid": 0, "host": self.host, "attempt": self._container_env.attempt, "address": self.master_address}
+        return {"pid": 0, "host": self.host, "attempt": self._container_env.attempt, "address": address}
 
     async def _run_heartbeat(self, master: MasterClient) -> None:
         try:
