@@ -10,8 +10,8 @@ from tony.core.deadline import Deadline, DeadlineKind
 from tony.model.ids import TaskId
 from tony.schedulers.interface import Journal
 
-STOP = Stop(task=TaskId(role="worker", index=0), session=1, try_=1, grace=1.0, reason="it is over")
-OPEN = OpenSession(session=2, reason="worker:0 failed")
+STOP = Stop(task=TaskId(role="worker", index=0), session=1, try_=1, grace=1.0)
+OPEN = OpenSession(session=2)
 WAKE = WakeAt(at=3.0, deadline=Deadline(DeadlineKind.RESTART))
 
 

@@ -14,6 +14,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline
 from tony.core.policies.restart_policy import LAUNCH_RESTARTS
+from tony.core.reason_sentences import describe_opening
 from tony.core.steps.container_loss import REPORT_WAIT
 from tony.core.steps.containers import MAX_LAUNCHES
 from tony.errors import InvalidTransition
@@ -1038,4 +1039,4 @@ def test_why_a_session_begins_is_corrected() -> None:
     status = ExitStatus(reason=ExitReason.STOPPED)
     actions = simulation.app.handle(ev.Exited(task=task("worker:1"), session=1, try_=1, status=status, at=5.0), 5.0)
     (opened,) = [action for action in actions if isinstance(action, act.OpenSession)]
-    assert opened.reason.startswith("worker:0 was stopped externally: taken back")
+    assert describe_opening(opened.reason).startswith("worker:0 was stopped externally: taken back")

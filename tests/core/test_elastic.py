@@ -16,6 +16,7 @@ from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
+from tony.core.reason_sentences import describe_note
 from tony.core.report_builder import ReportContext, build_report
 from tony.core.state import RoleState
 from tony.core.steps import elastic_start
@@ -228,7 +229,7 @@ def test_who_has_more_than_the_least_makes_room() -> None:
     simulation.run()
     assert running(simulation) == ["ps:0", "worker:0", "worker:1", "worker:2"]
     assert (simulation.now, timers(simulation)) == (10.0, set())
-    assert mentions(simulation.app.state.tasks[task("worker:3")].note, "session 1", "min = 2")
+    assert mentions(describe_note(simulation.app.state.tasks[task("worker:3")].note), "session 1", "min = 2")
     assert published(simulation)[0].spec.absent == {"worker": (3,)}
 
 
@@ -292,7 +293,9 @@ def test_the_allocation_timeout_takes_what_there_is() -> None:
     simulation.advance()
     simulation.run()
     assert (simulation.now, running(simulation)) == (5.0, ["worker:0", "worker:1"])
-    assert mentions(simulation.app.state.tasks[task("worker:3")].note, "session 1", "5 s", "allocation_timeout")
+    assert mentions(
+        describe_note(simulation.app.state.tasks[task("worker:3")].note), "session 1", "5 s", "allocation_timeout"
+    )
     simulation = begun(spec, capacity=1)
     simulation.settle()
     assert simulation.finished is not None

@@ -41,7 +41,7 @@ def test_who_should_stop_is_told_so_and_has_to_answer_for_the_start() -> None:
     simulation.stubborn.add(task("worker:0"))
     simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     assert told(simulation) == [
-        act.Stop(task=task("worker:0"), session=1, try_=1, grace=3.0, reason="stopping"),
+        act.Stop(task=task("worker:0"), session=1, try_=1, grace=3.0),
         START,
     ]
 

@@ -13,6 +13,7 @@ from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
+from tony.core.reason_sentences import describe_note
 from tony.core.reattach_actions import reattach_actions
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_spec import JobSpec, Role
@@ -236,7 +237,7 @@ def test_a_line_that_is_missing_is_told_and_nothing_else() -> None:
     exits(simulation, "prepare:0", RESULT="7")
     exits(simulation, "prepare:1", RESULT=None)
     noted = simulation.app.state.tasks[task("prepare:1")].note
-    assert mentions(noted, "result:", "code 0", "RESULT")
+    assert mentions(describe_note(noted), "result:", "code 0", "RESULT")
     simulation.run()
     assert starts(simulation)["chief:0"] == {"RESULT": "7"}
 

@@ -12,6 +12,7 @@ from tests.core.specs import FAILED, task, with_restarts, workers
 from tests.support.simulation import Simulation
 from tony.core.deadline import Deadline
 from tony.core.index_heap import Timers
+from tony.core.reasons import GangReleased
 from tony.core.state import Container, ContainerIntent, Final, Restart, RoleState, State, Task
 from tony.core.state_digest import MACHINE, compute_digest
 from tony.model.job_report import Failure, FailureCause, FailureClass
@@ -135,10 +136,10 @@ def test_deadlines_show() -> None:
 
 
 def test_what_is_only_told_does_not_show() -> None:
-    """A note may be worded otherwise without another version of the machine."""
+    """A task may have another note without another version of the machine."""
     state = running().app.state
     before = compute_digest(state)
-    state.tasks[task("worker:0")].note = "another sentence"
+    state.tasks[task("worker:0")].note = GangReleased()
     state.tasks[task("worker:0")].status = FAILED
     assert compute_digest(state) == before
 

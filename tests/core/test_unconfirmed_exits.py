@@ -9,6 +9,7 @@ from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.core.policies.failure_policy import DRIFT, SLACK, compute_latest_exit_time
+from tony.core.reason_sentences import describe_note
 from tony.model.actor import Actor
 from tony.model.states import JobState, TaskState
 
@@ -59,7 +60,7 @@ def test_the_next_session_waits_until_the_lease_is_over() -> None:
     state = simulation.app.state
     assert state.job is JobState.RESTARTING
     assert [state.tasks[LOST].state, state.tasks[task("worker:1")].state] == [TaskState.STOPPING, TaskState.STOPPED]
-    assert mentions(state.tasks[LOST].note, "2 m 20 s", "worker:0", "lost", "running")
+    assert mentions(describe_note(state.tasks[LOST].note), "2 m 20 s", "worker:0", "lost", "running")
     assert simulation.demand == {"worker": 1}
     until(simulation, 50.0 + OVER - 1.0)
     assert (state.session, state.job) == (1, JobState.RESTARTING)

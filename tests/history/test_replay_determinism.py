@@ -18,6 +18,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.deadline import Deadline, DeadlineKind
+from tony.core.reason_sentences import describe_opening
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_digest
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -103,7 +104,7 @@ def long_life(spec: JobSpec, app: Application) -> Iterator[tuple[ev.Event, float
             for action in app.handle(event, at):
                 match action:
                     case act.OpenSession(session=session, reason=reason):
-                        todo.append(ev.SessionOpened(session=session, reason=reason))
+                        todo.append(ev.SessionOpened(session=session, reason=describe_opening(reason)))
                     case act.SetDemand(role=role, total=total):
                         for _ in range(total - sum(each == role for each in held.values())):
                             made += 1

@@ -14,6 +14,7 @@ from tests.support.guarantees import BrokenPromiseError, Promises
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
+from tony.core.reason_sentences import describe_opening
 from tony.core.session_size_event import build_gathered_event
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -338,7 +339,7 @@ class Simulation:
             case act.OpenSession(session=session, reason=reason):
                 if self.running():
                     raise BrokenPromiseError(f"session {session} opens while programs are running")
-                self._send(ev.SessionOpened(session=session, reason=reason))
+                self._send(ev.SessionOpened(session=session, reason=describe_opening(reason)))
             case act.SetDemand(role=role, total=total):
                 self.demand[role] = total
                 self.grant()

@@ -29,6 +29,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.deadline import Deadline
+from tony.core.reason_sentences import describe_opening, describe_stop
 from tony.core.report_builder import Live, ReportContext, build_report
 from tony.core.session_size_event import build_gathered_event, format_sizes
 from tony.errors import InfraError, NotInCharge, SchedulerError
@@ -254,7 +255,8 @@ class Master:
                 self._start(action)
                 self.notifications.on_started(session)
             case act.Stop(task=task, session=session, try_=try_, grace=grace, reason=reason):
-                self.executors.send(task, StopProgram(session=session, try_=try_, grace=grace, reason=reason))
+                sentence = describe_stop(reason)
+                self.executors.send(task, StopProgram(session=session, try_=try_, grace=grace, reason=sentence))
             case act.Release(container=container):
                 self._release(container)
             case act.Kill(container=container, reason=reason):
@@ -265,11 +267,12 @@ class Master:
             case act.Include(host=host):
                 self._allocator.include(host)
             case act.OpenSession(session=session, reason=reason):
-                log.info("session %d opens: %s", session, reason)
+                sentence = describe_opening(reason)
+                log.info("session %d opens: %s", session, sentence)
                 self.subscribers.send_now()  # the end of the last session: soon every task is reset
-                self.feed(ev.SessionOpened(session=session, reason=reason))
+                self.feed(ev.SessionOpened(session=session, reason=sentence))
                 if session > 1:
-                    self.notifications.on_restarted(reason)
+                    self.notifications.on_restarted(sentence)
             case act.Verdict(failure=failure, decision=decision, reason=reason):
                 log.warning("%s -> %s (%s)", failure.reason, decision, reason)
                 if decision is ev.FailureResponse.RETRY:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from tony.core.deadline import Deadline
 from tony.core.events import FailureResponse
+from tony.core.reasons import RestartReason, StopReason
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure
 from tony.model.job_spec import ClusterSpec
@@ -98,6 +99,7 @@ class Stop(RequestedAction):
     """Stop a task's program: SIGTERM, `grace` seconds, SIGKILL. Its executor stays.
 
     Attributes:
+        reason: None if an earlier request is repeated.
         try_: the task attempt to stop, or never to start; 0 as in `StopProgram`.
     """
 
@@ -106,7 +108,7 @@ class Stop(RequestedAction):
     task: TaskId
     session: int
     grace: float
-    reason: str = ""
+    reason: StopReason | None = None
     try_: int = 0
 
 
@@ -131,11 +133,15 @@ class Kill(RequestedAction):
 
 @value_class
 class OpenSession(RequestedAction):
-    """Feed `SessionOpened` back: it is logged before the first effect of the session."""
+    """Feed `SessionOpened` back: it is logged before the first effect of the session.
+
+    Attributes:
+        reason: None for the first session.
+    """
 
     kind: ClassVar[str] = "open-session"
     session: int
-    reason: str
+    reason: RestartReason | None = None
 
 
 @value_class

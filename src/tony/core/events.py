@@ -213,7 +213,11 @@ class Silent(LoggedEvent):
 
 @value_class
 class SessionOpened(LoggedEvent):
-    """Session `session` begins: the answer to `OpenSession`, logged before any of its effects."""
+    """Session `session` begins: the answer to `OpenSession`, logged before any of its effects.
+
+    Attributes:
+        reason: one sentence, for readers of the log.
+    """
 
     kind: ClassVar[str] = "session-opened"
     session: int

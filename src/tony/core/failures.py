@@ -8,6 +8,7 @@ from dataclasses import replace
 from tony.core import pending_reason
 from tony.core.deadline import DeadlineKind
 from tony.core.failure_sentences import describe_failure
+from tony.core.reasons import RestartAfterFailure
 from tony.core.state import RoleState, State, Task
 from tony.errors import ExitCode
 from tony.model.actor import Actor
@@ -112,7 +113,7 @@ def explain_external_stop(state: State, task: Task, end: str, *, over_memory: bo
         reason = describe_failure(cause, facts, each.task, each.host)
         better = replace(each, cause=cause, failure_class=kind, facts=facts, reason=reason)
         state.failures[number] = better
-        if state.restart and state.restart.failure is each:
+        if isinstance(state.restart, RestartAfterFailure) and state.restart.failure is each:
             state.restart = replace(state.restart, failure=better)
 
 

@@ -18,9 +18,7 @@ def reattach_actions(state: State, container: str, incarnation: str) -> list[act
     if task.state is TaskState.STOPPING:
         spec = state.spec
         grace_of = spec.restart_grace_of if state.job is JobState.RESTARTING else spec.stop_grace_of
-        stop = act.Stop(
-            task=task.id, session=task.session, try_=task.try_, grace=grace_of(task.id.role), reason="stopping"
-        )
+        stop = act.Stop(task=task.id, session=task.session, try_=task.try_, grace=grace_of(task.id.role))
         # The Start itself may have been lost: after a Stop it starts nothing, but makes the executor report the exit.
         return [stop, _start(state, task)]
     if task.state is TaskState.STARTING and task.incarnation == incarnation:

@@ -9,6 +9,7 @@ from tony.core.application import Application
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_size_policy
 from tony.core.policies.restart_policy import select_counted_restarts
+from tony.core.reason_sentences import describe_note, describe_restart
 from tony.core.state import RoleState, State, Task
 from tony.core.stragglers import describe_silent_peers
 from tony.core.unfinished import describe_unfinished
@@ -87,8 +88,8 @@ def build_report(app: Application, now: float, context: ReportContext) -> JobRep
         waiting=waiting or silent,
         unfinished="" if silent else describe_unfinished(state),  # both would name the same tasks
         restarts=_build_restarts(state, now),
-        session_reason=state.session_reason,
-        restarting=str(state.restart) if state.job is JobState.RESTARTING else "",
+        session_reason=describe_restart(state.session_reason) if state.session_reason else "",
+        restarting=describe_restart(state.restart) if state.restart and state.job is JobState.RESTARTING else "",
         sizes=tuple(_build_role_size(role) for role in state.roles.values() if role.spec.min_instances is not None),
         queue=state.spec.queue,
         tags=state.spec.all_tags,
@@ -150,7 +151,7 @@ def _build_task_report(state: State, task: Task, now: float, live: Live) -> Task
         signal=status.signal if status else None,
         since=state.accepted_wall + task.since,
         last_output_age=live.last_output_age if task.living else None,
-        note=_explain_pending(state, task, now, live) or task.note,
+        note=_explain_pending(state, task, now, live) or describe_note(task.note),
     )
 
 
@@ -162,11 +163,11 @@ def _explain_pending(state: State, task: Task, now: float, live: Live) -> str:
         never = "can never start: " if role.blocked else ""
         return f"{never}waiting until {' and '.join(waits)}" if waits else ""
     if task.retry_at is not None and task.state is TaskState.REGISTERED:
-        return f"starts again in {format_duration(max(0.0, task.retry_at - now))}: {task.note}"
+        return f"starts again in {format_duration(max(0.0, task.retry_at - now))}: {describe_note(task.note)}"
     why = _WAITS.get(task.state, "")
     if task.state is TaskState.STARTING and live.preparing:
         why = f"preparing the container: {live.preparing}"
-    return f"{why} (before: {task.note})" if why and task.note else why
+    return f"{why} (before: {describe_note(task.note)})" if why and task.note else why
 
 
 def _explain_waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:

@@ -8,6 +8,7 @@ from enum import Enum
 
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.index_heap import IndexHeap, Timers
+from tony.core.reasons import RestartReason, TaskNote
 from tony.core.transitions import JobMove, TaskMove, find_next_job_state, find_next_task_state
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
@@ -34,22 +35,6 @@ class Restart:
     alone: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRestart:
-    """Why a session is replaced by the next one.
-
-    Attributes:
-        failure: the failure that led to it; None for a request.
-        reason: why the policy restarts, or who requested it.
-    """
-
-    failure: Failure | None
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.failure.reason} ({self.reason})" if self.failure else self.reason
-
-
 @dataclass(slots=True)
 class Task:
     """One task.
@@ -72,6 +57,7 @@ class Task:
         started: its program was seen to run in this session.
         judged: a failure of this task attempt was classified already; its exit is no second one.
         launches: containers that ended in this session before the program was started.
+        note: what users should know about it.
     """
 
     id: TaskId
@@ -105,7 +91,7 @@ class Task:
     launches: int = 0
     status: ExitStatus | None = None
     ended_at: float | None = None
-    note: str = ""
+    note: TaskNote | None = None
 
     @property
     def living(self) -> bool:
@@ -263,7 +249,7 @@ class State:
         enlists: executors start before they know their task, so a launch can be repeated.
         hosts: host -> when tasks failed on it recently; excluded: hosts that get no further container for a while.
         avoided: hosts on which the scheduler confirmed that it allocates none: no session begins there.
-        session_reason: why the current session opened, if it is not the first.
+        session_reason: why the current session opened; None for the first.
         restart: why the next session opens; None before the first restart. restart_due: its back-off has passed.
         failures: those that count in this session, in the order in which they were reported.
         unexplained: tasks that were stopped externally, or lost their container, until the cause is known.
@@ -312,8 +298,8 @@ class State:
         self.hosts: dict[str, list[float]] = {}
         self.excluded: set[str] = set()
         self.avoided: set[str] = set()
-        self.session_reason = ""
-        self.restart: SessionRestart | None = None
+        self.session_reason: RestartReason | None = None
+        self.restart: RestartReason | None = None
         self.restart_due = False
         self.failures: list[Failure] = []
         self.unexplained: set[TaskId] = set()

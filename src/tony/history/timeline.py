@@ -13,6 +13,7 @@ from enum import Enum
 
 from tony.core import events as ev
 from tony.core.application import Application
+from tony.core.reason_sentences import describe_note
 from tony.core.state import Task
 from tony.errors import InvalidTransition
 from tony.history.event_log import LogEntry
@@ -333,12 +334,12 @@ class TimelineReader:
             return
         moment = at if ended is None else min(max(ended, row.since), at)
         if row.what in _PROGRAM:
-            row.note = task.note
+            row.note = describe_note(task.note)
         if moment > row.since:
             row.closed.append(_span(row, moment))
         row.since = moment
         row.what, row.session, row.try_, row.held, row.again = what, state.session, try_, held, again
-        row.note = task.note if what in (TaskPhase.GONE, TaskPhase.IDLE) else ""
+        row.note = describe_note(task.note) if what in (TaskPhase.GONE, TaskPhase.IDLE) else ""
 
 
 #: Events that may change the phase of tasks that made no state transition.

@@ -43,7 +43,7 @@ TABLE = [
 def test_tracked_roles_make_success(words: dict[str, str], stop_on: StopOn, reason: str | None) -> None:
     """Every tracked task is waited for, or the chief; nobody else is."""
     success = judge(standing(replace(SPEC, stop_on=stop_on), **{**RUNNING, **words}))
-    assert (success.reason if success else None) == reason
+    assert (success.rule if success else None) == reason
 
 
 def test_a_role_that_finished_in_an_earlier_session_is_over() -> None:

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tony.core.reasons import Success
 from tony.core.state import RoleState, State
 from tony.model.states import RoleKind, StopOn, TaskState
-
-
-@dataclass(frozen=True, slots=True)
-class Success:
-    """The job has succeeded; `reason` names the rule."""
-
-    reason: str
 
 
 def judge(state: State) -> Success | None:
@@ -23,14 +15,13 @@ def judge(state: State) -> Success | None:
     """
     chief = state.chief
     if state.spec.stop_on is StopOn.CHIEF and chief and state.tasks[chief].state is TaskState.SUCCEEDED:
-        return Success(f'{chief} succeeded and stop_on = "chief"')
+        return Success(rule=f'{chief} succeeded and stop_on = "chief"')
     tracked = [role for role in state.roles.values() if role.kind is RoleKind.TRACKED]
     if not all(_has_ended(role) for role in tracked) or has_all_failed(state):
         return None
     failed = sum(role.ended - role.succeeded for role in tracked if not role.finished)
-    return Success(
-        f"every tracked task has ended, {failed} failure(s) tolerated" if failed else "every tracked task succeeded"
-    )
+    rule = f"every tracked task has ended, {failed} failure(s) tolerated" if failed else "every tracked task succeeded"
+    return Success(rule=rule)
 
 
 def has_all_failed(state: State) -> bool:

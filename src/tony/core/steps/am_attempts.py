@@ -146,8 +146,8 @@ def _resume(ctx: StepContext) -> None:
     elif state.job.ended:
         return
     elif state.inherited == state.opening > state.session:
-        ctx.request(act.OpenSession(session=state.opening, reason=session_restart.describe_opening(state)))
+        ctx.request(act.OpenSession(session=state.opening, reason=state.restart))
     elif state.session == 0 and state.active:
-        session_restart.open_session(ctx, 1, session_restart.FIRST_REASON)
+        session_restart.open_session(ctx, 1)
     else:
         session_restart.open_next_session_if_idle(ctx)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tony.core import events as ev
 from tony.core import failures
 from tony.core.deadline import Deadline, DeadlineKind
+from tony.core.reasons import ContainerLost
 from tony.core.state import Container, ContainerIntent, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import (
@@ -103,7 +104,7 @@ def _replace(ctx: StepContext, task: Task, cause: str, stuck: Container | None =
     state = ctx.state
     state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
     task.launches += counts
-    task.note = cause
+    task.note = ContainerLost(cause=cause)
     bound = task.retry_at is not None and is_bound(state, task)
     again = task.launches < containers.MAX_LAUNCHES and not bound
     if again:  # first, or the demand would be lowered by one meanwhile

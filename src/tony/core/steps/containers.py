@@ -16,8 +16,6 @@ MAX_LAUNCHES = 3
 _ALLOCATION = Deadline(DeadlineKind.ALLOCATION)
 _GANG_PATIENCE = Deadline(DeadlineKind.GANG_PATIENCE)
 _JOB = Deadline(DeadlineKind.JOB)
-#: The note of a task whose container was released to other jobs, until it is requested again.
-RELEASED_NOTE = "its container was released: the gang was incomplete"
 
 # --- requested --------------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,6 @@ from tony.core.steps import (
 )
 from tony.model.ids import TaskId
 from tony.model.states import JobState, OnTimeout, RoleKind
-from tony.units import format_duration
 
 
 def on_deadline(ctx: StepContext, event: ev.DeadlinePassed) -> None:
@@ -77,8 +76,8 @@ def _on_job_timeout(kind: DeadlineKind, ctx: StepContext) -> None:
 
 
 def _on_allocation_timeout(ctx: StepContext) -> None:
-    limit = format_duration(ctx.state.spec.timeouts.allocation or 0)
-    if not elastic_start.start_with_fewer(ctx, f"within {limit} (allocation_timeout)"):
+    limit = ctx.state.spec.timeouts.allocation or 0
+    if not elastic_start.start_with_fewer(ctx, limit, "allocation_timeout"):
         _on_job_timeout(DeadlineKind.ALLOCATION, ctx)
 
 

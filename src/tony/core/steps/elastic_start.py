@@ -9,11 +9,12 @@ from __future__ import annotations
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_size_policy
+from tony.core.reason_sentences import describe_note
+from tony.core.reasons import LeftOutForLackOfContainers, LeftOutForOtherRoles
 from tony.core.state import RoleState
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, gang_start
 from tony.core.transitions import TaskMove
-from tony.units import format_duration
 
 #: Seconds to wait for more containers once the wait has expired: containers are often granted together.
 SETTLE_SECONDS = 1.0
@@ -50,7 +51,7 @@ def on_wait_end(ctx: StepContext) -> None:
     """Start without the missing tasks. Roles above their minimum release containers if others are below theirs."""
     state = ctx.state
     deadline, limit = gang_size_policy.wait(state)
-    start_with_fewer(ctx, f"within {format_duration(limit or 0)} ({deadline.kind.setting})")
+    start_with_fewer(ctx, limit or 0, deadline.kind.setting)
     roles = gang_size_policy.find_forming_roles(state)
     lacking = sum(max(0, -gang_size_policy.count_surplus(role)) for role in roles)
     if not lacking or limit is None or not gang_size_policy.is_elastic(state) or state.pausing:
@@ -67,30 +68,30 @@ def on_wait_end(ctx: StepContext) -> None:
 def _release_tasks(ctx: StepContext, role: RoleState, count: int) -> None:
     """Leave out the last `count` tasks of a role that have a container; nothing runs in it yet."""
     state = ctx.state
-    why = f"its container was needed for other roles (min = {role.spec.min_instances})"
     here = [task for task in reversed(role.members) if task.container]
     for task in here[:count]:
         state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
         state.move_task(task, TaskMove.RESET, ctx.now)
         role.left_out.add(task.id.index)
-        task.note = f"left out of session {state.session}: {why}"
+        task.note = LeftOutForOtherRoles(session=state.session, minimum=role.spec.min_instances or 0)
         container = state.containers[task.container or ""]
-        containers.kill(ctx, container, f"{task.id} is left out of session {state.session}: {why}")
+        containers.kill(ctx, container, f"{task.id} is {describe_note(task.note)}")
         containers.detach(state, container)
 
 
-def start_with_fewer(ctx: StepContext, why: str) -> bool:
+def start_with_fewer(ctx: StepContext, limit: float, setting: str) -> bool:
     """Start without the tasks that have no container, if possible; return True if so.
 
     Args:
-        why: in which time, and by which setting, no container was granted for them.
+        limit: seconds in which no container was granted for them.
+        setting: the setting of the limit.
     """
     state = ctx.state
     if not gang_size_policy.has_enough(state):
         return False
     missing = [role for role in gang_size_policy.find_forming_roles(state) if len(role.waiting)]
     for role in missing:
-        _leave_out(ctx, role, why)
+        _leave_out(ctx, role, limit, setting)
     if not missing:
         return False
     state.chief = state.find_first_chief()
@@ -100,11 +101,11 @@ def start_with_fewer(ctx: StepContext, why: str) -> bool:
     return True
 
 
-def _leave_out(ctx: StepContext, role: RoleState, why: str) -> None:
+def _leave_out(ctx: StepContext, role: RoleState, limit: float, setting: str) -> None:
     state = ctx.state
     for index in role.waiting:
         task = role.tasks[index]
         state.move_task(task, TaskMove.RESET, ctx.now)
         role.left_out.add(index)
-        task.note = f"left out of session {state.session}: no container {why}"
+        task.note = LeftOutForLackOfContainers(session=state.session, limit=limit, setting=setting)
     containers.update_demand(ctx, role)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
+from tony.core.reasons import ProgramEnd
 from tony.core.state import State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, role_readiness, task_attempts, task_exit, unconfirmed_exit
@@ -50,12 +51,13 @@ def on_first_output(ctx: StepContext, event: ev.FirstOutput) -> None:
         ctx.state.timers.cancel_all(_STARTUP, task.id)
 
 
-def _keep_exports(state: State, task: Task, event: ev.Exited) -> None:
-    """Keep the exports of a program that succeeded; note those that it should have printed and did not.
+def _keep_exports(state: State, task: Task, event: ev.Exited) -> tuple[tuple[str, str], ...]:
+    """Keep the exports of a program that succeeded; return those that it should have printed and did not.
 
     Of several tasks the lowest index counts: reports arrive in any order, and the result must not depend on it.
     """
     role, index = task.id
+    missing = []
     for name, text in state.roles[role].spec.exports.items():
         value = event.exports.get(name)
         if value is not None:
@@ -63,7 +65,8 @@ def _keep_exports(state: State, task: Task, event: ev.Exited) -> None:
             if name not in own or index <= own[name][0]:
                 own[name] = index, value
         else:
-            task.note += f"; no line of its output contains {text.strip()!r}, so {name} is not set (exports)"
+            missing.append((name, text.strip()))
+    return tuple(missing)
 
 
 def on_exited(ctx: StepContext, event: ev.Exited) -> None:
@@ -76,13 +79,13 @@ def on_exited(ctx: StepContext, event: ev.Exited) -> None:
     status, at = event.status, min(event.at, ctx.now)
     if not task.started and status.reason not in _NEVER_RAN:
         _mark_started(ctx, task)
-    task.status, task.note = status, status.describe()
+    task.status, task.note = status, ProgramEnd(status=status)
     if task.judged:  # its exit is neither a second failure nor a success
         task_exit.end_classified(ctx, task, TaskMove.FAIL, at)
         return
     if status.ok:
         task_attempts.end_attempt(ctx, task, TaskMove.SUCCEED, at)
-        _keep_exports(state, task, event)
+        task.note = ProgramEnd(status=status, missing_exports=_keep_exports(state, task, event))
     elif task.state is TaskState.STOPPING and status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
         task_attempts.end_attempt(ctx, task, TaskMove.END, at)
     elif _was_stopped_externally(state, task, status) or _has_unexplained_peer(state, task):

@@ -8,6 +8,7 @@ from tony.core import failures
 from tony.core.policies import failure_policy as failure_policy
 from tony.core.policies import restart_policy as restart_policy
 from tony.core.policies.failure_policy import Effect
+from tony.core.reasons import TaskFailed
 from tony.core.state import RoleState, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import job_finish, node_exclusion, session_restart, task_attempts
@@ -67,7 +68,7 @@ def fail_group(ctx: StepContext, role: RoleState, rule: TimeoutAfter) -> None:
     failure = failures.failure_from_group(ctx.state, role, rule, ctx.now)
     for task in role.tasks:
         if task.living:
-            task.judged, task.note = True, failure.reason
+            task.judged, task.note = True, TaskFailed(failure=failure)
     ctx.state.failures.append(failure)
     if role.spec.stop_on_failure:
         _finish_failed(ctx, failure, f"{role.name} has stop_on_failure")
@@ -102,4 +103,4 @@ def _fail_session(ctx: StepContext, failure: Failure, why: str) -> None:
 
 def _finish_failed(ctx: StepContext, failure: Failure, why: str, verdict: str = "") -> None:
     ctx.request(act.Verdict(failure=failure, decision=ev.FailureResponse.FAIL, reason=why))
-    job_finish.finish(ctx, JobState.FAILED, failure, failure.reason, verdict=verdict)
+    job_finish.finish(ctx, JobState.FAILED, failure, verdict=verdict)

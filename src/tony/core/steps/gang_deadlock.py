@@ -11,6 +11,7 @@ from collections import Counter
 from tony.core import pending_reason
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies.gang_size_policy import compute_gang_pause, has_enough
+from tony.core.reasons import GangReleased
 from tony.core.state import Container, State
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, elastic_start
@@ -55,7 +56,7 @@ def _release(ctx: StepContext, container: Container, reason: str) -> None:
     task = state.tasks[container.task]
     if task.state in _NOT_STARTED:
         state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
-        task.note = containers.RELEASED_NOTE
+        task.note = GangReleased()
         containers.request(ctx, task, TaskMove.REPLACE)
     containers.kill(ctx, container, reason)
     containers.detach(state, container)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tony.core import actions as act
 from tony.core import failures
 from tony.core.deadline import Deadline, DeadlineKind
+from tony.core.reasons import GangReleased, Success
 from tony.core.state import Final, State
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, program_stop, task_attempts
@@ -24,32 +25,26 @@ _LAST_MOVE: Mapping[JobState, JobMove] = {
 
 
 def finish(
-    ctx: StepContext,
-    result: JobState,
-    failure: Failure | None,
-    reason: str,
-    grace: float | None = None,
-    verdict: str = "",
+    ctx: StepContext, result: JobState, reason: Failure | Success, grace: float | None = None, verdict: str = ""
 ) -> None:
     """Decide the job's result, unless it is decided, and stop what is left.
 
     Args:
-        reason: why programs are stopped.
         verdict: why nothing is restarted.
     """
     state = ctx.state
     if state.final:
         return
     state.move_job(JobMove.STOP)
-    state.final = Final(result, failure, verdict)
+    state.final = Final(result, reason if isinstance(reason, Failure) else None, verdict)
     state.queue_reason = ""
     state.timers.clear()
     for role in state.roles.values():
         role.waiting.clear()
         for task in role.tasks:
             if not task.living:
-                if task.note == containers.RELEASED_NOTE:  # it is not requested again
-                    task.note = ""
+                if isinstance(task.note, GangReleased):  # it is not requested again
+                    task.note = None
                 task_attempts.end_task(ctx, task, TaskMove.END)
         containers.set_demand(ctx, role, 0)
     program_stop.stop_all(ctx, reason, grace)

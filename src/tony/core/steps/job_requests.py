@@ -12,7 +12,7 @@ from tony.model.states import JobState
 def on_restart(ctx: StepContext, event: ev.RestartRequested) -> None:
     """End this session and begin the next one, if there is one to restart."""
     if ctx.state.may_be_restarted:
-        session_restart.restart_on_request(ctx, f"restart requested by {event.actor}")
+        session_restart.restart_on_request(ctx, event.actor)
 
 
 def on_kill(ctx: StepContext, event: ev.KillRequested) -> None:
@@ -23,6 +23,6 @@ def on_kill(ctx: StepContext, event: ev.KillRequested) -> None:
     killed = failures.failure_from_kill(state, event.actor, ctx.now)
     grace = 0.0 if event.now else None
     if not state.final:
-        job_finish.finish(ctx, JobState.KILLED, killed, killed.reason, grace)
+        job_finish.finish(ctx, JobState.KILLED, killed, grace)
     elif grace is not None:
-        program_stop.stop_all(ctx, killed.reason, grace)
+        program_stop.stop_all(ctx, killed, grace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tony.core import failures
 from tony.core.deadline import Deadline, DeadlineKind
+from tony.core.reasons import StopReason
 from tony.core.state import Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, task_attempts
@@ -16,12 +17,12 @@ STOP_SLACK = 10.0
 FORCE_SLACK = 10.0
 
 
-def stop(ctx: StepContext, task: Task, reason: str) -> None:
+def stop(ctx: StepContext, task: Task, reason: StopReason) -> None:
     """Stop one program with the stop grace of its role."""
     task_attempts.stop(ctx, task, ctx.state.spec.stop_grace_of(task.id.role), reason)
 
 
-def stop_all(ctx: StepContext, reason: str, grace: float | None = None) -> None:
+def stop_all(ctx: StepContext, reason: StopReason, grace: float | None = None) -> None:
     """Stop every running program at the same time. Programs that do not stop in time are killed."""
     state = ctx.state
     grace_of = state.spec.restart_grace_of if state.job is JobState.RESTARTING else state.spec.stop_grace_of

@@ -29,7 +29,7 @@ def advance(ctx: StepContext) -> None:
     gang_start.start_gang_if_complete(ctx)
     won = success_policy.judge(state)
     if won:
-        job_finish.finish(ctx, JobState.SUCCEEDED, None, won.reason)
+        job_finish.finish(ctx, JobState.SUCCEEDED, won)
     elif success_policy.has_all_failed(state):
         failure_handling.fail_all_tasks(ctx)
 

@@ -6,37 +6,36 @@ from tony.core import actions as act
 from tony.core.deadline import SESSION_DEADLINES, Deadline, DeadlineKind
 from tony.core.policies import restart_policy as restart_policy
 from tony.core.policies.restart_policy import Decision
-from tony.core.state import Restart, SessionRestart, State, Task
+from tony.core.reasons import RestartAfterFailure, RestartOnRequest, RestartReason
+from tony.core.state import Restart, State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, program_stop
 from tony.core.transitions import JobMove, TaskMove
+from tony.model.actor import Actor
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure, FailureCause
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
-
-#: Why the first session opens.
-FIRST_REASON = "the job starts"
 
 
 def restart(ctx: StepContext, failure: Failure, decision: Decision) -> None:
     """Stop everything; the next session opens after the delay, once the end of all programs is proved."""
     record_restart(ctx, failure, decision)
-    _stop_session(ctx, SessionRestart(failure, decision.reason), decision.delay)
+    _stop_session(ctx, RestartAfterFailure(failure=failure, decision=decision.reason), decision.delay)
 
 
-def restart_on_request(ctx: StepContext, reason: str) -> None:
+def restart_on_request(ctx: StepContext, actor: Actor) -> None:
     """Open the next session on a user's request. It does not count, and there is no failure."""
     ctx.state.restarts_free += 1
     for role in ctx.state.roles.values():
         role.early = False
-    _stop_session(ctx, SessionRestart(None, reason), 0.0)
+    _stop_session(ctx, RestartOnRequest(actor=actor), 0.0)
 
 
-def _stop_session(ctx: StepContext, restart: SessionRestart, delay: float) -> None:
+def _stop_session(ctx: StepContext, reason: RestartReason, delay: float) -> None:
     state = ctx.state
     state.move_job(JobMove.RESTART)
-    state.restart = restart
-    program_stop.stop_all(ctx, str(restart))
+    state.restart = reason
+    program_stop.stop_all(ctx, reason)
     for task in state.tasks.values():
         if not task.living and task.state not in ENDED_TASK_STATES and task.state is not TaskState.PENDING:
             state.move_task(task, TaskMove.RESET, ctx.now)
@@ -111,16 +110,11 @@ def open_next_session_if_idle(ctx: StepContext) -> None:
     if state.job is JobState.RESTARTING and state.restart_due and not state.living:
         state.timers.cancel(Deadline(DeadlineKind.STOP_LIMIT))
         state.timers.cancel(Deadline(DeadlineKind.FORCE_LIMIT))
-        open_session(ctx, state.session + 1, describe_opening(state))
+        open_session(ctx, state.session + 1)
 
 
-def describe_opening(state: State) -> str:
-    """Return why the next session opens."""
-    return str(state.restart) if state.restart else FIRST_REASON
-
-
-def open_session(ctx: StepContext, session: int, reason: str) -> None:
+def open_session(ctx: StepContext, session: int) -> None:
     """Request the event that opens a session, once; `session_start.on_opened` continues from it."""
     if ctx.state.opening < session:
         ctx.state.opening = session
-        ctx.request(act.OpenSession(session=session, reason=reason))
+        ctx.request(act.OpenSession(session=session, reason=ctx.state.restart))

@@ -21,7 +21,7 @@ def on_opened(ctx: StepContext, event: ev.SessionOpened) -> None:
     elif not state.active:
         return
     state.session, state.version, state.restart_due = event.session, 0, False
-    state.session_reason = event.reason if event.session > 1 else ""
+    state.session_reason = state.restart
     state.began = None
     state.specs.clear()
     state.failures.clear()
@@ -63,4 +63,4 @@ def _reset(ctx: StepContext, role: RoleState) -> None:
         task.started = task.judged = False
         task.launches = 0
         task.address = task.tb_port = task.pid = task.status = task.ended_at = None
-        task.note = ""
+        task.note = None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from tony.core import actions as act
 from tony.core import failures
 from tony.core.deadline import Deadline, DeadlineKind
+from tony.core.reasons import ContainerLost, LaterAttempt, StopReason
 from tony.core.state import State, Task
 from tony.core.step_context import StepContext
 from tony.core.transitions import JobMove, TaskMove
@@ -35,7 +36,7 @@ def start(ctx: StepContext, tasks: Iterable[Task], version: int) -> None:
         state.move_task(task, TaskMove.START, ctx.now)
         task.try_ = task.try_ + 1 if task.session == state.session else 1
         task.session, task.version, task.began = state.session, version, ctx.now
-        task.note = f"task attempt {task.try_}, after: {task.note}" if task.try_ > 1 else ""
+        task.note = LaterAttempt(number=task.try_, before=task.note) if task.try_ > 1 else None
         task.retry_at = None
         if limit:
             state.timers.set(Deadline(DeadlineKind.EXECUTION, task.id), ctx.now + limit)
@@ -57,7 +58,7 @@ def find_current(state: State, task: TaskId, session: int, try_: int) -> Task | 
     return None
 
 
-def stop(ctx: StepContext, task: Task, grace: float, reason: str) -> None:
+def stop(ctx: StepContext, task: Task, grace: float, reason: StopReason) -> None:
     """Stop a running program; may be repeated with a shorter grace."""
     if task.state is TaskState.RUNNING:
         ctx.state.move_task(task, TaskMove.STOP, ctx.now)
@@ -96,7 +97,7 @@ def end_lost(ctx: StepContext, task: Task) -> Failure | None:
     at = ctx.now if task.container_ended_at is None else task.container_ended_at
     stopped = failure is None and not task.judged
     if not task.judged:
-        task.note = task.container_end_cause
+        task.note = ContainerLost(cause=task.container_end_cause)
     end_attempt(ctx, task, TaskMove.END if stopped else TaskMove.LOSE, at)
     return failure
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tony.core import failures
+from tony.core.reasons import TaskFailed
 from tony.core.state import Task
 from tony.core.step_context import StepContext
 from tony.core.steps import (
@@ -82,12 +83,12 @@ def end_classified(ctx: StepContext, task: Task, move: TaskMove, at: float) -> N
 
 def on_failure(ctx: StepContext, task: Task, failure: Failure) -> None:
     """Handle a failure that is not the program's exit: a timeout, silence, no container that works."""
-    task.judged, task.note = True, failure.reason
+    task.judged, task.note = True, TaskFailed(failure=failure)
     if task_retry.decide(ctx, task, failure):
         if not task.living:
             task_retry.replace(ctx, task)
         elif task.state is TaskState.RUNNING:
-            program_stop.stop(ctx, task, failure.reason)
+            program_stop.stop(ctx, task, failure)
         return
     if not task.living:
         task_attempts.end_task(ctx, task, TaskMove.FAIL)
@@ -95,7 +96,7 @@ def on_failure(ctx: StepContext, task: Task, failure: Failure) -> None:
         if held and ctx.state.active:
             containers.kill(ctx, held, failure.reason)
     elif task.state is TaskState.RUNNING:
-        program_stop.stop(ctx, task, failure.reason)
+        program_stop.stop(ctx, task, failure)
     failure_handling.fail_task(ctx, task, failure)
     if not task.living:
         on_task_end(ctx, task)

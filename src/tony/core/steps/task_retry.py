@@ -6,6 +6,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import restart_policy as policy
+from tony.core.reasons import RestartAfterFailure
 from tony.core.state import State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, gang_start, node_exclusion, session_restart, task_attempts
@@ -41,7 +42,7 @@ def decide(ctx: StepContext, task: Task, failure: Failure) -> bool:
     node_exclusion.count_failure(ctx, failure)
     session_restart.record_restart(ctx, failure, decision, alone=task)
     task.retry_at = ctx.now + decision.delay
-    task.note = f"{failure.reason} ({decision.reason})"
+    task.note = RestartAfterFailure(failure=failure, decision=decision.reason)
     ctx.request(
         act.Verdict(failure=failure, decision=ev.FailureResponse.RETRY, reason=f"only {task.name}: {decision.reason}")
     )

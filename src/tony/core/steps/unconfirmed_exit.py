@@ -11,11 +11,11 @@ from tony.core import events as ev
 from tony.core import failures
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies.failure_policy import compute_latest_exit_time
+from tony.core.reasons import ProgramUnreachable
 from tony.core.state import Container, ContainerIntent, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, task_exit
 from tony.model.states import TaskState
-from tony.units import format_duration
 
 
 def handle_unconfirmed_exit(ctx: StepContext, container: Container, event: ev.ContainerEnded) -> bool:
@@ -38,9 +38,7 @@ def handle_unconfirmed_exit(ctx: StepContext, container: Container, event: ev.Co
     if task.state is TaskState.RUNNING and not task.judged:
         task_exit.on_failure(ctx, task, lost)
     if task.living:
-        task.note = (
-            f"{lost.reason}; its program may keep running there for another {format_duration(round(until - ctx.now))}"
-        )
+        task.note = ProgramUnreachable(failure=lost, seconds=round(until - ctx.now))
     return True
 
 
