@@ -185,6 +185,25 @@ python = "."
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("pipe", "{}/pipe is neither a folder nor an archive."),
+        ("/dev/null", "/dev/null is neither a folder nor an archive."),
+        ("one", "{}/one is a loop of symbolic links, or behind one. Fix the links."),
+        ("one/inside", "{}/one/inside is a loop of symbolic links, or behind one. Fix the links."),
+        ("x" * 5000, "the path is too long for the file system. Is it a path?"),
+    ],
+)
+def test_a_source_that_is_none_is_a_mistake(tmp_path: Path, source: str, message: str) -> None:
+    """A pipe would block its reader."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    (problem,) = problems(tmp_path, f'command = "x"\nsource = "{source}"\n')
+    assert (problem.key, problem.message) == ("source", message.format(tmp_path))
+
+
 def test_two_files_of_one_name_are_a_mistake(tmp_path: Path) -> None:
     """One would silently overwrite the other."""
     for name in ("a/data", "b/data", "c"):

@@ -9,20 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import Lab, start_family, until
-from tests.facts import mentions
 
 pytestmark = pytest.mark.e2e
-
-
-def test_a_program_is_killed(lab: Lab) -> None:
-    """The signal is named, and what the program had started is ended."""
-    job = start_family(lab)
-    os.kill(lab.tasks(job)["worker:1"]["pid"], signal.SIGKILL)
-    status = lab.wait(job)
-    failure = status["failure"]
-    assert (status["exit_code"], failure["cause"], failure["signal"]) == (1, "program", "SIGKILL")
-    assert failure["task"] == "worker:1"
-    lab.wait_gone(job, 30)
 
 
 def test_the_master_is_killed_for_good(lab: Lab) -> None:
@@ -84,24 +72,4 @@ def test_the_master_is_told_to_end(lab: Lab) -> None:
     status = lab.wait(job)
     assert (status["state"], status["exit_code"]) == ("killed", 4)
     assert "SIGTERM" in status["failure"]["reason"]
-    lab.wait_gone(job, 30)
-
-
-def test_a_program_that_ignores_sigterm(lab: Lab) -> None:
-    """After the grace it is killed, and so are its children."""
-    program = """
-    import signal, subprocess, time
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    subprocess.Popen(["python", "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(3600)"])
-    print("deaf", flush=True)
-    time.sleep(3600)
-    """
-    job = lab.detach(lab.job_file('command = "python x.py"\nstop_grace = "1s"\n', {"x.py": program}))
-    lab.wait_output(job, "main:0", "deaf")
-    assert lab.tony("kill", job).returncode == 0
-    status = lab.wait(job)
-    (task,) = status["tasks"]
-    assert (status["state"], status["exit_code"]) == ("killed", 4)
-    assert (task["state"], task["signal"]) == ("stopped", "SIGKILL")
-    assert mentions(task["note"], "1 s", "SIGTERM")
     lab.wait_gone(job, 30)

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from tests.e2e.lab import CEILING, Lab, kill, until
-from tests.support.child_modules import module_setting
 from tony.linux import process
 
 pytestmark = pytest.mark.e2e
@@ -174,41 +173,6 @@ def differs(lab: Lab, job: str, dead: int) -> bool:
     return lab.masters(job)[0] != dead
 
 
-@pytest.mark.parametrize("event", [1, 5, 8])
-def test_killed_while_the_job_comes_up(lab: Lab, event: int) -> None:
-    """At any moment before everything runs: the job comes up all the same, and no program is started twice."""
-    master = module_setting("master", "crashing_master", f"kill master amid the effects of event {event}")
-    job = lab.detach(counting(lab, tasks=2), "--set", master)
-    pids(lab, job)
-    assert lab.status(job)["attempt"] == 2
-    ended = finish(lab, job)
-    assert [task["session"] for task in ended["tasks"]] == [1, 1]
-    for task in ("worker-0", "worker-1"):
-        assert len(list((lab.home / "jobs" / job / "logs").glob(f"{task}.*.out"))) == 1
-
-
-def test_killed_during_a_restart(lab: Lab) -> None:
-    """Programs fail and session 2 opens: whoever comes after the dead master opens it, and charges nothing twice."""
-    command = "echo up; test $SESSION_ID != 1 || exit 3"
-    struck = module_setting("master", "crashing_master", "kill master before the effects of event {}")
-    first = lab.detach(restarting(lab, command))
-    assert lab.wait(first)["state"] == "succeeded"
-    opened = next(e["seq"] for e in events(lab, first) if e["event"] == "session-opened" and e["data"]["session"] == 2)
-    for number in (opened - 1, opened + 2):
-        job = lab.detach(restarting(lab, command), "--set", struck.format(number))
-        ended = lab.wait(job)
-        assert (ended["state"], ended["session"], ended["attempt"]) == ("succeeded", 2, 2), log_of(lab, job)
-        assert lab.tony("replay", job).returncode == 0
-        gone(lab, job)
-
-
-def restarting(lab: Lab, command: str) -> Path:
-    return lab.job_file(
-        f"command = '''{command}'''\nmax_restarts = 1\nbackoff = \"10ms\"\nstop_grace = \"1s\"\n"
-        "[roles.worker]\ninstances = 2\n"
-    )
-
-
 def test_an_executor_dies_while_nobody_looks(lab: Lab) -> None:
     """The next master learns of it, and replaces it as ever; what the others hold of the machine stays theirs."""
     head = 'max_restarts = 1\nbackoff = "10ms"'
@@ -275,36 +239,6 @@ def holding(lab: Lab, name: str, room: str) -> Path:
 
 
 # --- the end of a job -------------------------------------------------------------------------------------------------
-
-
-def test_killed_while_it_stops_the_job(lab: Lab) -> None:
-    """The next one goes on with that; who had asked for it stays known."""
-    command = "trap '' TERM; echo up; while true; do sleep 0.1; done"
-    job = lab.detach(lab.job_file(f'command = "{command}"\nstop_grace = "3s"\n'))
-    lab.wait_output(job, "main:0", "up")
-    assert lab.tony("kill", job).returncode == 0
-    lab.wait(job, "stopping")
-    began = time.monotonic()
-    kill(lab.masters(job)[0])
-    status = lab.wait(job)
-    assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("killed", 4, "killed")
-    assert time.monotonic() - began < 3 + 10 + 10  # and a slow machine
-    assert lab.tony("replay", job).returncode == 0
-    gone(lab, job)
-
-
-@pytest.mark.parametrize("back", range(2))
-def test_killed_at_the_end(lab: Lab, back: int) -> None:
-    """At one of its last events, up to the very last: the result is the result."""
-    first = lab.detach(lab.job_file('command = "true"\n[roles.worker]\ninstances = 2\n'))
-    assert lab.wait(first)["state"] == "succeeded"
-    last = events(lab, first)[-1]["seq"]
-    struck = module_setting("master", "crashing_master", f"kill master amid the effects of event {last - back}")
-    job = lab.detach(lab.job_file('command = "true"\n[roles.worker]\ninstances = 2\n'), "--set", struck)
-    status = lab.wait(job)
-    assert (status["state"], status["exit_code"]) == ("succeeded", 0), log_of(lab, job)
-    assert lab.tony("replay", job).returncode == 0
-    gone(lab, job)
 
 
 def test_the_supervisor_is_killed(lab: Lab) -> None:

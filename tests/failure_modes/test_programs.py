@@ -54,45 +54,6 @@ def test_a_command_that_is_not_found(lab: Lab) -> None:
     assert "nonesuch: command not found" in done.stderr
 
 
-def test_a_command_that_cannot_be_executed(lab: Lab) -> None:
-    """A folder, a file without its x bit, a script whose interpreter is missing or that Windows has written."""
-    project = lab.root / "project"
-    lab.file("plain", "#!/bin/sh\n")
-    lab.file("lost", "#!/opt/no/such/python -u\n").chmod(0o700)
-    lab.file("windows", "#!/bin/sh\r\necho hello\r\n").chmod(0o700)
-    (project / "folder").mkdir()
-    for name, told in {
-        "folder": "not executable: ./folder (it is a directory)",
-        "plain": "not executable: ./plain (permission denied; to make it executable: chmod +x)",
-        "lost": "cannot start ./lost: its #! line names /opt/no/such/python, which does not exist",
-        "windows": "cannot start ./windows: its #! line ends with a Windows line ending (\\r\\n), and Linux takes the "
-        "\\r as part of the name",
-    }.items():
-        failed_to_start(lab, lab.tony("run", "--", f"./{name}", cwd=project), told)
-
-
-def test_an_interpreter_that_is_missing(lab: Lab) -> None:
-    """Refused when the job is submitted: a word, a path, a folder, a script without its own interpreter."""
-    (lab.root / "empty").mkdir()
-    for name, text in {"lost": "#!/no/such\n", "noise": "noise\n", "windows": "#! /bin/sh\r\n"}.items():
-        (lab.root / name).write_text(text)
-        (lab.root / name).chmod(0o700)
-    root = lab.root
-    for given, told in {
-        "python9.9": "python = python9.9 (--python): not found on PATH. Set its full path, or install it.",
-        "/opt/python9.9": "python = /opt/python9.9 (--python): there is no such file or folder. Check the path.",
-        "./empty": 'python = "./empty" (--python): this folder has no bin/python: it is neither an environment '
-        "nor an interpreter.",
-        "./lost": f"python = {root}/lost (--python): its #! line names /no/such, which does not exist. Correct "
-        "that line.",
-        "./noise": f"python = {root}/noise (--python): it has execute permission, but is neither a Linux binary nor "
-        "a script with a #! line.",
-        "./windows": f"python = {root}/windows (--python): its #! line names /bin/sh\\r, which does not exist. Correct "
-        "that line.",
-    }.items():
-        refused(lab, lab.tony("run", "--source", "", "--python", given, "--", "true"), told)
-
-
 def test_an_interpreter_that_is_too_old_for_the_program(lab: Lab) -> None:
     """Any Python may run a program; what an old one says of a new program is the last thing that is shown."""
     old = lab.root / "python2.7"

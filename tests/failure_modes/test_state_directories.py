@@ -155,39 +155,6 @@ def test_a_read_only_home(person: Lab) -> None:
         folder.chmod(0o700)
 
 
-def test_a_home_that_cannot_be_made(person: Lab) -> None:
-    """Below a folder that is closed to us, or where there can be no folder."""
-    (person.root / "user").chmod(0o500)
-    del person.env["TONY_HOME"]
-    done = person.tony("run", "--source", "", "--", "true")
-    told = f"tony: cannot create {person.root}/user/.tony: Permission denied. {WRITABLE}\n"
-    assert (3, told) == (done.returncode, done.stderr)
-    done = person.tony("list")
-    assert (0, f"no jobs in {person.root}/user/.tony/jobs\n") == (done.returncode, done.stdout)
-    for home, code, told in (
-        ("/dev/null", 2, "TONY_HOME is /dev/null, which is not a folder. Set it to a folder of yours."),
-        ("/dev/null/x", 3, f"cannot create /dev/null/x: Not a directory. {WRITABLE}"),
-        ("/proc/x", 3, f"cannot create /proc/x: No such file or directory. {WRITABLE}"),
-    ):
-        done = person.tony("run", "--source", "", "--", "true", env={"TONY_HOME": home})
-        assert (code, f"tony: {told}\n") == (done.returncode, done.stderr)
-    (person.root / "user").chmod(0o700)
-
-
-def test_a_file_system_that_was_mounted_read_only(small_disk: Lab) -> None:
-    """Even for root: the same words, and the record can be read."""
-    assert small_disk.tony("run", "--source", "", "--", "true").returncode == 0
-    job = small_disk.only_job()
-    disk = str(small_disk.root / "disk")
-    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-    done = small_disk.tony("run", "--source", "", "--", "true")
-    assert (3, f"tony: cannot write {small_disk.home}/jobs. {WRITABLE}\n") == (done.returncode, done.stderr)
-    for words in (("list",), ("status", job), ("events", job), ("replay", job)):
-        done = small_disk.tony(*words)
-        assert (0, "") == (done.returncode, done.stderr), words
-    subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
-
-
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
@@ -241,34 +208,6 @@ def test_job_names_of_any_printable_characters(lab: Lab) -> None:
     shutil.rmtree(lab.home)  # looking at each of them once more would take long
 
 
-#: Characters that would steer a terminal -> what they are called in the refusal.
-STEERING = {
-    "\u001b": "U+001B", "\n": "U+000A", "\r": "U+000D", "\t": "U+0009", "\u0007": "U+0007", "\u009b": "U+009B",
-    "\u202e": "U+202E RIGHT-TO-LEFT OVERRIDE", "\u2066": "U+2066 LEFT-TO-RIGHT ISOLATE",
-    "\u200f": "U+200F RIGHT-TO-LEFT MARK", "\u2028": "U+2028 LINE SEPARATOR",
-    "\ufeff": "U+FEFF ZERO WIDTH NO-BREAK SPACE", "\ue000": "U+E000",
-}  # fmt: skip
-
-
-def test_job_names_that_cannot_be_shown(lab: Lab) -> None:
-    """What would steer a terminal is refused by name, and does not reach it; so are 201 characters and none."""
-    for char, called in STEERING.items():
-        done = lab.tony("run", "--source", "", "--name", f"a{char}b", "--", "true")
-        told = f"(--name): a name is one line of printable characters, and {called} is not printable."
-        assert (2, "") == (done.returncode, done.stdout)
-        assert told in done.stderr
-        assert char not in done.stderr.replace("\n", "") or char == "\n"
-    for name, told in (
-        ("x" * 201, "201 characters are too long; a name may have at most 200."),
-        (" ", "the name is empty. Leave the key out to use the name of the file."),
-        (os.fsdecode(b"a\xff"), "this is not valid UTF-8 text."),
-    ):
-        done = lab.tony("run", "--source", "", "--name", name, "--", "true")
-        assert done.returncode == 2
-        assert told in done.stderr
-    nothing_left(lab)
-
-
 # --- records from the future, torn ones, none at all ------------------------------------------------------------------
 
 
@@ -306,50 +245,6 @@ def test_a_history_folder_from_a_newer_version(lab: Lab) -> None:
     assert before == {path: path.read_bytes() for path in before}
 
 
-def test_an_event_log_from_a_newer_version(lab: Lab) -> None:
-    """The rest of the record can be looked at."""
-    job, _ = two_jobs(lab)
-    log = lab.home / "jobs" / job / "events.1.jsonl"
-    rewrite(log, version=99)
-    told = f"{log} has version 99; this tony reads up to 2. Use a newer tony to read this job."
-    for command in ("events", "replay"):
-        done = lab.tony(command, job)
-        assert (2, "", f"tony: {told}\n") == (done.returncode, done.stdout, done.stderr)
-    assert lab.tony("logs", job).stdout == "last words\n"
-    assert lab.tony("status", job).returncode == 0
-
-
-def test_what_a_newer_version_adds(lab: Lab) -> None:
-    """Fields that we do not know are passed over as long as the version is ours."""
-    job, _ = two_jobs(lab)
-    folder = lab.home / "jobs" / job
-    rewrite(folder / "job.json", something_new=1)
-    rewrite(folder / "summary.json", something_new=[2])
-    rewrite(folder / "events.1.jsonl", something_new=None)
-    (lab.home / "index.jsonl").unlink()
-    for words in (("list",), ("status", job), ("logs", job), ("events", job), ("replay", job)):
-        done = lab.tony(*words)
-        assert (0, "") == (done.returncode, done.stderr), words
-
-
-@pytest.mark.parametrize("torn", [1, 20, 200])
-def test_an_event_log_with_a_torn_last_line(lab: Lab, torn: int) -> None:
-    """The torn line was never acted upon: it is left out, everything before counts, and no command complains."""
-    job, _ = two_jobs(lab)
-    folder = lab.home / "jobs" / job
-    log = folder / "events.1.jsonl"
-    whole = log.read_bytes()
-    os.truncate(log, len(whole) - torn)
-    left = whole[: len(whole) - torn].count(b"\n") - 1  # but for the header
-    done = lab.tony("events", job, "--json")
-    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", left)
-    done = lab.tony("replay", job)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"OK: replaying {left} events gives" in done.stdout
-    assert lab.tony("logs", job).stdout == "last words\n"
-    assert lab.status(job)["failure"]["exit_code"] == 3
-
-
 def test_a_torn_event_log_without_a_summary(lab: Lab) -> None:
     """As after a crash of the machine: the verdict is found from what was recorded before."""
     job, _ = two_jobs(lab)
@@ -361,38 +256,6 @@ def test_a_torn_event_log_without_a_summary(lab: Lab) -> None:
     assert (status["state"], status["exit_code"], status["failure"]["exit_code"]) == ("failed", 1, 3)
     assert (folder / "summary.json").exists()
     assert job in lab.tony("list", "--state", "failed").stdout
-
-
-def test_a_job_id_that_does_not_exist(lab: Lab) -> None:
-    """Every command that takes one: refused, with what there is; nothing is made, nothing outside is looked at."""
-    commands = ("status", "logs", "events", "kill", "history", "replay")
-    for command in commands:
-        done = lab.tony(command, "nope")
-        told = f"tony: there is no job 'nope': {lab.home}/jobs has no jobs.\n"
-        assert (2, "", told) == (done.returncode, done.stdout, done.stderr)
-        done = lab.tony(command, "last", "--json")
-        message = f"there is no job 'last': {lab.home}/jobs has no jobs."
-        assert json.loads(done.stdout) == {"error": {"message": message, "exit_code": 2}}
-    nothing_left(lab)
-    assert not lab.home.exists()
-    first, _ = two_jobs(lab)
-    near = f"{first[:-1]}{'0' if first[-1] != '0' else '1'}"
-    for given, told in {
-        near: f"there is no job {near!r} in {lab.home}/jobs; did you mean {first}",
-        "local": "2 jobs match 'local': ",
-        "../jobs/" + first: "did you mean",
-        "": "there is no job ''",
-        "*": "there is no job '*'",
-        "\u001b[31m": "there is no job '\\x1b[31m'",
-        "x" * 5000: "there is no job 'xxx",
-    }.items():
-        for command in ("logs", "kill"):
-            done = lab.tony(command, given)
-            assert (2, "") == (done.returncode, done.stdout), (command, given)
-            assert told in done.stderr
-            assert "\x1b" not in done.stderr
-    done = lab.tony("logs", first, "worker:7")
-    assert (2, f"tony: job {first} has no task 'worker:7'; it has main:0\n") == (done.returncode, done.stderr)
 
 
 # --- far away ---------------------------------------------------------------------------------------------------------

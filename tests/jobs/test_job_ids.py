@@ -105,6 +105,8 @@ def test_the_end_of_an_id_that_is_enough() -> None:
         ("0b", "there is no job '0b'"),
         ("zzz", "there is no job 'zzz' in .*; the newest are .*cccccc, .*bbbbbb, .*aaaaaa."),
         ("", "there is no job ''"),
+        ("*", r"there is no job '\*'"),
+        ("x" * 5000, "there is no job 'xxx"),
         ("../jobs", "there is no job"),
         ("a\x1b[2Jb", r"there is no job 'a\\x1b\[2Jb'"),
     ],
