@@ -10,7 +10,6 @@
     faulty_connection    an executor's connection that drops, delays and duplicates messages
     crash_points         faults inside the AM: a half-written log, interrupted effects
     simulation_run       runs a plan on `simulation.py`
-    fake_cluster_run     runs a plan on a real AM with fake executors and `tony.testing.fake_scheduler`
 
 Faults of containers: `tony.testing.container_faults`. Faults of the fake Hadoop daemons: `hadoop/faults.py`.
 """
