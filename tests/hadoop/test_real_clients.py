@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import zipfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -23,11 +22,9 @@ from tony.hadoop.ipc.errors import (
 )
 from tony.hadoop.wire.reports import (
     ApplicationReport,
-    ApplicationState,
     ApplicationSubmissionContext,
-    QueueState,
 )
-from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext, NodeState, Resource
+from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext, Resource
 from tony.hadoop.yarn.application_client import ApplicationClient, ApplicationRejected
 from tony.mini.cluster import MiniCluster
 
@@ -67,22 +64,6 @@ async def submitted(client: ApplicationClient, **given: Any) -> ApplicationRepor
     return await client.submit(ApplicationSubmissionContext(application_id=new.id, **given))
 
 
-async def test_an_application_lives_and_is_killed(cluster: MiniCluster) -> None:
-    """Submit, report, list, kill."""
-    async with manager(cluster) as client:
-        report = await submitted(client)
-        assert report.id is not None
-        assert (ApplicationState.ACCEPTED, "alice") == (report.state, report.user)
-        chosen = await client.applications(tags=(TAG,), types=("TEST",), users=("alice",))
-        assert [report.id] == [each.id for each in chosen]
-        await client.kill(report.id, "seen enough")
-        ended = await client.report(report.id)
-        assert ApplicationState.KILLED is ended.state
-        assert "killed by user alice" in ended.diagnostics
-        assert "seen enough" in ended.diagnostics
-        await client.kill(report.id)
-
-
 async def test_what_the_resource_manager_refuses(cluster: MiniCluster) -> None:
     """Before it takes the application, and after."""
     async with manager(cluster) as client:
@@ -94,56 +75,6 @@ async def test_what_the_resource_manager_refuses(cluster: MiniCluster) -> None:
             await submitted(client, node_label_expression="no-such-label")
         with pytest.raises(ApplicationNotFoundError, match="application_1_0999"):
             await client.report(ApplicationId(number=999, cluster_timestamp=1))
-
-
-async def test_what_the_cluster_is_made_of(cluster: MiniCluster) -> None:
-    """Nodes with racks and sizes, resource types, labels, queues below queues."""
-    async with manager(cluster) as client:
-        nodes = await client.nodes((NodeState.RUNNING,))
-        assert 3 == len(nodes)
-        assert {"/default-rack"} == {node.rack for node in nodes}
-        assert {8} == {node.capability.vcores for node in nodes if node.capability}
-        types = [each.name for each in await client.resource_types()]
-        assert ["memory-mb", "vcores", "yarn.io/gpu"] == sorted(types)
-        root = await client.queue()
-        assert root is not None
-        assert {"default": QueueState.RUNNING, "other": QueueState.RUNNING} == {
-            each.name: each.state for each in root.children
-        }
-        assert "default" == getattr(await client.queue("default"), "name", None)
-        assert None is await client.queue("nowhere")
-        assert () == await client.labels()
-
-
-@pytest.mark.slow
-async def test_the_resource_manager_is_killed_while_clients_ask(cluster: MiniCluster) -> None:
-    """A poll, a new submission and one on its way go on when it is back, without an error in between."""
-    async with manager(cluster) as client:
-        report = await submitted(client)
-        assert report.id is not None
-        seen: list[ApplicationState | None] = []
-
-        async def poll() -> None:
-            while True:
-                seen.append((await client.report(report.id or ApplicationId())).state)
-                await asyncio.sleep(0.02)
-
-        polling = asyncio.create_task(poll())
-        on_its_way = asyncio.create_task(submitted(client))
-        await asyncio.to_thread(cluster.kill, "rm")
-        later = asyncio.create_task(submitted(client))
-        await asyncio.to_thread(cluster.restart, "rm")
-        assert ApplicationState.ACCEPTED is (await later).state
-        assert ApplicationState.ACCEPTED is (await on_its_way).state
-        count = len(seen)
-        while len(seen) < count + 2:
-            assert not polling.done()
-            await asyncio.sleep(0.02)
-        polling.cancel()
-        with suppress(asyncio.CancelledError):
-            await polling
-        known = {ApplicationState.NEW, ApplicationState.SUBMITTED, ApplicationState.ACCEPTED}
-        assert set(seen) <= known
 
 
 def test_the_table_of_defaults_is_hadoops(cluster: MiniCluster, tmp_path: Path) -> None:

@@ -54,6 +54,11 @@ def test_special_ids_on_the_wire() -> None:
     assert bytes.fromhex("0000001b1a08021000180722") == ping_frame()[:12]
 
 
+def test_an_empty_sasl_token_is_present() -> None:
+    """The step after the last of Kerberos' is empty, and must be sent."""
+    assert delimited(RpcSasl(state=SaslState.RESPONSE, token=b"")).hex() == "0410041a00"
+
+
 def test_a_token_says_no_user() -> None:
     """The user's part of the context is there and empty."""
     assert bytes.fromhex("1200") + b"\x1a" in context_frame("p")

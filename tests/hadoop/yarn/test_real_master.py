@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 
@@ -16,17 +14,15 @@ from tests.hadoop.clients import resource_manager
 from tests.mini_clusters import Clusters, options
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import Policy
-from tony.hadoop.ipc.errors import HadoopError, YarnError
+from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.tokens.credentials import from_message
 from tony.hadoop.wire.placement import NODE, apart
-from tony.hadoop.wire.reports import ApplicationState, ApplicationSubmissionContext
+from tony.hadoop.wire.reports import ApplicationSubmissionContext
 from tony.hadoop.wire.yarn_records import (
     ApplicationId,
     Container,
     ContainerId,
     ContainerLaunchContext,
-    ContainerState,
-    ContainerStatus,
     FinalStatus,
     NodeId,
     Resource,
@@ -90,11 +86,6 @@ def place(container: Container) -> tuple[NodeId, ContainerId]:
     return container.node, container.id
 
 
-def sleeping(seconds: float) -> ContainerLaunchContext:
-    """A command that can be found again by its argument."""
-    return ContainerLaunchContext(commands=(f"exec /bin/sleep {seconds} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr",))
-
-
 @asynccontextmanager
 async def unmanaged(cluster: MiniCluster) -> AsyncIterator[Application]:
     """An application whose master is this process, registered and beating; killed at the end if it still lives."""
@@ -142,42 +133,6 @@ def _texts(values: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(sorted({value for value in values if value}))
 
 
-async def test_a_whole_life(cluster: MiniCluster) -> None:
-    """Ask, start, ask after, stop, release, end: with the exit statuses that YARN has for each."""
-    async with unmanaged(cluster) as it:
-        running, stopped, failing, unused = await it.get(3, 4)
-        assert {each.allocation_request_id for each in it.granted} == {3}
-        fails = ContainerLaunchContext(commands=("exit 7",))
-        await asyncio.gather(
-            it.nodes.start(running, sleeping(1000)),
-            it.nodes.start(stopped, sleeping(1000)),
-            it.nodes.start(failing, fails),
-        )
-        with pytest.raises(YarnError, match="Attempt to relaunch the same container"):
-            await it.nodes.start(running, sleeping(1000))
-        await it.until(lambda: it.ends.get(place(failing)[1]) == 7)
-        node, identity = place(running)
-        found: ContainerStatus | HadoopError | None = None
-        async with asyncio.timeout(CEILING):
-            while not (isinstance(found, ContainerStatus) and found.state is ContainerState.RUNNING):
-                found = (await it.nodes.statuses(node, [identity]))[identity]
-        strange = ContainerId(attempt=identity.attempt, number=999)
-        assert isinstance((await it.nodes.statuses(node, [strange]))[strange], YarnError)
-        it.master.release(identity)
-        await it.until(lambda: it.ends.get(identity) == YarnExitStatus.ABORTED)
-        node, identity = place(stopped)
-        assert await it.nodes.stop(node, [identity]) == {identity: None}
-        await it.until(lambda: it.ends.get(identity) == YarnExitStatus.KILLED_BY_APPMASTER)
-        it.master.release(place(unused)[1])
-        await it.until(lambda: it.ends.get(place(unused)[1]) == YarnExitStatus.ABORTED)
-        assert it.master.outstanding() == 0
-        await it.master.finish(FinalStatus.SUCCEEDED, "all is well", "")
-        async with asyncio.timeout(CEILING):
-            while (report := await it.client.report(it.id)).state is not ApplicationState.FINISHED:
-                await asyncio.sleep(0.05)
-        assert (report.final_status, report.diagnostics.strip()) == (FinalStatus.SUCCEEDED, "all is well")
-
-
 async def test_asks_that_are_refused(cluster: MiniCluster) -> None:
     """Too large, of a label that there is not, with constraints that the cluster does not take: the rest goes on."""
     async with unmanaged(cluster) as it:
@@ -210,40 +165,6 @@ async def test_more_and_fewer(cluster: MiniCluster) -> None:
         await it.until(lambda: len(it.ends) == len(it.granted))
         assert not {each.id for each in surplus} & set(it.ends)
         assert it.ends[place(last)[1]] == YarnExitStatus.ABORTED
-        await it.master.finish(FinalStatus.SUCCEEDED)
-
-
-@pytest.mark.slow
-@pytest.mark.on_change(*CLUSTER)
-def test_a_resource_manager_that_is_killed(cluster: MiniCluster) -> None:
-    """What runs goes on; what was wanted and released meanwhile is told to the new one."""
-    mark = f"{os.getpid()}.{time.time_ns() % 1_000_000}"
-    asyncio.run(_survive_a_kill(cluster, mark))
-    found = subprocess.run(["pgrep", "-f", f"sleep {float(mark)}"], capture_output=True, text=True)
-    assert found.stdout == ""
-
-
-async def _survive_a_kill(cluster: MiniCluster, mark: str) -> None:
-    async with unmanaged(cluster) as it:
-        running, released = await it.get(1, 2)
-        await asyncio.gather(*(it.nodes.start(each, sleeping(float(mark))) for each in (running, released)))
-        await asyncio.sleep(2.5)  # the new one takes over only what nodes have told of
-        await asyncio.to_thread(cluster.kill, "rm")
-        it.master.want(2, 1, it.ask)
-        it.master.release(place(released)[1])
-        await asyncio.to_thread(cluster.restart, "rm")
-        await it.until(lambda: len(it.granted) == 3 and it.ends)
-        assert it.ends == {place(released)[1]: YarnExitStatus.ABORTED}
-        node, identity = place(running)
-        status = (await it.nodes.statuses(node, [identity]))[identity]
-        assert isinstance(status, ContainerStatus)
-        assert status.state is ContainerState.RUNNING
-        assert place(it.granted[2])[1].number is not None
-        await it.nodes.start(it.granted[2], sleeping(float(mark)))
-        for each in (running, it.granted[2]):
-            node, identity = place(each)
-            await it.nodes.stop(node, [identity])
-        await it.until(lambda: len(it.ends) == 3)
         await it.master.finish(FinalStatus.SUCCEEDED)
 
 

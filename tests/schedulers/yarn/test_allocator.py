@@ -28,7 +28,6 @@ from tony.hadoop.wire.application_master import (
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
-    ContainerStatus,
     FinalStatus,
     NodeId,
     NodeReport,
@@ -140,41 +139,6 @@ async def test_no_constraints_here(tmp_path: Path, settings: dict[str, str | int
         key = "scheduler.yarn.placement" if settings else "roles.worker.spread"
         assert event.reason.startswith(f"this cluster has placement constraints disabled, but {key} needs them.")
         played.manager.server.forgive()
-
-
-async def test_a_grant_after_the_demand_fell(tmp_path: Path) -> None:
-    """It is given back, and nobody hears of it."""
-    async with playing(tmp_path) as played:
-        played.manager.grants_by_hand = True
-        played.source.set_demand("worker", 1)
-        await played.until(lambda: played.manager.outstanding(0))
-        played.manager.grant(0)
-        played.source.set_demand("worker", 0)
-        await played.until(lambda: played.manager.released)
-        await played.until(lambda: not played.manager.live)
-        assert played.events == []
-
-
-async def test_a_role_nobody_has(tmp_path: Path) -> None:
-    """A container for a key that was never asked for is given back."""
-    async with playing(tmp_path) as played:
-        played.manager.grant(7)
-        await played.until(lambda: played.manager.released)
-        assert played.events == []
-
-
-async def test_ask_again_after_a_restart(tmp_path: Path) -> None:
-    """A ResourceManager that forgot everything is told again; what was granted stays."""
-    async with playing(tmp_path) as played:
-        (first,) = await played.launched()
-        played.manager.grants_by_hand = True
-        played.source.set_demand("worker", 2)
-        await played.until(lambda: played.manager.outstanding(0) == 1)
-        played.manager.forget()
-        played.manager.grants_by_hand = False
-        await played.until(lambda: len(played.of(Granted)) == 2)
-        assert played.causes() == []
-        assert first in played.running()
 
 
 # --- starting ------------------------------------------------------------------------------------------------------
@@ -402,19 +366,6 @@ async def test_where_there_is_no_room_elsewhere(tmp_path: Path, monkeypatch: pyt
         played.source.set_demand("worker", 1)
         await played.until(lambda: played.of(Granted))
         assert played.of(Excluded) == [Excluded(hosts=("127.0.0.1",)), Excluded(hosts=())]
-
-
-async def test_told_twice(tmp_path: Path) -> None:
-    """An end that the ResourceManager tells again is no second one."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.launched()
-        played.source.set_demand("worker", 0)
-        played.manager.complete(container_id(container), 1)
-        await played.until(lambda: played.of(ContainerEnded))
-        played.manager.tell_again(ContainerStatus(id=container_id(container), exit_status=1))
-        beats = len(played.manager.server.named("allocate"))
-        await played.manager.server.wait_called("allocate", beats + 2)
-        assert len(played.causes()) == 1
 
 
 async def test_its_node_knows_first(tmp_path: Path) -> None:
