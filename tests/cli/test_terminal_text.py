@@ -11,8 +11,6 @@ import time
 import tracemalloc
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tony.cli.terminal.terminal_text import age, clock_time, columns_of, cut, safe, safe_line, size_of, table, width
 
@@ -56,14 +54,6 @@ def test_what_steers_is_written_out(text: str, expected: str) -> None:
 def test_a_log_line_keeps_its_colours_only(line: str, expected: str) -> None:
     """Everything else that steers is dropped, or written out."""
     assert safe_line(line) == expected
-
-
-@given(st.text())
-def test_no_text_steers(text: str) -> None:
-    """Whatever it is."""
-    assert not set(map(chr, [*range(32), *range(127, 160)])) & set(safe(text))
-    left = safe_line(text)
-    assert not set("\n\r\x07\x08\x7f\x9b\x9d\x90") & set(left)
 
 
 @pytest.mark.parametrize(

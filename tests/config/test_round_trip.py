@@ -62,16 +62,6 @@ def test_a_call_may_give_all_of_a_job_as_a_mapping(folder: Path, spec: JobSpec) 
     assert spec == load(overrides=as_tables(spec), environ={}, cwd=folder, site_files=[]).spec
 
 
-@given(text=st.text(max_size=300))
-@pytest.mark.parametrize("name", ["job.toml", "job.yaml"])
-def test_any_text_is_a_job_or_a_list_of_mistakes(folder: Path, name: str, text: str) -> None:
-    """Nothing else ever comes out, and every mistake can be printed."""
-    try:
-        _load(folder, text.encode("utf-8", "replace").decode(), name)
-    except ConfigError as error:
-        str(error).encode()
-
-
 _parts = st.sampled_from(sorted({part.strip("<>") for setting in known_settings() for part in setting.path}))
 _values = st.recursive(
     st.sampled_from(["1g", "10m", "off", "a", "chief", "gang", "20000-20010", "{params.x}", "main", "", "x::y"])
@@ -95,18 +85,3 @@ def test_known_keys_with_any_values_are_a_job_or_a_list_of_mistakes(folder: Path
             str(error).encode("utf-8", "surrogatepass")
     with contextlib.suppress(ConfigError):
         _load(folder, yaml.safe_dump(given_tables), "job.yaml")
-
-
-@given(
-    sets=st.lists(st.text(max_size=20) | st.tuples(_parts, st.text(max_size=9)).map("=".join), max_size=3),
-    params=st.lists(st.text(max_size=20), max_size=2),
-    variables=st.dictionaries(st.text(max_size=9).map("TONY_SET_".__add__), st.text(max_size=9), max_size=3),
-)
-def test_any_flags_are_a_job_or_a_list_of_mistakes(
-    folder: Path, sets: list[str], params: list[str], variables: dict[str, str]
-) -> None:
-    """Command line and environment hold anything."""
-    try:
-        load(sets=[*sets, "command=x"], params=params, environ=variables, cwd=folder, site_files=[])
-    except ConfigError as error:
-        str(error).encode()

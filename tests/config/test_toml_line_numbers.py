@@ -123,9 +123,3 @@ def test_every_key_that_tomllib_sees_has_a_line(document: dict[str, Any]) -> Non
     lines = text.split("\n")
     for key in shallow:
         assert 1 <= found.lines[key] <= len(lines)
-
-
-@given(st.text(max_size=200))
-def test_any_text_can_be_scanned(text: str) -> None:
-    """The scan ends wherever it does not understand, and says so to nobody."""
-    scan(text)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tony.config.files.layers import Written
-from tony.config.files.yaml_reader import YamlError, read_yaml
+from tony.config.files.yaml_reader import read_yaml
 
 
 @pytest.mark.parametrize(
@@ -61,11 +58,3 @@ def test_merge_keys_and_aliases_are_understood() -> None:
 def test_keys_are_text_whatever_they_look_like() -> None:
     """`on`, `1` and `null` are names like others."""
     assert {"on", "1", "null", "1.5"} == set(read_yaml("on: a\n1: b\nnull: c\n1.5: d")[0])
-
-
-@given(st.text(max_size=300))
-def test_any_text_is_read_or_refused(text: str) -> None:
-    """Nothing but YamlError comes out."""
-    with contextlib.suppress(YamlError):
-        values, lines = read_yaml(text)
-        assert {(key,) for key in values} <= set(lines)

@@ -6,8 +6,6 @@ import json
 import zlib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.portal import legacy_histories as of
 from tony.errors import RecordError
@@ -115,14 +113,3 @@ def test_a_deep_schema() -> None:
         schema = [schema]
     with pytest.raises(RecordError, match="deep"):
         list(records(file(schema, b"")))
-
-
-@given(st.binary(max_size=400), st.integers(0, 1200))
-def test_any_bytes(noise: bytes, place: int) -> None:
-    """Whatever stands in a file: records, or one error."""
-    data = of.container(of.whole())
-    for each in (noise, data[:place] + noise + data[place + len(noise) :]):
-        try:
-            list(records(each))
-        except RecordError:
-            pass

@@ -78,12 +78,6 @@ def test_an_unknown_kind_of_peer_is_refused() -> None:
     assert (error.code, str(error)) == (Code.BAD_MESSAGE, "unknown kind of peer: 99")
 
 
-@given(st.binary(min_size=HELLO_SIZE, max_size=HELLO_SIZE))
-def test_no_other_bytes_are_let_in(data: bytes) -> None:
-    """Whatever comes is refused with a code that can be answered."""
-    assert refused(data).code in {Code.BAD_MESSAGE, Code.VERSION, Code.TOKEN}
-
-
 @pytest.mark.parametrize("code", [Code.VERSION, Code.TOKEN, Code.BAD_MESSAGE, Code.BUSY])
 def test_the_reason_reaches_who_was_refused(code: Code) -> None:
     """Whoever connects raises the error that the other side had."""

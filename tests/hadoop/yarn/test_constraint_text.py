@@ -211,22 +211,6 @@ def spelled_out(constraint: PlacementConstraint) -> PlacementConstraint:
     return one_by_one(target.key or "", target.values, constraint.simple.operation)
 
 
-_pieces = ["and(", "or(", ")", ":", ",", "in", "notin", "cardinality", "node", "zk", "1", "a=b", "!=", "/", " ", "é"]
-
-
-@given(st.text(max_size=30) | st.lists(st.sampled_from(_pieces), max_size=12).map("".join))
-def test_whatever_comes(text: str) -> None:
-    """It is read, or the mistake has a place in it, and is told in one line."""
-    try:
-        parse(text)
-        return
-    except ConstraintError as error:
-        mistake = error
-    assert 1 <= mistake.place <= len(text) + 1
-    assert str(mistake).endswith(f"(character {mistake.place})")
-    assert len(str(mistake)) < 300
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
