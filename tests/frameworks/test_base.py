@@ -18,21 +18,6 @@ if TYPE_CHECKING:
 ROLES = {"chief": Role(), "worker": Role(instances=2), "ps": Role(kind=RoleKind.UNTRACKED)}
 
 
-def test_common_variables(make_gang: GangMaker) -> None:
-    """Names and meanings are the original's: JOB_NAME is the role, TASK_NUM counts tracked tasks."""
-    view = make_gang(JobSpec(roles=ROLES)).view(TaskId("worker", 1))
-    assert common_environment(view) == {
-        "JOB_NAME": "worker",
-        "TASK_INDEX": "1",
-        "TASK_NUM": "3",
-        "JOB_ID": "job-1",
-        "appid": "job-1",
-        "SESSION_ID": "1",
-        "ATTEMPT_NUMBER": "0",
-        "DISTRIBUTED_MODE": "GANG",
-    }
-
-
 def test_variables_of_a_chief_and_of_a_restart(make_gang: GangMaker) -> None:
     """As in the original: there only where they say something."""
     view = make_gang(JobSpec(roles=ROLES)).view(TaskId("chief", 0))

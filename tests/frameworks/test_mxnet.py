@@ -28,29 +28,6 @@ def keys(spec: JobSpec) -> list[str]:
     return [problem.key for problem in MxNet().validate(spec)]
 
 
-def test_everybody_knows_the_scheduler_and_the_numbers(make_gang: GangMaker) -> None:
-    """Those of the others, and where it is reached itself."""
-    gang = make_gang(job())
-    assert gang.environments()[TaskId("worker", 1)] == [
-        {
-            "DMLC_ROLE": "worker",
-            "DMLC_PS_ROOT_URI": "scheduler-0.example",
-            "DMLC_PS_ROOT_PORT": "20000",
-            "DMLC_LOCAL": "0",
-            "DMLC_NUM_SERVER": "2",
-            "DMLC_NUM_WORKER": "2",
-            "DMLC_NODE_HOST": "worker-1.example",
-        }
-    ]
-    assert [gang.environments()[task][0]["DMLC_ROLE"] for task in gang.spec.task_ids] == [
-        "scheduler",
-        "server",
-        "server",
-        "worker",
-        "worker",
-    ]
-
-
 def test_addresses_are_numbers(make_gang: GangMaker) -> None:
     """The scheduler binds what it is told, and ps-lite takes no name there."""
     gang = make_gang(job())

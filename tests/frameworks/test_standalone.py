@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tony.frameworks.standalone import Standalone
-from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import RoleKind
 
 if TYPE_CHECKING:
-    from tests.frameworks.conftest import GangMaker
+    pass
 
 
 @pytest.mark.parametrize("roles", [{"worker": Role()}, {}])
@@ -33,10 +32,3 @@ def test_several_processes_are_refused() -> None:
     """They could not tell each other apart."""
     spec = JobSpec(framework="standalone", roles={"worker": Role(procs_per_task=2)})
     assert [problem.key for problem in Standalone().validate(spec)] == ["roles.worker.procs_per_task"]
-
-
-def test_adds_nothing(make_gang: GangMaker) -> None:
-    """There is nobody to be told of."""
-    gang = make_gang(JobSpec(framework="standalone", roles={"worker": Role()}))
-    assert gang.shared is None
-    assert gang.environments() == {TaskId("worker", 0): [{}]}

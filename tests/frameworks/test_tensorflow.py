@@ -32,18 +32,6 @@ def spec_of(roles: dict[str, Role], mode: DistributedMode = DistributedMode.GANG
     return JobSpec(framework="tensorflow", roles=roles, distributed_mode=mode)
 
 
-def test_tf_config_letter_by_letter(make_gang: GangMaker) -> None:
-    """Compact, in the job's order, the index a number: as the original wrote it."""
-    roles = {"worker": ("h1:1", "h2:2"), "ps": ("h3:3",)}
-    gang = make_gang(spec_of({"worker": Role(instances=2), "ps": Role()}), roles)
-    assert gang.environments()[TaskId("ps", 0)] == [
-        {
-            "TF_CONFIG": '{"cluster":{"worker":["h1:1","h2:2"],"ps":["h3:3"]},"task":{"type":"ps","index":0}}',
-            "CLUSTER_SPEC": '{"worker":["h1:1","h2:2"],"ps":["h3:3"]}',
-        }
-    ]
-
-
 @pytest.mark.parametrize(
     ("task", "seen"),
     [
