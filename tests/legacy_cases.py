@@ -81,7 +81,6 @@ class Case:
 
 
 def types(**instances: int) -> dict[str, str]:
-    """So many tasks of each type."""
     return {f"tony.{name}.instances": str(number) for name, number in instances.items()}
 
 

@@ -80,7 +80,6 @@ Maker = Callable[[Home], MiniCluster]
 
 
 def ordinary(home: Home) -> MiniCluster:
-    """A cluster as users have it."""
     return MiniCluster(home, os.environ)
 
 
@@ -103,7 +102,6 @@ class Running:
             raise
 
     def stop(self) -> None:
-        """Ends it and removes its files."""
         self.cluster.stop()
         assert self._watch.stdin is not None
         self._watch.stdin.close()
@@ -122,12 +120,10 @@ class Clusters:
     """At most two at a time: the shared one, and the one that was asked for last with other options."""
 
     def __init__(self) -> None:
-        """None is started yet."""
         self._shared: Running | None = None
         self._special: Running | None = None
 
     def shared(self) -> MiniCluster:
-        """The one for all tests."""
         if self._shared is None:
             self._shared = Running(options(SHARED), ordinary)
         return self._shared.mended()
@@ -146,7 +142,6 @@ class Clusters:
         return self._special.mended()
 
     def stop(self) -> None:
-        """Ends all."""
         for running in (self._shared, self._special):
             if running is not None:
                 running.stop()

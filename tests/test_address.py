@@ -19,13 +19,11 @@ from tony.address import Address, parse_address
     ],
 )
 def test_parse(text: str, host: str, port: int) -> None:
-    """With a default for the port."""
     assert Address(host=host, port=port) == parse_address(text, 8032)
 
 
 @pytest.mark.parametrize("text", ["", ":1", "a:", "a:b", "a:65536", "a:-1", "a b:1", "a:1:2]", "hdfs://a:1", "a\x1b:1"])
 def test_what_is_none(text: str) -> None:
-    """Says what one looks like."""
     with pytest.raises(ValueError, match="write host:port"):
         parse_address(text)
 

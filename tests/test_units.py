@@ -83,7 +83,6 @@ def test_what_is_no_size_is_refused_with_the_fix(expected: str, text: str) -> No
     ],
 )
 def test_a_duration_is_read_as_seconds(expected: float, text: str) -> None:
-    """Durations are a number and a unit."""
     assert expected == parse_duration(text)
 
 
@@ -126,7 +125,6 @@ def test_an_exact_size_is_short(expected: str, size: int) -> None:
 
 @given(st.integers(0, MAX_SIZE))
 def test_an_exact_size_is_read_back_as_it_was(size: int) -> None:
-    """No byte is lost."""
     assert size == parse_size(exact_size(size))
 
 

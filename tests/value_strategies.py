@@ -47,7 +47,6 @@ _SCALARS: Mapping[Any, st.SearchStrategy[Any]] = {
 
 @cache
 def values(hint: Any) -> st.SearchStrategy[Any]:
-    """Values that fit a type hint."""
     if hint in _SCALARS:
         return _SCALARS[hint]
     if isinstance(hint, type) and issubclass(hint, Enum):

@@ -126,21 +126,17 @@ class Invented:
         self.known_until: float | None = None
 
     def peaks(self, role: str | None = None) -> Mapping[str, Mapping[str, Peak]]:
-        """As `Metrics`."""
         return {task: found for task, found in self.used.items() if role in (None, task.rpartition(":")[0])}
 
     def of_role(
         self, role: str, name: str, since: float | None = None, until: float | None = None, most: int = 500
     ) -> RolePoints:
-        """As `Metrics`, the highest only."""
         return RolePoints(role=role, series=name, every=1.0, most=tuple(self.curves.get(role, ()))[:most])
 
     def progress(self, task: str | None = None) -> Sequence[Progress]:
-        """As `Metrics`."""
         return [each for each in self.told if task in (None, each.task)]
 
     def checkpoints(self, task: str | None = None) -> Sequence[CheckpointRecord]:
-        """As `Metrics`."""
         return [each for each in self.saved if task in (None, each.task)]
 
 
@@ -151,12 +147,10 @@ def facts(plan: Plan, chance: Random) -> Facts:
 
 
 def run(played: Played) -> Run:
-    """What is read of one."""
     return run_of(played.record, played.entries, played.measured, played.report)
 
 
 def play(plan: Plan, chance: Random, number: int = 0) -> Played:
-    """One run."""
     length = plan.duration * chance.uniform(0.97, 1.03)
     cluster = Cluster(replace(plan.spec, backoff=0.0), job_id=f"job-{number}")
     cluster.begin()
@@ -306,12 +300,10 @@ def _report(record: JobRecord, state: JobState, until: float, begun: float) -> J
 
 
 def spec(framework: str = "none", **roles: Role) -> JobSpec:
-    """A job of these roles."""
     return JobSpec(name="fleet", framework=framework, command="train", roles=roles)
 
 
 def workers(count: int, memory: float, vcores: int, gpus: int = 0, **more: object) -> Role:
-    """A role."""
     resources = Resources(memory=int(memory), vcores=vcores, gpus=gpus)
     return Role(instances=count, resources=resources, **more)  # type: ignore[arg-type]
 

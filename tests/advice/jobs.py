@@ -22,7 +22,6 @@ def healthy(chance: Random) -> Plan:
 
 
 def _plain(chance: Random) -> Plan:
-    """A few workers on processors."""
     memory, cores = chance.choice((1, 2, 4, 16)) * GIB, chance.choice((1, 2, 4, 8))
     use = Use(
         memory=memory * chance.uniform(0.6, 0.85),
@@ -96,7 +95,6 @@ def _short(chance: Random) -> Plan:
 
 
 def _unknown(chance: Random) -> Plan:
-    """Nothing was measured, nothing is told."""
     plan = chance.choice((_plain, memory_over_asked, gpus_idle))(chance)
     uses = {name: replace(use, measured=False) for name, use in plan.uses.items()}
     return replace(plan, uses=uses, step=None, save_every=None)
@@ -192,7 +190,6 @@ def data_bound(chance: Random) -> Plan:
 
 
 def checkpoint_bound(chance: Random) -> Plan:
-    """It saves all the time."""
     plan = replace(_base(chance, gpus=2), duration=chance.uniform(5_000.0, 20_000.0))
     every = chance.uniform(30.0, 60.0)
     steps = round(every)
@@ -250,7 +247,6 @@ def idle_after_end(chance: Random) -> Plan:
 
 
 def parameter_servers(chance: Random) -> Plan:
-    """Many, and they do nothing much."""
     count = chance.randint(4, 8)
     made: JobSpec = spec(
         "tensorflow",

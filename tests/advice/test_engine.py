@@ -29,7 +29,6 @@ class Broken(Heuristic):
     thresholds = ()
 
     def look(self, facts: Facts) -> Iterator[Finding]:
-        """Raises in the midst of it."""
         yield self.finding(Severity.LOW, "begun", ())
         raise ZeroDivisionError("by zero")
 
@@ -41,7 +40,6 @@ class Point:
         self.name, self.value, self._made = name, "them:Thing", value
 
     def load(self) -> object:
-        """What it leads to."""
         if isinstance(self._made, Exception):
             raise self._made
         return self._made
@@ -78,7 +76,6 @@ def test_thresholds_can_be_others() -> None:
 
 
 def finding(severity: Severity, *changes: SettingChange) -> Finding:
-    """One by hand."""
     return Finding(
         heuristic="x", severity=severity, role="", says="", evidence=(), saving=Saving(), patch=tuple(changes)
     )
@@ -108,7 +105,6 @@ def test_servers_that_are_too_many_and_too_large() -> None:
 
 
 def test_what_is_not_known_is_said() -> None:
-    """Instead of a guess."""
     plan = memory_over_asked(Random(0))
     uses = {name: replace(use, measured=False) for name, use in plan.uses.items()}
     advice = advise(facts(replace(plan, uses=uses, step=None, runs=1), Random(0)))

@@ -38,7 +38,6 @@ def test_every_heuristic_has_its_waste() -> None:
 
 
 def test_of_a_hundred_healthy_jobs_nothing_is_said() -> None:
-    """Not a word."""
     for seed in range(100):
         chance = Random(seed)
         advice = advise(facts(healthy(chance), chance))

@@ -14,7 +14,6 @@ from tony.units import Unit, format_amount, format_number
     ("value", "text"), [(0.0, "0"), (0.1234, "0.123"), (2.0, "2"), (12.34, "12.3"), (1340.4, "1340"), (1e-7, "< 0.001")]
 )
 def test_numbers(value: float, text: str) -> None:
-    """Three digits that count."""
     assert text == format_number(value)
 
 
@@ -32,7 +31,6 @@ def test_numbers(value: float, text: str) -> None:
     ],
 )
 def test_amounts(value: float, measure: Unit, text: str) -> None:
-    """With their unit."""
     assert text == format_amount(value, measure)
     assert f"it: {text}" == format_evidence(Evidence("it", value, measure))
 

@@ -114,13 +114,11 @@ def test_values_that_were_not_there(before: str, after: str | None) -> None:
 
 
 def test_what_has_no_place_is_refused() -> None:
-    """The file is left alone."""
     with pytest.raises(UserError, match="is not a table"):
         apply_changes('roles = "none"\n', [change("roles.worker.memory", '"2g"')])
 
 
 def test_what_is_so_already_changes_nothing() -> None:
-    """Not a byte."""
     assert FILE == apply_changes(FILE, [change("roles.worker.instances", "4")])
 
 
@@ -132,7 +130,6 @@ def test_keys_with_quotes() -> None:
 
 
 def test_a_diff_has_each_table_once() -> None:
-    """What belongs to none stands first."""
     changes = [
         SettingChange(key="roles.worker.memory", old='"8g"', new='"2g"'),
         SettingChange(key="min_uptime", old="", new='"2m"'),

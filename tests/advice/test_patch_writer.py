@@ -67,7 +67,6 @@ def test_a_link_stays_one(path: Path) -> None:
 
 
 def test_a_mark_and_ends_of_lines_stay(path: Path) -> None:
-    """As editors of Windows write them."""
     text = "\ufeff" + FILE.replace("\n", "\r\n")
     apply(path, job(path, text=text), [MEMORY, SettingChange(key="roles.worker.vcores", old="1", new="2")])
     assert text.replace('"8g"  # plenty\r\n', '"2g"  # plenty\r\nvcores = 2\r\n').encode() == path.read_bytes()
@@ -92,7 +91,6 @@ def test_another_jobs_file_is_refused(path: Path, text: str, why: str) -> None:
 
 
 def test_a_file_with_mistakes_is_refused(path: Path) -> None:
-    """As when it is submitted."""
     record = job(path)
     path.write_text("frobs = 1\n")
     with pytest.raises(ConfigError):
@@ -108,7 +106,6 @@ def test_a_value_of_the_command_line_is_left(path: Path) -> None:
 
 
 def test_a_value_that_was_changed_meanwhile_is_left(path: Path) -> None:
-    """What is proposed goes by another one."""
     record = job(path)
     path.write_text(FILE.replace('"8g"', '"4g"'))
     applied = apply(path, record, [MEMORY])
@@ -127,8 +124,6 @@ def test_a_parameter_of_the_command_line_is_given_again(path: Path) -> None:
 
 
 def test_what_would_be_refused_is_not_written(path: Path) -> None:
-    """The scheduler is asked before."""
-
     def refuse(resolved: Resolved) -> None:
         assert resolved.spec.roles["worker"].resources.memory == 2 * 1024**3
         raise ConfigError([Problem(key="roles.worker.memory", message="no machine is so small.")])
@@ -142,7 +137,6 @@ def test_what_would_be_refused_is_not_written(path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "why"), [("job.yaml", "is YAML"), ("tony.xml", "tony convert .*tony.xml > job.toml")])
 def test_other_kinds_of_files_are_not_written_into(path: Path, name: str, why: str) -> None:
-    """It says why, and what to do."""
     record = job(path)
     other = path.with_name(name)
     other.write_text("")
@@ -151,7 +145,6 @@ def test_other_kinds_of_files_are_not_written_into(path: Path, name: str, why: s
 
 
 def test_a_job_without_roles(path: Path) -> None:
-    """Its only task is called `main`."""
     record = job(path, text='name = "fleet"\ncommand = "train"\n')
     apply(path, record, [SettingChange(key="roles.main.memory", old='"1g"', new='"2g"')])
     assert 2 * 1024**3 == load(path, environ={}, site_files=[]).spec.effective_roles["main"].resources.memory

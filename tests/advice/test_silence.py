@@ -22,7 +22,6 @@ from tony.model.states import JobState
 
 
 def found(plan: Plan, seed: int = 0) -> dict[str, Finding]:
-    """What is said of a job."""
     return {finding.heuristic: finding for finding in advise(facts(plan, Random(seed))).findings}
 
 
@@ -132,7 +131,6 @@ def test_an_interval_is_proposed_only_where_it_is_told() -> None:
 
 
 def test_rare_checkpoints_of_a_job_that_never_fails() -> None:
-    """Are just right."""
     plan = replace(jobs.checkpoint_interval(Random(0)), fails=())
     assert not found(plan)
 
@@ -159,7 +157,6 @@ def test_late_failures_get_no_proposal() -> None:
 
 
 def test_servers_with_a_busy_network_stay() -> None:
-    """They answer somebody."""
     plan = jobs.parameter_servers(Random(0))
     assert "parameter-servers" in found(plan)
     busy = replace(plan.uses["ps"], network=3e8)

@@ -26,7 +26,6 @@ def test_memory_that_is_never_used() -> None:
 
 
 def test_devices_that_never_compute() -> None:
-    """All of their hours."""
     plan = gpus_idle(Random(2))
     known = facts(plan, Random(2))
     idle = sum(not busy for busy in plan.uses["worker"].devices)
@@ -51,7 +50,6 @@ def test_waste_is_never_more_than_what_was_held() -> None:
 
 
 def one(user: str, at: float, gb: float, gpu: float = 0.0, job: str = "j") -> Waste:
-    """A waste by hand."""
     hours = Hours(gb_hours=gb, gpu_hours=gpu)
     held = Hours(gb_hours=2 * gb, gpu_hours=2 * gpu)
     parts = {"unused": hours}

@@ -150,11 +150,9 @@ class PlayedJob:
         return await self.master.run(self._started, AmAddresses(am=self.address))
 
     def report(self) -> JobReport:
-        """The job as it stands."""
         return self.master.build_report()
 
     def entries(self) -> list[LogEntry]:
-        """What the event log holds."""
         return list(read(segments(self.job.folder.path)))
 
     def replayed(self) -> Replay:

@@ -86,7 +86,6 @@ def test_a_refused_job_ends_with_that_verdict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wanted", [1, 64])
 def test_a_limit_is_never_lowered(wanted: int) -> None:
-    """What we may have already, we keep."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert allow_open_files(wanted) >= before[0]
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == before

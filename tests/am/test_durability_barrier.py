@@ -83,7 +83,6 @@ def test_actions_keep_their_order() -> None:
 
 
 def test_every_action_that_shows_waits_for_its_own_cause() -> None:
-    """Whatever stands between two of them."""
     seen = Seen()
     seen.submit(10, STOP)
     seen.submit(20, WAKE)

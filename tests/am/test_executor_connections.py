@@ -41,20 +41,16 @@ class Wire:
         self.open = True
 
     def send(self, message: Message) -> None:
-        """Takes a message."""
         self.sent.append(message)
 
     def refuse(self, code: str, reason: str) -> None:
-        """Is sent away."""
         self.refused.append(code)
 
     def close(self) -> None:
-        """Is closed by us."""
         self.open = False
 
     @property
     def me(self) -> RpcConnection:
-        """As what it is taken for."""
         return cast(RpcConnection, self)
 
 
@@ -78,11 +74,9 @@ class Scene:
         self.desk = self.executors_of(attempt=1)
 
     def time(self) -> float:
-        """The job's."""
         return self.now - 1000.0
 
     def executors_of(self, attempt: int, overlap: float = 0.0) -> Executors:
-        """The desk of one application master."""
         app = self.simulation.app
         return Executors(app, attempt, self.fed.append, self.time, self.metrics, lambda: self.in_charge, overlap)
 
@@ -105,7 +99,6 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 def ready(n: int, session: int = 1) -> Ready:
-    """The report that ports are reserved."""
     return Ready(n=n, session=session, address="h:1")
 
 
@@ -279,7 +272,6 @@ def test_silence_is_told_once(scene: Scene) -> None:
 
 
 def test_every_word_is_a_sign_of_life(scene: Scene) -> None:
-    """Heartbeats, reports, coming back."""
     wire = scene.attach()
     for say in (Heartbeat(), ready(1)):
         check_for(scene, 4)

@@ -93,7 +93,6 @@ def test_all_mistakes_are_told() -> None:
 
 
 def test_a_signal_that_comes_with_the_end_of_its_time() -> None:
-    """It is no further failure."""
     killed = Failure(
         failure_class=FailureClass.KILLED, cause=FailureCause.KILLED, reason="by SIGTERM", session=1, at=1.0
     )

@@ -114,8 +114,6 @@ def test_where_a_framework_wants_a_meeting_point(tmp_path: Path) -> None:
 
 
 def test_an_adapter_that_breaks_is_named(tmp_path: Path) -> None:
-    """It may be somebody else's."""
-
     class Broken(NoFramework):
         def meeting(self, spec: JobSpec, task: TaskId) -> Meeting | None:
             raise KeyError("oh")

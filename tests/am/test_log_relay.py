@@ -34,20 +34,16 @@ class Wire:
         self.refused: list[str] = []
 
     def send(self, message: Message) -> None:
-        """Takes a message."""
         self.sent.append(message)
 
     def refuse(self, code: str, reason: str) -> None:
-        """Is sent away."""
         self.refused.append(code)
 
     @property
     def me(self) -> RpcConnection:
-        """As what it is taken for."""
         return cast(RpcConnection, self)
 
     def taken(self) -> list[Message]:
-        """What came since the last call."""
         taken, self.sent = self.sent, []
         return taken
 
@@ -67,7 +63,6 @@ class Scene:
         return task in self.there
 
     def ask(self, reader: int = 7, client: Wire | None = None, **more: object) -> None:
-        """The client asks for a piece."""
         said = {"reader": reader, "task": "worker:0", "stream": "out", "wait": True, **more}
         self.relay.ask((client or self.client).me, ReadLog(**said))  # type: ignore[arg-type]
 

@@ -63,7 +63,6 @@ class Cluster:
         self._tasks.add(task)
 
     async def close(self) -> None:
-        """Ends the executors that are left."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -123,7 +122,6 @@ def left(folder: JobFolder) -> JobReport:
 
 
 def verdict(report: JobReport) -> tuple[JobState, int | None, str | None]:
-    """State, exit code, cause."""
     return report.state, report.exit_code, report.failure.cause if report.failure else None
 
 
@@ -167,7 +165,6 @@ class NoSource(FakeSource):
 
 
 def test_a_scheduler_that_cannot_be_used(tmp_path: Path) -> None:
-    """Infrastructure, with the scheduler's own words."""
     report = attempted(tmp_path, workers(1), lambda: Cluster(lambda part, message: OK, NoSource))
     assert verdict(report) == (JobState.FAILED, 3, "refused")
     assert report.failure
@@ -384,7 +381,6 @@ def test_an_adapter_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
 
 
 def run_main(folder: JobFolder) -> subprocess.CompletedProcess[str]:
-    """The program itself."""
     return subprocess.run(
         [sys.executable, "-c", "import sys; from tony.am.main import main; sys.exit(main())", str(folder.path)],
         capture_output=True,

@@ -33,7 +33,6 @@ TASKS = 700
 
 
 def job_of(framework: str) -> JobSpec:
-    """One role."""
     return JobSpec(framework=framework, command="true", roles={"worker": Role(instances=TASKS)}, tls=TlsMode.ALWAYS)
 
 

@@ -41,7 +41,6 @@ def runs_on(part: TaskPart, message: StartProgram) -> ExitStatus | None:
 
 
 def sample(session: int = 1, try_: int = 1, ago: float = 0.0, **values: float) -> Sample:
-    """What was measured just now."""
     named = {name.replace("_", "-"): value for name, value in values.items()}
     return Sample(session=session, try_=try_, ago=ago, values=named)
 
@@ -57,7 +56,6 @@ async def runs(job: PlayedJob, session: int = 1) -> list[PlayedExecutor]:
 
 
 def end(job: PlayedJob) -> None:
-    """All programs end well."""
     for executor in job.executors.values():
         executor.exit(OK)
 
@@ -260,7 +258,6 @@ def measuring(spec: JobSpec, app: Application, path: Path) -> tuple[MetricsStore
 
 
 def started(spec: JobSpec) -> Simulation:
-    """A simulated job whose programs run."""
     cluster = Simulation(spec)
     cluster.begin()
     cluster.run()

@@ -62,12 +62,10 @@ async def slowly(writer: asyncio.StreamWriter) -> None:
 
 
 async def hangs_up(writer: asyncio.StreamWriter) -> None:
-    """The connection ends without a word."""
     writer.close()
 
 
 async def nonsense(writer: asyncio.StreamWriter) -> None:
-    """Something that is no HTTP."""
     writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
 
 
@@ -92,11 +90,9 @@ class Place:
 
     @property
     def said(self) -> list[dict[str, Any]]:
-        """Each notice that came."""
         return [json.loads(body) for _, body in self.got]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             first, *lines = head.strip().split("\r\n")
@@ -115,7 +111,6 @@ class Place:
 
 @asynccontextmanager
 async def place(*answers: Answer, context: ssl.SSLContext | None = None) -> AsyncIterator[Place]:
-    """Listens on this machine."""
     made = Place(list(answers) or [says(200)], scheme="https" if context else "http")
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=context)
     made.port = server.sockets[0].getsockname()[1]
@@ -135,7 +130,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def report(tmp_path: Path) -> JobReport:
-    """Of a job that has failed."""
     return failed(*recorded(Home(tmp_path)))
 
 
@@ -289,8 +283,6 @@ class TestWhatGoesWrong:
             run(work())
 
     def test_a_server_that_does_not_answer(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
-        """As well."""
-
         async def work() -> None:
             async with place(silent) as there:
                 await notices(there, report).finish(report)
@@ -317,8 +309,6 @@ class TestWhatGoesWrong:
             run(work())
 
     def test_too_many(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
-        """The oldest go."""
-
         async def work() -> None:
             async with place(silent) as there:
                 made = notices(there, report)
@@ -368,8 +358,6 @@ class TestTls:
         assert "was not notified that the job failed: its certificate is not trusted: " in caplog.text
 
     def test_no_tls_there(self) -> None:
-        """Said so, and not tried again."""
-
         async def greets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await nonsense(writer)
             await reader.read()
@@ -408,8 +396,6 @@ def test_addresses() -> None:
 
 
 def test_a_job_that_was_killed(report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
-    """The log says so in a sentence."""
-
     async def work() -> None:
         async with place() as there:
             await notices(there, report).finish(replace(report, state=JobState.KILLED))
@@ -446,7 +432,6 @@ def test_a_whole_job(tmp_path: Path) -> None:
 
 
 def test_what_a_living_job_looks_like(tmp_path: Path) -> None:
-    """The report is that of the moment."""
     folder, record = recorded(Home(tmp_path), spec=replace(TWO_WORKERS, tags=("nightly",)))
     report = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     said = module.build_notice("restarted", "x" * 5000, replace(report, tags=("nightly",)), 5.0)

@@ -54,7 +54,6 @@ class Visit:
     key: str
 
     async def get(self, path: str = "/", source: str = HOST, cookie: str = "") -> Answer:
-        """One request."""
         reader, writer = await asyncio.open_connection(HOST, self.port, local_addr=(source, 0))
         try:
             more = f"Cookie: {cookie}\r\n" if cookie else ""
@@ -107,7 +106,6 @@ def visited(folder: JobFolder, door: PageProxy, do: Callable[[Visit], Awaitable[
 
 
 def ours() -> list[int]:
-    """The processes that serve pages."""
     return [pid for pid in children(os.getpid()) if b"tony.web.am_server" in command(pid)]
 
 
@@ -119,7 +117,6 @@ def command(pid: int) -> bytes:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Waits until it is true."""
     async with asyncio.timeout(CEILING):
         while not condition():
             await asyncio.sleep(0.01)
@@ -133,7 +130,6 @@ async def kill(pid: int) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> JobFolder:
-    """Of a job of ann's."""
     return keep(Home(tmp_path))
 
 

@@ -51,7 +51,6 @@ class Watched:
         job.master.app.handle = self.handle  # type: ignore[method-assign]
 
     def handle(self, event: ev.Event, now: float) -> list[Action]:
-        """The machine's door, watched."""
         actions = self._handle(event, now)
         self.handled.append((event, now))
         self._promises.handled(event, now, actions)

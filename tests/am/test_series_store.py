@@ -16,14 +16,12 @@ from tony.protocol.client_messages import MOST_POINTS, Points
 
 
 def one(series: SeriesStore, task: str = "worker:0", name: str = "cpu", most: int = MOST_POINTS) -> Points:
-    """The newest buckets of one series."""
     (points,), more = series.answer([task], [name], most)
     assert not more
     return points
 
 
 def fed(samples: Iterable[tuple[float, float]], interval: float = 5.0, budget: int = 140_000_000) -> SeriesStore:
-    """One task with one series."""
     series = SeriesStore(["worker:0"], interval, budget)
     for at, value in samples:
         series.add("worker:0", at, {"cpu": value})

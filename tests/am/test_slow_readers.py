@@ -26,7 +26,6 @@ def runs_on(part: object, message: object) -> None:
 
 
 def states(job: PlayedJob) -> list[str]:
-    """Of all tasks."""
     return [task.state.value for task in job.report().tasks]
 
 

@@ -29,20 +29,17 @@ class Listing(Framework):
         self.error: Exception | None = None
 
     def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Any:
-        """The list."""
         self.asked += 1
         if self.error:
             raise self.error
         return {role: list(addresses) for role, addresses in cluster.roles.items()}
 
     def environment(self, shared: Any, task: TaskView) -> Sequence[dict[str, str]]:
-        """Nothing."""
         return [{}]
 
 
 @pytest.fixture
 def framework() -> Listing:
-    """The job's adapter."""
     return Listing()
 
 
@@ -53,17 +50,14 @@ def starts(tmp_path: Path, framework: Listing) -> StartMessages:
 
 
 def cluster(session: int = 1, version: int = 1) -> ClusterSpec:
-    """Three workers."""
     return ClusterSpec(session=session, version=version, roles={"worker": ("a:1", "b:2", "c:3")})
 
 
 def start(index: int = 0, session: int = 1, try_: int = 1, version: int = 1, **variables: str) -> Start:
-    """The machine's wish."""
     return Start(task=TaskId("worker", index), session=session, try_=try_, version=version, variables=variables)
 
 
 def message(frame: bytes) -> Message | None:
-    """What an executor reads."""
     decoder = Decoder(MAX_FROM_AM)
     decoder.feed(frame)
     return decoder.next_message()

@@ -57,7 +57,6 @@ async def fetch(request: bytes, peers: Collection[str] = (), proxy: str = "") ->
 
 
 def get(path: str = "/") -> bytes:
-    """A request."""
     return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
@@ -74,7 +73,6 @@ def test_how_a_job_stands() -> None:
 
 
 def test_foreign_text_is_text() -> None:
-    """Whatever people call things."""
     body = render(report())
     assert "<script" not in body
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in body
@@ -110,7 +108,6 @@ def test_an_ended_job_stays() -> None:
     ],
 )
 def test_other_requests(request_: bytes, status: str) -> None:
-    """Are answered as they deserve."""
     assert asyncio.run(fetch(request_))[0] == f"HTTP/1.1 {status}"
 
 

@@ -33,7 +33,6 @@ class Played:
         self.stuck = False
 
     def send(self, message: Message) -> None:
-        """Takes a message."""
         assert isinstance(message, Report)
         self.reports.append(message)
 
@@ -46,7 +45,6 @@ class Played:
         self.send(message)
 
     async def drain(self) -> None:
-        """Waits until it has read."""
         while self.stuck:
             await asyncio.sleep(3600)
 
@@ -73,7 +71,6 @@ class Counted:
 
 
 def report(session: int) -> JobReport:
-    """A report that says little."""
     return JobReport(
         job="j",
         name="job",

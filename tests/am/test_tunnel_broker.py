@@ -52,42 +52,33 @@ class Wire:
         self.drained: list[Callable[[], None]] = []
 
     def send(self, message: Message) -> None:
-        """Takes a message."""
         self.sent.append(message)
 
     def send_frame(self, frame: bytes) -> None:
-        """Takes a frame."""
         self.sent.append(frame)
 
     def refuse(self, code: str, reason: str) -> None:
-        """Is sent away."""
         self.refused.append(code)
 
     def pause_reading(self) -> None:
-        """Is not read."""
         self.paused = True
 
     def resume_reading(self) -> None:
-        """Is read again."""
         self.paused = False
 
     def when_drained(self, call: Callable[[], None]) -> None:
-        """Keeps whom to call."""
         self.drained.append(call)
 
     def abort(self, *, reset: bool = False) -> None:
-        """Is over."""
         self.over = True
 
     close = abort
 
     @property
     def me(self) -> RpcConnection:
-        """As what it is taken for."""
         return cast(RpcConnection, self)
 
     def taken(self) -> list[Message | bytes]:
-        """What came since the last call."""
         taken, self.sent = self.sent, []
         return taken
 
@@ -107,7 +98,6 @@ class Scene:
         return self.there
 
     def joined(self) -> Scene:
-        """With a tunnel that is open."""
         self.tunnels.open(self.client.me, OPEN)
         self.tunnels.join(self.far.me, JoinTunnel(tunnel=self.told[-1].tunnel, address="127.0.0.1:8888"))
         self.client.taken()
@@ -260,18 +250,15 @@ class Ends:
         self.executor = executor
 
     async def client(self, credentials: AmCredentials | None = None) -> RpcConnection:
-        """A client's connection."""
         return await connect(self.job.address, credentials or self.job.credentials.executors, PeerKind.CLIENT)
 
     async def dialled(self) -> DialTunnel:
-        """What the executor was told last."""
         await until(lambda: any(isinstance(it, DialTunnel) for it in self.executor.received))
         found = next(it for it in self.executor.received if isinstance(it, DialTunnel))
         self.executor.received.remove(found)
         return found
 
     async def joined(self) -> tuple[RpcConnection, RpcConnection]:
-        """An open tunnel."""
         client = await self.client()
         client.send(OPEN)
         word = (await self.dialled()).tunnel
@@ -296,7 +283,6 @@ def with_ends(tmp_path: Path, story: Callable[[Ends], Awaitable[None]], *, tls: 
 
 @asynccontextmanager
 async def closing(*connections: RpcConnection) -> AsyncIterator[None]:
-    """Closed at the end."""
     try:
         yield
     finally:
@@ -403,8 +389,6 @@ def test_the_end_of_an_executor_ends_its_tunnels(tmp_path: Path) -> None:
 
 
 def test_what_no_peer_may_send_is_refused(tmp_path: Path) -> None:
-    """Bytes without a tunnel."""
-
     async def story(ends: Ends) -> None:
         client = await ends.client()
         client.send(Raw.of(b"x"))

@@ -41,7 +41,6 @@ def test_a_line_has_medians_and_the_median_of_the_rounds_own_ratios() -> None:
 
 
 def test_a_figure_may_be_compared_with_another_one() -> None:
-    """Ours has another name than theirs."""
     assert 1.5 == _rounds().line("start", "tony", "wall", against="bare", against_figure="last").ratio
 
 

@@ -35,12 +35,10 @@ def test_columns_in_which_nothing_stands_are_left_out() -> None:
     ],
 )
 def test_numbers_are_written_as_people_read_them(value: float, unit: Unit, text: str) -> None:
-    """With few digits and their unit."""
     assert text == table.number(value, unit)
 
 
 def test_a_missed_target_is_plain_to_see() -> None:
-    """It stands in the last column."""
     line = Line(what="memory", unit=Unit.BYTES, ours=64 << 20, target=at_most(60 << 20))
     assert ["memory", "64.0 MiB", "≤ 60.0 MiB", "NO"] == _cells(table.of([line]).splitlines()[2])
 
@@ -52,14 +50,12 @@ def test_a_section_is_replaced_in_its_place() -> None:
 
 
 def test_a_new_section_comes_last() -> None:
-    """Without touching the others."""
     assert "# Head\n\n## one\n\nkept\n\n## two\n\nnew\n" == results.replaced(
         "# Head\n\n## one\n\nkept\n", "two", "## two\n\nnew\n"
     )
 
 
 def test_a_result_is_kept_with_its_machine(tmp_path: Path) -> None:
-    """Keeping it twice leaves one section."""
     page = tmp_path / "results.md"
     page.write_text("# Head\n", encoding="utf-8")
     bench = Bench(name="startup", title="A job", measure=lambda quick: Result(lines=()))
@@ -73,7 +69,6 @@ def test_a_result_is_kept_with_its_machine(tmp_path: Path) -> None:
 
 
 def test_the_page_of_results_is_in_form() -> None:
-    """Replacing a section with itself changes nothing."""
     text = results.RESULTS.read_text(encoding="utf-8")
     assert text.startswith("# ")
     for part in text.split("\n## ")[1:]:
@@ -81,7 +76,6 @@ def test_the_page_of_results_is_in_form() -> None:
 
 
 def test_the_machine_is_told_in_one_line() -> None:
-    """Cores, memory, Python, kernel."""
     words = machine.size()
     assert "core" in words
     assert "GiB" in words

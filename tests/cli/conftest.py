@@ -26,7 +26,6 @@ class Answer:
 
     @property
     def json(self) -> Any:
-        """Standard output as JSON."""
         return json.loads(self.out)
 
 
@@ -44,8 +43,6 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
 
 @pytest.fixture
 def tony(home: Home, capsys: pytest.CaptureFixture[str]) -> Tony:
-    """Runs one command line."""
-
     def run(*arguments: str) -> Answer:
         capsys.readouterr()
         code = main(arguments)

@@ -19,19 +19,15 @@ class Beside:
         self.master = master
 
     def change(self, report: JobReport) -> None:
-        """The job stands like this now."""
-
         async def do() -> None:
             self.master.change(report)
 
         blocking.run(do())
 
     def finish(self, report: JobReport) -> None:
-        """The job ends."""
         blocking.run(self.master.finish(report))
 
     def wait(self, condition: Callable[[], object]) -> None:
-        """Waits until something is true."""
         blocking.run(until(condition))
 
     @contextmanager
@@ -56,7 +52,6 @@ class Beside:
 
 @contextmanager
 def living(folder: JobFolder, report: JobReport) -> Iterator[Beside]:
-    """A job whose application master lives."""
     master = PlayedMaster(folder, report)
     blocking.run(master.__aenter__())
     try:

@@ -16,12 +16,10 @@ class Terminal(io.TextIOWrapper):
         super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
 
     def isatty(self) -> bool:
-        """For whoever asks."""
         return True
 
     @property
     def text(self) -> str:
-        """Everything so far."""
         self.flush()
         return cast(io.BytesIO, self.buffer).getvalue().decode()
 
@@ -43,7 +41,6 @@ class Screen:
         return rows
 
     def feed(self, text: str) -> None:
-        """Writes to the screen."""
         end = 0
         for step in _STEP.finditer(text):
             assert step.start() == end, f"a sequence we do not use: {text[end : end + 10]!r}"

@@ -96,7 +96,6 @@ def test_findings_as_json(tony: Tony, home: Home) -> None:
 
 
 def test_nothing_to_say(tony: Tony, home: Home) -> None:
-    """Is said."""
     recorded(home, replace(healthy(Random(0)), runs=1))
     assert "No recommendations." in tony("advise", "last").out.splitlines()
 
@@ -173,7 +172,6 @@ def test_runs_of_other_jobs_are_left_out(home: Home) -> None:
 
 class TestWaste:
     def test_sums(self, tony: Tony, home: Home) -> None:
-        """One line for each user and week."""
         recorded(home, replace(memory_over_asked(Random(0)), runs=2))
         answer = tony("waste", "--since", "2023-01-01")
         assert (answer.code, answer.err) == (0, "")
@@ -183,7 +181,6 @@ class TestWaste:
         assert "unused" in line
 
     def test_as_json(self, tony: Tony, home: Home) -> None:
-        """With the hours as numbers."""
         recorded(home, replace(memory_over_asked(Random(0)), runs=2))
         (week,) = tony("waste", "--since", "2023-01-01", "--json").json
         assert ("ann", "2023-W46", 2) == (week["user"], week["week"], week["jobs"])
@@ -193,7 +190,6 @@ class TestWaste:
         assert [] == tony("waste", "--json").json
 
     def test_jobs_of_which_nothing_was_kept(self, tony: Tony, home: Home) -> None:
-        """Are counted, not guessed."""
         ids = recorded(home, replace(memory_over_asked(Random(0)), runs=2))
         segments(home.job(ids[0]).path)[0].unlink()
         answer = tony("waste", "--since", "2023-01-01")
@@ -201,5 +197,4 @@ class TestWaste:
         assert 2 == len(answer.out.splitlines())
 
     def test_no_jobs(self, tony: Tony, home: Home) -> None:
-        """Is said."""
         assert re.fullmatch("no jobs have ended since [-0-9]+ [:0-9]+\n", tony("waste").out)

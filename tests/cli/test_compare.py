@@ -69,7 +69,6 @@ def test_side_by_side(tony: Tony, two: None) -> None:
 
 
 def test_as_json(tony: Tony, two: None) -> None:
-    """Values as JSON has them."""
     said = tony("compare", JOB, OTHER, "--json").json
     assert (said["a"]["state"], said["b"]["state"]) == ("succeeded", "failed")
     assert (said["a"]["took"], said["b"]["cause"]) == (8.0, "program")
@@ -95,7 +94,6 @@ def test_of_lives(tony: Tony, home: Home) -> None:
 
 
 def test_a_job_that_is_not_there(tony: Tony, two: None) -> None:
-    """Exit code 2."""
     assert tony("compare", JOB, "nobody").code == 2
 
 
@@ -137,5 +135,4 @@ def test_it_fits_the_terminal(home: Home, columns: int) -> None:
     ],
 )
 def test_change(before: float | None, after: float | None, said: str) -> None:
-    """Where it says something."""
     assert change(before, after) == said

@@ -94,7 +94,6 @@ CASES: list[tuple[ev.Event, str]] = [
 
 @pytest.mark.parametrize(("event", "said"), CASES, ids=lambda value: value.kind if isinstance(value, ev.Event) else "")
 def test_an_event_in_words(event: ev.Event, said: str) -> None:
-    """Who, what, and the reason."""
     assert describe(event) == said
 
 

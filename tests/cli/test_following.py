@@ -50,7 +50,6 @@ class Terminal(io.TextIOWrapper):
 
     @property
     def text(self) -> str:
-        """Everything so far."""
         self.flush()
         return cast(io.BytesIO, self.buffer).getvalue().decode()
 
@@ -63,18 +62,15 @@ def plain_times(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def job(home: Home) -> Recorded:
-    """A job of two workers."""
     return recorded(home)
 
 
 def running(job: Recorded) -> JobReport:
-    """Both workers run."""
     report = standing(*job, JobState.RUNNING, TaskState.RUNNING)
     return replace(report, tasks=tuple(replace(task, pid=7) for task in report.tasks))
 
 
 def killed(job: Recorded) -> JobReport:
-    """Somebody killed the job."""
     failure = replace(
         FAILURE, failure_class=FailureClass.KILLED, cause=FailureCause.KILLED, reason="killed by ann", task=None
     )
@@ -131,7 +127,6 @@ def test_ctrl_c_stops_the_job(home: Home, job: Recorded, capsys: pytest.CaptureF
 
 
 def test_a_third_ctrl_c_leaves(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever the job does."""
     folder, _ = job
 
     def tell(beside: Beside) -> None:
@@ -150,7 +145,6 @@ def test_a_third_ctrl_c_leaves(home: Home, job: Recorded, capsys: pytest.Capture
 def test_a_logout_leaves_the_job_alone(
     home: Home, job: Recorded, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
-    """Only Ctrl-C stops it."""
     folder, _ = job
 
     def tell(beside: Beside) -> None:
@@ -214,7 +208,6 @@ def test_exit_codes(job: Recorded) -> None:
 def test_a_table_needs_a_terminal(
     stream: TextIO, term: str | None, live: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And one that can redraw."""
     monkeypatch.delenv("TERM", raising=False)
     if term:
         monkeypatch.setenv("TERM", term)
@@ -264,7 +257,6 @@ def test_a_lost_master_is_told(home: Home, job: Recorded, capsys: pytest.Capture
 
 
 def test_an_ended_job(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
-    """Everything at once."""
     write_summary(job[0], succeeded(*job))
     assert exit_code(follow_to_end(home, JOB, sys.stdout)) == 0
     captured = capsys.readouterr()

@@ -48,13 +48,11 @@ class Running:
 
     @property
     def orders(self) -> list[object]:
-        """What its master was told."""
         return [*self.beside.master.orders]
 
 
 @pytest.fixture
 def running(home: Home) -> Iterator[Running]:
-    """A job that runs."""
     folder, record = recorded(home, spec=SPEC)
     report = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     with living(folder, report) as beside:
@@ -64,7 +62,6 @@ def running(home: Home) -> Iterator[Running]:
 
 @pytest.fixture
 def ended(home: Home) -> str:
-    """A job that has failed."""
     folder, record = recorded(home, spec=SPEC)
     write_summary(folder, failed(folder, record))
     return JOB
@@ -127,7 +124,6 @@ class TestRestart:
             )
 
     def test_an_unknown_job(self, tony: Tony, ended: str) -> None:
-        """The nearest id is named."""
         for command in (("restart", f"{JOB}x"), ("stacks", f"{JOB}x"), ("log-level", f"{JOB}x", "debug")):
             answer = tony(*command)
             assert (answer.code, f"did you mean {JOB}?" in answer.err) == (2, True)
@@ -151,7 +147,6 @@ class TestStacks:
         assert running.orders == [GetStacks(actor=get_user_name(), task=f"worker:{n}") for n in (0, 1)]
 
     def test_as_json(self, tony: Tony, running: Running) -> None:
-        """A line for each task."""
         lines = [json.loads(line) for line in tony("stacks", JOB, "--json").out.splitlines()]
         assert [line["how"] for line in lines] == ["py-spy", "kernel"]
         assert lines[0] == {
@@ -185,7 +180,6 @@ class TestStacks:
         assert [json.loads(line)["task"] for line in answer.out.splitlines()] == names
 
     def test_of_a_task_that_is_not_there(self, tony: Tony, running: Running) -> None:
-        """Those that are, are named."""
         answer = tony("stacks", JOB, "--task", "chief")
         assert answer.code == 2
         assert mentions(answer.err, "chief", f"job {JOB}", "worker:0", "worker:1")
@@ -207,7 +201,6 @@ class TestStacks:
         assert answer.err.startswith(f"tony: {actions.NO_STACKS}: job {JOB} (digits) failed ")
 
     def test_of_a_job_whose_master_goes_away(self, tony: Tony, running: Running) -> None:
-        """Nothing is told, and nothing made up."""
         running.beside.master.deaf = 1
         answer = tony("stacks", JOB)
         assert (answer.code, answer.out) == (3, "")
@@ -216,7 +209,6 @@ class TestStacks:
 
 class TestLogLevel:
     def test_of_a_job(self, tony: Tony, running: Running) -> None:
-        """The master knows who wants which."""
         answer = tony("log-level", JOB, "debug")
         assert answer.code == 0
         assert mentions(answer.out, f"job {JOB}", "debug")
@@ -224,14 +216,12 @@ class TestLogLevel:
         assert running.orders == [SetLogLevel(level=level, actor=get_user_name()) for level in ("debug", "info")]
 
     def test_that_is_none(self, tony: Tony, running: Running) -> None:
-        """All of them are named."""
         answer = tony("log-level", JOB, "loud")
         assert answer.code == 2
         assert mentions(answer.err, "loud", "debug", "info", "warning", "error")
         assert running.orders == []
 
     def test_of_an_ended_job(self, tony: Tony, ended: str) -> None:
-        """Nobody logs any more."""
         answer = tony("log-level", ended, "debug")
         assert (answer.code, "no process of the job is running: job " in answer.err) == (2, True)
 
@@ -298,7 +288,6 @@ class TestThroughAPortal:
         assert asked == ["worker:0"]
 
     def test_of_an_ended_job(self, tony: Tony, ended: str, portal: str) -> None:
-        """As of one that is recorded here."""
         for line, said in (
             (("restart", ended), actions.NOT_RESTARTED),
             (("stacks", ended), actions.NO_STACKS),

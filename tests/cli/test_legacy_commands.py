@@ -80,7 +80,6 @@ def test_without_a_job(tony: Tony, desk: Desk) -> None:
 
 @pytest.mark.parametrize(("flags", "limit"), [((), 86400.0), (("--conf", "tony.application.timeout=60000"), 60.0)])
 def test_a_notebook_has_a_day(tony: Tony, desk: Desk, flags: tuple[str, ...], limit: float) -> None:
-    """Unless its settings say otherwise."""
     assert tony("notebook-submit", "--executes", "jupyter", *flags).code == 0
     assert desk.jobs[0].record.spec.timeouts.job == limit
 

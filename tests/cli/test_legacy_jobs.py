@@ -100,7 +100,6 @@ def test_mistakes(tony: Tony, folder: Path) -> None:
 
 
 def test_no_command(tony: Tony, folder: Path) -> None:
-    """It is said in the original's words."""
     write(folder, {"tony.worker.instances": "1"})
     answer = tony("validate", "tony.xml")
     assert answer.code == 2
@@ -109,7 +108,6 @@ def test_no_command(tony: Tony, folder: Path) -> None:
 
 
 def test_convert(tony: Tony, folder: Path) -> None:
-    """The same job, and it runs."""
     write(folder, SMALL)
     answer = tony("convert", "tony.xml", "--shell_env", "GREETING=good day", "-conf", "tony.worker.instances=1")
     assert (answer.code, answer.err) == (0, "")
@@ -122,7 +120,6 @@ def test_convert(tony: Tony, folder: Path) -> None:
 
 
 def test_convert_takes_only_flags_of_the_original(tony: Tony, folder: Path) -> None:
-    """Others are refused as there."""
     write(folder, SMALL)
     answer = tony("convert", "tony.xml", "--src", "x")
     assert answer.code == 2

@@ -31,7 +31,6 @@ def size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def report(home: Home) -> JobReport:
-    """Two workers run."""
     report = standing(*recorded(home), JobState.RUNNING, TaskState.RUNNING)
     return replace(report, tasks=tuple(replace(task, pid=7) for task in report.tasks))
 
@@ -69,7 +68,6 @@ def test_the_table_goes_at_the_end(home: Home, report: JobReport) -> None:
 
 
 def test_long_lines_fold_and_leave_the_table_whole(report: JobReport) -> None:
-    """Output is not cut, whatever its length."""
     terminal = Terminal()
     with LiveView(terminal) as view:
         view.on_report(report)

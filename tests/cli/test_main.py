@@ -44,8 +44,6 @@ def in_shell(line: str, home: Home, **environment: str) -> subprocess.CompletedP
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
-    """Makes `tony version` do something else."""
-
     def replace(do: Callable[[], object]) -> None:
         monkeypatch.setattr(front.Commands, "get_command", lambda self, ctx, name: click.Command(name, callback=do))
 
@@ -53,8 +51,6 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]],
 
 
 def raising(error: BaseException) -> Callable[[], object]:
-    """A command that fails."""
-
     def do() -> object:
         raise error
 
@@ -185,7 +181,6 @@ def test_names_of_commands_from_elsewhere(tony: Tony, alias: str, command: str) 
 
 @pytest.mark.parametrize("arguments", [["list", "--colour"], ["status"], ["list", "--state", "flying"], ["-x"]])
 def test_wrong_usage(tony: Tony, arguments: list[str]) -> None:
-    """Exit code 2 as well."""
     answer = tony(*arguments)
     assert (answer.code, answer.out) == (2, "")
     assert "Usage: tony" in answer.err
@@ -250,7 +245,6 @@ def test_a_bug_without_a_home_is_shown(
 
 
 def test_a_command_answers_its_exit_code(tony: Tony, command: Callable[[Callable[[], object]], None]) -> None:
-    """Or nothing, for 0."""
     command(lambda: 4)
     assert tony("version").code == 4
     command(lambda: None)
@@ -316,6 +310,5 @@ def test_completion(home: Home) -> None:
 
 
 def test_main_takes_its_arguments_from_the_process(home: Home) -> None:
-    """The entry point calls it without any."""
     assert in_shell("tony version --json", home).stdout.startswith(b'{"tony": ')
     assert main(["--version"]) == 0

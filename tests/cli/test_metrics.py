@@ -47,7 +47,6 @@ def newest(task: str, series: str, *at: float) -> Points:
 
 @pytest.fixture
 def ended(home: Home) -> JobFolder:
-    """A job that has ended."""
     folder, record = recorded(home)
     logged(folder, [ev.AttemptStarted(attempt=1, wall=1.0, settings="", pid=1, host="h")])
     measure(folder)
@@ -56,7 +55,6 @@ def ended(home: Home) -> JobFolder:
 
 
 def running(home: Home) -> tuple[JobFolder, JobReport]:
-    """A job that runs."""
     folder, record = recorded(home)
     return folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
 
@@ -94,7 +92,6 @@ def test_lines_for_programs(tony: Tony, ended: JobFolder) -> None:
 
 
 def test_json(tony: Tony, ended: JobFolder) -> None:
-    """One object for each series."""
     said = tony("metrics", JOB, "--json").json
     assert [(each["task"], each["series"]) for each in said][:3] == [
         ("worker:0", "cpu"),
@@ -245,10 +242,8 @@ def test_sparks() -> None:
     ],
 )
 def test_numbers(value: float | None, unit: Unit, text: str) -> None:
-    """With their units, short."""
     assert number(value, unit) == text
 
 
 def test_order_of_series() -> None:
-    """As people look for them."""
     assert sort_series(["user.loss", "gpu0.util", "rss", "cpu"]) == ["cpu", "rss", "gpu0.util", "user.loss"]

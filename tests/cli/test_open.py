@@ -76,14 +76,12 @@ def test_of_a_job_in_a_cluster(tony: Tony, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_port_that_is_none(tony: Tony) -> None:
-    """It is refused before anything is started."""
     answer = tony("portal", "--port", "99999")
     assert answer.code == 2
     assert mentions(answer.err, "99999", "0", "65535")
 
 
 def test_an_address_of_another_machine(tony: Tony) -> None:
-    """Another port would not help."""
     answer = tony("portal", "--address", "203.0.113.77", "--without-tls")
     assert answer.code == 3
     assert "Is --address one of this machine?" in answer.err

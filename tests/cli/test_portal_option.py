@@ -41,7 +41,6 @@ OTHER = "local-20260102-000000-0d0e0f"
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory: pytest.TempPathFactory) -> TokenFile:
-    """The portal's."""
     return TokenFile(tmp_path_factory.mktemp("portal"))
 
 
@@ -191,7 +190,6 @@ def test_a_token_is_kept_for_its_portal(
 def test_a_wrong_token_is_not_kept(
     portal: str, here: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is tried first."""
     log_in(monkeypatch, "tony_01234567_nothing")
     code, _, err = tony(capfdbinary, "login", "--portal", portal)
     assert (code, "The token is invalid" in err) == (2, True)
@@ -232,7 +230,6 @@ def test_addresses(text: str, address: str, private: bool) -> None:
     "text", ["", "http://", "http://u:p@host", "http://host:99999", "http://host/?x=1", "file:///x"]
 )
 def test_what_is_no_address(text: str) -> None:
-    """Is refused before anything is sent."""
     with pytest.raises(UserError, match="not an address"):
         normalize_address(text)
 

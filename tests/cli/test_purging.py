@@ -25,7 +25,6 @@ def jobs(home: Home) -> Home:
 
 
 def test_it_says_what_would_go(tony: Tony, jobs: Home) -> None:
-    """And nothing is changed."""
     answer = tony("purge", "--older-than", "1d")
     assert answer.code == 0
     lines = answer.out.splitlines()
@@ -38,7 +37,6 @@ def test_it_says_what_would_go(tony: Tony, jobs: Home) -> None:
 
 
 def test_it_is_done(tony: Tony, jobs: Home, tmp_path: Path) -> None:
-    """Moved, or removed."""
     answer = tony("purge", "--keep", "0", "--to", str(tmp_path / "old"), "--apply", "--json")
     (row,) = answer.json["jobs"]
     assert (row["job"], row["gone"], answer.json["stay"], answer.json["applied"]) == (JOB, True, 1, True)
@@ -60,7 +58,6 @@ def test_a_pin(tony: Tony, jobs: Home) -> None:
 
 
 def test_without_a_rule(tony: Tony, jobs: Home) -> None:
-    """It is refused, with what to say."""
     answer = tony("purge", "--apply")
     assert answer.code == 2
     assert "--older-than 90d" in answer.err
@@ -73,5 +70,4 @@ def test_nothing_goes(tony: Tony, jobs: Home) -> None:
 
 @pytest.mark.parametrize("words", [("--older-than", "soon"), ("--keep-size", "much"), ("--keep", "-1")])
 def test_values_that_make_no_sense(tony: Tony, jobs: Home, words: tuple[str, str]) -> None:
-    """They are refused."""
     assert tony("purge", *words).code == 2

@@ -75,14 +75,12 @@ class TestStatus:
         assert from_plain(JobReport, fields) == failed(*job)
 
     def test_of_a_living_job(self, tony: Tony, home: Home) -> None:
-        """Its application master answers."""
         folder, record = recorded(home)
         with living(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
             answer = tony("status", JOB, "--json")
         assert (answer.json["state"], answer.json["am"]["host"]) == ("running", "here")
 
     def test_a_stalled_task(self, tony: Tony, home: Home) -> None:
-        """As pages and `tony top` tell it."""
         folder, record = recorded(home)
         hung = Progress("worker:0", 1, 1, 0.0, 5.0, 20.0, 15.0, 100.0, stalled_after=30.0)
         report = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
@@ -104,7 +102,6 @@ class TestStatus:
         ]
 
     def test_of_an_unknown_job(self, tony: Tony, job: Recorded) -> None:
-        """Exit code 2, with the nearest ids."""
         answer = tony("status", JOB.replace("0a1b2c", "0a1b2d"))
         assert (answer.code, answer.out) == (2, "")
         assert f"did you mean {JOB}?" in answer.err
@@ -165,7 +162,6 @@ class TestStatus:
             assert "which is not a folder" in answer.err
 
     def test_an_error_as_json(self, tony: Tony, home: Home) -> None:
-        """Beside the sentence, for programs."""
         answer = tony("status", "last", "--json")
         assert answer.code == 2
         assert answer.err == f"tony: {answer.json['error']['message']}\n"
@@ -175,7 +171,6 @@ class TestStatus:
 
 class TestList:
     def test_jobs(self, tony: Tony, job: Recorded, home: Home) -> None:
-        """Newest first."""
         folder, record = recorded(home, "local-20260102-000000-0a1b2c", submitted=LONG_AGO + 5)
         write_summary(folder, succeeded(folder, record))
         lines = tony("list").out.splitlines()
@@ -207,13 +202,11 @@ class TestList:
             ), unwanted
 
     def test_no_time(self, tony: Tony) -> None:
-        """The message shows how to write one."""
         answer = tony("list", "--since", "yesterday")
         assert answer.code == 2
         assert "write 2026-01-31, 2026-01-31T18:00 or how long ago: 2h" in answer.err
 
     def test_as_json(self, tony: Tony, job: Recorded) -> None:
-        """With the reason of the failure."""
         (head,) = tony("list", "--json").json
         assert {name: head.pop(name) for name in ("failure_class", "cause", "sessions", "tags")} == {
             "failure_class": "user",
@@ -244,13 +237,11 @@ class TestList:
         assert answer.err.startswith("tony: local-x: ")
 
     def test_an_empty_home(self, tony: Tony, home: Home) -> None:
-        """Is no error."""
         assert (tony("list").code, tony("list", "--json").out) == (0, "[]\n")
         assert tony("list").out == f"no jobs in {home.jobs}\n"
 
     @pytest.mark.parametrize("number", ["two", "0", "-1", "1.5", "9" * 30])
     def test_no_number(self, tony: Tony, number: str) -> None:
-        """The message says which numbers there are."""
         answer = tony("list", "-n", number)
         assert answer.code == 2
         assert mentions(answer.err, "least 1")
@@ -275,7 +266,6 @@ class TestList:
         assert tony("status", "0a1b2c").code == 0
 
     def test_a_tiny_terminal(self, tony: Tony, job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The name goes before the state does."""
         monkeypatch.setattr("tony.cli.commands.list.columns_of", lambda: 16)
         assert tony("list").out.splitlines() == ["JOB     STATE", "0a1b2c  failed"]
 
@@ -307,12 +297,10 @@ class TestLogs:
         ],
     )
     def test_some(self, tony: Tony, job: Recorded, arguments: list[str], expected: str) -> None:
-        """A single task's lines need no prefix."""
         answer = tony("logs", JOB, *arguments)
         assert (answer.code, answer.out) == (0, expected)
 
     def test_as_json(self, tony: Tony, job: Recorded) -> None:
-        """One object for each line."""
         lines = [json.loads(line) for line in tony("logs", JOB, "worker:0", "--json").out.splitlines()]
         assert lines == [
             {"task": "worker:0", "session": 1, "try": 1, "stream": "out", "line": "zero"},
@@ -320,7 +308,6 @@ class TestLogs:
         ]
 
     def test_nothing_was_printed(self, tony: Tony, home: Home) -> None:
-        """That is said beside the output."""
         folder, record = recorded(home)
         answer = tony("logs", JOB)
         assert (answer.code, answer.out) == (0, "")
@@ -338,7 +325,6 @@ class TestLogs:
         assert tony("logs", JOB, "--session", "3").code == 0
 
     def test_the_only_task_needs_no_prefix(self, tony: Tony, home: Home) -> None:
-        """Even if it was not named."""
         folder, record = recorded(home, spec=JobSpec(command="true"))
         write_log(folder, "main-0.s1.t1.out", "one\n")
         write_summary(folder, succeeded(folder, record))
@@ -373,13 +359,11 @@ class TestLogs:
         ],
     )
     def test_no_such_task(self, tony: Tony, job: Recorded, task: str, said: str) -> None:
-        """Exit code 2."""
         answer = tony("logs", JOB, task)
         assert answer.code == 2
         assert said in answer.err
 
     def test_following_a_living_job(self, tony: Tony, home: Home) -> None:
-        """To its end."""
         folder, record = recorded(home)
         with living(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as beside:
             write_log(folder, "worker-0.s1.t1.out", "a\n")
@@ -441,21 +425,18 @@ class TestEvents:
         }
 
     def test_following_an_ended_job(self, tony: Tony, home: Home) -> None:
-        """Comes to its end."""
         folder, record = recorded(home)
         played(folder, record)
         write_summary(folder, failed(folder, record))
         assert len(tony("events", JOB, "-f", "--all").out.splitlines()) == 5
 
     def test_before_the_first(self, tony: Tony, home: Home) -> None:
-        """Nothing has happened."""
         recorded(home, submitted=clock.wall())
         assert (tony("events", JOB).code, tony("events", JOB).out) == (0, "")
 
 
 class TestReplay:
     def test_the_same_again(self, tony: Tony, home: Home) -> None:
-        """Exit code 0."""
         played(*recorded(home))
         answer = tony("replay", JOB)
         assert answer.code == 0
@@ -492,7 +473,6 @@ class TestReplay:
         assert tony("replay", str(elsewhere)).code == 0
 
     def test_without_a_log(self, tony: Tony, home: Home) -> None:
-        """There is nothing to replay."""
         recorded(home)
         answer = tony("replay", JOB)
         assert answer.code == 2
@@ -530,7 +510,6 @@ class TestHistory:
         assert "worker:1 on here: exit code 3" in answer.out
 
     def test_as_json(self, tony: Tony, job: Recorded) -> None:
-        """Places and report."""
         answer = tony("history", JOB, "--json").json
         assert answer["places"]["summary"] == str(job[0].summary)
         assert answer["places"]["job_file"] == str(job[0].job)
@@ -555,7 +534,6 @@ class TestKill:
         assert tony("kill", JOB, "--json").json == {"job": JOB, "asked": False, "state": "failed"}
 
     def test_an_unknown_job(self, tony: Tony, job: Recorded) -> None:
-        """Exit code 2, with the nearest ids."""
         answer = tony("kill", f"{JOB}x")
         assert answer.code == 2
         assert f"did you mean {JOB}?" in answer.err
@@ -563,7 +541,6 @@ class TestKill:
 
 class TestSettings:
     def test_all(self, tony: Tony) -> None:
-        """Name, then type, unit, default and meaning."""
         answer = tony("settings", "--all")
         assert answer.code == 0
         assert "\nmax_restarts\n    whole number; default 0\n" in answer.out
@@ -585,7 +562,6 @@ class TestSettings:
             assert "did you mean roles.<role>.memory?" in answer.err
 
     def test_some(self, tony: Tony) -> None:
-        """Those with a word in their name."""
         assert {row["name"] for row in tony("settings", "GRACE", "--json").json} == {
             "stop_grace",
             "orphan_grace",
@@ -602,12 +578,10 @@ class TestSettings:
             assert [row["name"] for row in tony("settings", *words, "--json").json] == ["roles.<role>.memory"]
 
     def test_as_a_page_of_the_docs(self, tony: Tony) -> None:
-        """The docs are made of it."""
         assert tony("settings", "--markdown").out.startswith("# Settings\n")
 
 
 def test_names_do_not_steer_the_terminal(tony: Tony, home: Home) -> None:
-    """Wherever they are shown."""
     folder, record = recorded(home)
     nasty = replace(failed(folder, record), name="a\x1b[2J\nb")
     write_summary(folder, nasty)

@@ -15,7 +15,6 @@ from tony.model.states import JobState, TaskState
 
 
 def task(name: str, state: TaskState = TaskState.PENDING, **more: object) -> TaskReport:
-    """One task."""
     role, _, index = name.partition(":")
     known = {"host": "here", "pid": 7 if state is TaskState.RUNNING else None, "session": 1}
     return TaskReport(task=name, role=role, index=int(index), state=state, **{**known, **more})  # type: ignore[arg-type]
@@ -24,7 +23,6 @@ def task(name: str, state: TaskState = TaskState.PENDING, **more: object) -> Tas
 def report(
     state: JobState = JobState.STARTING, tasks: Mapping[str, TaskState] | None = None, **more: object
 ) -> JobReport:
-    """A job with these tasks."""
     known = {
         "job": "j",
         "name": "digits",
@@ -43,21 +41,18 @@ def report(
 
 @pytest.fixture
 def story() -> StatusChanges:
-    """A story whose beginning was told."""
     story = StatusChanges()
     story.tell(report(), 0.0)
     return story
 
 
 def test_the_beginning_says_which_job() -> None:
-    """And where its record is."""
     story = StatusChanges()
     assert mention_each(story.tell(report(), 0.0), ("1 task", "/f"))
     assert story.tell(report(), 1.0) == []
 
 
 def test_an_ended_job_is_told_whole() -> None:
-    """Beginning and end at once."""
     last = report(JobState.SUCCEEDED, {"worker:0": TaskState.SUCCEEDED}, ended=108.0)
     assert mention_each(
         StatusChanges().tell(last, 0.0), ("1 task", "/f"), ("worker:0 succeeded",), ("8 s", "succeeded")
@@ -135,7 +130,6 @@ def test_the_reason_of_a_session_is_told_once(story: StatusChanges) -> None:
 
 
 def test_many_lone_restarts_are_told_together(story: StatusChanges) -> None:
-    """As everything else of many tasks."""
     tasks = tuple(task(f"worker:{n}", TaskState.RUNNING, try_=2, note="try 2, for before: x") for n in range(4))
     told = story.tell(replace(report(JobState.RUNNING), tasks=tasks), 1.0)
     assert told == ["Restarting worker:0-3, each alone", "Started worker:0-3"]
@@ -156,7 +150,6 @@ def test_who_is_left_out_is_told_once_a_session(story: StatusChanges) -> None:
 
 
 def test_ranges() -> None:
-    """Neighbours are drawn together."""
     names = ["worker:0", "worker:1", "worker:2", "worker:5", "ps:3", "ps:5", "ps:6"]
     assert ranges(task(name) for name in names) == "worker:0-2, worker:5, ps:3, ps:5-6"
     assert ranges([]) == ""
@@ -202,7 +195,6 @@ def test_waiting_again_begins_anew(story: StatusChanges) -> None:
 
 
 def test_a_restart_says_why(story: StatusChanges) -> None:
-    """Then every task's news again."""
     story.tell(report(JobState.RUNNING, {"worker:0": TaskState.RUNNING}), 1.0)
     again = report(JobState.RESTARTING, {"worker:0": TaskState.RUNNING}, failure=FAILURE)
     assert mention_each(story.tell(again, 2.0), ("code 3", "worker:1 failed", "here"))
@@ -213,7 +205,6 @@ def test_a_restart_says_why(story: StatusChanges) -> None:
 
 
 def test_stopping_says_why_if_something_failed(story: StatusChanges) -> None:
-    """After a success it goes without saying."""
     assert story.tell(report(JobState.STOPPING), 1.0) == []
     again = StatusChanges()
     again.tell(report(), 0.0)

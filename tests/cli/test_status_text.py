@@ -37,7 +37,6 @@ def noon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def running() -> JobReport:
-    """One task runs, one is missing."""
     tasks = (
         task("worker:0", TaskState.RUNNING, since=NOON - 65, last_output_age=0.4, pid=123),
         task("worker:1", TaskState.STARTING, since=NOON - 12, note=MISSING, host="there"),
@@ -112,7 +111,6 @@ def test_a_job_in_its_second_session(running: JobReport) -> None:
 
 
 def test_many_restarts(running: JobReport) -> None:
-    """How often, and the last reasons."""
     reasons = {number: f"why {number}" for number in range(2, 12)}
     lines = status_page(replace(running, session=11), sessions=reasons)
     at = lines.index("Restarted 10 times, the last 5:")
@@ -121,7 +119,6 @@ def test_many_restarts(running: JobReport) -> None:
 
 
 def test_a_job_that_is_being_killed(running: JobReport) -> None:
-    """Nothing failed: somebody ends it."""
     killed = replace(FAILURE, failure_class=FailureClass.KILLED, reason="killed by ann")
     assert status_page(replace(running, failure=killed))[-1] == "killed by ann"
 
@@ -138,7 +135,6 @@ def test_before_anything_runs() -> None:
 
 
 def test_a_narrow_terminal(running: JobReport) -> None:
-    """Task, state and exit stay."""
     lines = status_page(running, 40)
     assert lines[1:4] == [
         "TASK      STATE     EXIT  NOTE",
@@ -149,7 +145,6 @@ def test_a_narrow_terminal(running: JobReport) -> None:
 
 
 def test_names_do_not_steer_the_terminal(running: JobReport) -> None:
-    """Nor break the table."""
     nasty = replace(running, name="a\x1b[2J\nb", waiting="x\ny", failure=replace(FAILURE, reason="r\x1b[31m"))
     text = "\n".join(status_page(nasty))
     assert "\x1b" not in text
@@ -185,7 +180,6 @@ def test_the_live_table_of_a_large_job() -> None:
 
 
 def test_the_live_table_says_how_programs_ended() -> None:
-    """Success needs no word more."""
     tasks = (
         task("a:0", TaskState.FAILED, signal="SIGSEGV", since=NOON),
         task("a:1", TaskState.FAILED, exit_code=2, since=NOON),

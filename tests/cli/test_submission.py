@@ -45,8 +45,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def end_with(desk: Desk, ending: Ending) -> None:
-    """Every job ends like this."""
-
     def taken(job: PreparedJob) -> None:
         write_summary(job.folder, ending(job.folder, job.record))
 
@@ -54,13 +52,11 @@ def end_with(desk: Desk, ending: Ending) -> None:
 
 
 def killed(folder: JobFolder, record: JobRecord) -> JobReport:
-    """Somebody killed the job."""
     failure = replace(FAILURE, failure_class=FailureClass.KILLED, cause=FailureCause.KILLED, reason="killed by ann")
     return replace(failed(folder, record, failure), state=JobState.KILLED, exit_code=4)
 
 
 def job_file(folder: Path, text: str) -> str:
-    """Writes a job file."""
     (folder / "job.toml").write_text(text)
     return "job.toml"
 
@@ -80,12 +76,10 @@ class TestSubmit:
 
     @pytest.mark.parametrize(("ending", "code"), [(succeeded, 0), (failed, 1), (killed, 4)])
     def test_exit_codes(self, tony: Tony, desk: Desk, folder: Path, ending: Ending, code: int) -> None:
-        """Those of the job."""
         end_with(desk, ending)
         assert tony("submit", job_file(folder, TWO)).code == code
 
     def test_a_failure_is_explained(self, tony: Tony, desk: Desk, folder: Path) -> None:
-        """On standard error, the first cause first."""
         end_with(desk, failed)
         answer = tony("submit", job_file(folder, TWO))
         page = answer.err.splitlines()[1:]
@@ -113,14 +107,12 @@ class TestSubmit:
         assert "2 tasks on local" in answer.err
 
     def test_settings_of_the_command_line(self, tony: Tony, desk: Desk, folder: Path) -> None:
-        """Stronger than the file's."""
         file = job_file(folder, TWO + '[params]\nlr = "1"\n')
         tony("submit", "-d", file, "--set", "roles.worker.memory=2g", "--param", "lr=0.1", "--scheduler", "local")
         spec = desk.jobs[0].record.spec
         assert (spec.roles["worker"].resources.memory, spec.params, spec.scheduler) == (2 * GIB, {"lr": "0.1"}, "local")
 
     def test_a_dry_run(self, tony: Tony, desk: Desk, folder: Path, home: Home) -> None:
-        """The request, and nothing else happens."""
         answer = tony("submit", "--dry-run", job_file(folder, TWO))
         assert answer.json == {"name": "digits", "env": {}}
         assert desk.jobs == []
@@ -151,8 +143,6 @@ class TestSubmit:
         assert os.listdir(home.jobs) == []
 
     def test_ctrl_c_before_it_is_submitted(self, tony: Tony, desk: Desk, folder: Path, home: Home) -> None:
-        """Nothing is left, and that is said."""
-
         def interrupt(spec: JobSpec) -> list[str]:
             home.jobs.mkdir()
             raise KeyboardInterrupt
@@ -164,7 +154,6 @@ class TestSubmit:
         assert os.listdir(home.jobs) == []
 
     def test_a_file_that_is_not_there(self, tony: Tony, folder: Path) -> None:
-        """It is refused input, not a bug."""
         answer = tony("submit", "nowhere.toml")
         assert answer.code == 2
         assert "nowhere.toml" in answer.err
@@ -172,7 +161,6 @@ class TestSubmit:
 
 class TestRun:
     def spec(self, tony: Tony, desk: Desk, *arguments: str) -> JobSpec:
-        """What is submitted."""
         answer = tony("run", "-d", *arguments)
         assert answer.code == 0, answer.err
         return desk.jobs[-1].record.spec
@@ -246,7 +234,6 @@ class TestRun:
         ],
     )
     def test_a_name(self, tony: Tony, desk: Desk, folder: Path, words: list[str], name: str) -> None:
-        """What the program is called."""
         assert self.spec(tony, desk, "--", *words).name == name
 
     @pytest.mark.parametrize(
@@ -273,7 +260,6 @@ class TestRun:
         ],
     )
     def test_mistakes(self, tony: Tony, desk: Desk, folder: Path, arguments: list[str], said: str) -> None:
-        """Exit code 2, nothing started."""
         answer = tony("run", *arguments)
         assert (answer.code, answer.out) == (2, "")
         assert said in answer.err
@@ -297,14 +283,12 @@ class TestRun:
     def test_mistakes_name_the_option(
         self, tony: Tony, desk: Desk, folder: Path, arguments: list[str], said: str
     ) -> None:
-        """That gave the value."""
         answer = tony("run", *arguments)
         assert answer.code == 2
         assert said in answer.err
         assert "argument" not in answer.err
 
     def test_values_name_the_option(self, tony: Tony, desk: Desk, folder: Path) -> None:
-        """In the record as well."""
         self.spec(tony, desk, "-n", "2", "--memory", "1g", "--role", "ps=1,vcores=2", "--", "x")
         sources = desk.jobs[-1].record.sources
         assert {key: sources[key] for key in sources if key.startswith("roles.") or key == "command"} == {
@@ -329,7 +313,6 @@ class TestRun:
         assert "the current folder" in answer.err
 
     def test_options_of_the_program_are_its_own(self, tony: Tony, desk: Desk, folder: Path) -> None:
-        """Everything behind the dashes."""
         assert self.spec(tony, desk, "-n", "1", "--", "x", "-n", "7", "--json", "--").command == (
             "x",
             "-n",
@@ -349,7 +332,6 @@ class TestRun:
 
 class TestValidate:
     def test_a_good_file(self, tony: Tony, desk: Desk, folder: Path) -> None:
-        """One line; nothing is started or made."""
         answer = tony("validate", job_file(folder, TWO))
         assert answer.code == 0
         assert mentions(answer.out, "job.toml", "worker 2")
@@ -364,7 +346,6 @@ class TestValidate:
         assert rows["stop_grace"] == ['"15s"', "default"]
 
     def test_as_json(self, tony: Tony, desk: Desk, folder: Path) -> None:
-        """For programs: mistakes and values."""
         file = job_file(folder, TWO)
         facts = {"valid": True, "problems": [], "notes": [], "settings": None}
         assert tony("validate", "--json", file).json == facts
@@ -381,14 +362,12 @@ class TestValidate:
         assert {problem["key"] for problem in answer.json["problems"]} >= {"stop_grace"}
 
     def test_mistakes(self, tony: Tony, desk: Desk, folder: Path) -> None:
-        """As `submit` tells them, the scheduler's included."""
         desk.problems = [Problem(key="name", message="no.")]
         answer = tony("validate", job_file(folder, TWO))
         assert answer.code == 2
         assert answer.err == "name (job.toml:1): no.\ntony: 1 error in job.toml.\n"
 
     def test_secrets_are_masked(self, tony: Tony, desk: Desk, folder: Path) -> None:
-        """On the screen, too."""
         file = job_file(folder, 'command = "true"\nenv = { HF_TOKEN = "hush" }\n')
         for arguments in (["--resolved"], ["--resolved", "--json"]):
             out = tony("validate", *arguments, file).out
@@ -402,7 +381,6 @@ class TestForReal:
     """With the real local scheduler, application master and executors."""
 
     def test_a_job(self, tony: Tony, folder: Path) -> None:
-        """Two workers print, and the job succeeds."""
         answer = tony("run", "-n", "2", "--memory", "64m", "--", "sh", "-c", "echo I am {index}; cat train.py")
         assert answer.code == 0, answer.err
         for line in ("worker:0 | I am 0", "worker:1 | I am 1", "worker:0 | print(1)"):

@@ -28,7 +28,6 @@ from tony.cli.terminal.terminal_text import age, clock_time, columns_of, cut, sa
     ],
 )
 def test_what_steers_is_written_out(text: str, expected: str) -> None:
-    """Names and reasons come from anywhere."""
     assert safe(text) == expected
 
 
@@ -66,7 +65,6 @@ def test_columns_are_counted(text: str, columns: int) -> None:
 
 
 def test_long_text_is_cut() -> None:
-    """The mark of the cut counts, too."""
     assert cut("abcdef", 6) == "abcdef"
     assert cut("abcdef", 4) == "abc…"
     assert cut("漢字漢字", 4) == "漢…"
@@ -87,7 +85,6 @@ def test_cells_are_aligned() -> None:
 
 
 def test_a_narrow_table_drops_columns_and_cuts_the_last() -> None:
-    """What matters most stays."""
     assert table(ROWS, 30, [1]) == ["TASK      NOTE", "worker:0  a long note about it", "ps:0"]
     assert table(ROWS, 16, [1]) == ["TASK      NOTE", "worker:0  a lon…", "ps:0"]
 
@@ -112,7 +109,6 @@ def test_only_a_terminal_has_a_width() -> None:
 
 
 def test_times_are_for_people() -> None:
-    """Today needs no date."""
     now = time.time()
     assert clock_time(now) == time.strftime("%H:%M:%S", time.localtime(now))
     assert clock_time(0.0).startswith("19")

@@ -23,7 +23,6 @@ from tony.model.states import JobState, RoleKind, TaskState
 
 
 def told(spans: list[Span], marks: tuple[Mark, ...] = (), until: float = 100.0, sessions: int = 1) -> Timeline:
-    """A job's life of `until` seconds."""
     length = until / sessions
     return Timeline(
         job="local-1",
@@ -47,7 +46,6 @@ def plain_life(task: str = "worker:0") -> list[Span]:
 
 
 def row(lines: list[str], name: str) -> str:
-    """The picture beside a name."""
     return next(line for line in lines if line.startswith(name)).removeprefix(name).strip(" ")
 
 
@@ -137,7 +135,6 @@ def test_any_life_fits_its_terminal(seed: int, columns: int) -> None:
 
 
 def test_a_job_of_no_time_at_all() -> None:
-    """Nothing is divided by it."""
     lines = timeline_text(told([Span("worker:0", 0, 0, TaskPhase.WAITING, 0.0, 0.0)], until=0.0), 80, ASCII)
     assert any(line.startswith("worker:0") for line in lines)
     assert headline(told([], until=0.0), "failed", "a\nb") == "local-1  a\\nb  failed  took 0 s"
@@ -188,7 +185,6 @@ class TestCommand:
         assert "digits  running  for " in answer.out
 
     def test_a_task_that_is_not_there(self, tony: Tony, home: Home) -> None:
-        """Exit code 2, with those that are."""
         folder, written = recorded(home)
         write_summary(folder, succeeded(folder, written))
         answer = tony("timeline", JOB, "worker:9")

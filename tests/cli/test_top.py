@@ -52,7 +52,6 @@ def points(task: str, series: str, *values: float) -> Points:
 
 
 def measured(task: str = "worker:0", base: float = 1.0) -> list[Points]:
-    """Something of everything."""
     return [
         points(task, "cpu", base, base + 1, base + 2),
         points(task, "rss", GIB, 2.0 * GIB, 3.0 * GIB),
@@ -156,7 +155,6 @@ class TestTable:
         assert "▃" not in "".join(text)
 
     def test_without_utf_8(self, home: Home) -> None:
-        """Everything is ASCII."""
         report = running(home)
         rows = rows_of(report, WITH_GPUS, measured(), reports())
         assert "".join(top_table(report, rows, clock.wall(), None, None, unicode=False)).isascii()
@@ -250,7 +248,6 @@ class TestLive:
 
 
 def recorded_of(home: Home) -> Any:
-    """The record of the only job."""
     from tony.history.job_record import record_of
 
     return record_of(home, JOB)

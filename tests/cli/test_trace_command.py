@@ -64,7 +64,6 @@ def test_nobody_to_send_it_to(tony: Tony) -> None:
 
 
 def test_nothing_has_happened(tony: Tony, home: Home) -> None:
-    """Then there is nothing to trace."""
     recorded(home, submitted=clock.wall())
     answer = tony("trace", JOB, "--json")
     assert answer.code == 2

@@ -32,7 +32,6 @@ def test_every_job_has_its_own_token() -> None:
 
 @pytest.fixture(scope="module")
 def job() -> JobCredentials:
-    """One job's secrets."""
     return make_credentials(tls=True)
 
 

@@ -43,14 +43,12 @@ from tony.schedulers import registry
 
 @pytest.fixture
 def here(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """The home that TONY_HOME names."""
     monkeypatch.setenv("TONY_HOME", str(home.path))
     return home
 
 
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """Every scheduler is this one."""
     desk = Desk()
     monkeypatch.setattr(registry, "load", lambda name: Office(desk))
     return desk
@@ -78,12 +76,10 @@ class TestSubmit:
         assert desk.jobs[0].record.sources["name"] == "argument"
 
     def test_a_mapping(self, here: Home, desk: Desk) -> None:
-        """What would stand in a job file."""
         tony.submit({"command": "true", "stop_grace": "3s"})
         assert desk.jobs[0].record.spec.stop_grace == 3.0
 
     def test_something_else(self, here: Home, desk: Desk) -> None:
-        """What a job can be is said."""
         with pytest.raises(TypeError, match=r"a job cannot be 3 \(int\); give a tony.JobSpec, the path of a job file"):
             tony.submit(3)  # type: ignore[arg-type]
         assert desk.jobs == []
@@ -110,7 +106,6 @@ class TestSubmit:
         assert desk.jobs[0].record.spec.roles == spec.roles
 
     def test_mistakes(self, here: Home, desk: Desk) -> None:
-        """All of them are in the error."""
         with pytest.raises(tony.ConfigError) as caught:
             tony.submit({"comand": "true", "stop_grace": 3})
         assert {problem.key for problem in caught.value.problems} >= {"comand", "stop_grace"}
@@ -123,8 +118,6 @@ class TestSubmit:
         assert ("tony", logging.INFO, "a word before") in caplog.record_tuples
 
     def test_in_a_running_loop(self, here: Home, desk: Desk) -> None:
-        """A notebook has one."""
-
         async def cell() -> None:
             tony.submit({"command": "true"})
             await tony.submit_async({"command": "true"})
@@ -160,7 +153,6 @@ class TestJob:
         job.kill()
 
     def test_a_failure_as_an_error(self, here: Home) -> None:
-        """Only if one wants it so."""
         folder, record = recorded(here)
         write_summary(folder, failed(folder, record))
         with pytest.raises(ProgramError, match="worker:1 on here: exit code 3"):
@@ -170,13 +162,11 @@ class TestJob:
         assert tony.attach("last").wait(check=True).exit_code == 0
 
     def test_no_such_stream(self, here: Home) -> None:
-        """There are two."""
         recorded(here)
         with pytest.raises(ValueError, match="write 'out' or 'err'"):
             list(tony.attach(JOB).logs(stream="stdout"))
 
     def test_no_such_task(self, here: Home) -> None:
-        """The error names those there are."""
         recorded(here)
         with pytest.raises(UserError, match="has no task 'chief:0'; it has worker:0, worker:1"):
             list(tony.attach(JOB).logs("chief:0"))
@@ -289,8 +279,6 @@ class TestJob:
 
 class TestBackground:
     def test_an_error_comes_out_as_itself(self) -> None:
-        """As if there were no thread between."""
-
         async def fail() -> None:
             raise LookupError("x")
 

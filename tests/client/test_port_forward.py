@@ -36,7 +36,6 @@ class Refusing(PlayedMaster):
     """Every tunnel comes to nothing."""
 
     def on_message(self, connection: RpcConnection, message: Message) -> None:
-        """For the server."""
         if isinstance(message, OpenTunnel):
             connection.send(TunnelFailed(reason=f"nothing listens at {message.port} of {message.task}"))
         else:
@@ -89,8 +88,6 @@ def test_the_port_of_a_task_elsewhere(home: Home) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", socket.gethostname()])
 def test_the_port_of_a_task_here(home: Home, host: str) -> None:
-    """It is left to the task's program."""
-
     async def story() -> None:
         far = free_port()
         assert await place(home, far) != far

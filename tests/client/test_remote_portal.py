@@ -35,7 +35,6 @@ REPORT = portal_client.PortalClient.fetch_report
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory: pytest.TempPathFactory) -> TokenFile:
-    """The portal's."""
     return TokenFile(tmp_path_factory.mktemp("portal"))
 
 
@@ -60,7 +59,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 @pytest.fixture
 def portal(address: str, here: Home) -> Iterator[tony.Portal]:
-    """As its own user sees it."""
     with tony.Portal(f"{address}/") as portal:
         assert portal.address == address
         yield portal
@@ -107,7 +105,6 @@ class Living:
         self.looks = looks
 
     def __call__(self, there: portal_client.PortalClient, job: str, *, tasks: bool = True) -> JobReport:
-        """Instead of `Portal.report`."""
         report = REPORT(there, job, tasks=tasks)
         self.looks -= 1
         return replace(report, state=tony.JobState.RUNNING, ended=None) if self.looks >= 0 else report
@@ -132,7 +129,6 @@ def test_a_job_that_runs(portal: tony.Portal, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_failure_is_raised(portal: tony.Portal) -> None:
-    """If that is wanted: as `Job.wait` does."""
     (head,) = portal.jobs(state=tony.JobState.FAILED)
     job = portal.job(head.job)
     assert job.wait().state is tony.JobState.FAILED
@@ -160,7 +156,6 @@ def test_tokens(address: str, here: Home, tokens: TokenFile) -> None:
 
 
 def test_what_is_no_portal(here: Home) -> None:
-    """It is said."""
     with pytest.raises(UserError, match="not an address"):
         tony.Portal("ftp://x")
     with pytest.raises(ConnectionFailed, match="cannot be reached"):

@@ -63,7 +63,6 @@ def archive(place: Path, kind: str = "zip") -> bytes:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    """An empty one."""
     return Desk(tmp_path)
 
 

@@ -58,7 +58,6 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    """An empty one."""
     return Desk(tmp_path)
 
 

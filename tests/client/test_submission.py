@@ -28,7 +28,6 @@ from tony.schedulers.capabilities import RoleSetting
 
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """Every scheduler is this one."""
     desk = Desk()
     monkeypatch.setattr(registry, "load", lambda name: Office(desk))
     return desk
@@ -46,7 +45,6 @@ def resolved(tmp_path: Path) -> Resolved:
 
 
 def folders(home: Home) -> list[str]:
-    """What jobs there are."""
     return os.listdir(home.jobs) if home.jobs.exists() else []
 
 
@@ -107,7 +105,6 @@ async def test_a_refusal_leaves_nothing_behind(home: Home, desk: Desk, resolved:
 
 
 async def test_files_that_cannot_be_staged_leave_nothing_behind(home: Home, desk: Desk, resolved: Resolved) -> None:
-    """All of them are named."""
     shutil.rmtree(str(resolved.spec.source))
     with pytest.raises(ConfigError, match="source"):
         await submit(resolved, home, print)
@@ -214,7 +211,6 @@ def test_a_dry_run_makes_nothing(home: Home, desk: Desk, resolved: Resolved) -> 
 
 
 def test_a_check_is_what_submit_does_first(home: Home, desk: Desk, resolved: Resolved) -> None:
-    """`validate` uses it."""
     assert check(resolved, home) is desk
     desk.problems = [Problem(key="roles.main.memory", message="too much.")]
     with pytest.raises(ConfigError, match="too much"):
@@ -247,7 +243,6 @@ def test_an_image_is_refused_where_none_can_be_had(home: Home, tmp_path: Path) -
 
 
 def test_a_variable_called_image_is_no_container_image(home: Home, tmp_path: Path) -> None:
-    """Nor is an export."""
     job = '[roles.worker]\ncommand = "true"\nenv = { image = "a", docker_image = "b" }\nexports = { image = "at: " }\n'
     (tmp_path / "job.toml").write_text(job)
     resolved = load("job.toml", environ={}, cwd=tmp_path, site_files=())

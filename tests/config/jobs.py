@@ -14,7 +14,6 @@ from tony.model.job_spec import JobSpec
 
 
 def write(folder: Path, text: str, name: str) -> Path:
-    """Writes a file, its folders too."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -54,5 +53,4 @@ def problems(folder: Path, text: str | None = None, **more: Any) -> tuple[Proble
 
 
 def mistakes(folder: Path, text: str | None = None, **more: Any) -> list[str]:
-    """The mistakes as people read them."""
     return [str(problem) for problem in problems(folder, text, **more)]

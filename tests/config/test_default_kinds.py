@@ -36,7 +36,6 @@ def untracked(spec: JobSpec) -> list[str]:
     ],
 )
 def test_tensorflow_does_not_wait_for_servers(tmp_path: Path, roles: Sequence[str], expected: list[str]) -> None:
-    """Only for roles that end by themselves."""
     assert untracked(resolve(tmp_path, job_text(roles)).spec) == expected
 
 

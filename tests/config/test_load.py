@@ -502,7 +502,6 @@ def test_a_jobspec_may_be_laid_over_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_call_may_give_a_mapping(tmp_path: Path, overrides: Mapping[str, Any], expected: JobSpec) -> None:
-    """Nested or dotted, with Python's own values."""
     assert (
         expected == resolve(tmp_path, 'command = "x"', name="x/job.toml", overrides={"name": "job", **overrides}).spec
     )

@@ -223,7 +223,6 @@ def test_a_key_of_any_length_is_told_in_short(tmp_path: Path) -> None:
 
 
 def test_the_first_variable_of_a_key_is_named(tmp_path: Path) -> None:
-    """Whatever comes later inside the same table."""
     environ = {"TONY_SET_ROLES__A__ENV__X": "1", "TONY_SET_ROLES__B__ENV__Y": "2", "TONY_SET_ROLES__A__ENV__Z": "3"}
     layer, _ = from_environment(environ, merge([]), tmp_path)
     assert "env TONY_SET_ROLES__A__ENV__X" == layer.where(("roles",))

@@ -43,7 +43,6 @@ def test_one_form(text: str, address: str) -> None:
     ],
 )
 def test_what_is_none(text: str, words: str) -> None:
-    """Each says what to write instead."""
     assert is_address(text)
     with pytest.raises(ValueError, match="^.*" + words.replace(".", r"\.")):
         normalize_hdfs_uri(text)
@@ -51,7 +50,6 @@ def test_what_is_none(text: str, words: str) -> None:
 
 @pytest.mark.parametrize("text", ["a/b", "/a:/b", "C:/x", "hdfs", "hdfs:", "./hdfs://"])
 def test_paths_are_none(text: str) -> None:
-    """A colon alone makes no address."""
     assert not is_address(text)
 
 

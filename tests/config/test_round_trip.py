@@ -35,13 +35,11 @@ def _load(folder: Path, text: str, name: str, **more: Any) -> Resolved:
 
 @given(spec=jobs())
 def test_a_job_file_says_all_of_a_job(folder: Path, spec: JobSpec) -> None:
-    """TOML there and back."""
     assert spec == _load(folder, as_toml(spec), "job.toml").spec
 
 
 @given(spec=jobs())
 def test_yaml_says_all_of_a_job(folder: Path, spec: JobSpec) -> None:
-    """YAML there and back."""
     assert spec == _load(folder, yaml.safe_dump(as_tables(spec)), "job.yaml").spec
 
 
@@ -58,7 +56,6 @@ def test_a_jobspec_goes_through_the_checks_unchanged(folder: Path, spec: JobSpec
 
 @given(spec=jobs())
 def test_a_call_may_give_all_of_a_job_as_a_mapping(folder: Path, spec: JobSpec) -> None:
-    """The same tables without a file."""
     assert spec == load(overrides=as_tables(spec), environ={}, cwd=folder, site_files=[]).spec
 
 

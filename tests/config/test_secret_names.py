@@ -25,7 +25,6 @@ from tony.model.job_spec import JobSpec, Role
     ],
 )
 def test_a_value_is_masked(expected: str, name: str, value: str) -> None:
-    """Secrets wholly, addresses in part."""
     assert expected == masked(name, value)
 
 

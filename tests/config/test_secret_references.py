@@ -28,7 +28,6 @@ on = ["failed"]
 
 
 def job(folder: Path, text: str, environ: Mapping[str, str] = {}) -> JobSpec:
-    """The job of a file."""
     (folder / "job.toml").write_text(text)
     return load(folder / "job.toml", environ=environ, cwd=folder, site_files=()).spec
 
@@ -86,7 +85,6 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     ids=lambda mistake: mistake.partition(" ")[0],
 )
 def test_mistakes(tmp_path: Path, mistake: str) -> None:
-    """They are told without the secret."""
     with pytest.raises(ConfigError) as caught:
         job(tmp_path, f'command = "true"\n[notify]\n{mistake}\n')
     assert "XYZZY" not in str(caught.value)
@@ -110,5 +108,4 @@ def test_nothing_that_is_kept_or_shown_has_it() -> None:
 
 @pytest.mark.parametrize("good", [HOOK, "http://127.0.0.1:80/a?b=c", "https://[::1]:8/", "http://h"])
 def test_addresses(good: str) -> None:
-    """Those of the web are taken."""
     assert webhook_error(good) == ""

@@ -48,7 +48,6 @@ def test_every_field_of_a_job_can_be_set() -> None:
 
 
 def test_keys_are_unique_and_are_found_by_their_own_name() -> None:
-    """The tree is the table."""
     keys = [setting.key for setting in settings()]
     assert len(set(keys)) == len(keys)
     for setting in settings():
@@ -78,7 +77,6 @@ def test_what_a_person_tries_is_not_a_key_itself() -> None:
 
 
 def test_the_table_tells_name_type_unit_default_and_meaning() -> None:
-    """The rows of `tony settings`."""
     rows = {row.name: row for row in settings_rows()}
     memory, kind, limit = rows["roles.<role>.memory"], rows["roles.<role>.kind"], rows["job_timeout"]
     assert ("size", "b k m g t", '"1g"', "scheduler") == (memory.type, memory.unit, memory.default, memory.reader)
@@ -90,7 +88,6 @@ def test_the_table_tells_name_type_unit_default_and_meaning() -> None:
 
 
 def test_the_page_of_the_docs_has_every_setting() -> None:
-    """One row each, six columns."""
     page = settings_table_markdown()
     lines = [line for line in page.splitlines() if line.startswith("| `")]
     assert len(settings_rows()) == len(lines)

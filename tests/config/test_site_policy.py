@@ -24,7 +24,6 @@ JOB = 'command = "x"\n'
 
 @pytest.fixture
 def etc(tmp_path: Path) -> Path:
-    """Where the machine's site file lies."""
     return tmp_path / "etc" / "tony.toml"
 
 
@@ -35,7 +34,6 @@ def own(tmp_path: Path) -> Path:
 
 
 def put(path: Path, text: str) -> Path:
-    """Writes a site file."""
     return write(path.parent, text, path.name)
 
 
@@ -264,7 +262,6 @@ def test_a_job_of_one_task_has_limits_too(tmp_path: Path, etc: Path) -> None:
 
 
 def test_the_am_finds_nothing_wrong_with_a_job_that_the_client_passed(tmp_path: Path, etc: Path, own: Path) -> None:
-    """What was resolved here passes here."""
     put(
         etc,
         'tls = "always"\nregistration_timeout = "off"\nallocation_timeout = "off"\nfiles = []\n'

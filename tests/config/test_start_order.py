@@ -39,7 +39,6 @@ def test_a_knot_is_told_in_few_words() -> None:
 
 
 def test_a_long_ring_is_told_by_its_ends() -> None:
-    """Both ends and how many are between."""
     assert "a -> b -> a" == describe_cycle(("a", "b"))
     shown = describe_cycle(tuple(f"r{n}" for n in range(2000)))
     assert "r0 -> r1 -> r2 -> r3 -> r4 -> (1990 more) -> r1995 -> r1996 -> r1997 -> r1998 -> r1999 -> r0" == shown

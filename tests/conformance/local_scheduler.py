@@ -63,7 +63,6 @@ class LocalBench(conformance.Bench):
         return context.task, context.credentials
 
     async def context(self, container: str) -> LaunchContext:
-        """All that its executor was told."""
         return from_plain(LaunchContext, (await self.report(container))["context"])
 
     async def lives(self, container: str) -> bool:

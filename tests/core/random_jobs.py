@@ -178,7 +178,6 @@ class Life:
             self.step()
 
     def step(self) -> None:
-        """One random thing happens, or nothing."""
         self.chance.choices(self._doing, self._weights)[0]()
 
     def end(self) -> None:

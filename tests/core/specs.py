@@ -17,17 +17,14 @@ COLLISION = ExitStatus(reason=ExitReason.PORT_COLLISION, code=1, message="port 5
 
 
 def workers(count: int = 2, **job: Any) -> JobSpec:
-    """One role, `worker`."""
     return JobSpec(command="x", roles={"worker": Role(instances=count)}, **job)
 
 
 def roles(**by_name: Role) -> JobSpec:
-    """A job of these roles."""
     return JobSpec(command="x", roles=by_name)
 
 
 def task(text: str) -> TaskId:
-    """`worker:0`."""
     return TaskId.parse(text)
 
 
@@ -47,5 +44,4 @@ def staged() -> JobSpec:
 
 
 def with_restarts(spec: JobSpec, count: int) -> JobSpec:
-    """The same job with `max_restarts`."""
     return replace(spec, max_restarts=count)

@@ -35,7 +35,6 @@ from tony.model.states import (
 
 
 def started(spec: JobSpec, **kwargs: Any) -> Simulation:
-    """A job whose first programs run."""
     simulation = Simulation(spec, **kwargs)
     simulation.begin()
     simulation.run()
@@ -869,7 +868,6 @@ def test_a_group_time_out_of_a_stop_on_failure_role_is_final() -> None:
 
 
 def test_a_group_time_out_of_any_other_role_restarts() -> None:
-    """It is a failure like others."""
     simulation = started(with_restarts(_after_prep(), 1))
     simulation.exit(task("prep:0"), OK)
     simulation.run()

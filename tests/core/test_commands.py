@@ -19,7 +19,6 @@ RESTART = ev.RestartRequested(actor=Actor("ann"))
 
 
 def running(restarts: int = 0) -> Simulation:
-    """Two workers run."""
     cluster = Simulation(with_restarts(workers(2), restarts))
     cluster.begin()
     cluster.run()
@@ -27,7 +26,6 @@ def running(restarts: int = 0) -> Simulation:
 
 
 def seen(cluster: Simulation) -> JobReport:
-    """The job as it stands."""
     return build_report(cluster.app, cluster.now, AROUND)
 
 

@@ -45,22 +45,18 @@ def begun(spec: JobSpec = ELASTIC, capacity: int = 4, *, gangs: bool = True) -> 
 
 
 def running(simulation: Simulation) -> list[str]:
-    """The tasks whose programs run."""
     return sorted(str(program.task) for program in simulation.running())
 
 
 def worker(simulation: Simulation) -> RoleState:
-    """The role."""
     return simulation.app.state.roles["worker"]
 
 
 def published(simulation: Simulation) -> list[act.Publish]:
-    """Everything that was published."""
     return [action for action in simulation.actions if isinstance(action, act.Publish)]
 
 
 def holder(simulation: Simulation, name: str) -> str:
-    """The container of a task."""
     container = simulation.app.state.tasks[task(name)].container
     assert container is not None
     return container

@@ -20,7 +20,6 @@ USER, INFRASTRUCTURE = FailureClass.USER, FailureClass.INFRASTRUCTURE
 
 
 def job(count: int = 2, **more: object) -> State:
-    """All run."""
     state = standing(workers(count, **more), worker=" ".join(["running"] * count))
     for each in state.tasks.values():
         each.host, each.ended_at = "node-7", 5.0
@@ -75,7 +74,6 @@ def test_a_programs_end(status: ExitStatus, failure_class: FailureClass, cause: 
     ],
 )
 def test_a_tasks_time_outs(kind: str, failure_class: FailureClass, said: str) -> None:
-    """The limit and its setting are named."""
     state = job(timeouts=Timeouts(registration=5.0, startup=7.0, execution=61.0))
     failure = failures.failure_from_timeout(state, state.tasks[task("worker:0")], DeadlineKind(kind), 99.0)
     assert (failure.failure_class, failure.cause, failure.at) == (failure_class, f"{kind}-timeout", 99.0)
@@ -110,7 +108,6 @@ def test_a_task_that_never_ran_has_no_log() -> None:
 
 
 def failure(cause: str, at: float, who: str = "worker:0") -> Failure:
-    """One failure."""
     return Failure(
         failure_class=USER, cause=FailureCause(cause), reason=f"{who} {cause} at {at}", session=1, at=at, task=who
     )
@@ -149,7 +146,6 @@ def test_others_are_named_up_to_twenty() -> None:
 
 
 def test_every_class_has_its_exit_code() -> None:
-    """As the command line answers."""
     assert failures.EXIT_CODES == {
         FailureClass.USER: ExitCode.PROGRAM_FAILED,
         FailureClass.INFRASTRUCTURE: ExitCode.INFRASTRUCTURE,

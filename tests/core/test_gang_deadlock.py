@@ -36,7 +36,6 @@ def timers(simulation: Simulation) -> set[str]:
 
 
 def states(simulation: Simulation) -> set[TaskState]:
-    """Of all tasks."""
     return {each.state for each in simulation.app.state.tasks.values()}
 
 
@@ -216,7 +215,6 @@ def settle(jobs: list[Simulation], room: int) -> None:
 
 
 def let_time_pass(jobs: list[Simulation]) -> None:
-    """Until the first of all deadlines."""
     due = [(when[0], number) for number, job in enumerate(jobs) if (when := job.app.state.timers.find_next())]
     if due:
         at, number = min(due)

@@ -41,7 +41,6 @@ def ask(simulation: Simulation, *actions: act.Action) -> None:
 
 
 def spec(session: int, version: int, address: str = "h:1") -> ClusterSpec:
-    """A cluster spec of one task."""
     return ClusterSpec(session=session, version=version, roles={"worker": (address,)})
 
 
@@ -92,7 +91,6 @@ def test_nothing_comes_after_the_end() -> None:
 
 
 def test_the_verdict_that_fails_the_job_is_the_last() -> None:
-    """What fails later is named beside it."""
     simulation = running()
     ask(simulation, act.Verdict(failure=FAILURE, decision=ev.FailureResponse.TOLERATE, reason="r"))
     ask(simulation, act.Verdict(failure=FAILURE, decision=ev.FailureResponse.FAIL, reason="r"))

@@ -16,7 +16,6 @@ from tony.model.states import JobState, TaskState
 
 
 def running() -> Simulation:
-    """Two workers run."""
     simulation = Simulation(with_restarts(workers(2), 1))
     simulation.begin()
     simulation.run()
@@ -29,7 +28,6 @@ def set_state(who: str, state: TaskState) -> Callable[[State], None]:
 
 
 def timer(name: str) -> Callable[[State], None]:
-    """A deadline is left over."""
     return lambda s: s.timers.set(Deadline.parse(name), 1.0)
 
 

@@ -32,7 +32,6 @@ def job(by_name: Mapping[str, Role], policy: FailurePolicy = FailurePolicy.CHIEF
 
 
 def begun(spec: JobSpec) -> Simulation:
-    """Its programs run."""
     simulation = Simulation(spec)
     simulation.begin()
     simulation.run()
@@ -40,7 +39,6 @@ def begun(spec: JobSpec) -> Simulation:
 
 
 def told(simulation: Simulation) -> str:
-    """How the job stands."""
     simulation.run()
     if simulation.finished is None:
         return GOES_ON

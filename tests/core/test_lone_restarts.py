@@ -31,7 +31,6 @@ def job(role: Role = ALONE, **more: Any) -> JobSpec:
 
 
 def started(spec: JobSpec) -> Simulation:
-    """All programs run."""
     simulation = Simulation(spec)
     simulation.begin()
     simulation.run()
@@ -70,7 +69,6 @@ def test_only_that_task_starts_again() -> None:
 
 
 def test_the_second_time_it_waits() -> None:
-    """The back-off is the task's own."""
     simulation = started(job())
     for _ in range(2):
         simulation.exit(task("worker:1"), FAILED)
@@ -185,7 +183,6 @@ def test_a_stop_that_was_lost_does_not_reach_the_next_try() -> None:
 
 @pytest.mark.parametrize("mode", DistributedMode)
 def test_what_cannot_be_launched_is_not_tried_for_ever(mode: DistributedMode) -> None:
-    """A task alone has its own bound."""
     simulation = Simulation(job(replace(ALONE, instances=1), max_restarts=0, distributed_mode=mode))
     simulation.begin()
     refused = 0

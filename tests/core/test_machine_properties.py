@@ -81,7 +81,6 @@ def check_log(cluster: Simulation, folder: Path) -> None:
 
 @contextmanager
 def named(seed: int) -> Iterator[None]:
-    """Says which life it was."""
     try:
         yield
     except Exception as error:

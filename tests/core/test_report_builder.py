@@ -23,13 +23,11 @@ NOBODY: Mapping[TaskId, Live] = {}
 
 
 def seen(simulation: Simulation, now: float | None = None, live: Mapping[TaskId, Live] = NOBODY) -> JobReport:
-    """The report now."""
     around = ReportContext(folder="/home/jobs/sim", user="ann", submitted=999.5, live=live)
     return build_report(simulation.app, simulation.now if now is None else now, around)
 
 
 def one(simulation: Simulation, who: str = "worker:0", **more: object) -> TaskReport:
-    """One task's part of it."""
     (found,) = (each for each in seen(simulation, **more).tasks if each.task == who)  # type: ignore[arg-type]
     return found
 
@@ -291,7 +289,6 @@ def test_a_restart_says_what_it_waits_for() -> None:
 
 
 def test_an_end_says_what_it_waits_for() -> None:
-    """Programs first, then containers."""
     simulation = Simulation(workers(2))
     simulation.stubborn |= {task("worker:0"), task("worker:1")}
     simulation.begin()

@@ -35,7 +35,6 @@ def spec(**job: Any) -> JobSpec:
 
 
 def begun(of: JobSpec) -> Simulation:
-    """Whatever can run does."""
     simulation = Simulation(of)
     simulation.begin()
     simulation.run()
@@ -43,7 +42,6 @@ def begun(of: JobSpec) -> Simulation:
 
 
 def running(simulation: Simulation) -> set[str]:
-    """Tasks whose programs run."""
     simulation.run()
     return {str(program.task) for program in simulation.running()}
 
@@ -99,7 +97,6 @@ def test_it_is_in_no_cluster_spec(mode: DistributedMode) -> None:
 
 @pytest.mark.parametrize("policy", FailurePolicy)
 def test_its_failure_fails_the_job_under_every_policy(policy: FailurePolicy) -> None:
-    """Nothing else could start."""
     simulation = begun(spec(failure_policy=policy))
     simulation.exit(task("prepare:1"), FAILED)
     simulation.settle()
@@ -195,7 +192,6 @@ def test_the_order_of_reports_makes_no_difference(order: tuple[int, int]) -> Non
 
 
 def test_a_later_session_may_hand_on_something_else() -> None:
-    """The same task's newest value counts."""
     shape = with_restarts(roles(worker=Role(instances=2, exports=MARKS), ps=Role(kind=RoleKind.UNTRACKED)), 2)
     simulation = begun(shape)
     for session in (2, 3):
@@ -243,7 +239,6 @@ def test_a_line_that_is_missing_is_told_and_nothing_else() -> None:
 
 
 def test_an_empty_rest_of_a_line_is_a_value() -> None:
-    """The text was there."""
     simulation = begun(spec())
     exits(simulation, "prepare:1", RESULT="7")
     exits(simulation, "prepare:0", RESULT="")
@@ -252,7 +247,6 @@ def test_an_empty_rest_of_a_line_is_a_value() -> None:
 
 
 def test_names_that_were_not_asked_for_are_not_taken() -> None:
-    """Whatever an executor says."""
     simulation = begun(spec())
     exits(simulation, "prepare:1", RESULT="7", PATH="/evil")
     exits(simulation, "prepare:0", RESULT="8", LD_PRELOAD="/evil.so")

@@ -52,8 +52,6 @@ def executors(cluster: Simulation, *states: TaskState) -> list[SimulatedExecutor
 
 
 def ends_with(status: ExitStatus) -> Fault:
-    """A program ends like this."""
-
     def fault(cluster: Simulation, chance: Random) -> str | None:
         running = cluster.running()
         if not running:
@@ -66,7 +64,6 @@ def ends_with(status: ExitStatus) -> Fault:
 
 
 def collides(cluster: Simulation, chance: Random) -> str | None:
-    """Somebody took a port, once."""
     return "" if ends_with(COLLISION)(cluster, chance) else None
 
 
@@ -159,7 +156,6 @@ def is_refused(times: int) -> Fault:
 
 
 def cannot_be_started(cluster: Simulation, chance: Random) -> str | None:
-    """There is no such command."""
     ready = executors(cluster, TaskState.STARTING, TaskState.REGISTERED)
     if not ready:
         return None
@@ -177,7 +173,6 @@ def is_killed(cluster: Simulation, chance: Random) -> str | None:
 
 
 def cannot_be_had(cluster: Simulation, chance: Random) -> str | None:
-    """The cluster is too small."""
     if not cluster.app.state.active:
         return None
     cluster.deliver(ev.Unsatisfiable(role=next(iter(cluster.app.state.roles)), reason="there is no such machine"))

@@ -79,7 +79,6 @@ OTHER: dict[str, Any] = {
 
 
 def running() -> Simulation:
-    """Two workers run."""
     simulation = Simulation(with_restarts(workers(2), 1))
     simulation.begin()
     simulation.run()
@@ -87,7 +86,6 @@ def running() -> Simulation:
 
 
 def changed(holder: object, name: str) -> None:
-    """Gives a field another value."""
     before = getattr(holder, name)
     if name in OTHER:
         after = OTHER[name]
@@ -125,7 +123,6 @@ def test_a_difference_shows(cls: type[Any], name: str) -> None:
 
 
 def test_deadlines_show() -> None:
-    """Their names and times."""
     state = running().app.state
     before = compute_digest(state)
     state.timers.set(Deadline.parse("job"), 9.0)

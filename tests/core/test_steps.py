@@ -21,7 +21,6 @@ def listed() -> list[str]:
 
 
 def imported(module: str) -> set[str]:
-    """The other steps that one uses."""
     used: set[str] = set()
     for node in ast.walk(ast.parse((FOLDER / f"{module}.py").read_text())):
         if isinstance(node, ast.ImportFrom) and node.module == "tony.core.steps":

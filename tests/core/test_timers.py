@@ -54,7 +54,6 @@ def test_a_deadline_comes_once() -> None:
 
 
 def test_clearing_forgets_all() -> None:
-    """At a job's end."""
     timers = Timers()
     timers.set(named("a"), 5.0)
     timers.clear()

@@ -60,7 +60,6 @@ def test_every_move_of_a_job(state: JobState, move: JobMove) -> None:
 
 
 def test_a_job_that_has_ended_never_moves_again() -> None:
-    """The three ends are ends."""
     assert {state for state, _ in JOB_TABLE} & ENDED_JOB_STATES == set()
 
 

@@ -20,7 +20,6 @@ LOST = task("worker:0")
 
 
 def running(*, until: float = 50.0) -> Simulation:
-    """Two programs run; it is later."""
     simulation = Simulation(with_restarts(workers(2, stop_grace=GRACE), 1))
     simulation.begin()
     simulation.run()
@@ -83,7 +82,6 @@ def test_time_counts_from_the_last_contact() -> None:
 
 
 def test_a_lease_that_is_over_is_a_proof() -> None:
-    """Nothing is waited for."""
     simulation = running(until=200.0)
     container = simulation.app.state.tasks[LOST].container
     assert container is not None

@@ -58,7 +58,6 @@ def test_tasks_of_one_role_and_many_of_them() -> None:
 
 
 def test_a_stage_that_is_over_is_no_news() -> None:
-    """Those that run waited for it."""
     after = {"prep": AfterCondition.SUCCEEDED}
     spec = roles(prep=Role(), worker=Role(instances=2, after=after), check=Role())
     assert describe_unfinished(running(spec, prep="succeeded", worker="running running", check="running")) == ""

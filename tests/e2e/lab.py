@@ -146,7 +146,6 @@ class Lab:
         return str(self.root / "shared" / name)
 
     def shared_names(self, name: str) -> set[str]:
-        """What is in that folder."""
         return {path.name for path in Path(self.shared_folder(name)).iterdir()}
 
     # --- commands -------------------------------------------------------------------------------------------------
@@ -158,7 +157,6 @@ class Lab:
         timeout: float = CEILING,
         cwd: Path | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a command to its end."""
         return subprocess.run(
             [*self.prefix, TONY, *map(str, arguments)],
             env={**self.env, **(env or {})},
@@ -171,7 +169,6 @@ class Lab:
         )
 
     def submit(self, job: Path, *arguments: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
-        """Follows a job to its end."""
         return self.tony("submit", job, *self.options, *arguments, **kwargs)
 
     def detach(self, job: Path, *arguments: str, env: Mapping[str, str] | None = None) -> str:
@@ -198,7 +195,6 @@ class Lab:
     # --- questions ------------------------------------------------------------------------------------------------
 
     def status(self, job: str) -> dict[str, Any]:
-        """What `tony status --json` says."""
         done = self.tony("status", job, "--json")
         assert done.returncode == 0, done.stderr
         answer: dict[str, Any] = json.loads(done.stdout)
@@ -225,7 +221,6 @@ class Lab:
         return last
 
     def failure(self, job: str) -> dict[str, Any]:
-        """Why it failed."""
         failure: dict[str, Any] = self.status(job)["failure"]
         return failure
 

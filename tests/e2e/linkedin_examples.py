@@ -13,7 +13,6 @@ FOLDER = ROOT / "examples" / "from-tony"
 
 
 def tensorflow(script: str, params: str, python: str, *more: str) -> list[str]:
-    """One of the three MNIST trainers."""
     folder = FOLDER / "mnist-tensorflow"
     return [
         f"--src_dir={folder}",
@@ -28,7 +27,6 @@ def tensorflow(script: str, params: str, python: str, *more: str) -> list[str]:
 
 
 def low_level(out: Path, python: str) -> list[str]:
-    """Workers and a parameter server."""
     params = f"--steps 150 --data_dir /tmp/data --working_dir {out}"
     return tensorflow("mnist_distributed.py", params, python, "--conf", "tony.ps.instances=1")
 
@@ -43,7 +41,6 @@ def estimator(out: Path, python: str) -> list[str]:
 
 
 def keras(out: Path, python: str) -> list[str]:
-    """Workers only."""
     return tensorflow("mnist_keras_distributed.py", f"--working-dir {out}", python)
 
 
@@ -68,7 +65,6 @@ def pytorch(python: str, archive: Path) -> list[str]:
 
 
 def mxnet() -> list[str]:
-    """A scheduler, servers and workers."""
     return [
         f"--src_dir={ROOT / 'examples' / 'mxnet'}",
         "--shell_env=DMLC_USE_KUBERNETES=1",

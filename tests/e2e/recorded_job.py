@@ -85,15 +85,12 @@ class Rehearsal:
 
     @property
     def folder(self) -> JobFolder:
-        """Its record."""
         return Home(self.lab.home).job(self.job)
 
     def striker(self, plan: str) -> FaultInjector:
-        """Carries out a plan on it."""
         return FaultInjector(self.lab.am_folder(self.job), parse_plan(plan), record=read_job(self.folder))
 
     def open_gate(self) -> None:
-        """Its last session may end."""
         (self.out / "gate").touch()
 
     def starts(self) -> list[tuple[str, int]]:
@@ -120,7 +117,6 @@ class Rehearsal:
         return "" if done.returncode == 0 else done.stdout + done.stderr
 
     def said(self) -> str:
-        """What its masters said."""
         return Path(self.folder.am_log).read_text()
 
 

@@ -90,7 +90,6 @@ def job_file(lab: Lab, name: str, text: str) -> Path:
 
 
 def said(lab: Lab, job: str) -> dict[str, int]:
-    """What a job's first program counted."""
     folder = Path(lab.status(job)["folder"]) / "logs"
     (log,) = sorted(folder.glob("*-0.s1.t1.out"))
     counted: dict[str, int] = json.loads(log.read_text())
@@ -98,12 +97,10 @@ def said(lab: Lab, job: str) -> dict[str, int]:
 
 
 def advised(lab: Lab, job: str) -> Advice:
-    """What is said of a job."""
     return advise(load_own_facts(Home(lab.home), job), hasty())
 
 
 def improved(lab: Lab, file: Path, job: str) -> Advice:
-    """The same, written into the file."""
     advice, home = advised(lab, job), Home(lab.home)
     applied = apply(file, record_of(home, job), advice.patch, lambda resolved: check(resolved, home))
     assert () == applied.left

@@ -23,7 +23,6 @@ JOB = "local-20260101-000000-0a1b2c"
 
 
 def loaded(name: str) -> ModuleType:
-    """A script as a module."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

@@ -143,7 +143,6 @@ def test_images_may_be_mnist(tmp_path: Path) -> None:
 
 
 def loaded(path: Path) -> Any:
-    """A module of an example."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None

@@ -65,7 +65,6 @@ def test_the_master_is_killed_in_the_midst_of_events(lab: Lab, seed: int) -> Non
 @pytest.mark.long
 @pytest.mark.parametrize("stage", list(EventStage))
 def test_the_master_is_killed_in_the_midst_of_each_event(lab: Lab, stage: EventStage) -> None:
-    """One event after the other."""
     for seq in range(1, EVENTS + 1):
         rehearse(lab, f"kill master {stage.value.format(seq)}", f"event-{seq}")
 

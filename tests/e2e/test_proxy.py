@@ -130,7 +130,6 @@ def test_the_end_of_the_master(lab: Lab) -> None:
 
 
 def test_from_python(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A context manager with address and port."""
     import tony
 
     job = served(lab)

@@ -41,12 +41,10 @@ def rehearse(lab: Lab, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [3, 38])
 def test_whatever_happens(lab: Lab, seed: int) -> None:
-    """Two of them."""
     rehearse(lab, seed)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 160))
 def test_whatever_happens_many_times(lab: Lab, seed: int) -> None:
-    """Many of them."""
     rehearse(lab, seed)

@@ -78,7 +78,6 @@ def finish(lab: Lab, job: str) -> dict[str, Any]:
 
 
 def check_lines(lines: list[str]) -> None:
-    """Nothing is missing, nothing twice."""
     assert (lines[0], lines[-1]) == ("up", "over")
     assert lines[1:-1] == [f"line {number}" for number in range(1, len(lines) - 1)]
 
@@ -120,7 +119,6 @@ def events(lab: Lab, job: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
-    """A process stands still."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

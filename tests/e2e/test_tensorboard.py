@@ -53,7 +53,6 @@ def portal_of(lab: Lab, *arguments: str) -> Iterator[str]:
 
 
 def fetch(address: str) -> tuple[int, str, dict[str, str]]:
-    """Status, text, headers."""
     request = urllib.request.Request(address, headers={"Cookie": "secret=1"})
     try:
         with urllib.request.urlopen(request, timeout=CEILING) as answer:

@@ -62,7 +62,6 @@ def call(port: int, words: str) -> socket.socket:
 
 
 def rest(caller: socket.socket) -> bytes:
-    """All that comes until the end."""
     pieces = []
     while piece := caller.recv(1 << 18):
         pieces.append(piece)

@@ -15,7 +15,6 @@ Start = Callable[..., Guest]
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[Master]:
-    """Listens in the test's folder."""
     made = Master(tmp_path)
     yield made
     made.close()

@@ -40,7 +40,6 @@ def tensor(step: int, tag: str, value: float, *, content: bool) -> bytes:
 
 
 def framed(data: bytes) -> bytes:
-    """A record of a file."""
     length = struct.pack("<Q", len(data))
     return length + struct.pack("<I", compute_masked_crc(length)) + data + struct.pack("<I", compute_masked_crc(data))
 

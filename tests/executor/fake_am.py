@@ -90,27 +90,22 @@ class Master:
         self._run(end())
 
     def drop(self) -> None:
-        """Breaks the present connection."""
         with self._changed:
             connection, self._connection = self._connection, None
         if connection:
             self._loop.call_soon_threadsafe(connection.abort)
 
     def connection(self) -> RpcConnection:
-        """The present connection."""
         assert self._connection is not None, "nobody is attached"
         return self._connection
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Calls something where connections live."""
         self._loop.call_soon_threadsafe(function, *arguments)
 
     def send(self, message: Message) -> None:
-        """Sends on the present connection."""
         self.call(self.connection().send, message)
 
     def start(self, session: int = 1, try_: int = 1, shared: object = None) -> None:
-        """Has the program started."""
         attempt = self.attempt
         self.send(StartProgram(attempt=attempt, session=session, try_=try_, version=1, shared=shared))
 
@@ -146,7 +141,6 @@ class Master:
             return [each for each in self.messages if isinstance(each, kind)]
 
     def close(self) -> None:
-        """Ends it all."""
         self.stop_listening()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(PATIENCE)
@@ -158,7 +152,6 @@ class Master:
         """Somebody has shown the token."""
 
     def on_message(self, connection: RpcConnection, message: Message) -> None:
-        """Welcomes and acknowledges."""
         with self._changed:
             self.messages.append(message)
             self._senders[id(message)] = connection
@@ -181,7 +174,6 @@ class Master:
             self._changed.notify_all()
 
     def on_closed(self, connection: RpcConnection, reason: str) -> None:
-        """Somebody is gone."""
         with self._changed:
             self.closed_count += 1
             if self._connection is connection:
@@ -208,7 +200,6 @@ class Guest:
 
     @property
     def pid(self) -> int:
-        """Of the executor itself."""
         return self.process.pid
 
     def log(self) -> str:
@@ -229,7 +220,6 @@ class Guest:
         return wait_until(lambda: next((pid for pid in process.descendants(self.pid) if _is_ours(pid)), None))
 
     def programs(self) -> list[int]:
-        """Everything that carries the program's marker."""
         return process.with_marker(self.marker)
 
     def wait(self) -> int:

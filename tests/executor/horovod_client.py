@@ -15,7 +15,6 @@ import time
 
 
 def ask(port: int, method: str, path: str, body: bytes = b"", host: str = "127.0.0.1") -> tuple[int, bytes]:
-    """One question; answers status and body."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as connection:
         connection.settimeout(100)
         connection.connect((host, port))

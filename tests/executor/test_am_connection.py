@@ -213,8 +213,6 @@ def test_older_master_is_left() -> None:
 
 
 def test_commands_of_an_older_session_are_refused_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    """They are counted each."""
-
     async def scenario() -> None:
         old = [StopProgram(session=n, grace=1.0) for n in (1, 2, 1, 2)]
         line = Line([welcome(), Prepare(session=3), *old, Prepare(session=3)])

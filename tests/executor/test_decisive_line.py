@@ -50,11 +50,9 @@ def test_it_is_in_front_of_the_tail(tmp_path: Path, lines: int) -> None:
 
 
 def test_a_tail_that_has_it_is_as_it_was(tmp_path: Path) -> None:
-    """It stays where it is."""
     tail = tail_of(tmp_path, b"a\n" * 30 + b"ValueError: x\nbye\n")
     assert tail == [*["a"] * (TAIL_LINES - 2), "ValueError: x", "bye"]
 
 
 def test_an_error_of_long_ago_is_none_of_the_failure(tmp_path: Path) -> None:
-    """The program had got over it."""
     assert tail_of(tmp_path, b"ValueError: x\n" + b"fine again\n" * 200_000) == ["fine again"] * TAIL_LINES

@@ -11,7 +11,6 @@ from tony.executor.program.spawn_errors import make_executable
 
 
 def mode(file: Path) -> int:
-    """Its permissions."""
     return stat.S_IMODE(file.stat().st_mode)
 
 
@@ -44,7 +43,6 @@ def test_the_first_word_gets_its_bits(folder: Path, command: str) -> None:
     ],
 )
 def test_first_words_of_further_commands_get_their_bits(folder: Path, command: str) -> None:
-    """In backticks and behind separators."""
     make_executable(command, str(folder))
     assert (mode(folder / "bin/python"), mode(folder / "train.sh")) == (0o640, 0o750)
 

@@ -223,7 +223,6 @@ def test_repeated_commands_have_one_effect(master: Master, guest: Start) -> None
 
 
 def test_stop_before_start_is_answered_when_the_start_comes(master: Master, guest: Start) -> None:
-    """The program never runs."""
     executor = guest("touch ran")
     master.wait(Ready)
     master.send(StopProgram(session=1, grace=5.0))
@@ -315,7 +314,6 @@ def test_times_of_output_are_told(master: Master, guest: Start) -> None:
 
 
 def test_silence_has_no_times(master: Master, guest: Start) -> None:
-    """None is not zero."""
     status = run(master, guest, "exit 0")
     assert (status.first_output, status.last_output) == (None, None)
 
@@ -401,7 +399,6 @@ def test_exhausted_port_range_ends_the_executor_with_a_sentence(master: Master, 
 
 
 def test_log_level_can_be_set(master: Master, guest: Start) -> None:
-    """While it runs."""
     executor = guest()
     master.wait(Ready)
     master.send(SetLogLevel(level="error"))

@@ -87,7 +87,6 @@ def test_first_failure_decides() -> None:
 
 
 def test_signals_have_names() -> None:
-    """Real-time ones, too."""
     assert signal_name(9) == "SIGKILL"
     assert signal_name(signal.SIGRTMIN + 3) == "SIGRTMIN+3"
     assert signal_name(32) == "signal 32"

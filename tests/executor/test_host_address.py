@@ -51,6 +51,5 @@ def test_the_way_out_is_an_address_of_ours() -> None:
 
 
 def test_a_name_without_an_address() -> None:
-    """It is said whose."""
     with pytest.raises(UserError, match=r"^the host no\.such\.host\.invalid cannot be resolved to an IPv4 address"):
         resolve_ip("no.such.host.invalid")

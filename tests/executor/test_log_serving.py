@@ -32,7 +32,6 @@ class Desk:
         self.limit = limit
 
     def begin(self, try_: int = 1, stream: str = "out") -> StreamLog:
-        """A try's stream begins."""
         name = f"worker-0.s1.t{try_}.{stream}"
         book = StreamLog(stream, name, BoundedLogFile(self.folder / name, self.limit))
         self.pen.put(book.file.create)
@@ -45,22 +44,18 @@ class Desk:
         self.readers.on_output(book)
 
     def end(self, book: StreamLog) -> None:
-        """It prints no more."""
         self.pen.put(book.file.close)
         self.readers.on_end(book)
 
     def ask(self, name: str = "", offset: int = 0, **more: Any) -> None:
-        """A reader asks."""
         message = {"reader": 1, "task": "worker:0", "stream": "out", "wait": True, **more}
         self.readers.ask(ReadLog(name=name, offset=offset, **message))
 
     async def answer(self) -> LogPiece:
-        """The next answer."""
         async with asyncio.timeout(CEILING):
             return await self.answers.get()
 
     async def read(self, name: str = "", offset: int = 0, **more: Any) -> LogPiece:
-        """Asks, and answers what comes."""
         self.ask(name, offset, **more)
         return await self.answer()
 
@@ -77,7 +72,6 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 
 def data_of(piece: LogPiece) -> bytes:
-    """What it carries."""
     return base64.b64decode(piece.data)
 
 

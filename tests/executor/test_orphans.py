@@ -33,7 +33,6 @@ def far(tmp_path: Path) -> Iterator[Master]:
 
 @pytest.fixture
 def successor(far: Master, tmp_path: Path) -> Iterator[Master]:
-    """The next attempt, at another address."""
     made = Master(tmp_path, attempt=2, tls=True, secret=far.secret)
     yield made
     made.close()
@@ -41,7 +40,6 @@ def successor(far: Master, tmp_path: Path) -> Iterator[Master]:
 
 @pytest.fixture
 def abroad(far: Master, tmp_path: Path) -> Iterator[Start]:
-    """Starts executors of that one."""
     with ExitStack() as stack:
 
         def start(command: str = FOR_EVER, **more: Any) -> Guest:

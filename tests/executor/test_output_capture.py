@@ -171,7 +171,6 @@ def test_last_line_is_cut(tmp_path: Path) -> None:
 
 
 def test_loss_is_described(tmp_path: Path) -> None:
-    """A sentence for the exit message."""
     (tmp_path / "worker-0.s1.t1.out").symlink_to("/dev/full")
     output, _ = asyncio.run(printed(tmp_path, b"12345"))
     assert mentions(output.describe_loss(), "5 bytes", "lost")

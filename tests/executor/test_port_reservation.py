@@ -124,6 +124,5 @@ def test_a_free_port_can_be_bound_by_any_server_at_the_first_try() -> None:
 
 
 def bind_plainly(port: int) -> None:
-    """A server without any option."""
     with socket.socket() as server:
         server.bind(("", port))

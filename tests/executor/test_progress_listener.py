@@ -48,7 +48,6 @@ def test_what_makes_sense_is_taken(data: bytes, expected: Advance | CheckpointRe
 
 
 def test_a_program_has_only_so_many_series() -> None:
-    """More are left out."""
     advance = parse(b"p\t1\t" + b"".join(b"\tm%d=1" % number for number in range(500)), 0.0)
     assert isinstance(advance, Advance)
     assert len(advance.metrics) == 32
@@ -95,8 +94,6 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def test_the_newest_word_counts_and_every_checkpoint() -> None:
-    """Both are asked for once."""
-
     async def work(progress: ProgressListener, teller: socket.socket) -> None:
         progress.begin()
         now = clock.monotonic()

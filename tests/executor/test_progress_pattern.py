@@ -78,7 +78,6 @@ def test_a_pattern_that_takes_for_ever_is_given_up(
 
 
 def test_names_that_cannot_be_series_are_left_out(streams: tuple[Printed, Printed]) -> None:
-    """The rest is found."""
     pattern = LogPattern(r"(?P<step>\d+) (?P<_hidden>\d+) (?P<größe>\d+)")
     streams[0].print("1 2 3\n")
     assert poll(pattern, streams) == Advance(1.0)

@@ -73,7 +73,6 @@ def test_without_pipes_for_each_the_output_is_as_it_was(tmp_path: Path, monkeypa
 
 
 async def make(output: Output) -> None:
-    """Make pipes for two processes."""
     RankOutput(output, 2)
 
 
@@ -123,8 +122,6 @@ def test_much_output_is_not_lost_and_waits_for_room(tmp_path: Path, monkeypatch:
 
 
 def test_too_few_open_files_leave_none_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The caller goes on without labels."""
-
     async def run() -> None:
         output = Output(tmp_path, "t", 100, WriterThread(), lambda: None)
         before = set(os.listdir("/proc/self/fd"))

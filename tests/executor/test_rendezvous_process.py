@@ -59,7 +59,6 @@ def test_each_session_has_an_empty_one(master: Master, guest: Start) -> None:
 
 
 def test_it_dies_with_the_executor(master: Master, guest: Start) -> None:
-    """Even with one that is killed."""
     with guest("sleep 600", meeting=Meeting.STORE) as executor:
         registered(master)
         (served,) = _servers(executor)

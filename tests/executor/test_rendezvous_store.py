@@ -69,7 +69,6 @@ def test_a_value_is_kept_answered_and_forgotten(port: Port) -> None:
 
 
 def test_pythons_side_of_horovod(port: Port) -> None:
-    """Its `http_client` uses urllib."""
     url = f"http://127.0.0.1:{port}/runfunc/func"
     with urlopen(Request(url, data=b"payload", method="PUT"), timeout=30) as answer:
         assert answer.status == 200

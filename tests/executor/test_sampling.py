@@ -81,8 +81,6 @@ def test_samples_come_again_and_again() -> None:
 
 
 def test_without_an_interval_nothing_is_looked_at() -> None:
-    """Nor told at the end."""
-
     async def body() -> None:
         hearer, used = Hearer(), Used()
         of = measuring(hearer, used, interval=0.0)
@@ -271,11 +269,9 @@ def test_a_new_step_does_not_wait_for_the_next_look(tmp_path: Path) -> None:
 
 
 def is_newest(hearer: Hearer, values: dict[str, float]) -> bool:
-    """Return True if these came last."""
     return bool(hearer.heard) and hearer.heard[-1].values == values
 
 
 def tell(progress: ProgressListener, text: str) -> None:
-    """Say something as a program does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(text.encode(), progress.path)

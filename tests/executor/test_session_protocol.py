@@ -228,7 +228,6 @@ def test_release_and_log_level(dialog: SessionProtocol) -> None:
 
 
 def test_messages_that_are_not_for_executors_are_ignored(dialog: SessionProtocol) -> None:
-    """They change nothing and are counted."""
     assert dialog.on_message(GetReport()) == ()
     assert dialog.refused == 1
 

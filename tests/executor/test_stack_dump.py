@@ -56,7 +56,6 @@ def why_not_to_look() -> str:
 
 
 def ask(master: Master, request: str = "1") -> Stacks:
-    """What an executor answers."""
     master.send(DumpStacks(request=request))
     return master.wait(Stacks, lambda stacks: stacks.request == request)
 
@@ -142,7 +141,6 @@ def test_py_spy_itself(master: Master, guest: Start, tmp_path: Path) -> None:
 
 
 def test_what_is_no_python_is_told_as_the_kernel_sees_it(master: Master, guest: Start) -> None:
-    """And why there is no more."""
     run(master, guest, "bash", "-c", "echo ready; exec sleep 600")
     stacks = ask(master)
     assert (stacks.how, stacks.problem) == (
@@ -154,7 +152,6 @@ def test_what_is_no_python_is_told_as_the_kernel_sees_it(master: Master, guest: 
 
 
 def test_nobody_is_asked_while_nothing_runs(master: Master, guest: Start) -> None:
-    """Plainly said; and nothing is kept."""
     guest("true")
     master.wait(Ready)
     stacks = ask(master)

@@ -74,7 +74,6 @@ def test_who_was_stopped_is_woken_to_end(master: Master, guest: Start) -> None:
 
 
 def test_who_ignores_sigterm_is_killed_after_the_grace(master: Master, guest: Start) -> None:
-    """The whole group, and it is said."""
     executor = guest("trap '' TERM; echo $$ > pid; while true; do sleep 600; done")
     started(master, executor, "pid")
     status = stopped(master, 0.3)

@@ -18,7 +18,6 @@ NAME = "events.out.tfevents.1700000000.host.1.0"
 
 
 def write(path: Path, *pieces: bytes) -> None:
-    """Appends to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         file.writelines(pieces)

@@ -64,7 +64,6 @@ def test_an_executor_joins_a_port_to_a_connection(master: Master, guest: Start) 
 
 
 def test_a_program_that_listens_on_the_hosts_own_address_only(master: Master, guest: Start) -> None:
-    """It is found there."""
     guest("sleep 3600", host="127.0.0.2")
     master.wait(Ready)
     with shouting("127.0.0.2") as port:

@@ -60,7 +60,6 @@ class Kennel:
 
 @pytest.fixture
 def kennel() -> Iterator[Kennel]:
-    """Leaves nothing behind."""
     made = Kennel()
     yield made
     made.close()

@@ -45,7 +45,6 @@ def parts_of(lab: Lab, job: str) -> Parts:
 
 
 def children(pid: int) -> Iterator[int]:
-    """The children of a process."""
     with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             yield from map(int, (thread / "children").read_text().split())

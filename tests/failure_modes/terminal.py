@@ -34,7 +34,6 @@ class Screen:
     column: int = 0
 
     def feed(self, text: str) -> None:
-        """Shows text as a terminal does."""
         at = 0
         while at < len(text):
             found = _SEQUENCE.match(text, at)

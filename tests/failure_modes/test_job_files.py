@@ -44,7 +44,6 @@ def test_an_unknown_key(lab: Lab) -> None:
 
 
 def test_run_without_a_command(lab: Lab) -> None:
-    """Nothing behind `--`, or an empty word."""
     for words in ((), ("--",)):
         done = lab.tony("run", *words)
         assert (done.returncode, done.stdout) == (2, "")

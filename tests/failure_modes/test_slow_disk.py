@@ -38,7 +38,6 @@ print("done", flush=True)
 
 
 def submit(lab: Lab, head: str = "") -> str:
-    """Two workers that print."""
     command = f"exec python program.py {lab.root}/first {lab.root}/last"
     text = f'command = "{command}"\n{QUICK}{head}[roles.worker]\ninstances = 2\n'
     job = lab.detach(lab.job_file(text, {"program.py": PROGRAM}))
@@ -48,7 +47,6 @@ def submit(lab: Lab, head: str = "") -> str:
 
 
 def assert_complete(printed: str) -> None:
-    """Every line, in order."""
     *lines, last = printed.splitlines()
     assert lines == [f"line {number}" for number in range(len(lines))]
     assert last == "done"
@@ -83,7 +81,6 @@ class Disk:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Inside, whoever writes to it waits."""
         subprocess.run(["fsfreeze", "--freeze", self.folder], check=True)
         # Should this test be killed, nobody is to wait for ever.
         thaw = f"sleep 100; exec fsfreeze --unfreeze '{self.folder}' 2> /dev/null"
@@ -151,7 +148,6 @@ def test_the_disk_stands_still_while_programs_end(lab: Lab, disk: Disk) -> None:
 
 
 def test_the_disk_stands_still_while_a_job_is_submitted(lab: Lab, disk: Disk) -> None:
-    """It waits, and goes on."""
     lab.submit(lab.job_file('command = "true"\n'))
     with disk.frozen():
         follower = lab.follow("submit", lab.job_file('command = "echo up"\n'))

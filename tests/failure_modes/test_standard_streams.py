@@ -83,7 +83,6 @@ def place() -> Iterator[tuple[Lab, str, Path]]:
 
 
 def bash(lab: Lab, script: str) -> subprocess.CompletedProcess[str]:
-    """Runs a few words of bash."""
     return subprocess.run(
         ["bash", "-c", script], env=lab.env, cwd=lab.root, capture_output=True, text=True, timeout=120, check=False
     )

@@ -74,7 +74,6 @@ def submit(lab: Lab, head: str = QUICK) -> tuple[str, Parts]:
 
 
 def gate(lab: Lab) -> Path:
-    """The file that ends every program."""
     return lab.root / "gate"
 
 
@@ -101,7 +100,6 @@ def test_a_master_stands_still(lab: Lab) -> None:
 
 
 def test_a_master_stands_still_while_programs_end(lab: Lab) -> None:
-    """Nothing of what executors reported is lost."""
     job, parts = submit(lab)
     with stopped(parts.master):
         gate(lab).touch()
@@ -155,7 +153,6 @@ def test_a_watchdog_stands_still(lab: Lab) -> None:
 
 
 def test_an_executor_is_killed_while_its_watchdog_stands_still(lab: Lab) -> None:
-    """Then the master ends what is left."""
     job, parts = submit(lab, "")
     with stopped(parts.watchdogs["worker:0"]):
         kill(parts.executors["worker:0"])
@@ -165,7 +162,6 @@ def test_an_executor_is_killed_while_its_watchdog_stands_still(lab: Lab) -> None
 
 
 def test_a_fork_server_stands_still(lab: Lab) -> None:
-    """For a while: who needs it waits."""
     job, parts = submit(lab)
     with stopped(fork_server(parts)):
         gate(lab).touch()
@@ -230,7 +226,6 @@ def test_a_whole_minute(lab: Lab, who: str) -> None:
 
 @pytest.mark.long
 def test_a_follower_for_a_whole_minute(lab: Lab) -> None:
-    """It goes on where it stood."""
     text = f'command = "until test -e {gate(lab)}; do echo tick; sleep 0.1; done"\n'
     follower = lab.follow("submit", lab.job_file(text))
     job = until(lab.jobs, "a job is there")[0]

@@ -42,7 +42,6 @@ def place() -> Iterator[tuple[Lab, str, Path]]:
 
 
 def on(place: tuple[Lab, str, Path], columns: int, *words: str, terminal: str = "xterm-256color") -> Shown:
-    """What a command shows."""
     lab = place[0]
     shown = show([TONY, *words], columns, lab.env, lab.root, terminal)
     assert "Traceback" not in shown.raw
@@ -109,7 +108,6 @@ def test_logs_and_events_are_whole(place: tuple[Lab, str, Path]) -> None:
 
 
 def test_paths_are_whole(place: tuple[Lab, str, Path]) -> None:
-    """People copy them."""
     lab, job, _ = place
     shown = on(place, NARROW, "history", job)
     assert has_words(shown, str(lab.home / "jobs" / job / "summary.json"))
@@ -126,7 +124,6 @@ def test_help_fits(place: tuple[Lab, str, Path], name: str) -> None:
 
 
 def test_settings_fit(place: tuple[Lab, str, Path]) -> None:
-    """The longest page of all."""
     shown = on(place, NARROW, "settings", "--all")
     assert [line for line in shown.lines if len(line) > NARROW and len(line.split()) > 1] == []
 

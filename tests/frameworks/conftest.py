@@ -187,7 +187,6 @@ def _surroundings() -> dict[str, str]:
 
 @pytest.fixture
 def real_gang(tmp_path: Path) -> Iterator[RealGang]:
-    """Leaves no process behind."""
     gang = RealGang(tmp_path)
     yield gang
     gang.close()

@@ -28,7 +28,6 @@ def test_variables_of_a_chief_and_of_a_restart(make_gang: GangMaker) -> None:
 
 @pytest.mark.parametrize("mode", list(DistributedMode))
 def test_mode_is_written_as_in_the_original(make_gang: GangMaker, mode: DistributedMode) -> None:
-    """GANG or FCFS, in capitals."""
     view = make_gang(JobSpec(roles=ROLES, distributed_mode=mode)).view(TaskId("worker", 0))
     assert common_environment(view)["DISTRIBUTED_MODE"] == mode.name
 

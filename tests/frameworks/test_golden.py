@@ -57,7 +57,6 @@ def test_output_is_as_written_down(path: Path) -> None:
 
 
 def test_every_adapter_has_a_golden_file() -> None:
-    """One at least for each built-in framework."""
     frameworks = {json.loads(path.read_text(encoding="utf-8"))["job"]["framework"] for path in GOLDEN.glob("*.json")}
     assert frameworks == set(names())
 

@@ -41,7 +41,6 @@ def test_who_can(name: str, can: str, cannot: str) -> None:
 
 
 def test_the_only_task_of_a_computation_can() -> None:
-    """Nobody waits for it."""
     alone = JobSpec(command="x", roles={"worker": Role(), "evaluator": Role()})
     for name in ("pytorch", "jax", "horovod", "tensorflow"):
         assert load(home_of(name)).lone_restart(alone, "worker") is None

@@ -67,7 +67,6 @@ def test_a_role_that_is_missing(name: str) -> None:
 
 
 def test_a_job_without_roles() -> None:
-    """All three are asked for."""
     problems = MxNet().validate(JobSpec(framework="mxnet", command="true"))
     assert [problem.message.split(":")[0] for problem in problems] == [
         f'framework = "mxnet" needs a role {name}' for name in ("scheduler", "server", "worker")
@@ -86,5 +85,4 @@ def test_a_job_without_roles() -> None:
     ],
 )
 def test_mistakes(roles: dict[str, Role], key: str | None) -> None:
-    """What would hang is refused."""
     assert keys(job(**roles)) == ([] if key is None else [key])

@@ -12,5 +12,4 @@ if TYPE_CHECKING:
 
 
 def test_everything_is_allowed() -> None:
-    """Any number of tasks and processes."""
     assert not NoFramework().validate(JobSpec(roles={"worker": Role(instances=10_000, procs_per_task=2)}))

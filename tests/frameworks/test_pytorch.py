@@ -28,5 +28,4 @@ def test_task_without_roles(make_gang: GangMaker) -> None:
 
 
 def test_sound_job_has_no_problems() -> None:
-    """Several processes per task are PyTorch's habit."""
     assert not PyTorch().validate(JobSpec(framework="pytorch", roles={"worker": Role(procs_per_task=8)}))

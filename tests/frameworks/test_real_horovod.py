@@ -21,7 +21,6 @@ pytestmark = [pytest.mark.framework, pytest.mark.long, pytest.mark.timeout(BUILD
 
 @pytest.fixture
 def python() -> str:
-    """The interpreter that has it."""
     return interpreter("horovod")
 
 

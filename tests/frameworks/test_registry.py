@@ -66,7 +66,6 @@ def test_plug_in_is_found_and_loaded(make_gang: GangMaker) -> None:
 
 @pytest.mark.usefixtures("plug_in")
 def test_plug_in_cannot_replace_a_built_in_adapter() -> None:
-    """Whatever it calls itself."""
     assert registry.home_of("pytorch") == "tony.frameworks.pytorch:PyTorch"
 
 
@@ -77,7 +76,6 @@ def test_something_else_is_refused() -> None:
 
 
 def test_unknown_name() -> None:
-    """Nobody provides it."""
     with pytest.raises(LookupError, match="leader"):
         registry.home_of("leader")
 

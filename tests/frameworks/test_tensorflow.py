@@ -166,5 +166,4 @@ class TestSize:
         assert not TensorFlow().validate(spec_of(roles))
 
     def test_fcfs_has_no_limit(self) -> None:
-        """Nothing is listed there."""
         assert not TensorFlow().validate(spec_of({"worker": Role(instances=10_000)}, DistributedMode.FCFS))

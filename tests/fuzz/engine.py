@@ -35,7 +35,6 @@ _MEMORY = 3000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answers 1 if anything was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.engine", description=__doc__.splitlines()[0])
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of: {', '.join(sorted(TARGETS))}; default: all")
     parser.add_argument("--seconds", type=int, default=60, help="for each target (default: 60)")

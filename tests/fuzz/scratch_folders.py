@@ -10,7 +10,6 @@ from pathlib import Path
 
 
 def scratch(name: str) -> Path:
-    """An empty folder."""
     folder = _base() / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

@@ -78,5 +78,4 @@ def test_every_corpus_has_its_target() -> None:
 
 
 def test_the_corpus_is_small() -> None:
-    """Everybody who clones the project carries it."""
     assert sum(path.stat().st_size for path in corpus.FOLDER.iterdir()) < 2_000_000

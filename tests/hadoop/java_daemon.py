@@ -71,11 +71,9 @@ class JavaDaemon:
                 self._ports[name] = int(value)
 
     def address(self, server: str) -> Address:
-        """Where one of its servers listens."""
         return Address(host="localhost", port=self._ports[server])
 
     def stop(self) -> None:
-        """Ends it."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()

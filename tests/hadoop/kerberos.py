@@ -67,7 +67,6 @@ class Kdc:
         }
 
     def start(self) -> None:
-        """Makes the database and listens."""
         with socket.socket() as sock:
             sock.bind(("127.0.0.1", 0))
             port = sock.getsockname()[1]
@@ -82,7 +81,6 @@ class Kdc:
             )
 
     def stop(self) -> None:
-        """Ends it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

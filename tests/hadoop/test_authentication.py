@@ -46,7 +46,6 @@ PAIR = {
 def logins(
     given: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None, *tokens: HadoopToken
 ) -> Logins:
-    """With these settings, environment and tokens."""
     credentials = TokenCredentials(tokens={str(number): token for number, token in enumerate(tokens)})
     return Logins(Configuration.load(given=given), environ or {}, credentials)
 
@@ -98,7 +97,6 @@ def test_a_ticket_is_needed_where_the_cluster_wants_proof() -> None:
 
 
 def test_settings_that_make_no_login_are_told() -> None:
-    """With key and place."""
     key = r"hadoop\.security\.authentication"
     with pytest.raises(ConfigurationError, match=rf"yarn\.resourcemanager\.principal \(not set\).*{key}.*kerberos"):
         logins({"hadoop.security.authentication": "kerberos"}).login_for_resource_manager(RM)
@@ -129,7 +127,6 @@ def test_a_file_system_has_one_token_or_one_for_each_name_node() -> None:
 
 
 def test_the_token_file_is_read(tmp_path: Path) -> None:
-    """As HADOOP_TOKEN_FILE_LOCATION names it."""
     path = tmp_path / "container_tokens"
     write_file(path, TokenCredentials(tokens={"": AM_TOKEN}))
     environ = {"HADOOP_TOKEN_FILE_LOCATION": str(path)}
@@ -139,7 +136,6 @@ def test_the_token_file_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b"HDTX", "does not begin with HDTS")])
 def test_a_token_file_that_cannot_be_read_is_told(tmp_path: Path, content: bytes | None, said: str) -> None:
-    """With its name, and who named it."""
     path = tmp_path / "tokens"
     if content is not None:
         path.write_bytes(content)

@@ -71,7 +71,6 @@ async def pair(**given: Any) -> AsyncIterator[tuple[FakeIpcServer, FakeIpcServer
 
 
 async def test_one_connection_serves_all_calls() -> None:
-    """At once, and one after another."""
     async with daemon() as server, proxy(server) as only:
         answers = await asyncio.gather(*(only.call(ECHO, Said(number=n)) for n in range(50)))
         assert list(range(50)) == [answer.number for answer in answers]
@@ -149,7 +148,6 @@ async def test_an_idle_connection_that_broke_is_made_again_at_once() -> None:
 
 
 async def test_what_may_have_been_carried_out_is_sent_again_only_if_the_method_bears_it() -> None:
-    """Lost answers and time-outs."""
     async with pair() as (one, two, both):
         for fault, error in ((DropResponse(executed=True), ConnectionLost), (Silence(), CallTimeout)):
             for server in (one, two):
@@ -265,7 +263,6 @@ async def test_it_is_given_up_in_the_end_with_all_that_was_tried() -> None:
 
 
 async def test_pauses_lie_between_rounds_not_within() -> None:
-    """Two daemons down, three rounds: two pauses."""
     async with pair(policy=Policy(patience=0.5, shortest=0.2, longest=0.3)) as (one, two, both):
         await one.stop()
         await two.stop()
@@ -365,7 +362,6 @@ async def test_a_closed_proxy_stays_closed() -> None:
 
 
 def test_policies_and_options_come_from_the_configuration() -> None:
-    """Hadoop's defaults, and what a site says."""
     assert Policy(patience=900.0, shortest=1.0, longest=2.0) == resource_manager_policy(Configuration.load())
     given = {
         "yarn.resourcemanager.connect.max-wait.ms": "-1",

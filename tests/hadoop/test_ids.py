@@ -39,7 +39,6 @@ def test_names() -> None:
 
 @given(st.integers(0, (1 << 31) - 1), st.integers(0, (1 << 31) - 1), st.integers(0, (1 << 63) - 1))
 def test_names_there_and_back(number: int, attempt: int, sequence: int) -> None:
-    """Whatever the numbers."""
     application = ApplicationId(number=number, cluster_timestamp=sequence)
     try_ = ApplicationAttemptId(application=application, number=attempt)
     each = ContainerId(attempt=try_, number=sequence)

@@ -65,7 +65,6 @@ async def submitted(client: ApplicationClient, **given: Any) -> ApplicationRepor
 
 
 async def test_what_the_resource_manager_refuses(cluster: MiniCluster) -> None:
-    """Before it takes the application, and after."""
     async with manager(cluster) as client:
         with pytest.raises(ApplicationRejected, match="unknown queue: nowhere"):
             await submitted(client, queue="nowhere")

@@ -29,7 +29,6 @@ def record(spec: JobSpec) -> JobRecord:
 
 
 def entries(cluster: Simulation) -> list[LogEntry]:
-    """What the event log holds."""
     return entries_of(cluster.log)
 
 

@@ -106,7 +106,6 @@ def test_a_record_that_lies_elsewhere_has_no_index(tmp_path: Path) -> None:
 
 
 def test_a_removed_job_is_not_listed(home: Home) -> None:
-    """The index never makes up jobs."""
     scan(home)
     home.job(JOB).path.rename(home.path / "elsewhere")
     assert scan(home).ended == ()
@@ -153,7 +152,6 @@ def test_what_is_no_job_is_passed_over(home: Home) -> None:
 
 
 def test_a_job_without_roles_has_one_task(home: Home) -> None:
-    """It is the single task `main:0`."""
     recorded(home, OTHER, JobSpec(name="one", command="true"))
     assert [(h.name, h.tasks) for h in scan(home).open] == [("one", 1)]
 

@@ -49,7 +49,6 @@ SOME: list[ev.Event] = [
 
 
 def logged(folder: Path, events: list[ev.Event], attempt: int = 1, first_seq: int = 1) -> Path:
-    """A segment with these events."""
     path = folder / f"events.{attempt}.jsonl"
     path.unlink(missing_ok=True)
     writer = LogWriter(path, replace(HEADER, attempt=attempt), first_seq)
@@ -60,7 +59,6 @@ def logged(folder: Path, events: list[ev.Event], attempt: int = 1, first_seq: in
 
 
 def entries(events: list[ev.Event], attempt: int = 1, first_seq: int = 1) -> list[LogEntry]:
-    """What `logged` wrote."""
     return [
         LogEntry(seq=first_seq + n, at=n / 8, wall=1000 + n / 8, attempt=attempt, event=event)
         for n, event in enumerate(events)
@@ -79,7 +77,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=200)
 @given(first=st.lists(ANY_EVENT, max_size=5), second=st.lists(ANY_EVENT, max_size=3))
 def test_every_event_is_read_as_it_was_written(folder: Path, first: list[ev.Event], second: list[ev.Event]) -> None:
-    """Every kind of event, over two attempts."""
     logged(folder, first)
     logged(folder, second, attempt=2, first_seq=len(first) + 1)
     assert segments(folder) == [folder / "events.1.jsonl", folder / "events.2.jsonl"]
@@ -274,7 +271,6 @@ def test_a_full_disk_is_said_and_leaves_a_clean_log(tmp_path: Path) -> None:
 
 
 def test_a_disk_without_room_for_the_first_line(tmp_path: Path) -> None:
-    """The writer is not made."""
     with full_disk(0), pytest.raises(StorageError, match="cannot write the event log"):
         LogWriter(tmp_path / "events.1.jsonl", HEADER)
 

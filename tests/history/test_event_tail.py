@@ -15,7 +15,6 @@ from tony.model.layout import Home, JobFolder
 
 @pytest.fixture
 def folder(tmp_path: Path) -> JobFolder:
-    """A job's folder without a log."""
     return recorded(Home(tmp_path))[0]
 
 

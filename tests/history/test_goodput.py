@@ -28,16 +28,13 @@ class Said:
         self.known_until: float | None = None
 
     def progress(self, task: str | None = None) -> Sequence[Progress]:
-        """As `Marks`."""
         return [each for each in self._progress if task in (None, each.task)]
 
     def checkpoints(self, task: str | None = None) -> Sequence[CheckpointRecord]:
-        """As `Marks`."""
         return [each for each in self._saved if task in (None, each.task)]
 
 
 def drawn(cluster: Simulation, until: float | None = None) -> Timeline:
-    """The timeline of a simulated job."""
     return timeline(record(cluster.app.state.spec), entries(cluster), until)
 
 

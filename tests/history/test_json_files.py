@@ -38,7 +38,6 @@ def test_writing_replaces_in_one_step(tmp_path: Path) -> None:
 
 
 def test_what_is_no_json_is_said(tmp_path: Path) -> None:
-    """The message names the file."""
     path = tmp_path / "x.json"
     path.write_text("{")
     with pytest.raises(RecordError, match=r"x\.json is not JSON"):

@@ -46,12 +46,10 @@ def part(
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the file is to be."""
     return tmp_path / "metrics.db"
 
 
 def written(path: Path, *parts: TaskMetricsUpdate) -> None:
-    """A file with these."""
     writer = MetricsWriter(path, "job-1", 5.0)
     writer.write(parts, [TOLD], [SAVED])
     writer.close()
@@ -104,7 +102,6 @@ def test_a_row_is_written_again_as_it_fills(path: Path) -> None:
 
 
 def test_a_task_with_wider_buckets_is_written_anew(path: Path) -> None:
-    """Nothing of the narrow ones stays."""
     writer = MetricsWriter(path, "job-1", 5.0)
     writer.write([part(cpu=[1.0] * 200, rss=[1.0] * 200), part("worker:1", cpu=[7.0])])
     writer.write([part(cpu=[2.0] * 10, anew=True, width=10.0)])
@@ -181,7 +178,6 @@ def test_what_is_missing_is_not_known(path: Path) -> None:
 
 
 def test_a_file_of_a_newer_version_is_not_known(path: Path) -> None:
-    """It could be misread."""
     written(path, part(cpu=[1.0]))
     with sqlite3.connect(path) as database:
         database.execute(f"PRAGMA user_version = {layout.VERSION + 1}")
@@ -288,7 +284,6 @@ def test_a_write_that_nobody_waits_for_ends_before_the_file_is_closed(path: Path
 
 
 def test_a_full_disk_is_a_storage_error(path: Path) -> None:
-    """And what was there before stays."""
     writer = MetricsWriter(path, "job-1", 5.0)
     writer.write([part(cpu=[1.0])])
     writer._database.execute("PRAGMA max_page_count = 20")

@@ -17,13 +17,11 @@ AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={}
 
 
 def traced(cluster: Simulation, marks: Any = None) -> list[Any]:
-    """The requests for a simulated job."""
     line = timeline(record(cluster.app.state.spec), entries(cluster))
     return list(requests(line, build_report(cluster.app, cluster.now, AROUND), marks, "1.0"))
 
 
 def spans_of(bodies: list[Any]) -> list[Any]:
-    """All spans."""
     return [
         span
         for body in bodies

@@ -45,7 +45,6 @@ def parsed(text: str) -> Read:
 
 
 def job(count: int = 2, **fields: object) -> JobReport:
-    """A job that runs."""
     tasks = tuple(TaskReport(task=f"worker:{n}", role="worker", index=n, state=TaskState.RUNNING) for n in range(count))
     report = JobReport(
         job="local-1",
@@ -118,7 +117,6 @@ def test_many_tasks_are_told_by_role() -> None:
 
 
 def test_no_jobs_are_an_empty_answer() -> None:
-    """Which is a valid one."""
     assert exposition([]) == ""
 
 

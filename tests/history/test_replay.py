@@ -104,7 +104,6 @@ def test_the_log_of_a_master_that_died_replays_as_far_as_it_goes(name: str) -> N
 
 
 def test_a_gap_is_found() -> None:
-    """An event that is missing is named."""
     events = entries("failure")
     result = replayed("failure", events[:5] + events[6:])
     assert result.mismatch == "event 6 is missing: the next event is 7"

@@ -24,12 +24,10 @@ LOGS = Path(__file__).parent.parent / "logs"
 
 
 def drawn(cluster: Simulation, until: float | None = None) -> Timeline:
-    """The timeline of a simulated job."""
     return timeline(record(cluster.app.state.spec), entries(cluster), until)
 
 
 def phases(line: Timeline, name: str) -> list[tuple[str, float, float]]:
-    """What one task did when."""
     return [(span.what.value, span.since, span.until) for span in line.spans if span.task == name]
 
 

@@ -64,7 +64,6 @@ def recorded(
 
 
 def job_of(folder: JobFolder) -> dict[str, Any]:
-    """What stands in a job's `job.json`."""
     plain: dict[str, Any] = json.loads(folder.job.read_text())
     return plain
 
@@ -168,7 +167,6 @@ class PlayedMaster:
         await self.die()
 
     async def listen(self) -> None:
-        """Begins to answer."""
         secret = from_plain(JobCredentials, json.loads(self.folder.credentials.read_text()))
         self._server = RpcServer(secret.am, self)
         address = await self._server.listen(f"unix:{self.folder.am_socket}")
@@ -181,7 +179,6 @@ class PlayedMaster:
             connection.send(Report(report=report, final=final))
 
     def hang_up(self) -> None:
-        """Every connection breaks; it lives on."""
         for connection in self.visitors:
             connection.abort()
 
@@ -209,11 +206,9 @@ class PlayedMaster:
             self._lock = -1
 
     def on_connected(self, connection: RpcConnection) -> None:
-        """For the server."""
         self.visitors.append(connection)
 
     def on_message(self, connection: RpcConnection, message: Message) -> None:
-        """For the server."""
         self.asked += 1
         if isinstance(message, GetReport):
             connection.send(Report(report=self._report))
@@ -248,18 +243,15 @@ class PlayedMaster:
             connection.send(Done())
 
     def on_closed(self, connection: RpcConnection, reason: str) -> None:
-        """For the server."""
         with contextlib.suppress(ValueError):
             self._watchers.remove(connection)
 
     @property
     def watched(self) -> bool:
-        """Whether somebody watches."""
         return bool(self._watchers)
 
 
 async def until(condition: Callable[[], object], ceiling: float = 20.0) -> None:
-    """Waits until something is true."""
     give_up = clock.monotonic() + ceiling
     while not condition():
         assert clock.monotonic() < give_up, "what was waited for did not happen"

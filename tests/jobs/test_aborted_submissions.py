@@ -14,7 +14,6 @@ ONE, TWO = "local-20260131-000000-aaaaaa", "local-20260131-000000-bbbbbb"
 
 
 def half_made(home: Home, job_id: str) -> JobFolder:
-    """A job's folder without its record."""
     folder = home.job(job_id)
     folder.secret.mkdir(parents=True)
     (folder.secret / "job.json").touch()
@@ -35,7 +34,6 @@ def killed_in_the_midst(home: Home, job_id: str, *, with_record: bool = False) -
 
 
 def test_the_folder_of_a_killed_submission_is_removed(home: Home) -> None:
-    """And its mark; nothing else."""
     prepare(home)
     other = half_made(home, TWO)  # not marked: not ours to judge
     folder = killed_in_the_midst(home, ONE)
@@ -47,7 +45,6 @@ def test_the_folder_of_a_killed_submission_is_removed(home: Home) -> None:
 
 
 def test_a_living_submission_is_left_alone(home: Home) -> None:
-    """However often others look."""
     prepare(home)
     with mark_submission(home, ONE):
         folder = half_made(home, ONE)

@@ -31,14 +31,12 @@ async def test_a_running_job(home: Home, now: bool) -> None:
 
 
 async def test_a_job_that_has_ended(home: Home) -> None:
-    """It is left as it is."""
     folder, record = recorded(home)
     write_summary(folder, succeeded(folder, record))
     assert await kill(home, JOB) == succeeded(folder, record)
 
 
 async def test_a_job_that_is_coming_up(home: Home) -> None:
-    """Its master is waited for."""
     folder, record = recorded(home, submitted=clock.wall())
     asking = asyncio.ensure_future(kill(home, JOB))
     await asyncio.sleep(0.02)
@@ -84,7 +82,6 @@ async def test_a_job_that_ends_at_this_very_moment(home: Home, monkeypatch: pyte
 
 
 async def test_no_such_job(home: Home) -> None:
-    """It is said."""
     with pytest.raises(UnknownJobError):
         await kill(home, "x")
 

@@ -29,12 +29,10 @@ from tony.schedulers.interface import Scheduler
 
 @pytest.fixture
 def job(home: Home) -> tuple[JobFolder, JobRecord]:
-    """A job of two workers."""
     return recorded(home)
 
 
 def running(job: tuple[JobFolder, JobRecord]) -> JobReport:
-    """Both workers run."""
     return standing(*job, JobState.RUNNING, TaskState.RUNNING)
 
 
@@ -110,7 +108,6 @@ async def test_credentials_behind_a_link_are_not_used(job: tuple[JobFolder, JobR
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 async def test_credentials_of_another_user_are_not_used(job: tuple[JobFolder, JobRecord]) -> None:
-    """Nor an address."""
     folder, _ = job
     async with PlayedMaster(folder, running(job)):
         for path in (folder.am, folder.credentials, folder.secret):
@@ -131,7 +128,6 @@ async def test_an_address_that_makes_no_sense(job: tuple[JobFolder, JobRecord], 
 
 
 async def test_an_address_where_nobody_listens(job: tuple[JobFolder, JobRecord]) -> None:
-    """Its socket is gone, or nobody accepts."""
     folder, _ = job
     async with PlayedMaster(folder, running(job)):
         pass
@@ -170,7 +166,6 @@ async def test_one_that_hangs_up(job: tuple[JobFolder, JobRecord]) -> None:
 
 
 async def test_the_wrong_token(job: tuple[JobFolder, JobRecord]) -> None:
-    """Another job's credentials."""
     folder, _ = job
     async with PlayedMaster(folder, running(job)):
         secret = {"token": "0" * 64}
@@ -192,7 +187,6 @@ def test_where_it_is(job: tuple[JobFolder, JobRecord]) -> None:
 
 
 async def test_damaged_credentials(job: tuple[JobFolder, JobRecord]) -> None:
-    """The error shows nothing of them."""
     folder, _ = job
     async with PlayedMaster(folder, running(job)):
         write_json(folder.credentials, {"am": {"token": "hush"}})

@@ -15,11 +15,9 @@ from tony.jobs.failure_text import find_hints
     ],
 )
 def test_keras_3_under_a_strategy(line: str) -> None:
-    """The variable that makes the program run."""
     (hint,) = find_hints(["...", line, "  [0. 0.]"])
     assert 'TF_USE_LEGACY_KERAS = "1"' in hint
 
 
 def test_other_errors_have_none() -> None:
-    """Most messages are good."""
     assert find_hints(["ValueError: no such column", "KeyError: 'PerReplica'"]) == []

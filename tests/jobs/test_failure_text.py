@@ -55,7 +55,6 @@ def test_only_files_that_hold_something_are_named(home: Home) -> None:
 
 
 def test_others_follow_one_line_each(report: JobReport) -> None:
-    """They are mostly consequences."""
     lines = format_report(of(report, others=("worker:0 was killed by SIGTERM on here", "and 7 more")))
     at = lines.index("Also failed:")
     assert lines[at - 1 : at + 4] == [
@@ -68,7 +67,6 @@ def test_others_follow_one_line_each(report: JobReport) -> None:
 
 
 def test_a_signal_is_named(report: JobReport) -> None:
-    """Not "exit code 137"."""
     lines = format_report(of(report, exit_code=None, signal="SIGSEGV", reason="worker:1 was killed by SIGSEGV on here"))
     assert lines[0].endswith(": worker:1 was killed by SIGSEGV on here")
 
@@ -88,7 +86,6 @@ def test_a_later_session_is_named(report: JobReport) -> None:
 
 
 def test_a_failure_of_no_task(report: JobReport) -> None:
-    """An infrastructure failure: the events tell more."""
     failure = Failure(
         failure_class=FailureClass.INFRASTRUCTURE,
         cause=FailureCause.ALLOCATION_TIMEOUT,
@@ -106,7 +103,6 @@ def test_a_failure_of_no_task(report: JobReport) -> None:
 
 
 def test_a_killed_job_needs_no_page(report: JobReport) -> None:
-    """One line says who."""
     failure = Failure(
         failure_class=FailureClass.KILLED, cause=FailureCause.KILLED, reason="killed by ann", session=1, at=1.0
     )

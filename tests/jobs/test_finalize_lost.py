@@ -35,7 +35,6 @@ WORKERS = tuple(TaskId("worker", index) for index in range(2))
 
 @pytest.fixture
 def job(home: Home) -> Recorded:
-    """A job of two workers."""
     return recorded(home)
 
 
@@ -57,7 +56,6 @@ def started() -> list[Event]:
 
 
 def exited(task: TaskId, code: int, at: float) -> ev.Exited:
-    """A program's end."""
     status = ExitStatus(reason=ExitReason.EXITED, code=code, tail=("last words",))
     return ev.Exited(task=task, session=1, try_=1, status=status, at=at)
 
@@ -68,7 +66,6 @@ def submitter(home: Home, record: JobRecord) -> Submitter:
 
 
 def states(report: JobReport) -> list[TaskState]:
-    """The tasks' states."""
     return [task.state for task in report.tasks]
 
 
@@ -99,7 +96,6 @@ def test_a_job_that_ran_is_lost(job: Recorded) -> None:
 
 
 def test_tasks_that_had_ended_stay_as_they_are(job: Recorded) -> None:
-    """What is known is not overwritten."""
     folder, record = job
     logged(folder, [*started(), exited(WORKERS[0], 0, 5.0)])
     report = build_last_report(folder, record)

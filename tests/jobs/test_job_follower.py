@@ -59,30 +59,24 @@ class Diary:
         return [state for number, state in enumerate(found) if number == 0 or found[number - 1] is not state]
 
     def on_report(self, report: JobReport) -> None:
-        """For the follower."""
         self.reports.append(report)
 
     def on_session_opened(self, session: int, reason: str) -> None:
-        """For the follower."""
         self.sessions.append((session, reason))
 
     def on_output(self, lines: Sequence[LogLine]) -> None:
-        """For the follower."""
         self.lines += [f"{line.name.task} {line.text}" for line in lines]
 
     def on_notice(self, text: str) -> None:
-        """For the follower."""
         self.notices.append(text)
 
 
 @pytest.fixture
 def job(home: Home) -> Recorded:
-    """A job of two workers."""
     return recorded(home)
 
 
 def running(job: Recorded) -> JobReport:
-    """Both workers run."""
     return standing(*job, JobState.RUNNING, TaskState.RUNNING)
 
 
@@ -290,7 +284,6 @@ async def test_a_viewer_that_fails_ends_the_following(home: Home, job: Recorded)
 
 
 async def test_no_such_job(home: Home) -> None:
-    """Nothing is waited for."""
     with pytest.raises(UnknownJobError):
         await follow(home, "x", Diary())
 

@@ -22,7 +22,6 @@ C = "local-20260201-000000-cccccc"
 
 @pytest.fixture
 def jobs(home: Home) -> Home:
-    """A home with three jobs."""
     for job_id in (C, A, B):
         recorded(home, job_id)
     return home
@@ -36,7 +35,6 @@ def test_a_new_id_says_where_and_when() -> None:
 
 
 def test_known_jobs_are_sorted_by_age(jobs: Home) -> None:
-    """What holds no record is none."""
     (jobs.jobs / "local-20270101-000000-dddddd").mkdir()
     (jobs.jobs / ".hidden").mkdir()
     assert list_job_ids(jobs) == [A, B, C]
@@ -83,7 +81,6 @@ def test_a_clock_that_was_set_back_does_not_make_another_job_the_last(home: Home
 
 
 def test_a_home_that_cannot_be_written_has_no_note(tmp_path: Path) -> None:
-    """It is a help, nothing more."""
     (tmp_path / "file").touch()
     remember(Home(tmp_path / "file"), A)
 
@@ -138,7 +135,6 @@ def test_the_cluster_was_asked_as_well(jobs: Home, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_empty_home_says_so(home: Home) -> None:
-    """There is nothing near."""
     for text in ("x", "last"):
         with pytest.raises(UnknownJobError, match="has no jobs"):
             resolve(home, text)

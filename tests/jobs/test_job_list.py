@@ -36,7 +36,6 @@ async def ids(home: Home, **wanted: object) -> list[str]:
 
 
 async def test_newest_first(jobs: Home) -> None:
-    """By the time of submission."""
     folder, record = recorded(jobs, C, submitted=LONG_AGO + 50)
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
         assert await ids(jobs) == [B, C, A]
@@ -51,13 +50,11 @@ async def test_a_living_job_is_asked(jobs: Home) -> None:
 
 
 async def test_a_lost_job_is_closed(jobs: Home) -> None:
-    """Listing is reading, too."""
     assert await ids(jobs, states={JobState.FAILED}) == [B, C]
     assert jobs.job(C).summary.exists()
 
 
 async def test_filters(jobs: Home) -> None:
-    """By name (with wildcards), user and time."""
     assert await ids(jobs, name="eval-*") == [B]
     assert await ids(jobs, name="eval") == []
     assert await ids(jobs, user="ann") == [B]
@@ -76,7 +73,6 @@ async def test_ended_jobs_are_listed_without_asking(jobs: Home) -> None:
 
 
 async def test_what_cannot_be_learnt_is_said(jobs: Home) -> None:
-    """The others are listed all the same."""
     jobs.index.unlink()
     jobs.job(A).job.write_text("{")
     folder, _ = recorded(jobs, C)

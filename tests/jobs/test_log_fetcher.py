@@ -117,7 +117,6 @@ class TalkingMaster(PlayedMaster):
         self._over = False
 
     def say(self, name: str, data: bytes) -> None:
-        """A program prints to a file."""
         task, stream = name.partition(".")[0].replace("-", ":"), name.rpartition(".")[2]
         files = self.printed.setdefault((task, stream), [])
         if not files or files[-1][0] != name:
@@ -132,7 +131,6 @@ class TalkingMaster(PlayedMaster):
             connection.send(replace(piece, reader=number))
 
     def over(self) -> None:
-        """Nothing more will be printed."""
         self._over = True
         self._answer_all()
 
@@ -180,7 +178,6 @@ def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
 
 
 def running(folder: JobFolder, record: JobRecord) -> JobReport:
-    """The job runs."""
     return standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
 
 

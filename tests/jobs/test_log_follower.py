@@ -14,12 +14,10 @@ from tony.model.layout import Home, JobFolder
 
 @pytest.fixture
 def folder(home: Home) -> JobFolder:
-    """A job's folder."""
     return recorded(home)[0]
 
 
 async def printed(tail: LogTail, count: int) -> list[str]:
-    """Waits until so many lines came."""
     said: list[str] = []
     changed = None
     while len(said) < count:

@@ -125,7 +125,6 @@ def test_what_is_complete_is_remembered(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_none_is_said(tmp_path: Path) -> None:
-    """With its path and the reason."""
     (tmp_path / "logs").write_text("")
     with pytest.raises(StorageError, match=r"cannot write .*logs: File exists"):
         Mirror(tmp_path / "logs")

@@ -18,12 +18,10 @@ FILE = "worker-0.s1.t1.out"
 
 
 def texts(lines: Iterable[LogLine]) -> list[str]:
-    """What the lines say."""
     return [line.text for line in lines]
 
 
 def append(folder: Path, data: bytes, file: str = FILE) -> None:
-    """Prints."""
     with (folder / file).open("ab") as stream:
         stream.write(data)
 
@@ -54,7 +52,6 @@ def test_a_name_says_whose_output_it_is(file: str, expected: LogName | None) -> 
 
 
 def test_a_name_makes_the_round_trip() -> None:
-    """`file` is the inverse of `parse`."""
     assert OUT.file == FILE
     assert OUT.task == "worker:0"
 
@@ -190,7 +187,6 @@ def test_the_last_lines_of_long_files(tmp_path: Path) -> None:
 
 
 def test_the_last_lines_of_an_empty_file(tmp_path: Path) -> None:
-    """There are none."""
     append(tmp_path, b"")
     assert texts(LogReader(tmp_path, OUT, 3).drain()) == []
 

@@ -16,7 +16,6 @@ from tony.model.states import JobState, TaskState
 
 
 async def said(home: Home, **how: object) -> list[str]:
-    """All lines of the job."""
     return [line.text async for part in iterate_lines(home, JOB, Selection(), print, **how) for line in part]  # type: ignore[arg-type]
 
 
@@ -29,7 +28,6 @@ async def test_what_was_printed_so_far(home: Home) -> None:
 
 
 async def test_to_the_end_of_the_job(home: Home) -> None:
-    """Every line, and then it ends."""
     folder, record = recorded(home)
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
         write_log(folder, "worker-0.s1.t1.out", "a\n")
@@ -60,7 +58,6 @@ async def test_a_slow_taker_loses_nothing(home: Home) -> None:
 
 
 async def test_a_master_that_dies_ends_it(home: Home) -> None:
-    """Nobody prints any more."""
     folder, record = recorded(home)
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
         pass
@@ -69,6 +66,5 @@ async def test_a_master_that_dies_ends_it(home: Home) -> None:
 
 
 async def test_no_such_job(home: Home) -> None:
-    """It is said at the first step."""
     with pytest.raises(UnknownJobError):
         await anext(iterate_lines(home, "x", Selection(), print))

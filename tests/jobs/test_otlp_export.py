@@ -57,7 +57,6 @@ class Collector:
 
 @contextmanager
 def collector() -> Iterator[Collector]:
-    """One that listens."""
     made = Collector()
     thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -71,7 +70,6 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing goes elsewhere."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
@@ -97,7 +95,6 @@ def test_one_that_is_busy_is_asked_again() -> None:
 
 
 def test_one_that_is_busy_for_ever() -> None:
-    """Then that is said."""
     with collector() as made:
         made.answers = [(503, {}, b"later\x1b[2J")] * 4
         with pytest.raises(InfraError, match=r"refused the trace: HTTP 503, later \[2J"):
@@ -135,7 +132,6 @@ def test_some_spans_are_not_wanted() -> None:
 
 
 def test_nobody_is_there() -> None:
-    """Says where nobody answers."""
     with collector() as made:
         url = made.url
     with pytest.raises(ConnectionFailed, match=f"no collector answers at {url}/v1/traces"):
@@ -158,7 +154,6 @@ def test_where_traces_go(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize("text", ["h:4318", "ftp://h", "http://", "file:///etc/passwd", "http://h:x", ""])
 def test_what_is_no_address(text: str) -> None:
-    """Is refused, with one that would do."""
     with pytest.raises(UserError, match="http://host:4318"):
         build_traces_url(text)
 

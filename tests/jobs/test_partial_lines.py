@@ -32,7 +32,6 @@ def test_a_bar_shows_before_its_line_has_an_end(tmp_path: Path) -> None:
 
 
 def test_a_prompt_shows_and_its_answer_is_a_line_of_its_own(tmp_path: Path) -> None:
-    """Nothing is lost and nothing doubled."""
     reader = LiveReader(tmp_path, OUT)
     append(tmp_path, b"loading ...")
     assert texts(reader.read()) == []

@@ -64,7 +64,6 @@ def test_one_that_was_killed_is_not_found(home: Home) -> None:
 
 
 def test_a_home_that_cannot_be_written(home: Home) -> None:
-    """Its jobs are shown all the same."""
     home.path.write_text("no folder")
     with publish_address(home, "http://127.0.0.1:1/"):
         assert find_running(home) is None

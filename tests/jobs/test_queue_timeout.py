@@ -63,14 +63,12 @@ class Queue(Desk):
 
 @pytest.fixture
 def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
-    """The scheduler of every job."""
     queue = Queue()
     monkeypatch.setattr(job_status, "load_submitter", lambda *_: queue)
     return queue
 
 
 async def followed(home: Home) -> list[JobReport]:
-    """All that a follower hears."""
     async with aclosing(iterate_reports(home, JOB, lambda text: None)) as stream:
         return [report async for report in stream]
 

@@ -137,7 +137,6 @@ async def test_nobody_waits_long_for_the_store(home: Home, played: Played, monke
 
 
 async def test_output_of_a_running_job(home: Home, played: Played) -> None:
-    """Its application master is asked each time."""
     folder, record, _ = played
     far = RemoteRecord(home, folder)
     async with TalkingMaster(folder, running(folder, record)) as master:

@@ -85,7 +85,6 @@ async def test_merged(home: Home, cluster: Cluster) -> None:
     ],
 )
 async def test_filters(home: Home, cluster: Cluster, wanted: Filter, expected: list[str]) -> None:
-    """They apply to both halves."""
     assert [head.job for head in (await list_jobs(home, wanted)).heads] == expected
 
 

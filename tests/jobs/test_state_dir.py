@@ -14,12 +14,10 @@ from tony.model.layout import Home
 
 
 def test_the_variable_says_where() -> None:
-    """TONY_HOME wins over HOME."""
     assert find_state_dir({"TONY_HOME": "/srv/t", "HOME": "/home/u"}).path == Path("/srv/t")
 
 
 def test_a_home_must_be_a_folder(tmp_path: Path) -> None:
-    """Or nothing yet."""
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"TONY_HOME is .*/file, which is not a folder"):
         find_state_dir({"TONY_HOME": str(tmp_path / "file")})
@@ -98,7 +96,6 @@ def test_a_home_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_read_only_home_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is staged."""
     home = Home(tmp_path)
     prepare(home)
     monkeypatch.setattr(os, "access", lambda path, mode: False)

@@ -19,7 +19,6 @@ from tony.model.submission_record import JobRecord
 
 @pytest.fixture
 def job(tmp_path: Path) -> tuple[JobFolder, JobRecord]:
-    """One without a log."""
     return recorded(Home(tmp_path))
 
 
@@ -76,7 +75,6 @@ def test_a_log_that_is_another_one_is_read_anew(job: tuple[JobFolder, JobRecord]
 
 
 def test_a_damaged_log_is_damaged_each_time(job: tuple[JobFolder, JobRecord]) -> None:
-    """Not only for who looks first."""
     folder, record = job
     begun(folder, record)
     with folder.events(1).open("ab") as log:

@@ -27,20 +27,17 @@ from tony.model.states import JobState, TaskState
 
 
 async def test_no_such_job(home: Home) -> None:
-    """It is said where was looked."""
     with pytest.raises(UnknownJobError, match=r"there is no job 'x' in .*/jobs"):
         await job_status.load_report(home, "x")
 
 
 async def test_an_ended_job_has_a_summary(home: Home) -> None:
-    """Nobody is asked."""
     folder, record = recorded(home)
     write_summary(folder, succeeded(folder, record))
     assert await job_status.load_report(home, JOB) == succeeded(folder, record)
 
 
 async def test_a_living_master_is_asked(home: Home) -> None:
-    """What it says is the answer."""
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     async with PlayedMaster(folder, running):

@@ -34,7 +34,6 @@ async def test_a_change_while_waiting_wakes(tmp_path: Path) -> None:
 
 
 async def test_several_folders(tmp_path: Path) -> None:
-    """One watch serves them all."""
     folders = [tmp_path / "1", tmp_path / "2"]
     with ChangeWatch() as watch:
         for folder in folders:
@@ -86,14 +85,12 @@ async def test_without_inotify_it_looks_again(tmp_path: Path, monkeypatch: pytes
 
 
 async def test_a_folder_that_is_not_there_is_looked_at_again(tmp_path: Path) -> None:
-    """It may be made later."""
     with ChangeWatch() as watch:
         watch.add(tmp_path / "nowhere")
         assert await watch.wait_change() is None
 
 
 def test_closing_twice_is_harmless() -> None:
-    """Clean-up may run twice."""
     watch = ChangeWatch()
     watch.close()
     watch.close()

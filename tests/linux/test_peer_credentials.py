@@ -68,7 +68,6 @@ def test_a_socket_file_has_credentials() -> None:
 
 
 def test_an_unconnected_socket_has_no_peer() -> None:
-    """No error, no answer."""
     with socket.socket() as alone:
         assert peer_uid(alone) is None
 

@@ -50,7 +50,6 @@ def test_marker_finds_daemons_and_sweep_ends_them(marker: str, tmp_path: Path) -
 
 
 def test_sweep_of_nobody_answers_zero() -> None:
-    """A marker that nobody has kills nobody."""
     assert process.sweep("TONY_TASK=test/nobody/at-all") == 0
 
 

@@ -169,7 +169,6 @@ def test_bytes_written_are_counted(program: Program) -> None:
 
 
 def test_whoever_is_gone_is_nobody() -> None:
-    """No process, no numbers, no error."""
     values = ProcessUsage().look([(1 << 22) + 1])
     assert (values["rss"], values["threads"], values["files"]) == (0, 0, 0)
 
@@ -232,7 +231,6 @@ def test_a_group_of_version_1(tmp_path: Path) -> None:
 
 
 def test_a_limit_of_version_1_is_known(tmp_path: Path) -> None:
-    """Nanoseconds there."""
     folder = group(
         tmp_path / "cpu",
         cpu__cfs_quota_us="50000\n",
@@ -243,7 +241,6 @@ def test_a_limit_of_version_1_is_known(tmp_path: Path) -> None:
 
 
 def test_our_own_groups_are_found() -> None:
-    """Every one of them is a folder."""
     assert all(os.path.isdir(folder) for folder in cgroup.around())
 
 

@@ -24,8 +24,6 @@ def gate() -> Iterator[threading.Event]:
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
-    """Run a test in a loop."""
-
     async def main() -> None:
         async with asyncio.timeout(CEILING):
             await test()

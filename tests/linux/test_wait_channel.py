@@ -26,13 +26,11 @@ def test_a_process_that_sleeps_says_so() -> None:
 
 
 def test_whoever_is_gone_has_nothing_to_say() -> None:
-    """No process, no text."""
     assert wait_channel((1 << 22) + 1) == ""
     assert command_of((1 << 22) + 1) == "[?]"
 
 
 def test_a_command_line_is_one_line() -> None:
-    """Whatever is in it."""
     code = "print(1, flush=True)\nimport time\n\ntime.sleep(600)"
     with subprocess.Popen([sys.executable, "-S", "-c", code], stdout=subprocess.PIPE) as program:
         assert program.stdout

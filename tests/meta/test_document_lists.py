@@ -88,7 +88,6 @@ def test_settings_for_those_who_come_from_elsewhere_exist(tmp_path: Path) -> Non
 
 
 def test_commands_for_those_who_come_from_elsewhere_exist() -> None:
-    """With their options."""
     lines = [part for part in _HERE if part.startswith("tony ")]
     assert len(lines) > 4
     for line in lines:

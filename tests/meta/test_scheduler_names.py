@@ -63,7 +63,6 @@ def test_no_other_module_names_a_scheduler(path: Path) -> None:
 
 
 def test_those_that_may_do() -> None:
-    """An entry that is not needed goes."""
     assert len(ALLOWED) <= 6
     for name in ALLOWED:
         place = PACKAGE / name

@@ -31,7 +31,6 @@ RUN = "import sys; from tony.cli.main import main; sys.exit(main())"
 
 
 def command(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Runs `tony mini` on a home."""
     environ = {**os.environ, "TONY_HOME": str(home), "PYTHONPATH": SOURCE, **variables}
     return subprocess.run(
         [sys.executable, "-c", RUN, "mini", *words], env=environ, capture_output=True, text=True, check=False
@@ -39,7 +38,6 @@ def command(home: Path, *words: str, **variables: str) -> subprocess.CompletedPr
 
 
 def ask(cluster: MiniCluster, port: str, path: str) -> Any:
-    """What a daemon's page says."""
     return json.loads(send(cluster.state.address(port), "GET", path))
 
 

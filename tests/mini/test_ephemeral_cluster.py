@@ -32,7 +32,6 @@ with run_ephemeral_cluster(MiniOptions(nodes=1), os.environ, print) as cluster:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Waits until something is true."""
     deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
@@ -68,7 +67,6 @@ def test_nothing_outlives_who_wanted_it(machine: Machine, number: signal.Signals
 
 
 def test_what_cannot_start_leaves_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Because a daemon dies, for one."""
     machine.fill_cache()
     machine.install_java(daemon="exit 1")
     temp = machine.folder / "temp"

@@ -38,7 +38,6 @@ def test_programs(tmp_path: Path) -> None:
 
 
 def test_what_it_cannot_do(tmp_path: Path) -> None:
-    """Says what it can."""
     done = hadoop(tmp_path, "distcp")
     assert (done.returncode, done.stdout) == (1, "")
     assert "unknown subcommand distcp; this small cluster has classpath, fs, dfs" in done.stderr

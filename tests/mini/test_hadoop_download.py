@@ -17,7 +17,6 @@ from tony.mini.java import Java
 
 @pytest.fixture
 def java(tmp_path: Path) -> Java:
-    """Nobody calls it here."""
     return Java(home=tmp_path, version=17, source="test")
 
 
@@ -62,7 +61,6 @@ def test_maven_fails(machine: Machine, java: Java) -> None:
 
 
 def test_what_a_killed_one_left_is_removed(machine: Machine, java: Java) -> None:
-    """Next to what is whole."""
     machine.install_maven()
     left = cache_folder(machine.environment) / ".partial-x"
     left.mkdir(parents=True)
@@ -71,7 +69,6 @@ def test_what_a_killed_one_left_is_removed(machine: Machine, java: Java) -> None
 
 
 def test_a_cache_that_cannot_be_made(machine: Machine, java: Java) -> None:
-    """Says which folder."""
     machine.install_maven()
     (machine.folder / "cache").write_text("")
     with pytest.raises(StorageError, match=r"in .*/cache/tony/hadoop: Not a directory"):

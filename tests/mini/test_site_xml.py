@@ -20,14 +20,12 @@ PLACES = Places(Path("/home/me/.tony/mini"))
 
 
 def state_of(options: MiniOptions) -> ClusterState:
-    """A cluster with ports from 1000."""
     names = [port for daemon in daemons(options.nodes, options.datanodes) for port in daemon.ports]
     numbers = {name: 1000 + number for number, name in enumerate(names)}
     return ClusterState(options=options, java="/java", jars="/jars", path="/bin", ports=numbers)
 
 
 def read(text: str) -> dict[str, str]:
-    """A site file's properties."""
     return {
         prop.findtext("name", ""): prop.findtext("value", "")
         for prop in ElementTree.fromstring(text.encode()).iter("property")
@@ -64,7 +62,6 @@ def files(
     ],
 )
 def test_where_a_setting_belongs(key: str, file: str) -> None:
-    """What nobody else claims is core."""
     assert file == file_of(key)
     assert "a < b & c" == files(f"{key}=a < b & c")[f"conf/{file}"][key]
 
@@ -124,7 +121,6 @@ def test_labels_reach_every_queue() -> None:
 
 
 def test_all_addresses_are_loopback() -> None:
-    """Whatever has an address."""
     for properties in files(datanodes=2).values():
         for key, value in properties.items():
             if key.endswith("address") or key.endswith("hostname"):
@@ -132,7 +128,6 @@ def test_all_addresses_are_loopback() -> None:
 
 
 def test_hosts() -> None:
-    """The machine's own name, and every node's."""
     lines = hosts(state_of(MiniOptions(nodes=1)), "box").splitlines()
     assert ["127.0.0.1 localhost", "127.0.0.1 box", "127.0.1.1 127.0.1.1"] == lines
 
@@ -164,14 +159,12 @@ def test_daemons_beside_those_of_the_options() -> None:
 
 @pytest.mark.parametrize("text", ["", "key", "=value", "nm0:a=b", "rm:a=b", "a b=c"])
 def test_no_setting(text: str) -> None:
-    """Says how one writes it."""
     with pytest.raises(UserError, match="write KEY=VALUE"):
         HadoopProperty.read(text)
 
 
 @pytest.mark.parametrize("text", ["", "gpu", "gpu=", "gpu=rm", "gpu=nm1,", "=nm1"])
 def test_no_label(text: str) -> None:
-    """Says how one writes it."""
     with pytest.raises(UserError, match="write LABEL=nm1"):
         Label.read(text)
 
@@ -188,7 +181,6 @@ def test_no_label(text: str) -> None:
     ],
 )
 def test_options_that_make_no_sense(options: MiniOptions, message: str) -> None:
-    """Refused before anything is started."""
     with pytest.raises(UserError) as caught:
         options.check()
     assert str(caught.value).startswith(message)

@@ -31,7 +31,6 @@ from tony.model.layout import Home
 
 @pytest.fixture
 def cluster(machine: Machine) -> MiniCluster:
-    """One whose archives are there."""
     machine.fill_cache()
     return MiniCluster(Home(machine.folder / "home"), machine.environment)
 
@@ -121,7 +120,6 @@ def test_no_cluster(cluster: MiniCluster) -> None:
 
 
 def test_what_is_written_down_is_read_back(tmp_path: Path) -> None:
-    """All of it."""
     options = MiniOptions(
         settings=(HadoopProperty.read("a=b"), HadoopProperty.read("nm1:c=d")),
         labels=(Label.read("gpu=nm1,nm2"),),
@@ -146,7 +144,6 @@ def test_what_is_written_down_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_later_process_of_the_same_pid_is_another(tmp_path: Path) -> None:
-    """As after the machine was started anew."""
     assert not Process(pid=os.getpid(), started=1).living
 
 

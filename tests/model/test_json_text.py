@@ -85,20 +85,17 @@ def test_numbers_beyond_are_refused(as_bytes: bool, padding: str, number: str, w
 @example("9223372036854775808", False)
 @example("-9223372036854775809", True)
 def test_a_number_means_the_same_in_a_long_text(number: str, as_bytes: bool) -> None:
-    """The same value, or the same words."""
     short, long = f"[{number}]", f"[{number}]{PADDING}"
     assert outcome(short) == outcome(long.encode() if as_bytes else long)
 
 
 @given(PLAIN)
 def test_a_long_text_is_read_as_it_was_written(plain: Json) -> None:
-    """Whatever JSON can say."""
     assert loads(json.dumps(plain).encode() + PADDING.encode()) == plain
 
 
 @pytest.mark.parametrize("padding", ["", PADDING], ids=["short", "long"])
 def test_what_is_no_text_is_told(padding: str) -> None:
-    """Half characters, other encodings, lists in lists."""
     with pytest.raises(BadJson, match=r"^not UTF-8$"):
         loads(b'["\xff"]' + padding.encode())
     with pytest.raises(BadJson, match=r"^not UTF-8$"):

@@ -66,7 +66,6 @@ class Neighbourhood:
 
     @property
     def victim(self) -> JobFolder:
-        """The victim's job."""
         return self.home.job(VICTIM)
 
     def add(self, number: int, **spec: object) -> JobFolder:
@@ -176,7 +175,6 @@ class Browser:
         self.answers = 0
 
     async def get(self, address: str) -> httpx.Response:
-        """Ask for one address."""
         return await self.ask("GET", address)
 
     async def ask(self, method: str, address: str) -> httpx.Response:

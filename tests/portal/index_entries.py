@@ -19,7 +19,6 @@ NOW = 1_760_000_000.0
 
 
 def head(number: int = 0, **more: Any) -> JobHead:
-    """One job that succeeded."""
     known: dict[str, Any] = {
         "job": f"application_1760000000000_{number:04d}",
         "name": "digits",
@@ -102,7 +101,6 @@ queries = st.builds(
 
 
 def wanted(all_: Iterable[JobHead], query: Query) -> list[JobHead]:
-    """Those that match, in no order."""
     return [each for each in all_ if _matches(each, query)]
 
 

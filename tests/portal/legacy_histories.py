@@ -85,7 +85,6 @@ _SYNC = bytes(range(16))
 
 
 def long(number: int) -> bytes:
-    """Avro's way with whole numbers."""
     number = (number << 1) ^ (number >> 63)
     parts = bytearray()
     while number > 0x7F:
@@ -95,51 +94,42 @@ def long(number: int) -> bytes:
 
 
 def text(value: str) -> bytes:
-    """Avro's way with text."""
     data = value.encode()
     return long(len(data)) + data
 
 
 def maybe(value: str | None) -> bytes:
-    """A union of null and text."""
     return long(0) if value is None else long(1) + text(value)
 
 
 def metrics(values: Mapping[str, float]) -> bytes:
-    """An array of them."""
     items = b"".join(text(name) + struct.pack("<d", value) for name, value in values.items())
     return (long(len(values)) + items if values else b"") + long(0)
 
 
 def event(kind: str, body: bytes, at: int) -> bytes:
-    """One record of the file."""
     return long(_KINDS.index(kind)) + long(_KINDS.index(kind)) + body + long(at)
 
 
 def inited(at: int = BEGAN, tasks: int = 2, host: str = "am.example.com") -> bytes:
-    """A session begins."""
     return event("APPLICATION_INITED", text(APP) + long(tasks) + text(host) + maybe("container_1_1_01_000001"), at)
 
 
 def started(role: str, index: int, at: int, host: str = "node1") -> bytes:
-    """A container is started."""
     body = text(role) + long(index) + text(host) + maybe(f"container_1_1_01_{len(role) * 100 + index:06d}")
     return event("TASK_STARTED", body, at)
 
 
 def finished(role: str, index: int, at: int, status: str = "SUCCEEDED", said: str | None = "NA") -> bytes:
-    """It has ended."""
     body = text(role) + long(index) + text(status) + metrics({"MAX_MEMORY_BYTES": 5e8}) + maybe(said)
     return event("TASK_FINISHED", body, at)
 
 
 def over(at: int = ENDED, failed: int = 0) -> bytes:
-    """The application has ended."""
     return event("APPLICATION_FINISHED", text(APP) + long(2) + long(failed) + metrics({}), at)
 
 
 def container(events: Sequence[bytes], codec: str = "null", per_block: int = 3) -> bytes:
-    """An Avro container file of them."""
     meta = {"avro.schema": json.dumps(SCHEMA), "avro.codec": codec}
     parts = [b"Obj\x01", long(len(meta))]
     parts += [text(key) + text(value) for key, value in meta.items()]
@@ -186,7 +176,6 @@ def whole() -> list[bytes]:
 
 
 def failing() -> list[bytes]:
-    """One of which a worker failed."""
     s = 1000
     return [
         inited(),
@@ -203,7 +192,6 @@ def ended_name(user: str = "ann", status: str = "SUCCEEDED", app: str = APP) -> 
 
 
 def lay_down(folder: Path, events: Sequence[bytes], name: str | None = None, settings: str | None = SETTINGS) -> Path:
-    """One job's folder."""
     folder.mkdir(parents=True)
     (folder / (name or ended_name())).write_bytes(container(events))
     if settings is not None:

@@ -13,19 +13,16 @@ from tony.portal.histories.avro import records
 
 
 def file(schema: object, blocks: bytes, codec: bytes = b"null") -> bytes:
-    """A container file with that schema."""
     meta = of.long(2) + of.text("avro.schema") + of.text(json.dumps(schema)) + of.text("avro.codec")
     return b"Obj\x01" + meta + of.long(len(codec)) + codec + of.long(0) + b"s" * 16 + blocks
 
 
 def block(count: int, data: bytes) -> bytes:
-    """One block."""
     return of.long(count) + of.long(len(data)) + data + b"s" * 16
 
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
 def test_records(codec: str) -> None:
-    """In order, over any number of blocks."""
     found = list(records(of.container(of.whole(), codec)))
     assert [each["type"] for each in found][:3] == ["APPLICATION_INITED", "TASK_STARTED", "TASK_STARTED"]
     assert found[4] == {
@@ -42,7 +39,6 @@ def test_records(codec: str) -> None:
 
 
 def test_types() -> None:
-    """Every kind of value."""
     schema = {
         "type": "record",
         "name": "R",
@@ -107,7 +103,6 @@ def test_hostile_files(data: bytes, why: str) -> None:
 
 
 def test_a_deep_schema() -> None:
-    """It is refused as well."""
     schema: object = "null"
     for _ in range(100):
         schema = [schema]

@@ -26,7 +26,6 @@ def test_all_of_them() -> None:
 
 
 def test_nothing() -> None:
-    """There is nothing to wait for."""
     assert list(Readers(str, threads=3, longest=60.0).each([])) == []
 
 
@@ -63,7 +62,6 @@ def test_too_many_that_hang() -> None:
 
 
 def test_whoever_stops_listening_ends_it() -> None:
-    """Threads that wait for work end."""
     before = threading.active_count()
     some = Readers(str, threads=3, longest=60.0).each(range(100))
     next(some)

@@ -48,13 +48,11 @@ def chains(references: Path, port: int) -> Sequence[str]:
 
 @pytest.fixture
 def near(tmp_path: Path) -> Neighbourhood:
-    """The portal's user, and the neighbour."""
     return build_neighbourhood(tmp_path)
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What fsspec was asked for."""
     asked: list[str] = []
 
     def refuse(address: object, *_: object, **__: object) -> None:

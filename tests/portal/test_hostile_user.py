@@ -43,13 +43,10 @@ ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file t
 
 @pytest.fixture
 def near(tmp_path: Path) -> Neighbourhood:
-    """The victim, and the neighbour."""
     return build_neighbourhood(tmp_path)
 
 
 def run(what: Awaitable[None]) -> None:
-    """Run a test."""
-
     async def main() -> None:
         await what
 
@@ -128,7 +125,6 @@ def test_a_job_directory_that_is_replaced(near: Neighbourhood, what: str) -> Non
 
 
 def test_a_job_directory_that_changes_all_the_time(near: Neighbourhood) -> None:
-    """While a request is answered, too."""
     folder = near.add(1)
     ended = threading.Event()
 

@@ -48,7 +48,6 @@ def pages(index: JobIndex, query: Query) -> list[JobHead]:
 
 
 def as_entry(each: JobHead) -> IndexEntry:
-    """In a location."""
     return IndexEntry(head=each, place="/here", path=f"jobs/{each.job}", stamp="1")
 
 
@@ -74,7 +73,6 @@ def test_every_query_finds_what_a_look_at_every_job_finds(
 
 
 def check(index: JobIndex, made: Sequence[JobHead], query: Query) -> None:
-    """One query."""
     found, expected = pages(index, query), wanted(made, query)
     assert sorted(each.job for each in found) == sorted(each.job for each in expected), query
     assert {each.job: each for each in found} == {each.job: each for each in expected}
@@ -119,7 +117,6 @@ def test_after_any_changes_it_is_as_one_made_anew(
 
 
 def answers(index: JobIndex) -> list[object]:
-    """What it says to some questions."""
     asked = (Query(), Query(text="digits"), Query(tag="digits"), Query(user="ann", state="failed"))
     told = [index.page(query) for query in asked]
     return [(sorted(map(repr, page.heads)), page.total, page.facets) for page in told]
@@ -135,7 +132,6 @@ def test_a_page_keeps_its_place_while_jobs_come(index: JobIndex) -> None:
 
 
 def test_many_jobs_of_one_moment(index: JobIndex) -> None:
-    """All are there, once."""
     index.put(entry(number, submitted=NOW) for number in range(500))
     assert len({each.job for each in pages(index, Query(most=100))}) == 500
 
@@ -289,7 +285,6 @@ def test_damaged_records(index: JobIndex) -> None:
 
 
 def test_threads_read_while_one_writes(index: JobIndex) -> None:
-    """Each sees whole batches."""
     seen: list[Counter[int]] = []
     errors: list[Exception] = []
     done = threading.Event()
@@ -317,6 +312,5 @@ def test_threads_read_while_one_writes(index: JobIndex) -> None:
 
 
 def test_ours_alone_may_read_it(index: JobIndex, tmp_path: Path) -> None:
-    """It holds what records hold."""
     index.put([entry(1)])
     assert {path.name: path.stat().st_mode & 0o077 for path in tmp_path.iterdir() if path.stat().st_mode & 0o077} == {}

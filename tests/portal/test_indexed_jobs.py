@@ -33,7 +33,6 @@ CEILING = 60.0
 
 @asynccontextmanager
 async def portal(home: Home, *locations: str | Path) -> AsyncIterator[IndexedJobs]:
-    """One over some locations."""
     stores = [opened(str(each), home) for each in locations]
     made = IndexedJobs(home, stores, "jobs of a test")
     await made.start()
@@ -57,8 +56,6 @@ async def until(source: IndexedJobs, holds: Callable[[JobsPage], bool], query: Q
 
 
 def run(what: Awaitable[None]) -> None:
-    """Runs a test."""
-
     async def main() -> None:
         await what
 
@@ -199,7 +196,6 @@ def test_logs_of_a_store_are_brought_when_somebody_looks(tmp_path: Path) -> None
 
 
 def put(store: FileStore, folder: Path, path: str) -> None:
-    """Copies a record."""
     for file in folder.rglob("*"):
         if file.is_file() and "secret" not in file.parts:
             store.write(f"{path}/{file.relative_to(folder)}", file)
@@ -295,7 +291,6 @@ def test_portals_of_other_locations_have_jobs_of_their_own(tmp_path: Path) -> No
 
 
 def test_a_lost_index_is_filled_again(tmp_path: Path) -> None:
-    """In the midst of everything, too."""
     home = Home(tmp_path)
 
     async def check() -> None:
@@ -324,7 +319,6 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "hdfs://", "nothing://x", __file__])
 def test_what_is_no_location(tmp_path: Path, text: str) -> None:
-    """It is refused with what to write."""
     from tony.errors import TonyError
 
     with pytest.raises(TonyError):

@@ -25,7 +25,6 @@ def seen(root: Path) -> Original:
 
 
 def listed(root: Path) -> object:
-    """Its head."""
     store = LocalStore(root)
     (place,) = places(store, "")
     entry = read(store, place)
@@ -83,7 +82,6 @@ def test_one_that_failed(tmp_path: Path) -> None:
 
 
 def test_one_that_was_killed(tmp_path: Path) -> None:
-    """That is nobody's failure."""
     of.lay_down(tmp_path / of.APP, of.whole()[:4], of.ended_name(status="KILLED"))
     failure = seen(tmp_path).report.failure
     assert failure is not None

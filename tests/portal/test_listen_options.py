@@ -97,7 +97,6 @@ OWN = {**FORM, "Origin": "http://127.0.0.1:8600"}
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> TokenFile:
-    """The portal's."""
     return TokenFile(tmp_path / "portal")
 
 
@@ -164,7 +163,6 @@ def test_nobody_is_logged_in_by_another_site(tmp_path: Path, tokens: TokenFile, 
 
 @pytest.mark.parametrize("content", [b"", b"token=", b"token=no", b"x" * 100_000, b"&" * 5000, b"\xff\xfe=\0"])
 def test_what_is_no_token(tmp_path: Path, tokens: TokenFile, content: bytes) -> None:
-    """The page is shown again."""
     answer = fetch(portal(tmp_path, tokens), "/login", method="POST", headers=OWN, content=content)
     assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
     assert 'name="token"' in answer.text
@@ -174,7 +172,6 @@ def test_what_is_no_token(tmp_path: Path, tokens: TokenFile, content: bytes) -> 
     "after", ["//evil.example", "https://evil.example", "/\\evil.example", "../../x//y", "a\r\nX: y"]
 )
 def test_nobody_is_sent_elsewhere(tmp_path: Path, tokens: TokenFile, after: str) -> None:
-    """After the login one is here."""
     token, _ = tokens.make("ann")
     body = f"token={token}&next={after}".encode()
     answer = fetch(portal(tmp_path, tokens), "/login", method="POST", headers=OWN, content=body)

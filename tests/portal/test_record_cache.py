@@ -22,12 +22,10 @@ from tony.storage.stores.store_interface import Item
 
 @pytest.fixture
 def record(tmp_path: Path) -> JobFolder:
-    """A record of another user."""
     return ended(Home(tmp_path / "theirs"), JOBS[0])
 
 
 def bring(record: JobFolder, tmp_path: Path, store: LocalStore | None = None) -> JobFolder:
-    """Copy it."""
     brought, entry, store = RecordCache(tmp_path / "brought"), entry_of(record), store or store_of(record)
     folder = brought.folder(entry)
     brought.bring(store, entry, folder)
@@ -35,12 +33,10 @@ def bring(record: JobFolder, tmp_path: Path, store: LocalStore | None = None) ->
 
 
 def store_of(record: JobFolder) -> LocalStore:
-    """The history in which it lies."""
     return LocalStore(record.path.parent.parent)
 
 
 def entry_of(record: JobFolder) -> IndexEntry:
-    """What the index has of it."""
     store, path = store_of(record), f"jobs/{record.job_id}"
     item = store.find(path)
     assert item is not None
@@ -50,7 +46,6 @@ def entry_of(record: JobFolder) -> IndexEntry:
 
 
 def allocated(folder: Path) -> int:
-    """Bytes of all files."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
@@ -78,8 +73,6 @@ def test_many_files_of_an_event_log_are_refused(
 def test_files_that_grow_after_they_were_listed_are_bounded(
     record: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of them together."""
-
     class Growing(LocalStore):
         def list(self, path: str = "") -> Sequence[Item]:
             found = super().list(path)
@@ -122,8 +115,6 @@ def test_logs_are_bounded(record: JobFolder, tmp_path: Path, monkeypatch: pytest
 
 
 def test_an_unreadable_folder_of_logs(record: JobFolder, tmp_path: Path) -> None:
-    """All that may be read is shown."""
-
     class Refusing(LocalStore):
         def list(self, path: str = "") -> Sequence[Item]:
             if path.endswith("/logs"):

@@ -162,7 +162,6 @@ def ask(port: int, token: str, path: str) -> tuple[int, str]:
 
 
 def head(job: str) -> JobHead:
-    """A job of ben's."""
     return JobHead(
         job=job,
         name="hangs",

@@ -35,7 +35,6 @@ from tony.storage.stores.store_interface import FileStore, Item
 
 
 def job(home: Home, number: int, *, ended: bool = True, size: int = 1000) -> JobFolder:
-    """One with that much output."""
     name = f"local-20260101-0000{number:02d}-0a1b2c"
     folder, record = recorded(home, name, submitted=LONG_AGO + number)
     folder.logs.mkdir(exist_ok=True)
@@ -55,7 +54,6 @@ def home(tmp_path: Path) -> Home:
 
 
 def names(going: tuple[RemovedRecord, ...]) -> list[int]:
-    """Numbers of those that go."""
     return [int(each.record.head.job[19:21]) for each in going]
 
 
@@ -71,7 +69,6 @@ def test_less_is_read_of_records_of_other_users(home: Home, monkeypatch: pytest.
 
 
 def test_it_is_only_said(home: Home) -> None:
-    """Until somebody has it done."""
     store = LocalStore(home.path)
     before = sorted(str(path) for path in home.path.rglob("*"))
     found = plan(store, RetentionRules(age=60.0))
@@ -236,7 +233,6 @@ def test_what_fails_on_the_way_leaves_it_whole(home: Home, tmp_path: Path) -> No
 def kept(
     number: int, user: str, age: float, size: int, state: JobState, *, pinned: bool, damaged: bool
 ) -> RetentionCandidate:
-    """A made-up record."""
     ended = NOW - age if state.ended else None
     made = head(number, user=user, state=state, ended=ended, pinned=pinned, damaged="torn" if damaged else "")
     item = Item(name=made.job, folder=True)

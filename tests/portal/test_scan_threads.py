@@ -49,7 +49,6 @@ class Refusing(FsspecStore):
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[JobIndex]:
-    """An empty one."""
     made = JobIndex(tmp_path / "index.db")
     yield made
     made.close()
@@ -57,7 +56,6 @@ def index(tmp_path: Path) -> Iterator[JobIndex]:
 
 @pytest.fixture
 def paid() -> FileStore:
-    """One where requests cost money."""
     return FsspecStore(f"memory://watched-{uuid.uuid4()}")
 
 

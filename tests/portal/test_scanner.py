@@ -36,7 +36,6 @@ JOBS = [f"local-2026010{day}-000000-0a1b2c" for day in range(1, 8)]
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """An empty home."""
     place = Home(tmp_path / "home")
     place.jobs.mkdir(parents=True)
     return place
@@ -44,7 +43,6 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[JobIndex]:
-    """An empty one."""
     made = JobIndex(tmp_path / "index.db")
     assert made.claim()
     yield made
@@ -52,7 +50,6 @@ def index(tmp_path: Path) -> Iterator[JobIndex]:
 
 
 def ended(home: Home, job: str) -> JobFolder:
-    """A job that has succeeded."""
     folder, made = recorded(home, job)
     write_summary(folder, succeeded(folder, made))
     return folder
@@ -113,12 +110,10 @@ def test_what_happens_is_seen(home: Home, index: JobIndex) -> None:
 
 
 def remove(folder: JobFolder) -> None:
-    """A whole record."""
     LocalStore(folder.path.parent).remove(folder.job_id)
 
 
 def test_a_pin_is_seen(home: Home, index: JobIndex) -> None:
-    """When everything is looked at."""
     folder = ended(home, JOBS[0])
     scan = Scanner(LocalStore(home.path), index)
     scan.full()
@@ -323,7 +318,6 @@ class Bucket:
         self._records: dict[bool, JobFolder] = {}
 
     def lay_down(self, parent: str, *jobs: str, over: bool = True) -> None:
-        """Jobs that run, or are over."""
         if over not in self._records:
             folder = ended(self._home, JOBS[0]) if over else recorded(self._home, JOBS[1])[0]
             logged(folder, [Started(task=TaskId("worker", 0), session=1, try_=1, pid=1)])
@@ -348,7 +342,6 @@ def all_states(index: JobIndex) -> dict[str, str]:
 
 
 def many(number: int, day: int = 1) -> list[str]:
-    """Names of jobs of one day."""
     return [f"local-202601{day:02d}-{each:06d}-0a1b2c" for each in range(number)]
 
 
@@ -551,7 +544,6 @@ def test_one_job_in_two_locations(tmp_path: Path, index: JobIndex) -> None:
 
 
 def test_what_it_reads_is_bounded(home: Home, index: JobIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an event log only the end."""
     running, _ = recorded(home, JOBS[0])
     logged(
         running,

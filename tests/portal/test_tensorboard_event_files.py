@@ -25,12 +25,10 @@ THEIRS = 54321
 
 
 def no_store(address: str) -> FileStore:
-    """No address is asked for."""
     raise AssertionError(address)
 
 
 def any_address(address: str) -> bool:
-    """Every address may be opened."""
     return True
 
 
@@ -41,7 +39,6 @@ def held(folder: JobFolder) -> TensorBoardSource:
 
 
 def job_of(folder: JobFolder) -> JobRecord:
-    """Its record."""
     record = read_job(folder)
     assert record is not None
     return record

@@ -81,7 +81,6 @@ class Place:
     browser: httpx.AsyncClient
 
     async def start(self, jobs: str, user: str = "ann") -> httpx.Response:
-        """As the page's button does."""
         me = await self.browser.get("/api/v1/me", headers={"x-user": user})
         return await self.browser.put(
             f"/tensorboard/{jobs}/start",
@@ -90,7 +89,6 @@ class Place:
         )
 
     async def get(self, path: str, user: str = "ann") -> httpx.Response:
-        """What a user is answered."""
         return await self.browser.get(path, headers={"x-user": user})
 
 
@@ -119,15 +117,12 @@ async def place(home: Home, jobs: int, *, most: int = 4, idle: float = 600.0) ->
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Waits for something."""
     async with asyncio.timeout(CEILING):
         while not await holds():
             await asyncio.sleep(0.05)
 
 
 def run(what: Awaitable[None]) -> None:
-    """Runs a test."""
-
     async def main() -> None:
         await what
 
@@ -291,7 +286,6 @@ def test_stopped_when_nobody_looks(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_closed_while_one_is_being_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That one is waited for as well."""
     stop = boards_module._stop
 
     async def check() -> None:
@@ -437,7 +431,6 @@ def test_what_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_where_it_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page says what to do."""
     home = Home(tmp_path / "home")
     write_events(keep(home, JOB).work / "worker-0")
     monkeypatch.setattr(TensorBoardManager, "is_installed", staticmethod(lambda: False))

@@ -204,7 +204,6 @@ def test_a_pair_of_escapes_is_one_character() -> None:
 
 @given(st.lists(st.one_of(ANY_MESSAGE, st.binary(max_size=300).map(Raw.of)), max_size=4), CUTS)
 def test_bytes_of_a_tunnel_arrive_between_messages(messages: list[Message], places: list[int]) -> None:
-    """As they are, whatever they look like."""
     data = b"".join(encode(message) for message in messages)
     assert all_from(Decoder(MAX_FROM_AM), cut(data, places)) == (messages, None)
 

@@ -44,7 +44,6 @@ def test_the_bytes_are_what_they_are() -> None:
 
 
 def refused(hello: bytes) -> ProtocolError:
-    """Why a hello is refused."""
     with pytest.raises(ProtocolError) as caught:
         check_hello(hello, TOKEN)
     return caught.value
@@ -64,14 +63,12 @@ def test_another_version_is_refused_with_both_versions() -> None:
 
 
 def test_something_else_than_a_hello_is_refused() -> None:
-    """A browser, or a port scanner."""
     assert (
         refused(b"GET / HTTP/1.1\r\nHost: example.org\r\nAccept:".ljust(HELLO_SIZE)[:HELLO_SIZE]).code == "bad-message"
     )
 
 
 def test_an_unknown_kind_of_peer_is_refused() -> None:
-    """Even with the right token."""
     hello = bytearray(encode_hello(PeerKind.EXECUTOR, TOKEN))
     hello[6] = 99
     error = refused(bytes(hello))

@@ -28,7 +28,6 @@ def environment(*folders: Path, stacks: bool = True) -> dict[str, str]:
 
 
 def run(code: str, env: dict[str, str]) -> str:
-    """What a program prints."""
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout

@@ -36,7 +36,6 @@ JOB = {"JAX_COORDINATOR_ADDRESS": "n1:41001", "JAX_NUM_PROCESSES": "4", "JAX_PRO
 
 @pytest.fixture
 def jax(tmp_path: Path) -> Path:
-    """A folder with the package."""
     package = tmp_path / "site/jax/_src/clusters"
     package.mkdir(parents=True)
     for folder in (package.parent, package.parent.parent):
@@ -64,13 +63,11 @@ def test_jax_finds_the_processes_of_its_job(jax: Path, arguments: str, stacks: b
 
 
 def test_a_program_of_no_gang_is_left_alone(jax: Path) -> None:
-    """Evaluators, and programs of other frameworks."""
     assert printed(jax, {})[0] == "slurm"
     assert printed(jax, {}, stacks=True)[0] == "slurm"
 
 
 def test_jax_is_not_imported_for_it(jax: Path) -> None:
-    """Only the finder waits."""
     assert printed(jax, JOB, "import sys; print('jax' in sys.modules)") == ["False"]
 
 

@@ -42,7 +42,6 @@ def run(code: str, env: dict[str, str]) -> str:
 
 
 def heard(hearer: socket.socket) -> list[Advance | CheckpointReport | None]:
-    """All that was told so far."""
     found = []
     hearer.setblocking(False)
     while True:
@@ -68,7 +67,6 @@ def test_a_program_tells(hearer: socket.socket) -> None:
 
 
 def test_a_socket_with_a_long_path(tmp_path: Path) -> None:
-    """Longer than what the kernel takes."""
     folder = tmp_path / ("x" * 120)
     folder.mkdir()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
@@ -79,7 +77,6 @@ def test_a_socket_with_a_long_path(tmp_path: Path) -> None:
 
 
 def test_outside_of_tony_both_do_nothing() -> None:
-    """No variable, no word, no error."""
     run("import tony\ntony.progress(1, 2, loss=3)\nwith tony.checkpoint(1): pass", environment(None))
 
 
@@ -179,7 +176,6 @@ def test_what_has_our_number_afterwards_is_the_programs(hearer: socket.socket) -
 
 
 def test_any_thread_and_any_process_may_tell(hearer: socket.socket) -> None:
-    """Each datagram is whole."""
     code = (
         "import os, threading, tony\n"
         "def tell():\n"

@@ -26,7 +26,6 @@ def first_message() -> bytes:
 
 
 def main() -> None:
-    """Flood until killed."""
     port, count, mode = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     hello = first_message() if mode == "half-open" else b""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

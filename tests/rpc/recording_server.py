@@ -44,18 +44,15 @@ class Diary:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def on_connected(self, connection: RpcConnection) -> None:
-        """Writes it down."""
         self.connections.append(connection)
         self.changed.set()
 
     def on_message(self, connection: RpcConnection, message: Message) -> None:
-        """Writes it down, and answers."""
         self.messages.append(message)
         self.changed.set()
         self.answer(connection, message)
 
     def on_closed(self, connection: RpcConnection, reason: str) -> None:
-        """Writes it down."""
         self.connections.remove(connection)
         self.ends.append(reason)
         self.changed.set()
@@ -135,7 +132,6 @@ async def raw(
 
 
 def hello(token: str = JOB.am.token, kind: PeerKind = PeerKind.EXECUTOR, version: int = 1) -> bytes:
-    """The right first bytes, or nearly."""
     return encode_hello(kind, token, version)
 
 

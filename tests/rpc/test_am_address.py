@@ -44,6 +44,5 @@ def test_an_address_is_read_and_written(text: str, address: AmAddress) -> None:
     ],
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    """The error says what one looks like."""
     with pytest.raises(ValueError, match=r"is not an address; write unix:/absolute/path or tls:host:port$"):
         parse(text)

@@ -22,7 +22,6 @@ CALL = Summon(attempt=2, address="tls:there:1")
 
 @asynccontextmanager
 async def listening(credentials: AmCredentials = JOB.executors) -> AsyncIterator[tuple[RpcServer, Diary, str]]:
-    """What an executor does."""
     diary = Diary(answer=lambda peer, message: peer.send(Done()))
     server = RpcServer(credentials, diary, guests=frozenset({PeerKind.MASTER}))
     address = await server.listen("tls:127.0.0.1:0")

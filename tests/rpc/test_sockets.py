@@ -21,7 +21,6 @@ from tony.rpc.sockets import describe_error, listen_unix, peer_process, resolve
 
 
 def at(path: Path | str) -> Place:
-    """A place on a Unix socket."""
     return Place(address=f"unix:{path}", job=JOB, scheme="unix")
 
 
@@ -141,7 +140,6 @@ class _Peer:
         self.credentials = struct.pack("3i", pid, uid, 0)
 
     def getsockopt(self, level: int, option: int, size: int) -> bytes:
-        """What the kernel would say."""
         assert (level, option, size) == (socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         return self.credentials
 
@@ -205,7 +203,6 @@ async def test_credentials_without_certificates_cannot_do_tls() -> None:
 
 
 async def test_both_families_are_numbers_without_waiting() -> None:
-    """IPv4 and IPv6."""
     assert await resolve(TlsAddress(host="127.0.0.1", port=5)) == [(socket.AF_INET, ("127.0.0.1", 5))]
     assert await resolve(TlsAddress(host="::1", port=5)) == [(socket.AF_INET6, ("::1", 5, 0, 0))]
 

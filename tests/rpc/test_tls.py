@@ -36,7 +36,6 @@ SOURCE = Path(__file__).parents[2] / "src"
 
 @pytest.fixture
 def place() -> Place:
-    """A port of this machine."""
     return Place(address="tls:127.0.0.1:0", job=JOB, scheme="tls")
 
 
@@ -133,7 +132,6 @@ async def test_damaged_records_end_the_connection(place: Place) -> None:
 
 
 def _pair() -> tuple[TlsPipe, TlsPipe]:
-    """Two ends that have shaken hands."""
     near = TlsPipe(client_context(JOB.executors), listens=False)
     far = TlsPipe(server_context(JOB.am), listens=True)
     to_far, to_near = near.start(), b""

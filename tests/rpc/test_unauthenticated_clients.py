@@ -48,7 +48,6 @@ async def open_sockets(
 
 @contextlib.asynccontextmanager
 async def few_places(min_age: float = 0.0) -> AsyncIterator[tuple[RpcServer, str]]:
-    """A server with room for four."""
     limits = HandshakeLimits(max_unrecognized=4, min_age_seconds=min_age)
     async with serving(TLS_PLACE, limits=limits) as (server, _, address):
         yield server, address

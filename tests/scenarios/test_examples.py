@@ -80,7 +80,6 @@ def test_tensorflow_parameter_server(lab: Lab) -> None:
 @only_on("local", why=SAME)
 @pytest.mark.on_change("frameworks", "python_hooks", "examples")
 def test_jax(lab: Lab) -> None:
-    """Two processes add up, and train together."""
     _, printed, _ = run(lab, "jax")
     assert accuracy(printed) > 90
 

@@ -47,7 +47,6 @@ def hosts_of(lab: Lab, tasks: list[str]) -> dict[str, list[str]]:
 
 
 def expected(hosts: dict[str, list[str]]) -> dict[str, dict[str, str]]:
-    """The three circles of these tasks."""
     ranked = [task for tasks in hosts.values() for task in tasks]
     levels = [[tasks[level] for tasks in hosts.values() if len(tasks) > level] for level in range(len(ranked))]
     return {

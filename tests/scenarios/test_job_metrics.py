@@ -120,7 +120,6 @@ with open(f"{os.environ['OUT']}/last", "w") as file:
 
 
 def measured(lab: YarnLab, job: str) -> Metrics:
-    """What is here of it."""
     return open_metrics(Home(lab.home).job(job).metrics)
 
 

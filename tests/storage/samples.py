@@ -133,14 +133,12 @@ def zip_of(path: Path, members: Mapping[str, Node]) -> Path:
 
 
 def cache_at(path: Path) -> Cache:
-    """An empty cache."""
     cache = Cache(path)
     cache.prepare()
     return cache
 
 
 def put_folder(cache: Cache, root: Path, placement: Placement = Placement.ROOT, name: str = "source") -> StagedItem:
-    """Stages a folder."""
     stored = cache_ingest.store_folder(cache, scan(root, git=True), lambda: scan(root, git=True), name)
     return StagedItem(digest=stored.digest, size=stored.size, name=name, placement=placement, suffix=Format.TAR.value)
 
@@ -148,7 +146,6 @@ def put_folder(cache: Cache, root: Path, placement: Placement = Placement.ROOT, 
 def put_file(
     cache: Cache, path: Path, placement: Placement = Placement.FILE, name: str | None = None, kind: Format | None = None
 ) -> StagedItem:
-    """Stages a file."""
     stored = cache_ingest.store_file(cache, path, path.name)
     return StagedItem(
         digest=stored.digest,

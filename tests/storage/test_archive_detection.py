@@ -20,12 +20,10 @@ from tony.storage.archives.archive_detection import Format, detect, find_unsuppo
     [("w", Format.TAR), ("w:gz", Format.TAR_GZ), ("w:bz2", Format.TAR_BZ2), ("w:xz", Format.TAR_XZ)],
 )
 def test_tars_are_known_whatever_their_name(tmp_path: Path, mode: str, expected: Format) -> None:
-    """The name's ending plays no part."""
     assert detect(tar_of(tmp_path / "data.npz", {"a": (b"x", 0o644)}, mode)) is expected
 
 
 def test_zip_is_known(tmp_path: Path) -> None:
-    """With members and without."""
     assert detect(zip_of(tmp_path / "a.tar", {"a": (b"x", 0o644)})) is Format.ZIP
     assert detect(zip_of(tmp_path / "b", {})) is Format.ZIP
 

@@ -41,7 +41,6 @@ def test_entries(text: str, path: str, name: str, unpack: bool) -> None:
     ],
 )
 def test_mistakes(text: str, words: str) -> None:
-    """Each says what to write instead."""
     with pytest.raises(ValueError, match=words):
         parse(text)
 

@@ -47,7 +47,6 @@ def test_absolute_link_to_inside_becomes_relative(tmp_path: Path) -> None:
 
 
 def test_loops_of_links_end(tmp_path: Path) -> None:
-    """Links are kept and not followed."""
     write_tree(tmp_path, {"d/up": "..", "self": "self", "d/x": FILE})
     assert [f.path for f in scan(tmp_path, git=True).found] == ["d", "d/up", "d/x", "self"]
 

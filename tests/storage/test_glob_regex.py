@@ -18,7 +18,6 @@ PATHS = st.text("ab*/", min_size=1, max_size=8)
 
 
 def regex_of(glob: str) -> str | None:
-    """What pathspec makes of one line."""
     patterns: list[Any] = list(GitIgnoreSpec.from_lines([glob]).patterns)
     return patterns[0].regex.pattern if patterns and patterns[0].regex else None
 

@@ -25,7 +25,6 @@ def history(tmp_path: Path) -> LocalStore:
 
 
 def hold(history: LocalStore) -> JobDirectory:
-    """The directory of the job."""
     held = history.hold("jobs/one")
     assert held is not None
     return held
@@ -55,7 +54,6 @@ def test_no_link_on_the_way_is_followed(history: LocalStore, tmp_path: Path, at:
 
 
 def test_the_root_may_be_a_link(history: LocalStore, tmp_path: Path) -> None:
-    """The user names it."""
     (tmp_path / "link").symlink_to(tmp_path / "history")
     assert LocalStore(tmp_path / "link").read("jobs/one/job.json", 100) == b"history/jobs"
 
@@ -103,7 +101,6 @@ def test_a_held_directory_is_removed_and_no_other(history: LocalStore, tmp_path:
 
 
 def test_only_plain_files_are_there(history: LocalStore, tmp_path: Path) -> None:
-    """No links, no pipes."""
     place = tmp_path / "history/jobs/one"
     (place / "link").symlink_to("job.json")
     os.mkfifo(place / "pipe")

@@ -118,7 +118,6 @@ def test_files_win_over_the_source(tmp_path: Path, work: Path) -> None:
 
 
 def test_source_may_be_an_archive(tmp_path: Path, work: Path) -> None:
-    """Unpacked into the working directory itself."""
     cache = cache_at(tmp_path / "c")
     archive = pack_tree(tmp_path / "s.tgz", write_tree(tmp_path / "s", SOURCE))
     localize(StagedRole(items=(put_file(cache, archive, Placement.ROOT, kind=Format.TAR_GZ),)), cache.path, work)
@@ -144,7 +143,6 @@ def test_missing_object_is_named(tmp_path: Path, work: Path) -> None:
 
 
 def test_work_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    """A file in the way is named."""
     (tmp_path / "work").write_bytes(b"")
     with pytest.raises(StorageError, match=f"cannot fill {tmp_path}/work/worker-0"):
         localize(StagedRole(), tmp_path / "c", tmp_path / "work" / "worker-0")

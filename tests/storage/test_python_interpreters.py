@@ -198,7 +198,6 @@ class TestArchivesThatAreNone:
         assert os.listdir(cache.unpacked) == []
 
     def test_program_of_another_machine(self, tmp_path: Path) -> None:
-        """A binary that this kernel cannot start."""
         cache = cache_at(tmp_path / "c")
         item = staged(cache, tar_of(tmp_path / "env.tar", {"bin/python": (b"\x7fELF" + b"\1" * 100, 0o755)}))
         with pytest.raises(StorageError, match=r"cannot be started on .*another platform"):

@@ -27,7 +27,6 @@ STORES: dict[str, Make] = {
 
 @pytest.fixture(params=[*STORES, "hdfs"])
 def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileStore]:
-    """An empty one."""
     if request.param != "hdfs":
         yield STORES[request.param](tmp_path / "there")
         return
@@ -43,7 +42,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_nothing_is_there(store: FileStore) -> None:
-    """That is an answer, not an error."""
     assert list(store.list()) == []
     assert list(store.list("a/b")) == []
     assert store.find("a") is None
@@ -78,7 +76,6 @@ def test_what_is_written_is_there(store: FileStore, tmp_path: Path) -> None:
 
 
 def test_what_is_larger_is_refused(store: FileStore) -> None:
-    """And not read."""
     store.write("a", b"12345")
     with pytest.raises(ValueError, match="larger than"):
         store.read("a", 4)
@@ -96,14 +93,12 @@ def test_what_goes_after_it_was_found(store: FileStore, monkeypatch: pytest.Monk
 
 
 def test_an_empty_file(store: FileStore) -> None:
-    """It is there."""
     store.write("a", b"")
     assert store.read("a", 5) == b""
 
 
 @pytest.mark.parametrize("path", ["..", "../x", "a/../../x", "/etc/passwd", "a\0b", "./a"])
 def test_no_path_leads_outside(store: FileStore, path: str) -> None:
-    """Whatever asks for it."""
     for ask in (
         lambda: store.list(path),
         lambda: store.find(path),
@@ -136,13 +131,11 @@ def test_links_of_a_folder_are_not_followed(tmp_path: Path) -> None:
 
 
 def test_addresses_that_nobody_reads() -> None:
-    """They are refused with the reason."""
     with pytest.raises(UserError, match="nothing://"):
         FsspecStore("nothing://x/y")
 
 
 def test_what_a_driver_raises_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it is."""
     store = FsspecStore(f"memory://stores-{uuid.uuid4()}")
 
     def fail(*_: object, **__: object) -> object:

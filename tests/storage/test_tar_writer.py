@@ -83,7 +83,6 @@ def test_other_unpackers_understand_it(tmp_path: Path) -> None:
 
 
 def test_mode_content_and_name_change_the_digest(tmp_path: Path) -> None:
-    """One bit of permission is a difference."""
     found = scan(write_tree(tmp_path, {"a": (b"x", 0o644), "l": "a"}), git=True).found
     same = compute_tree_digest(found, {"a": "1"})
     write_tree(tmp_path, {"a": (b"x", 0o755)})

@@ -51,7 +51,6 @@ def refusal(archive: Path, *, outside_links: bool = False) -> str:
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz", "zip"])
 def test_modes_links_and_content_survive(tmp_path: Path, mode: str) -> None:
-    """Every format keeps execute bits and links."""
     archive = zip_of(tmp_path / "a", GOOD) if mode == "zip" else tar_of(tmp_path / "a", GOOD, mode)
     assert snapshot(unpacked(archive)) == {
         "d": ("folder", 0o755, b""),

@@ -18,7 +18,6 @@ _FILE = re.compile(r"(?:[Ss]ave (?:this|it) as|In) `([\w./-]+)`[^\n]*\n+\Z")
 
 
 def tutorial(name: str) -> str:
-    """The text of a tutorial."""
     return (FOLDER / f"{name}.md").read_text(encoding="utf-8")
 
 

@@ -98,8 +98,6 @@ def fetch(
     client: str = "127.0.0.1",
     content: bytes = b"",
 ) -> httpx.Response:
-    """One answer, without a server."""
-
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app=app, client=(client, 50000), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8600") as browser:

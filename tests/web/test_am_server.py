@@ -47,11 +47,9 @@ class Running:
         self._report = replace(ended, state=JobState.RUNNING, exit_code=None, ended=None, failure=None, user="ann")
 
     async def list_jobs(self, query: Query) -> JobsPage:
-        """As `Source`."""
         raise AssertionError("one job is served alone")
 
     async def find_job(self, job: str) -> DirectoryJobView:
-        """As `Source`."""
         return DirectoryJobView(self._folder, self._how)
 
     async def _how(self) -> JobReport:
@@ -60,7 +58,6 @@ class Running:
 
 @pytest.fixture
 def app(tmp_path: Path) -> ASGIApp:
-    """Of a job that runs."""
     folder = keep(Home(tmp_path), editors=("mo", "@ml"))
     return create(Running(folder), Authenticator(build_auth_config(PAPERS)), only=folder.job_id, flows=False)
 
@@ -73,7 +70,6 @@ def shown(app: ASGIApp, user: str) -> str:
 
 
 def test_whoever_may_has_buttons(app: ASGIApp) -> None:
-    """The owner, and whom the job names."""
     for user in ("ann", "mo"):
         text = shown(app, user)
         assert 'data-do="restart"' in text

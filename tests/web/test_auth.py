@@ -30,11 +30,9 @@ class FewTokens:
     """Knows two tokens, and a cookie."""
 
     def find(self, text: str) -> TokenOwner | None:
-        """As `Tokens`."""
         return {"anns": TokenOwner("ann", "0a"), "roots": TokenOwner("boss", "0b")}.get(text)
 
     def find_session(self, cookie: str) -> TokenOwner | None:
-        """As `Tokens`."""
         return TokenOwner("ann", "0a", 1e12) if cookie == "anns-cookie" else None
 
 
@@ -52,7 +50,6 @@ def request(
     method: str = "GET",
     host: str | None = PORTAL,
 ) -> Request:
-    """What came over a connection."""
     pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
     if host is not None:
         pairs.append(("host", host))
@@ -70,21 +67,18 @@ def request(
 
 
 def comes(door: Authenticator, asked: Request) -> User | AccessDenied:
-    """Who it is."""
     found = asyncio.run(door.authenticate(asked))
     assert isinstance(found, User | AccessDenied)
     return found
 
 
 def guest(door: Authenticator, asked: Request) -> User:
-    """Who was let in."""
     found = comes(door, asked)
     assert isinstance(found, User), found
     return found
 
 
 def status(door: Authenticator, asked: Request) -> int:
-    """Of the refusal."""
     found = comes(door, asked)
     assert isinstance(found, AccessDenied), found
     return found.status
@@ -278,7 +272,6 @@ def test_a_clusters_proxy_vouches_for_whom_it_lets_through() -> None:
 
 
 def head(**more: Any) -> JobHead:
-    """Some job."""
     usual: dict[str, Any] = {
         "job": "local-1",
         "name": "digits",
@@ -293,7 +286,6 @@ def head(**more: Any) -> JobHead:
 
 
 def person(name: str, *groups: str, **more: Any) -> User:
-    """Somebody who was let in."""
     return User(name=name, how=AuthMethod.TOKEN, groups=frozenset(groups), token="t", earlier="", **more)
 
 
@@ -323,7 +315,6 @@ def test_what_a_job_lets_somebody_do(who: User, job: JobHead, sees: bool, change
 
 
 def refused(door: Authenticator, asked: Request, token: str) -> bool:
-    """Whether a change is refused."""
     return door.check_change(asked, guest(door, asked), token) is not None
 
 

@@ -43,7 +43,6 @@ def home(tmp_path: Path) -> Home:
 
 
 def portal(home: Home) -> ASGIApp:
-    """As its owner comes to it."""
     terms = AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,), admins=("boss",))
     return as_peer(create(HomeSource(home, "ann"), Authenticator(terms)), os.geteuid())
 
@@ -128,7 +127,6 @@ def test_links_lead_nowhere(home: Home, tmp_path: Path) -> None:
 
 
 def test_a_folder_of_logs_that_is_a_link(home: Home, tmp_path: Path) -> None:
-    """As little as a log."""
     folder = keep(home)
     shutil.rmtree(folder.logs)
     (tmp_path / "others").mkdir()
@@ -327,7 +325,6 @@ def test_a_change_without_the_pages_token(home: Home) -> None:
 @pytest.mark.parametrize("offset", ["0", "-1", "-999999999999999", "999999999999999", "-0"])
 @pytest.mark.parametrize("most", ["1", "1048576"])
 def test_far_offsets(home: Home, offset: str, most: str) -> None:
-    """Are held to what there is."""
     keep(home)
     status, text = ask(portal(home), f"{API}/logs/worker-0.s1.t1.out?offset={offset}&most={most}")
     piece = json.loads(text)
@@ -351,7 +348,6 @@ def test_far_offsets(home: Home, offset: str, most: str) -> None:
     ],
 )
 def test_numbers_that_make_no_sense(home: Home, words: str) -> None:
-    """Are refused by name."""
     keep(home)
     status, text = ask(portal(home), f"{API}/logs/worker-0.s1.t1.out?{words}")
     assert (status, json.loads(text)["error"]["code"]) == (400, "bad-parameter")
@@ -512,7 +508,6 @@ def test_what_is_downloaded_is_no_page(home: Home) -> None:
 
 
 def test_an_answer_that_is_known_is_not_sent_again(home: Home) -> None:
-    """`ETag` and `If-None-Match`."""
     keep(home)
     app = portal(home)
     first = fetch(app, API)

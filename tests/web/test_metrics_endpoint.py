@@ -27,12 +27,10 @@ class Running(HomeSource):
     """A home all of whose jobs are taken to run: the records that tests have are of jobs that have ended."""
 
     async def list_jobs(self, query: Query) -> JobsPage:
-        """As `Source`."""
         assert query.state == "active"
         return await super().list_jobs(replace(query, state=""))
 
     async def find_job(self, job: str) -> DirectoryJobView | None:
-        """As `Source`."""
         if job == OTHER and self.damaged:
             raise RecordError(f"the record of {job} cannot be copied")
         return None if job == OTHER and self.without else await super().find_job(job)
@@ -42,7 +40,6 @@ class Running(HomeSource):
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """Two jobs, of two users."""
     home = Home(tmp_path)
     keep(home, JOB, name='say "hi"\\')
     keep(home, OTHER, user="bob", seed=4)
@@ -70,7 +67,6 @@ def test_what_runs(home: Home) -> None:
 
 
 def test_a_job_that_cannot_be_opened_is_left_out(home: Home) -> None:
-    """All others are told."""
     answer = fetch(portal(home, damaged=True), "/metrics")
     assert answer.status_code == 200
     assert JOB in answer.text

@@ -36,7 +36,6 @@ class Proxied:
         self.does = "pass on"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers."""
         if self.does == "pass on":
             await self._app(scope, receive, send)
             return

@@ -70,7 +70,6 @@ def _report(folder: JobFolder) -> JobReport:
 
 @pytest.fixture(scope="module")
 def app(home: Home) -> ASGIApp:
-    """For the owner."""
     return _app(home)
 
 

@@ -39,7 +39,6 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> ASGIApp:
 
 @pytest.fixture
 def port(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Served with little patience."""
     monkeypatch.setattr(uvicorn_server, "_REQUEST_TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr(uvicorn_server, "_WRITE_TIMEOUT_SECONDS", 0.5)
     with served(app) as number:
@@ -47,7 +46,6 @@ def port(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def connected(port: int) -> socket.socket:
-    """A connection."""
     return socket.create_connection(("127.0.0.1", port), CEILING)
 
 
@@ -143,7 +141,6 @@ def test_who_takes_nothing_is_left(port: int) -> None:
     ],
 )
 def test_heads_without_end(port: int, said: bytes) -> None:
-    """Are refused, and not kept."""
     with connected(port) as connection:
         with contextlib.suppress(OSError):
             connection.sendall(said)
@@ -166,7 +163,6 @@ def test_heads_without_end(port: int, said: bytes) -> None:
     ],
 )
 def test_what_is_no_http(port: int, said: bytes) -> None:
-    """Is refused, and nobody else notices."""
     with connected(port) as connection:
         connection.sendall(said)
         connection.shutdown(socket.SHUT_WR)

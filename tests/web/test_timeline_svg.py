@@ -73,7 +73,6 @@ def test_many_tasks_share_lanes_and_a_death_is_seen() -> None:
 
 
 def test_no_lane_holds_tasks_of_two_roles() -> None:
-    """Where a role ends, a lane ends."""
     drawing = draw(gang(301, ("a", "b", "c")))
     assert ["a", "b", "c"] == [lane.role for lane in drawing.labels]
     assert [(0, 300), (301, 601), (602, 902)] == [(lane.first, lane.last) for lane in drawing.labels]

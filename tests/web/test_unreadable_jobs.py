@@ -22,7 +22,6 @@ class Damaged(HomeSource):
     """One of its records cannot be copied."""
 
     async def find_job(self, job: str) -> DirectoryJobView | None:
-        """As `Source`."""
         if job == DAMAGED:
             raise RecordError(f"the record of {job} cannot be copied")
         return await super().find_job(job)
@@ -30,7 +29,6 @@ class Damaged(HomeSource):
 
 @pytest.fixture
 def source(tmp_path: Path) -> Damaged:
-    """Two runs of one job."""
     for job in (JOB, DAMAGED):
         keep(Home(tmp_path), job)
     return Damaged(Home(tmp_path), "ann")

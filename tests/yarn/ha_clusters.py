@@ -107,7 +107,6 @@ class PairedCluster(MiniCluster):
     """A small cluster of `paired_options`. The first of each pair is active when it has started."""
 
     def __init__(self, home: Home) -> None:
-        """Nothing is started yet."""
         super().__init__(home, os.environ)
 
     def standing(self, name: str) -> Standing | None:
@@ -166,7 +165,6 @@ class PairedLab(YarnLab):
     """One user. What others ask of Hadoop's pages is asked of those who are active."""
 
     def __init__(self, root: Path, cluster: MiniCluster) -> None:
-        """The cluster runs."""
         super().__init__(root, cluster)
         assert isinstance(cluster, PairedCluster)
         self.pairs = cluster

@@ -111,7 +111,6 @@ class YarnLab(Lab):
         return processes_of(job)
 
     def node_of(self, host: str) -> str:
-        """The daemon of a host: `nm2`."""
         return f"nm{host.rpartition('.')[2]}"
 
     # --- the file system ------------------------------------------------------------------------------------------
@@ -179,7 +178,6 @@ def processes_of(job: str) -> list[int]:
 
 
 def user() -> str:
-    """Whose files they are in HDFS."""
     import getpass
 
     return getpass.getuser()

@@ -41,7 +41,6 @@ class Seen:
     browser: httpx.AsyncClient
 
     async def start(self, jobs: str) -> httpx.Response:
-        """As the page's button does."""
         me = await self.browser.get("/api/v1/me")
         said = json.dumps({"token": me.json()["page_token"]})
         return await self.browser.put(f"/tensorboard/{jobs}/start", content=said)
@@ -61,7 +60,6 @@ class Seen:
 
 
 async def until(holds: Callable[[], Awaitable[bool]], what: Callable[[], str] = str) -> None:
-    """Waits for something."""
     try:
         async with asyncio.timeout(CEILING):
             while not await holds():

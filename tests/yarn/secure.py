@@ -85,7 +85,6 @@ class Keys:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Makes them in the folder."""
         self._store, self.certificate = folder / "keys.p12", folder / "certificate.pem"
         self.environment = {"SSL_CERT_FILE": str(self.certificate)}
         tool = find_java(os.environ, DEFAULT_HADOOP).home / "bin" / "keytool"
@@ -96,7 +95,6 @@ class Keys:
             subprocess.run([tool, *command, *common], check=True, capture_output=True, timeout=60)
 
     def write_settings(self, conf: Path) -> None:
-        """Where Java finds them."""
         for side in ("server", "client"):
             settings = {}
             for store in ("keystore", "truststore"):
@@ -111,7 +109,6 @@ class SecureCluster(MiniCluster):
     """A small cluster that wants proofs of everybody: `secure_options`. Its KDC has to run."""
 
     def __init__(self, home: Home, kdc: Kdc, keys: Keys) -> None:
-        """Nothing is started yet."""
         super().__init__(home, os.environ)
         self._kdc, self._keys = kdc, keys
 
@@ -168,7 +165,6 @@ class SecureLab(YarnLab):
     """One user with a ticket. What others ask of Hadoop's pages is asked as a client here."""
 
     def __init__(self, root: Path, cluster: MiniCluster) -> None:
-        """The cluster runs."""
         super().__init__(root, cluster)
         assert isinstance(cluster, SecureCluster)
         self.secure = cluster
@@ -196,7 +192,6 @@ class SecureLab(YarnLab):
 
 @contextlib.contextmanager
 def as_if(environment: Mapping[str, str]) -> Iterator[None]:
-    """This process with other variables."""
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
     try:

@@ -48,7 +48,6 @@ def begin(lab: YarnLab, *arguments: str, tasks: int = 4, head: str = "") -> tupl
 
 
 def strike(lab: YarnLab, job: str) -> None:
-    """Kills the application master."""
     os.kill(lab.master_of(job), signal.SIGKILL)
 
 

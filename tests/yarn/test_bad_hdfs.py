@@ -42,7 +42,6 @@ def set_quota(lab: YarnLab, folder: str, *, space: int = NONE, names: int = NONE
 
 
 def web(lab: YarnLab, method: str, path: str, query: str) -> bytes:
-    """Asks the NameNode something."""
     return send(lab.cluster.state.address("nn.web"), method, f"/webhdfs/v1{path}?op={query}&user.name={user()}")
 
 

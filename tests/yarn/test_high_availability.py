@@ -63,7 +63,6 @@ def pairs(clusters: Clusters) -> PairedCluster:
 
 @pytest.fixture
 def lab(pairs: PairedCluster) -> Iterator[PairedLab]:
-    """A user of it."""
     with one_user(lambda folder: PairedLab(folder, pairs)) as made:
         yield made
 
@@ -85,7 +84,6 @@ def ended(follower: subprocess.Popen[str]) -> str:
 
 
 def listed(lab: YarnLab) -> dict[str, dict[str, Any]]:
-    """The cluster's jobs."""
     done = lab.tony("list", "--scheduler", "yarn", "--json")
     assert done.returncode == 0, done.stderr
     return {each["job"]: each for each in json.loads(done.stdout)}

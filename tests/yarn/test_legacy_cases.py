@@ -67,7 +67,6 @@ class Old:
             files.create(f"{self.place}/libs/one.jar", b"no jar")
 
     def xml(self, name: str, settings: Mapping[str, str]) -> Path:
-        """A settings file."""
         rows = "".join(
             f"  <property>\n    <name>{escape(key)}</name>\n    <value>{escape(value)}</value>\n  </property>\n"
             for key, value in settings.items()
@@ -76,7 +75,6 @@ class Old:
         return path
 
     def words(self, name: str, case: Case) -> list[str]:
-        """The command line of one case."""
         conf = dict(case.conf)
         for key in case.conf:
             found = re.fullmatch(r"tony\.(\w+)\.instances", key)
@@ -99,14 +97,12 @@ class Old:
         return done
 
     def close(self) -> None:
-        """Takes its folder of HDFS away."""
         with ClusterClients.of(Configuration.load(self.lab.cluster.conf, {}), {}).web_files() as files:
             files.delete(self.place, recursive=True)
 
 
 @pytest.fixture
 def old(lab: YarnLab) -> Iterator[Old]:
-    """One user of the original."""
     user = Old(lab)
     try:
         yield user
@@ -123,12 +119,10 @@ class Wave:
         self._futures: dict[str, Future[subprocess.CompletedProcess[str]]] = {}
 
     def start(self, names: list[str]) -> None:
-        """Starts them."""
         for name in names:
             self._futures[name] = self._pool.submit(self.old.run, name, CASES[name])
 
     def result(self, name: str) -> subprocess.CompletedProcess[str]:
-        """Waits for one."""
         return self._futures[name].result()
 
     def close(self) -> None:

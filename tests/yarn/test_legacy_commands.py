@@ -22,7 +22,6 @@ SMALL = ("--conf", "tony.am.memory=256m")
 
 
 def source(lab: YarnLab, program: str) -> Path:
-    """A folder with a program x.py."""
     return lab.file("x.py", program).parent
 
 

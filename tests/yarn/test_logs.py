@@ -154,7 +154,6 @@ def other_format(clusters: Clusters) -> MiniCluster:
 
 @pytest.fixture
 def no_aggregation(clusters: Clusters) -> MiniCluster:
-    """A cluster that collects no logs."""
     return clusters.with_options(options({"yarn.log-aggregation-enable": "false"}, nodes=1))
 
 

@@ -67,14 +67,12 @@ def wait_session(lab: YarnLab, job: str, session: int) -> dict[str, str]:
 
 
 def masters_node(lab: YarnLab, job: str) -> str:
-    """Where the first application master is."""
     folders = lab.folders(job)
     return next(part for part in folders[min(folders)].parts if part.startswith("nm"))
 
 
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
-    """A process stands still."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -85,7 +83,6 @@ def frozen(pid: int) -> Iterator[None]:
 
 @contextmanager
 def cut_off(lab: YarnLab, node: str) -> Iterator[None]:
-    """Nobody hears of a node's daemon."""
     lab.cluster.kill(node, signal.SIGSTOP)
     try:
         yield

@@ -86,7 +86,6 @@ def test_a_machine_whose_clock_is_wrong(lab: YarnLab) -> None:
 
 
 async def _unmanaged(lab: YarnLab, kind: str = "OTHER") -> str:
-    """An application whose master never comes."""
     async with _cluster(lab).applications() as client:
         new = await client.new_application()
         assert new.id is not None

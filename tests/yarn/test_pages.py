@@ -135,8 +135,6 @@ def _follows_a_log(lab: YarnLab, page: Page, browser: Browsing) -> None:
 
 
 def _sees_charts(page: Page, address: str) -> None:
-    """With ink on them."""
-
     def there() -> bool:
         page.goto(f"{address}metrics")
         page.wait_for_load_state("networkidle")
@@ -254,7 +252,6 @@ def _measured(rm: str, proxy: str) -> float | None:
 
 
 def _server(lab: YarnLab, job: str) -> int:
-    """What serves the pages."""
     (pid,) = [pid for pid in lab.processes(job) if b"tony.web.am_server" in _command(pid)]
     return pid
 

@@ -60,7 +60,6 @@ def bare(clusters: Clusters) -> Iterator[MiniCluster]:
 
 @pytest.fixture
 def bare_lab(bare: MiniCluster) -> Iterator[YarnLab]:
-    """One user of it."""
     with one_user(lambda folder: YarnLab(folder, bare)) as made:
         yield made
 

@@ -78,7 +78,6 @@ def sharing(clusters: Clusters) -> MiniCluster:
 
 @pytest.fixture
 def lab(sharing: MiniCluster) -> Iterator[YarnLab]:
-    """One user of it."""
     with one_user(lambda folder: YarnLab(folder, sharing)) as made:
         yield made
 
@@ -90,7 +89,6 @@ def events(lab: YarnLab, job: str, kind: str) -> list[dict[str, Any]]:
 
 
 def hosts(lab: YarnLab, job: str) -> dict[str, str]:
-    """Task -> its host."""
     return {task: each["host"] for task, each in lab.tasks(job).items()}
 
 

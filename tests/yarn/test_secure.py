@@ -93,7 +93,6 @@ while not (out / "go").exists():
 
 @pytest.fixture(scope="module")
 def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
-    """A KDC for this file's tests."""
     kdc = Kdc(tmp_path_factory.mktemp("kdc"))
     try:
         kdc.start()
@@ -104,7 +103,6 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
-    """For https."""
     return Keys(tmp_path_factory.mktemp("keys"))
 
 
@@ -118,7 +116,6 @@ def secure(clusters: Clusters, kdc: Kdc, keys: Keys) -> SecureCluster:
 
 @pytest.fixture
 def lab(secure: SecureCluster) -> Iterator[SecureLab]:
-    """A user with a ticket."""
     with one_user(lambda folder: SecureLab(folder, secure)) as made:
         yield made
 

@@ -32,7 +32,6 @@ def xml(settings: Mapping[str, str], *, final: Sequence[str] = ()) -> str:
 
 
 def write(folder: Path, settings: Mapping[str, str], name: str = "tony.xml", **more: Any) -> Path:
-    """Writes a settings file."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(xml(settings, **more), encoding="utf-8")
@@ -60,7 +59,6 @@ def mistakes(folder: Path, settings: Mapping[str, str], *flags: str, **more: Any
 
 
 def notes(folder: Path, settings: Mapping[str, str], *flags: str, **more: Any) -> list[str]:
-    """The notes, as people read them."""
     return [str(note) for note in resolve(folder, {**COMMAND, **settings}, *flags, **more).notes]
 
 

@@ -15,7 +15,6 @@ SKIP = ("--container_env", "SKIP_HADOOP_PATH=true")
 
 
 def touch(folder: Path, *names: str) -> None:
-    """Makes files."""
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
@@ -47,7 +46,6 @@ class TestResources:
         )
 
     def test_of_one_name_the_last_one_counts(self, tmp_path: Path) -> None:
-        """And the other one is told."""
         touch(tmp_path, "a/x", "b/x")
         settings = {**ONE, RESOURCES: "a/x,b/x"}
         assert spec(tmp_path, settings).files == (f"{tmp_path}/b/x",)
@@ -55,13 +53,11 @@ class TestResources:
         assert notes(tmp_path, settings) == [f"{RESOURCES} (tony.xml:4): {said}"]
 
     def test_what_is_not_there_stops(self, tmp_path: Path) -> None:
-        """With its place."""
         assert mistakes(tmp_path, {**ONE, RESOURCES: "x"}) == [
             f'files[0] = "x" (tony.xml:4): {tmp_path}/x does not exist.'
         ]
 
     def test_two_new_names_stop(self, tmp_path: Path) -> None:
-        """`::` may be there once."""
         assert "more than one `::`" in mistakes(tmp_path, {**ONE, "tony.worker.resources": "a::b::c"})[0]
 
     def test_files_of_the_application_master_alone(self, tmp_path: Path) -> None:
@@ -81,7 +77,6 @@ class TestSource:
         assert (job.source, job.files) == (f"{tmp_path}/src", (f"{tmp_path}/my.zip::venv#archive",))
 
     def test_both_may_lie_in_hdfs(self, tmp_path: Path) -> None:
-        """They are used where they are."""
         job = spec(tmp_path, ONE, "--src_dir", "hdfs:///s.zip", "--python_venv", "hdfs://nn/v.zip")
         assert (job.source, job.files) == ("hdfs:///s.zip", ("hdfs://nn/v.zip::venv#archive",))
 
@@ -106,7 +101,6 @@ class TestSource:
         assert [job.command_of(name) for name in job.roles] == ["x", "serve"]
 
     def test_parts_without_a_program_are_told(self, tmp_path: Path) -> None:
-        """They have no effect there either."""
         found = notes(tmp_path, ONE, "--task_params", "1", "--python_binary_path", "p")
         assert [each.partition(":")[0] for each in found] == ["--task_params", "--python_binary_path"]
 
@@ -143,7 +137,6 @@ class TestVariables:
     """Of programs and of containers."""
 
     def test_ours_cannot_be_set(self, tmp_path: Path) -> None:
-        """Told, and left out."""
         assert spec(tmp_path, ONE, "--shell_env", "JOB_NAME=x", "--container_env", "TASK_INDEX=1").env == {}
         found = notes(tmp_path, ONE, "--shell_env", "JOB_NAME=x")
         assert found[0].startswith("--shell_env: JOB_NAME: tony sets this variable")
@@ -182,19 +175,16 @@ class TestDocker:
         }
 
     def test_no_image_no_docker(self, tmp_path: Path) -> None:
-        """As there, but told."""
         found = resolve(tmp_path, {**self.ON, "tony.containers.command": "x"}, overrides={"scheduler": "yarn"})
         assert found.spec.scheduler_settings == {}
         assert "no image is set" in str(found.notes[0])
 
     def test_not_enabled(self, tmp_path: Path) -> None:
-        """Images are told to have no effect."""
         settings = {**ONE, "tony.docker.containers.image": "all", "tony.docker.enabled": "false"}
         assert spec(tmp_path, settings, overrides={"scheduler": "yarn"}).scheduler_settings == {}
         assert len(notes(tmp_path, settings)) == 1
 
     def test_a_program_that_runs_alone(self, tmp_path: Path) -> None:
-        """It has the application master's image."""
         settings = {"tony.docker.enabled": "true", "tony.docker.am.image": "i"}
         assert spec(tmp_path, settings).roles["main"].image == "i"
 
@@ -205,14 +195,12 @@ class TestConfiguration:
     HDFS, YARN = "tony.application.hdfs-conf-path", "tony.application.yarn-conf-path"
 
     def test_one_folder(self, tmp_path: Path) -> None:
-        """Ours is a folder."""
         touch(tmp_path, "conf/hdfs-site.xml", "conf/yarn-site.xml")
         settings = {**ONE, self.HDFS: "conf/hdfs-site.xml", self.YARN: f"{tmp_path}/conf/yarn-site.xml"}
         job = spec(tmp_path, settings, overrides={"scheduler": "yarn"})
         assert job.scheduler_settings == {"conf": f"{tmp_path}/conf"}
 
     def test_two_folders_or_none(self, tmp_path: Path) -> None:
-        """What cannot be is said."""
         touch(tmp_path, "a/hdfs-site.xml", "b/yarn-site.xml")
         found = mistakes(tmp_path, {**ONE, self.HDFS: "a/hdfs-site.xml", self.YARN: "b/yarn-site.xml"})
         assert "are in different folders" in found[0]

@@ -25,7 +25,6 @@ def test_one_or_two_dashes_with_blank_or_equals_sign(dashes: str) -> None:
 
 
 def test_every_flag_fills_its_field() -> None:
-    """Texts, lists and switches."""
     for row in FLAGS:
         found = getattr(parse([f"--{row.name}", "x"] if row.argument else [f"--{row.name}"]), row.name)
         assert found == (("x",) if row.repeated else "x" if row.argument else True)
@@ -38,7 +37,6 @@ def test_what_may_be_repeated_is_kept_in_order() -> None:
 
 
 def test_a_value_may_begin_with_a_dash() -> None:
-    """Parameters of programs do."""
     assert parse(["--task_params", "--epochs 3 --lr=0.1"]).task_params == "--epochs 3 --lr=0.1"
 
 
@@ -50,7 +48,6 @@ def test_quotes_that_no_shell_has_removed_are_none_of_the_value() -> None:
 
 
 def test_nothing_is_nothing() -> None:
-    """No words, no flags."""
     assert parse([]) == Flags()
 
 
@@ -70,7 +67,6 @@ def test_words_that_belong_to_no_flag_are_refused() -> None:
 
 
 def test_a_flag_without_its_value_is_refused() -> None:
-    """At the end, and before another flag."""
     assert mention_each(
         mistakes("--src_dir", "--debug", "--executes"),
         ("--src_dir (command line)", "--src_dir PATH"),

@@ -42,7 +42,6 @@ class TestAlone:
             assert job.scheduler_settings == {}
 
     def test_it_is_not_started_again(self, tmp_path: Path) -> None:
-        """As there, but told."""
         assert spec(tmp_path, {"tony.am.retry-count": "3"}).max_restarts == 0
         assert "is not restarted" in notes(tmp_path, {"tony.am.retry-count": "3"})[0]
 
@@ -57,7 +56,6 @@ class TestPreprocess:
     KEY = "tony.application.enable-preprocess"
 
     def test_a_role_that_runs_first(self, tmp_path: Path) -> None:
-        """With the application master's resources and command."""
         settings = {**ONE, self.KEY: "true", "tony.am.memory": "1g", "tony.am.command": "prepare"}
         job = spec(tmp_path, settings, overrides={"scheduler": "yarn"})
         role = job.roles["preprocess"]
@@ -69,7 +67,6 @@ class TestPreprocess:
         assert "am_memory" not in job.scheduler_settings
 
     def test_without_a_command_of_its_own_it_is_the_jobs(self, tmp_path: Path) -> None:
-        """The program finds PREPROCESSING_JOB."""
         job = spec(tmp_path, {**ONE, self.KEY: "true"})
         assert job.roles["preprocess"].command == 'export HOME="$PWD"; python train.py'
 
@@ -83,7 +80,6 @@ class TestBoard:
     """A TensorBoard beside the job."""
 
     def test_key_or_flag(self, tmp_path: Path) -> None:
-        """One sidecar; the flag wins."""
         for settings, flags in (({LOGS: "/logs"}, ()), ({LOGS: "x"}, ("--sidecar_tensorboard_log_dir", "/logs"))):
             job = spec(tmp_path, {**ONE, **settings}, *flags)
             role = job.roles["tensorboard"]
@@ -93,7 +89,6 @@ class TestBoard:
             assert job.tensorboard_task == TaskId("tensorboard", 0)
 
     def test_its_interpreter_is_the_jobs(self, tmp_path: Path) -> None:
-        """That of the environment."""
         (tmp_path / "v.zip").touch()
         flags = ("--executes", "x.py", "--python_venv", "v.zip", "--python_binary_path", "bin/python")
         job = spec(tmp_path, {**ONE, LOGS: "/logs"}, *flags)
@@ -116,7 +111,6 @@ class TestBoard:
         assert any("always has one task" in each for each in notes(tmp_path, settings))
 
     def test_not_beside_a_program_that_runs_alone(self, tmp_path: Path) -> None:
-        """As there; told."""
         assert list(spec(tmp_path, {LOGS: "/logs"}).roles) == ["main"]
         assert len(notes(tmp_path, {LOGS: "/logs"})) == 1
 
@@ -134,7 +128,6 @@ class TestHorovod:
         assert spec(tmp_path, {**settings, **given}).roles["driver"] == role
 
     def test_no_driver_where_none_is_needed(self, tmp_path: Path) -> None:
-        """Executors do what it did."""
         assert list(spec(tmp_path, {**ONE, **HOROVOD}).roles) == ["worker"]
 
 

@@ -110,7 +110,6 @@ def jobs(draw: st.DrawFn) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the files that jobs name."""
     folder = tmp_path_factory.mktemp("jobs")
     for name in ("a.txt", "z.zip", "d/x"):
         (folder / name).parent.mkdir(exist_ok=True)
@@ -181,7 +180,6 @@ def test_examples_read_well(name: str) -> None:
 
 
 def test_there_are_examples() -> None:
-    """Three at least."""
     assert len(NAMES) >= 3
 
 

@@ -17,12 +17,10 @@ AFTER = "tony.application.dependency.{}.timeout.after.{}"
 
 
 def types(*names: str, **more: str) -> dict[str, str]:
-    """One task of each type."""
     return {f"tony.{name}.instances": "1" for name in names} | more
 
 
 def kinds(job: JobSpec) -> dict[str, str]:
-    """The kind of each role."""
     return {name: role.kind.value for name, role in job.roles.items()}
 
 
@@ -81,7 +79,6 @@ class TestGroups:
     SETTINGS = types("worker", "Evaluator", "chief") | {"tony.application.group.A": "worker, chief"}
 
     def test_a_limit(self, tmp_path: Path) -> None:
-        """Of a type with capitals, too."""
         job = spec(tmp_path, {**self.SETTINGS, AFTER.format("Evaluator", "A"): "3600"})
         assert job.groups == {"A": ("worker", "chief")}
         assert job.roles["Evaluator"].timeout_after == TimeoutAfter(group="A", limit=3600.0)
@@ -94,7 +91,6 @@ class TestGroups:
         assert job.roles["Evaluator"].timeout_after == limit
 
     def test_no_group_no_limit(self, tmp_path: Path) -> None:
-        """As there; but it is told."""
         key = AFTER.format("worker", "B")
         assert spec(tmp_path, {**types("worker"), key: "5"}).roles["worker"].timeout_after is None
         assert mention_each(notes(tmp_path, {**self.SETTINGS, key: "5"}), (f"{key} (tony.xml:7)", "group B"))
@@ -111,7 +107,6 @@ class TestGroups:
         assert len(notes(tmp_path, settings)) == 4
 
     def test_one_group_for_each_type(self, tmp_path: Path) -> None:
-        """The original takes either."""
         first, second = AFTER.format("Evaluator", "A"), AFTER.format("Evaluator", "B")
         found = mistakes(tmp_path, {**self.SETTINGS, "tony.application.group.B": "worker", first: "5", second: "6"})
         said = f"only one group per type: {first} (tony.xml:8) names another one for Evaluator."
@@ -137,7 +132,6 @@ class TestStages:
         assert waits(spec(tmp_path, settings)) == {"worker": {"dbwriter"}, "evaluator": {"dbwriter"}}
 
     def test_a_list_that_is_missing_is_the_rest(self, tmp_path: Path) -> None:
-        """Either."""
         assert waits(spec(tmp_path, {**types("a", "b", "c"), PREPARE: "a"})) == {"b": {"a"}, "c": {"a"}}
         assert waits(spec(tmp_path, {**types("a", "b", "c"), TRAINING: "c"})) == {"c": {"a", "b"}}
 
@@ -151,12 +145,10 @@ class TestStages:
         )
 
     def test_no_stages(self, tmp_path: Path) -> None:
-        """Nobody waits."""
         assert waits(spec(tmp_path, types("a", "b"))) == {}
 
 
 def test_the_kind_of_every_role_is_the_models(tmp_path: Path) -> None:
-    """No word of ours is misspelt."""
     settings: Mapping[str, str] = {**types("a", "b", "c"), UNTRACKED: "b", SIDECAR: "c"}
     assert {role.kind for role in spec(tmp_path, settings).roles.values()} == {
         RoleKind.TRACKED,

@@ -35,7 +35,6 @@ def test_the_site_file_beats_the_users_file(tmp_path: Path) -> None:
 
 
 def test_what_the_user_makes_final_stays(tmp_path: Path) -> None:
-    """As Hadoop has it."""
     assert queue(tmp_path, "mine", "ours", final=("user",)) == ("mine", "tony.xml:4")
 
 
@@ -63,7 +62,6 @@ def test_a_comma_in_a_flags_variable_is_a_part_of_it(tmp_path: Path) -> None:
 
 
 def test_files_of_every_place_are_there(tmp_path: Path) -> None:
-    """`tony.containers.resources` is appended to, too."""
     for name in ("a", "b", "c"):
         (tmp_path / name).touch()
     key = "tony.containers.resources"
@@ -72,7 +70,6 @@ def test_files_of_every_place_are_there(tmp_path: Path) -> None:
 
 
 def test_variables_of_the_environment_and_of_java_are_filled_in(tmp_path: Path) -> None:
-    """As Hadoop does."""
     environ = {**NOWHERE, "WHO": "ann"}
     settings = {**ONE, "tony.application.name": "${env.WHO}-${tony.yarn.queue}", QUEUE: "ml"}
     assert spec(tmp_path, settings, environ=environ).name == "ann-ml"
@@ -111,14 +108,12 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, said: str) -> Non
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """Named as its user named it."""
     with pytest.raises(ConfigError) as caught:
         load("job.xml", environ=NOWHERE, cwd=tmp_path, site_files=[])
     assert str(caught.value).startswith("job.xml: ")
 
 
 def test_conf_without_equals_sign(tmp_path: Path) -> None:
-    """It sets nothing, so it is refused."""
     found = mistakes(tmp_path, ONE, "--conf", "tony.yarn.queue")
     assert found == ["--conf: `tony.yarn.queue`: write --conf key=value, such as --conf tony.worker.instances=2."]
 
@@ -213,7 +208,6 @@ def test_a_secret_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_a_file_says_what_it_is_by_its_name(tmp_path: Path) -> None:
-    """`.xml`, in any case."""
     write_file(tmp_path, xml(ONE), "JOB.XML")
     assert "worker" in load("JOB.XML", environ=NOWHERE, cwd=tmp_path, site_files=[]).spec.roles
 

@@ -14,7 +14,6 @@ TOTAL = "tony.task.max-total-"
 
 
 def types(**numbers: int) -> dict[str, str]:
-    """So many tasks of each type."""
     return {f"tony.{name}.instances": str(number) for name, number in numbers.items()}
 
 
@@ -26,7 +25,6 @@ class TestLimits:
         assert spec(tmp_path, {f"{TOTAL}instances": "0"})
 
     def test_total_3_against_2_and_2(self, tmp_path: Path) -> None:
-        """Refused, and said how many there are."""
         said = "the job requests 4 tasks, and this allows 3. Request less, or raise the limit."
         found = mistakes(tmp_path, {**types(worker=2, ps=2), f"{TOTAL}instances": "3"})
         assert found == [f'{TOTAL}instances = "3" (tony.xml:5): {said}']
@@ -36,7 +34,6 @@ class TestLimits:
         assert spec(tmp_path, {**types(worker=5), f"{TOTAL}instances": "10"})
 
     def test_1_of_a_type_against_2(self, tmp_path: Path) -> None:
-        """The type is named."""
         found = mistakes(tmp_path, {**types(worker=2), "tony.worker.max-instances": "1"})
         assert len(found) == 1
         assert mentions(found[0], "2 tasks", "worker", "1")
@@ -63,7 +60,6 @@ class TestLimits:
         assert spec(tmp_path, {**types(worker=3), f"{TOTAL}memory": "6144", f"{TOTAL}vcores": "3"})
 
     def test_all_that_is_broken_is_told_at_once(self, tmp_path: Path) -> None:
-        """Together with other mistakes."""
         settings = {**types(worker=3), f"{TOTAL}instances": "2", "tony.worker.max-instances": "1", "tony.x": "1"}
         assert len(mistakes(tmp_path, settings)) == 3
 
@@ -81,7 +77,6 @@ class TestParsing:
 
     @pytest.mark.parametrize("text", ["much", "-1", "2x", "1,5g"])
     def test_sizes_that_are_none(self, tmp_path: Path, text: str) -> None:
-        """With what to write."""
         found = mistakes(tmp_path, {**types(worker=1), "tony.worker.memory": text})
         assert len(found) == 1
         assert found[0].startswith(f'tony.worker.memory = "{text}" (tony.xml:4): ')
@@ -108,11 +103,9 @@ class TestParsing:
         )
 
     def test_a_variable_without_equals_sign_is_empty(self, tmp_path: Path) -> None:
-        """`k` is k=."""
         assert spec(tmp_path, {**types(worker=1), "tony.execution.envs": "k,l=1=2"}).env == {"k": "", "l": "1=2"}
 
     def test_placement_falls_back_to_that_of_all_containers(self, tmp_path: Path) -> None:
-        """And so do tags."""
         settings = {
             **types(worker=1, ps=1),
             "tony.containers.placement-spec": "notin,node,all",
@@ -150,7 +143,6 @@ class TestParsing:
         assert "50 ms" in notes(tmp_path, {**types(worker=1), interval: "1"})[0]
 
     def test_the_allocation_counts_in_gang_mode_only(self, tmp_path: Path) -> None:
-        """As there."""
         mode, key = "tony.application.distributed-mode", "tony.container.allocation.timeout"
         settings = {**types(worker=1), mode: "FCFS", key: "5"}
         assert spec(tmp_path, settings).timeouts.allocation is None

@@ -27,7 +27,6 @@ NOW = 1000.0
 
 
 def failure(cause: str = "program", **more: object) -> Failure:
-    """One of worker:0."""
     fields = {
         "failure_class": FailureClass.USER,
         "reason": "why",

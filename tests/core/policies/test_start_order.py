@@ -45,7 +45,6 @@ def test_one_waits_for_another(condition: AfterCondition, words: str, answers: d
 
 
 def test_roles_that_wait_for_nobody_start_at_once() -> None:
-    """And are ready once."""
     state = standing(roles(a=Role(), b=Role(), c=Role(after={"a": STARTED})))
     assert [role.name for role in find_newly_ready(state.roles)] == ["a", "b"]
     state.roles["a"].ready = True

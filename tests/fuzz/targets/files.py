@@ -36,7 +36,6 @@ def cache_index(data: bytes) -> None:
 
 
 def entry_list(data: bytes) -> None:
-    """What an unpacked archive holds."""
     place = scratch("manifest") / "list"
     place.write_bytes(data)
     entries = manifest.load(place)

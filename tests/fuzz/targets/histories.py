@@ -26,7 +26,6 @@ _JOB = "local-20260101-000000-0a1b2c"
 
 
 def avro_file(data: bytes) -> None:
-    """Any container file of Avro's."""
     for each in avro.records(data):
         repr(each)
 
@@ -48,7 +47,6 @@ def original_record(data: bytes) -> None:
 
 
 def final_settings(data: bytes) -> None:
-    """Settings alone."""
     spec, sources = job_of(read_final(data, "tony-final.xml"))
     json.dumps(to_plain(spec), allow_nan=False)
     assert all(place.startswith("tony-final.xml:") for place in sources.values())

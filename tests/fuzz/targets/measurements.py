@@ -80,7 +80,6 @@ def _ask(metrics: Metrics) -> None:
 
 
 def _go_on(path: Path) -> None:
-    """A later application master meets it."""
     try:
         writer = MetricsWriter(path, "job-1", 5.0)
     except StorageError:

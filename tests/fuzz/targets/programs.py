@@ -46,7 +46,6 @@ def event_file(data: bytes) -> None:
 
 
 def printed_steps(data: bytes) -> None:
-    """Lines of output, in pieces."""
     stream = Stream(BoundedLogFile(scratch("steps") / "x.out", 1 << 16), WriterThread(), lambda: None)
     pattern = LogPattern(_PATTERN)
     for start in range(0, len(data), 100):

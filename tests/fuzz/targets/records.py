@@ -193,7 +193,6 @@ def _log_of(job_id: str, failing: Sequence[str]) -> bytes:
 
 
 def job_record(data: bytes) -> None:
-    """Who submitted what."""
     folder = _folder()
     folder.job.write_bytes(data)
     _listed(folder)
@@ -204,7 +203,6 @@ def job_record(data: bytes) -> None:
 
 
 def summary(data: bytes) -> None:
-    """How a job ended."""
     folder = _folder()
     folder.job.write_text(json.dumps(plain_of(JobRecord)))
     folder.summary.write_bytes(data)
@@ -227,7 +225,6 @@ def index(data: bytes) -> None:
 
 
 def am(data: bytes) -> None:
-    """Where an application master is."""
     folder = _folder()
     folder.am.write_bytes(data)
     locate_am(folder)

@@ -34,12 +34,10 @@ _PARTS = b"\n---\n"
 
 
 def toml_job(data: bytes) -> None:
-    """A job file in TOML."""
     _good(_loaded("job.toml", data))
 
 
 def yaml_job(data: bytes) -> None:
-    """A job file in YAML."""
     _good(_loaded("job.yaml", data))
 
 

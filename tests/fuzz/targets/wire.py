@@ -114,7 +114,6 @@ def _message_seeds() -> list[bytes]:
 
 
 def framed_messages() -> list[bytes]:
-    """One frame of each message."""
     return [struct.pack(">I", len(body)) + body for body in _message_seeds()]
 
 

@@ -24,7 +24,6 @@ def _shown(daemon: ServiceAddress) -> tuple[str, str, str]:
 
 
 def test_one_resource_manager_by_host_name() -> None:
-    """Every door has its port."""
     settings = _settings(yarn__resourcemanager__hostname="rm")
     assert [("", "rm:8032", "http://rm:8088")] == [_shown(each) for each in list_resource_managers(settings)]
     assert [("", "rm:8030", "http://rm:8088")] == [_shown(each) for each in list_schedulers(settings)]
@@ -64,7 +63,6 @@ def test_two_resource_managers() -> None:
 
 
 def test_high_availability_without_members_is_a_mistake() -> None:
-    """So is a member that is nowhere."""
     with pytest.raises(ConfigurationError, match=r"ha\.rm-ids \(not set\).*ha\.enabled"):
         list_resource_managers(Configuration.load(given={"yarn.resourcemanager.ha.enabled": "true"}))
     keys = {"yarn.resourcemanager.ha.enabled": "true", "yarn.resourcemanager.ha.rm-ids": "x"}
@@ -83,7 +81,6 @@ def test_high_availability_without_members_is_a_mistake() -> None:
     ],
 )
 def test_the_default_file_system(text: str, expected: str) -> None:
-    """Old ways to write it included."""
     assert expected == find_default_file_system(Configuration.load(given={"fs.default.name": text}))
 
 

@@ -123,7 +123,6 @@ def test_a_time_without_unit_has_that_of_its_key() -> None:
     ("text", "expected"), [("0x7f", 127), ("-5", -5), (" 7 ", 7), ("9223372036854775807", 2**63 - 1)]
 )
 def test_whole_numbers(text: str, expected: int) -> None:
-    """Decimal and hexadecimal, 64 bits."""
     assert expected == parse_int(text)
 
 

@@ -61,7 +61,6 @@ def test_a_document_type_alone_is_harmless(tmp_path: Path) -> None:
 
 
 def test_other_encodings_are_read(tmp_path: Path) -> None:
-    """As the file says."""
     text = '<?xml version="1.0" encoding="{}"?><configuration><property name="a" value="ä"/></configuration>'
     for encoding in ("iso-8859-1", "utf-16", "cp1252"):
         assert {"a": "ä"} == read(tmp_path, text.format(encoding).encode(encoding))
@@ -122,6 +121,5 @@ _PARTS = (
     )
 )
 def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, parts: list[str]) -> None:
-    """Nothing but ConfigurationError comes out."""
     with contextlib.suppress(ConfigurationError):
         read(tmp_path_factory.getbasetemp(), "<configuration>" + "".join(parts) + "</configuration>")

@@ -48,7 +48,6 @@ async def test_a_lease_is_recovered_after_some_calls() -> None:
 
 
 async def test_the_other_one_of_the_pair_takes_over() -> None:
-    """StandbyException leads to it."""
     async with played() as (client, _, one, two):
         one.order(standby(), times=100)
         assert await client.recover_lease("/a")

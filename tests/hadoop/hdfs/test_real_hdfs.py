@@ -147,7 +147,6 @@ def _lines(data: bytes) -> list[str]:
 
 
 def test_files(client: WebHdfs, folder: str, tmp_path: Path) -> None:
-    """Every operation, with names that need quoting."""
     path = f"{folder}/grüße +%;&=#? \N{SNOWMAN}"
     source = tmp_path / "source"
     source.write_bytes(b"0123456789" * 50_000)

@@ -287,7 +287,6 @@ def test_a_datanode_that_breaks_off(client: WebHdfs, cluster: PlayedWebHdfs) -> 
 
 
 def test_connections_are_kept(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
-    """Many questions, one connection."""
     for _ in range(20):
         client.status("/")
     assert cluster.connections == 1

@@ -54,7 +54,6 @@ _JSON = st.recursive(
 
 
 def test_a_real_status() -> None:
-    """Every field, the sticky bit too."""
     found = file_status(REAL, "here")
     assert (found.name, found.kind, found.length, found.permission) == ("localhost_40259", FileKind.FILE, 16211, 0o1640)
     assert (found.modified_ms, found.accessed_ms, found.block_size) == (1795272515963, 1795272515850, 134217728)

@@ -31,12 +31,10 @@ FOREIGN = Method(protocol="org.apache.hadoop.played.OtherPB", name="echo", reque
 
 
 def echo(request: Said, _: Incoming) -> Said:
-    """Says what was said."""
     return request
 
 
 def who(_: Said, call: Incoming) -> Said:
-    """Says who asks."""
     return Said(text=f"{call.caller.user} {call.caller.real_user} {call.caller.token!r}")
 
 

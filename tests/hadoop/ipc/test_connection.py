@@ -127,7 +127,6 @@ async def test_a_wrong_password() -> None:
 
 
 async def test_an_unknown_token() -> None:
-    """A token of nobody's."""
     async with daemon(auths=ONLY_TOKEN, tokens={}) as server:
         with pytest.raises(InvalidTokenError):
             await _to(server, BY_TOKEN)
@@ -244,7 +243,6 @@ async def test_remote_text_is_harmless() -> None:
 
 
 async def test_unknown_methods_and_protocols() -> None:
-    """They say what to look at."""
     async with daemon() as server:
         connection = await _to(server)
         with pytest.raises(NoSuchMethodError, match=r"EchoProtocol\.sing.*(?s:.)*older"):
@@ -271,7 +269,6 @@ async def test_dropped(executed: bool) -> None:
 
 
 async def test_cut() -> None:
-    """Half an answer."""
     async with daemon() as server:
         connection = await _to(server)
         server.order(Cut(after=10))
@@ -419,7 +416,6 @@ async def test_unknown_hosts(host: str) -> None:
 
 
 async def test_a_silent_login() -> None:
-    """A daemon that accepts and says nothing."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
         server.order(Silence(), at=FaultMoment.LOGIN)
         with pytest.raises(ConnectError, match=rf"{server.address}.*0\.05 s") as caught:
@@ -453,7 +449,6 @@ async def test_a_request_too_long() -> None:
 
 
 async def test_an_answer_too_long() -> None:
-    """It is not read."""
     async with daemon() as server:
         connection = await connect(server.address, ALICE, protocol=PROTOCOL, options=ConnectionOptions(max_answer=100))
         server.order(Garble(data=(1 << 17).to_bytes(4, "big")))

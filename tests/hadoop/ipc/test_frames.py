@@ -43,7 +43,6 @@ def test_a_call_as_hadoops_client_sends_it() -> None:
 
 
 def test_preambles() -> None:
-    """Seven bytes."""
     assert bytes.fromhex("68727063090000") == frames.PREAMBLE_SIMPLE
     assert bytes.fromhex("687270630900df") == frames.PREAMBLE_SASL
 
@@ -108,7 +107,6 @@ def test_garbage_in_the_stream(data: bytes) -> None:
 
 @given(st.binary(max_size=200))
 def test_garbage_in_an_answer(data: bytes) -> None:
-    """Headers and responses that are none."""
     header = delimited(RpcResponseHeader(unsigned_call_id=1, status=RpcStatus.SUCCESS))
     answer = read_answer(header + data)
     for read in (answer.sasl, lambda: answer.response(Said)):

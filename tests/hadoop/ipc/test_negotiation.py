@@ -78,13 +78,11 @@ def test_an_offer_twice() -> None:
 
 @pytest.mark.parametrize("state", [SaslState.INITIATE, SaslState.RESPONSE, SaslState.WRAP, SaslState.CHALLENGE])
 def test_out_of_turn(state: SaslState) -> None:
-    """States that make no sense."""
     with pytest.raises(IpcProtocolError, match=f"{HERE}.*{state.name}"):
         _new().receive(RpcSasl(state=state, token=b"x"))
 
 
 def test_after_the_end() -> None:
-    """Nothing comes after SUCCESS."""
     negotiation = _new(LoginIdentity.with_token(TOKEN, fallback_to_simple=True))
     negotiation.receive(RpcSasl(state=SaslState.SUCCESS))
     with pytest.raises(IpcProtocolError, match=str(HERE)):

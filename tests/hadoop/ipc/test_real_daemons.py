@@ -83,7 +83,6 @@ async def test_new_applications(addresses: dict[str, Address]) -> None:
 
 
 async def test_the_wrong_place(addresses: dict[str, Address]) -> None:
-    """Another daemon, another port, a web page."""
     with pytest.raises(NoSuchProtocolError, match="belongs to another kind of daemon"):
         await _ask(addresses["namenode"], ALICE)
     with pytest.raises(IpcProtocolError, match=rf"{addresses['web']}.*HTTP"):

@@ -78,7 +78,6 @@ def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc | None]:
 
 @pytest.fixture(scope="module")
 def daemon(kdc: Kdc | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaDaemon]:
-    """Hadoop's servers for this file's tests."""
     folder = tmp_path_factory.mktemp("java")
     write_file(folder / "tokens", CREDENTIALS)
     servers, properties, environment = SERVERS, {}, {}
@@ -100,7 +99,6 @@ def daemon(kdc: Kdc | None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def alice(kdc: Kdc | None, monkeypatch: pytest.MonkeyPatch) -> Kdc:
-    """A process that has alice's ticket."""
     assert kdc is not None
     for name, value in kdc.environment.items():
         monkeypatch.setenv(name, value)
@@ -150,7 +148,6 @@ async def test_token(daemon: JavaDaemon, server: str) -> None:
 
 @pytest.mark.parametrize("protection", Protection)
 async def test_token_as_we_want_it(daemon: JavaDaemon, protection: Protection) -> None:
-    """Of all that the server offers, ours."""
     login = LoginIdentity.with_token(daemon.tokens["carol"], protections=(protection,))
     assert "carol null TOKEN" == await _conversation(daemon.address(f"token:{ALL}"), login)
 
@@ -176,7 +173,6 @@ async def test_token_where_kerberos_is_spoken(daemon: JavaDaemon, server: str) -
 @with_kerberos
 @pytest.mark.parametrize("server", KERBEROS_SERVERS)
 async def test_kerberos(daemon: JavaDaemon, alice: Kdc, server: str) -> None:
-    """A ticket under every protection."""
     user = await _conversation(daemon.address(server), LoginIdentity.kerberos(RM))
     assert f"alice@{REALM} null KERBEROS" == user
 
@@ -221,7 +217,6 @@ async def test_a_keytab_instead_of_a_ticket(daemon: JavaDaemon, alice: Kdc, monk
 
 @with_kerberos
 async def test_no_ticket(daemon: JavaDaemon, alice: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what to type."""
     address = daemon.address("kerberos:privacy")
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{alice.folder}/none.cc")
     with pytest.raises(LoginError, match=rf"{address}: .*rm/localhost.*kinit"):
@@ -230,7 +225,6 @@ async def test_no_ticket(daemon: JavaDaemon, alice: Kdc, monkeypatch: pytest.Mon
 
 @with_kerberos
 async def test_an_expired_ticket(daemon: JavaDaemon, alice: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same advice."""
     monkeypatch.setenv("KRB5CCNAME", alice.ticket("alice", lifetime="1s"))
     async with asyncio.timeout(30):
         while True:

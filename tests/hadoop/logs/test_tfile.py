@@ -49,7 +49,6 @@ def log_files(files: dict[str, bytes]) -> bytes:
 
 
 def make(blocks: list[list[tuple[str, bytes]]], compression: str = "none", chunk: int = 1000) -> bytes:
-    """A TFile of blocks of records."""
     pack = zlib.compress if compression == "gz" else bytes
     data = tfile.MAGIC
     regions = []
@@ -68,7 +67,6 @@ def make(blocks: list[list[tuple[str, bytes]]], compression: str = "none", chunk
 
 
 def contents(file: MemoryFile) -> dict[tuple[str, str], bytes]:
-    """Every log file of a TFile."""
     index = tfile.read_index(file, len(file.data))
     return {
         (entry.container, entry.name): b"".join(tfile.read(file, index, entry, 0, 2**62))
@@ -127,7 +125,6 @@ def test_any_shape(
 
 @given(value=st.integers(-(2**63), 2**63 - 1))
 def test_numbers(value: int) -> None:
-    """TFile's own numbers of every length."""
     data = number(value)
     read = iter(data)
     assert tfile.read_number(lambda size: bytes(next(read) for _ in range(size))) == value

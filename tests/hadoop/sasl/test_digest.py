@@ -79,7 +79,6 @@ def test_a_challenge_as_java_writes_it() -> None:
     ],
 )
 def test_challenges_that_are_refused(challenge: bytes, said: str) -> None:
-    """Each says why."""
     with pytest.raises(SaslFailure, match=said):
         DigestClient(b"id", b"password").answer(challenge)
 
@@ -140,7 +139,6 @@ def test_damage(protection: Protection, cipher: str, message: bytes, data: st.Da
 @pytest.mark.parametrize(("protection", "cipher"), KINDS)
 @given(data=st.binary(max_size=60))
 def test_nonsense_instead_of_a_sealed_message(protection: Protection, cipher: str, data: bytes) -> None:
-    """Never taken, never a crash."""
     _, theirs = _pair(protection, cipher)
     with pytest.raises(SaslFailure):
         theirs.unwrap(data + b"\x00\x01\x00\x00\x00\x00")
@@ -162,7 +160,6 @@ def test_replay_and_reflection(protection: Protection, cipher: str) -> None:
 
 
 def test_rc4() -> None:
-    """Known answers."""
     assert "bbf316e8d940af0ad3" == Rc4(b"Key").crypt(b"Plaintext").hex()
     assert "1021bf0420" == Rc4(b"Wiki").crypt(b"pedia").hex()
     assert "45a01f645fc35b383552544b9bf5" == Rc4(b"Secret").crypt(b"Attack at dawn").hex()
@@ -220,7 +217,6 @@ def test_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_protections() -> None:
-    """The words of hadoop.rpc.protection, in their order."""
     assert (Protection.PRIVACY, Protection.AUTHENTICATION) == parse_protections("privacy, authentication,privacy")
     assert () == parse_protections("")
     with pytest.raises(ValueError, match="write authentication, integrity or privacy"):

@@ -32,12 +32,10 @@ from tony.hadoop.sasl.gssapi import GssapiClient, matches
     ],
 )
 def test_matches(principal: str, glob: str, expected: bool) -> None:
-    """Globs as `...principal.pattern` has them."""
     assert expected == matches(principal, (glob,))
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what to install."""
     monkeypatch.setattr(gssapi, "_library", None)
     monkeypatch.setattr(gssapi, "_LIBRARIES", ("libno-such-thing.so.7",))
     with pytest.raises(SaslFailure, match="libgssapi-krb5-2 on Debian"):

@@ -72,14 +72,12 @@ def test_numbers(value: int, expected: str) -> None:
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_numbers_there_and_back(value: int) -> None:
-    """All of 64 bits."""
     reader = WritableReader(writable.write_number(value))
     assert value == reader.read_number()
     assert 0 == reader.left
 
 
 def test_numbers_beyond_64_bits() -> None:
-    """Neither written nor read."""
     with pytest.raises(ValueError, match="64 bits"):
         writable.write_number(1 << 63)
     with pytest.raises(Malformed, match="64 bits"):
@@ -93,7 +91,6 @@ def test_nothing_at_all() -> None:
 
 
 def test_a_file_byte_by_byte() -> None:
-    """The format, written by hand."""
     golden = bytes.fromhex("48445453 00 01 01 61 02 6964 06 736563726574".replace(" ", ""))
     golden += bytes((21,)) + b"HDFS_DELEGATION_TOKEN" + bytes((13,)) + b"10.0.0.1:8020" + b"\x01\x01k\x02\x00\xff"
     credentials = TokenCredentials(tokens={"a": TOKEN}, secrets={"k": b"\0\xff"})
@@ -102,7 +99,6 @@ def test_a_file_byte_by_byte() -> None:
 
 
 def _protobuf_bytes(credentials: TokenCredentials) -> bytes:
-    """A file of version 1."""
     tokens = [CredentialsEntry(alias=alias, token=to_message(each)) for alias, each in credentials.tokens.items()]
     secrets = [CredentialsEntry(alias=alias, secret=each) for alias, each in credentials.secrets.items()]
     return b"HDTS\1" + delimited(Credentials(tokens=tuple(tokens), secrets=tuple(secrets)))
@@ -110,14 +106,12 @@ def _protobuf_bytes(credentials: TokenCredentials) -> bytes:
 
 @given(_credentials)
 def test_files_there_and_back(credentials: TokenCredentials) -> None:
-    """Both formats."""
     assert credentials == from_bytes(to_bytes(credentials))
     assert credentials == from_bytes(_protobuf_bytes(credentials))
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", b"HDTS", b"HDTS\0", b"HDTS\1", b"HDTS\0\1\1a"]))
 def test_garbage(data: bytes, begin: bytes) -> None:
-    """Read, or refused."""
     try:
         from_bytes(begin + data)
     except Malformed:
@@ -162,7 +156,6 @@ def test_a_file_on_disk(tmp_path: Path) -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    """Not in logs, not in tracebacks."""
     shown = repr(TokenCredentials(tokens={"a": TOKEN}, secrets={"k": b"hush"}))
     assert "hush" not in shown
     assert "secret'" not in shown

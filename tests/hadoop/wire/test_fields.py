@@ -84,7 +84,6 @@ def plan(cls: type[ProtoMessage]) -> dict[int, tuple[str, Any, bool]]:
 
 
 def test_every_message_of_ours_is_in_the_table() -> None:
-    """No message escapes the comparison."""
     written = set()
     for module in MODULES:
         loaded = importlib.import_module(f"tony.hadoop.wire.{module}")

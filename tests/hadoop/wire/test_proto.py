@@ -273,7 +273,6 @@ def test_required_fields() -> None:
     ],
 )
 def test_what_a_field_cannot_hold(given_: dict[str, Any], said: str) -> None:
-    """The error names class and field."""
     with pytest.raises(ValueError, match=said):
         encode(Everything(**given_))
 
@@ -285,7 +284,6 @@ def test_fields_that_there_are_not() -> None:
 
 
 def test_messages_are_immutable_and_can_be_keys() -> None:
-    """They are values."""
     node = NodeId(host="a", port=1)
     with pytest.raises(AttributeError, match=r"NodeId\.host cannot be changed"):
         node.host = "b"  # type: ignore[misc]
@@ -335,7 +333,6 @@ def test_numbers_that_are_not_numbers() -> None:
     ],
 )
 def test_bytes_that_are_no_message(data: str, said: str) -> None:
-    """Each is refused with a reason."""
     with pytest.raises(MalformedMessage, match=said):
         decode(Everything, bytes.fromhex(data))
 

@@ -54,7 +54,6 @@ class Story:
             await self._came.wait()
 
     async def beats(self, count: int) -> None:
-        """Waits for so many more heartbeats."""
         await self.manager.server.wait_called("allocate", len(self.manager.server.named("allocate")) + count)
 
 
@@ -95,7 +94,6 @@ async def mastering(
 
 
 async def test_a_whole_life() -> None:
-    """Register, ask, get, lose one, end."""
     manager = FakeResourceManager(nodes=NODES)
     async with manager.server:
         master = MasterClient(proxy(manager))
@@ -127,7 +125,6 @@ async def test_a_whole_life() -> None:
 
 
 async def test_a_change_goes_out_at_once() -> None:
-    """However slow the heartbeat is."""
     async with mastering(FakeResourceManager(), pace=HeartbeatInterval(fast=30.0, slow=30.0)) as story:
         await story.manager.server.wait_called("allocate")
         story.master.want(1, 1, SMALL)
@@ -155,7 +152,6 @@ async def test_the_heartbeat_is_fast_while_something_is_wanted_and_slow_when_not
 
 
 async def test_many_wishes_in_one_go_are_few_heartbeats() -> None:
-    """Waking is no licence to flood."""
     async with mastering(FakeResourceManager(), pace=HeartbeatInterval(fast=30.0, slow=30.0)) as story:
         for key in range(50):
             story.master.want(key, 1, SMALL)
@@ -465,7 +461,6 @@ async def test_the_end_waits_for_a_heartbeat_that_is_out() -> None:
 
 
 async def test_a_handler_that_fails_ends_the_heartbeat() -> None:
-    """Its error is the caller's."""
     manager = FakeResourceManager()
     async with mastering(manager, registers=False) as story:
         await story.master.register("here", 1, "")

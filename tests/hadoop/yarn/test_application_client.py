@@ -62,7 +62,6 @@ async def played(servers: int = 1, **given: Any) -> AsyncIterator[Scene]:
 
 
 def context(new: NewApplication, **given: Any) -> ApplicationSubmissionContext:
-    """A submission."""
     given = {"name": "job", "queue": "default", "resource": Resource(memory=128, vcores=1), **given}
     return ApplicationSubmissionContext(application_id=new.id, **given)
 
@@ -129,7 +128,6 @@ async def test_an_application_that_ran_and_failed_was_not_rejected() -> None:
 
 
 async def test_what_is_too_large_is_refused_at_once() -> None:
-    """With the class that says so."""
     async with played() as (client, _, _):
         with pytest.raises(InvalidResourceRequestError):
             await client.submit(context(await client.new_application(), resource=Resource(memory=10**9, vcores=1)))
@@ -167,7 +165,6 @@ async def test_a_kill_is_asked_until_it_is_done() -> None:
 
 
 async def test_a_resource_manager_that_restarts_under_a_poll_is_waited_for() -> None:
-    """The applications are still there afterwards."""
     async with played(undecided=4) as (client, _, (server,)):
         new = await client.new_application()
         hold = HoldResponse(executed=False)
@@ -204,7 +201,6 @@ async def test_applications_are_chosen() -> None:
 
 
 async def test_all_choices_reach_the_wire() -> None:
-    """Times and scope, too."""
     async with played() as (client, _, (server,)):
         await client.applications(started=(1, 2), finished=(3, 4), scope=wire.Scope.OWN)
         expected = wire.GetApplicationsRequest(

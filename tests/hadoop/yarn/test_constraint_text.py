@@ -194,7 +194,6 @@ def texts(draw: st.DrawFn) -> tuple[PlacementConstraint, str]:
 
 @given(texts())
 def test_what_is_written_is_read(pair: tuple[PlacementConstraint, str]) -> None:
-    """Whatever its case and blanks."""
     constraint, text = pair
     assert spelled_out(constraint) == parse(text)
 

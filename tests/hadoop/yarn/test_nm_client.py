@@ -83,7 +83,6 @@ async def test_start_status_stop() -> None:
 
 
 async def test_nothing_to_ask_is_not_asked() -> None:
-    """Nobody is called for an empty list."""
     nodes = NodeClients(NodeTokens())
     assert await nodes.stop(NodeId(host="nowhere", port=1), []) == {}
     assert await nodes.statuses(NodeId(host="nowhere", port=1), []) == {}
@@ -133,7 +132,6 @@ async def test_a_new_token_makes_a_new_connection() -> None:
 
 
 async def test_a_token_that_the_node_does_not_know() -> None:
-    """It is not tried for ever."""
     node = Node(tokens := NodeTokens())
     async with node.server:
         node.let_in(b"one")
@@ -206,7 +204,6 @@ async def test_a_node_that_hangs() -> None:
 
 
 async def test_a_connection_that_broke_in_between() -> None:
-    """The next call makes another."""
     node = Node(tokens := NodeTokens())
     async with node.server:
         node.let_in(b"one")
@@ -236,7 +233,6 @@ async def test_no_more_connections_than_allowed() -> None:
 
 
 async def test_many_starts_at_once() -> None:
-    """Two hundred containers, one connection."""
     node = Node(tokens := NodeTokens())
     async with node.server:
         node.let_in(b"one")

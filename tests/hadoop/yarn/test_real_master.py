@@ -54,7 +54,6 @@ class Application:
         self.came.set()
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Waits for news that bring it."""
         async with asyncio.timeout(CEILING):
             while not condition():
                 self.came.clear()
@@ -73,7 +72,6 @@ class Application:
         return [each for news in self.news for each in news.refused]
 
     async def get(self, key: int, count: int, ask: ContainerRequest | None = None) -> list[Container]:
-        """Wants containers, and waits for them."""
         known = len(self.granted)
         self.master.want(key, count, ask or self.ask)
         await self.until(lambda: len(self.granted) == known + count)

@@ -37,7 +37,6 @@ def registered(**how: bool | int) -> FakeResourceManager:
 
 
 def beat(table: AskTable, manager: FakeResourceManager) -> AllocationUpdate:
-    """One heartbeat, whatever comes of it."""
     try:
         return table.answered(manager.answer(table.request()))
     except FakeRefusal as refusal:
@@ -163,7 +162,6 @@ def test_containers_that_nobody_asked_for_go_back() -> None:
 
 
 def test_releases_are_told_once_and_ends_once() -> None:
-    """Also when the end is told twice."""
     table, manager = AskTable(), registered()
     table.want(1, 1, SMALL)
     (container,) = identities(beat(table, manager).granted)
@@ -179,7 +177,6 @@ def test_releases_are_told_once_and_ends_once() -> None:
 
 
 def test_ends_of_containers_of_earlier_attempts_are_told() -> None:
-    """Nobody here knows them; the scheduler does."""
     table, manager = AskTable(), registered()
     status = ContainerStatus(id=ContainerId(number=99), exit_status=137)
     manager.tell_again(status)
@@ -351,7 +348,6 @@ def test_whatever_is_rejected_comes_in_the_end(steps: list[tuple[str, int]]) -> 
 
 
 def test_a_new_resource_manager_is_told_what_the_old_one_rejected() -> None:
-    """With all the rest, and once."""
     table, manager = AskTable(), registered(places=0)
     table.want(1, 3, APART)
     beat(table, manager)
@@ -376,7 +372,6 @@ def test_what_makes_no_sense() -> None:
 
 
 def test_nodes_and_preemption_are_passed_on() -> None:
-    """As they came."""
     table, manager = AskTable(), registered()
     report = NodeReport(id=NodeId(host="a", port=1))
     one, two = ContainerId(number=1), ContainerId(number=2)

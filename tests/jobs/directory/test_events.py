@@ -57,6 +57,5 @@ async def test_a_master_that_dies_ends_them(home: Home) -> None:
 
 
 async def test_no_such_job(home: Home) -> None:
-    """It is said at the first step."""
     with pytest.raises(UnknownJobError):
         await anext(DirectoryJobView.from_home(home, "x").events())

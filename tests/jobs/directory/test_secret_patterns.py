@@ -56,7 +56,6 @@ def test_what_looks_like_a_secret(printed: str, shown: str) -> None:
 
 @pytest.mark.parametrize("printed", SHOWN)
 def test_what_does_not(printed: str) -> None:
-    """Is as it was."""
     assert PRINTED.mask_text(printed) == printed
 
 
@@ -84,7 +83,6 @@ def test_code_and_counts(code: str) -> None:
 
 @pytest.mark.parametrize(("printed", "shown"), ASSIGNED)
 def test_values_behind_names(printed: str, shown: str) -> None:
-    """In text, in JSON and in HTML."""
     assert PRINTED.mask_text(printed) == shown
     assert json.loads(JSON.mask_text(json.dumps([printed]))) == [shown]
     assert HTML.mask_text(str(escape(printed))) == str(escape(shown))

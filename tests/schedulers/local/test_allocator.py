@@ -254,8 +254,6 @@ def test_waits_behind_another_job(tmp_path: Path) -> None:
 
 
 def test_closed_while_waiting(tmp_path: Path) -> None:
-    """Whoever gives up leaves the line."""
-
     async def scenario(made: LocalBench, events: list[Event]) -> None:
         await until(lambda: bool(events))
         await made.source.close()

@@ -87,8 +87,6 @@ def test_one_that_never_comes_up_is_ended(folder: JobFolder, monkeypatch: pytest
 
 
 def test_cancelled_start_leaves_nothing(folder: JobFolder) -> None:
-    """Ctrl-C while it comes up ends it."""
-
     async def scenario() -> int:
         starting = asyncio.ensure_future(
             start_master(folder, program("open('pid', 'w').write(str(os.getpid())); time.sleep(600)"))

@@ -23,7 +23,6 @@ def job(**roles: Role) -> JobSpec:
 
 
 def test_fits() -> None:
-    """The whole machine may be asked for."""
     assert unsatisfiable_requests(job(worker=role(2, 10 * GIB, 0), ps=role(1, GIB, 1)), MACHINE) == []
 
 

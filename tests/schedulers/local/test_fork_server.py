@@ -84,8 +84,6 @@ def python(code: str = PROGRAM) -> list[str]:
 
 
 def test_a_program_has_its_folder_environment_session_and_nothing_of_ours(tmp_path: Path) -> None:
-    """And its exit code is told."""
-
     async def scene(bench: Bench) -> None:
         pid = await bench.start(python())
         await until(lambda: bool(bench.output.read_text()))
@@ -123,8 +121,6 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_many_at_once(tmp_path: Path) -> None:
-    """Answers find their questions."""
-
     async def scene(bench: Bench) -> None:
         codes = [f"import sys; sys.stdin.read(); sys.exit({n})" for n in range(12)]
         pids = await asyncio.gather(*(bench.start(python(code)) for code in codes))

@@ -358,7 +358,6 @@ def test_crowd(claimer: Callable[..., Claimer], tmp_path: Path) -> None:
 
 
 def test_cancelled_waiter_takes_its_claim_back(ledger: ResourceLedger, tmp_path: Path) -> None:
-    """Who stops waiting leaves the line."""
     held = posted(ledger, 1)
 
     async def scenario() -> None:

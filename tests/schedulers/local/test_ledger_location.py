@@ -32,7 +32,6 @@ def test_shared_folder_is_made_for_all(tmp_path: Path) -> None:
 
 
 def test_it_is_used_again(tmp_path: Path) -> None:
-    """The next job finds it."""
     for _ in range(2):
         ledger, notice = open_ledger(LocalSettings(), Home(tmp_path), tmp_path / "shared")
         ledger.close()

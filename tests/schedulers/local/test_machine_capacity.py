@@ -106,5 +106,4 @@ def test_broken_tool_means_no_gpus(root: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_this_machine() -> None:
-    """The real one has some memory."""
     assert measure(LocalSettings(), with_gpus=False).memory > 0

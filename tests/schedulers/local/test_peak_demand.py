@@ -28,7 +28,6 @@ def test_all_at_once() -> None:
 
 
 def test_single_task_job() -> None:
-    """A job without roles is one task."""
     assert peak(JobSpec(command="true")) == Need(memory=GIB, gpus=0)
 
 

@@ -26,7 +26,6 @@ def test_nothing_without_demand(allocation: RoleAllocation) -> None:
 
 
 def test_nothing_before_the_claim_is_granted() -> None:
-    """Demand alone is not enough."""
     allocation = RoleAllocation(JobSpec(command="true"))
     allocation.set_demand("main", 1)
     assert list(allocation.allocate()) == []

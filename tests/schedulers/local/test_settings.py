@@ -23,7 +23,6 @@ def test_every_scheduler_has_a_table() -> None:
 
 
 def test_nothing_set() -> None:
-    """Everything has a default."""
     assert read_settings({}) == (LocalSettings(executor=DEFAULT_EXECUTOR), [])
 
 

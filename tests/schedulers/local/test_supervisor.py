@@ -180,7 +180,6 @@ def test_when_it_gives_up_it_tells_those_who_come_later(folder: JobFolder) -> No
 
 
 def test_what_was_handed_on_comes_to_the_next(folder: JobFolder) -> None:
-    """And to all that follow."""
     assert [claim for *_, claim, _ in play(folder, "hand-on", "kill", "0")[2]] == ["False", "True", "True"]
 
 

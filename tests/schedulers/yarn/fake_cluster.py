@@ -57,7 +57,6 @@ class Played:
         self.source: YarnAllocator
 
     def make(self) -> None:
-        """The source, once everybody listens."""
         self.manager.nodes = tuple(node.node for node in self.nodes)
         self.source = YarnAllocator(self.job, self._payload(), self._container_env())
 
@@ -66,7 +65,6 @@ class Played:
         await self.source.open(self.events.append, ADDRESSES)
 
     def ends(self, container: ContainerId, status: int) -> None:
-        """A node has ended a container."""
         self.manager.complete(container, status)
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -75,7 +73,6 @@ class Played:
             await asyncio.sleep(0.002)
 
     async def granted(self, role: str = "worker", number: int = 1) -> list[str]:
-        """Has containers of a role granted."""
         self.source.set_demand(role, number)
         await self.until(lambda: len(self.of(Granted)) >= number)
         return [event.container for event in self.events if isinstance(event, Granted)]
@@ -88,11 +85,9 @@ class Played:
         return containers
 
     async def launch(self, container: str, index: int = 0) -> None:
-        """An executor for a worker."""
         await self.source.launch(container, task_part(self.spec, self.job_id, container, "worker", index), SECRET)
 
     def of(self, kind: type[Event]) -> list[Event]:
-        """What was told of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
 
     def causes(self) -> list[str]:
@@ -100,11 +95,9 @@ class Played:
         return [event.cause for event in self.events if isinstance(event, ContainerEnded)]
 
     def running(self) -> list[str]:
-        """Containers that run on a node."""
         return sorted(name for node in self.nodes for name in node.running)
 
     def node(self, container: str) -> FakeNodeManager:
-        """Where a container is."""
         place: NodeId | None = self.manager.live[container_id(container)].node
         return next(node for node in self.nodes if node.node == place)
 
@@ -115,7 +108,6 @@ class Played:
         return from_bytes(found.tokens)
 
     def papers_of(self, container: str) -> TaskLaunch:
-        """Likewise, its payload."""
         return decode_payload(TaskLaunch, self.tokens_of(container).secrets[TASK])
 
     def _report(self, _: object, _incoming: object) -> GetApplicationReportResponse:

@@ -18,7 +18,6 @@ DATA = StagedItem(digest="b" * 64, size=99, name="data.csv", placement=Placement
 def yarn_role(
     placement: str | None = None, placement_tags: tuple[str, ...] = (), mounts: str | None = None, **fields: Any
 ) -> Role:
-    """A role with settings of YARN."""
     own = {"placement": placement, "placement_tags": placement_tags, "mounts": mounts}
     return Role(scheduler_settings={"yarn": {name: value for name, value in own.items() if value}}, **fields)
 
@@ -60,20 +59,17 @@ def record(settings: dict[str, str | int | float | bool] | None = None, **fields
 
 
 def prepared(job: JobRecord) -> PreparedJob:
-    """Its folder need not exist."""
     home = Home(Path("/home/ann/.tony"))
     return PreparedJob(home=home, folder=home.job(job.job_id), record=job)
 
 
 def uploaded(name: str, *, public: bool = False) -> Uploaded:
-    """Something in the cluster's file system."""
     return Uploaded(
         url=f"hdfs://nn:8020/user/ann/.tony/cache/{name}", size=len(name), timestamp=1_700_000_000_123, public=public
     )
 
 
 def payload(job: JobRecord | None = None) -> JobPayload:
-    """What its application master gets."""
     return JobPayload(
         record=job or record(),
         credentials=JobCredentials(

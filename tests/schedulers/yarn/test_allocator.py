@@ -413,7 +413,6 @@ async def test_a_node_that_does_not_end_it(tmp_path: Path) -> None:
 
 
 async def test_close_ends_what_was_granted_and_what_runs(tmp_path: Path) -> None:
-    """And withdraws what was asked for."""
     async with playing(tmp_path) as played:
         await played.launched(2)
         await played.granted("ps", 3)
@@ -732,8 +731,6 @@ async def test_it_never_began(tmp_path: Path, attempt: int) -> None:
 
 
 async def test_a_publisher_with_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even then YARN is told."""
-
     async def stumble(*_: object) -> None:
         raise RuntimeError("a bug")
 

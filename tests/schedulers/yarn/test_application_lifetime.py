@@ -44,5 +44,4 @@ def test_whose_limit_it_was(report: ApplicationReport, limit: float | None, sour
 
 @pytest.mark.parametrize("report", [ended(9.0, "killed by user bob"), ended(9.0, state=ApplicationState.RUNNING)])
 def test_ended_for_another_reason(report: ApplicationReport) -> None:
-    """Then there is nothing to tell."""
     assert overdue(report, YarnSettings(lifetime=3.0), None) == ""

@@ -20,7 +20,6 @@ OURS, PYTHON, ADAPTER = (Stored(digest=letter * 64, size=number) for number, let
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
-    """Archives are not really made."""
     monkeypatch.setattr(module, "store_runtime", lambda _: OURS)
     monkeypatch.setattr(module, "store_pages", lambda _: None)
     monkeypatch.setattr(python_archive, "store_interpreter", lambda *_: PYTHON)

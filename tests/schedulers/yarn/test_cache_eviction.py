@@ -44,7 +44,6 @@ class Store:
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    """Nothing old in it."""
     with PlayedWebHdfs() as hdfs:
         made = Store(hdfs)
         yield made

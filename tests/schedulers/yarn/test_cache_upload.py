@@ -43,7 +43,6 @@ class Played:
 
 @pytest.fixture
 def cluster() -> Iterator[Played]:
-    """An empty file system."""
     with PlayedWebHdfs() as hdfs:
         yield Played(hdfs)
 

@@ -51,18 +51,15 @@ class PlayedCluster:
 
     @asynccontextmanager
     async def applications(self) -> AsyncIterator[PlayedCluster]:
-        """Itself."""
         yield self
 
     async def report(self, application: ApplicationId) -> ApplicationReport:
-        """The next report."""
         found = self.reports.pop(0) if len(self.reports) > 1 else self.reports[0]
         if found is None:
             raise ApplicationNotFoundError("org.apache.hadoop.yarn.exceptions.ApplicationNotFoundException", "who?")
         return found
 
     async def nodes(self) -> list[NodeReport]:
-        """All nodes."""
         return self.known_nodes
 
     def web_files(self, key: str) -> Files:
@@ -71,7 +68,6 @@ class PlayedCluster:
         return self.files
 
     def running(self) -> None:
-        """The application runs."""
         self.reports = [ApplicationReport(state=ApplicationState.RUNNING)]
 
     def ended(self, *states: LogAggregationStatus | None) -> None:
@@ -83,7 +79,6 @@ class PlayedCluster:
 
     @property
     def me(self) -> ClusterClients:
-        """As what it is taken for."""
         return cast(ClusterClients, self)
 
 
@@ -96,14 +91,12 @@ class Shelf:
         self.have: dict[str, int] = {}
 
     def find_start(self, name: str, older: int, newer: int) -> int | None:
-        """Wants what ends in `.out`."""
         if not name.endswith(".out"):
             return None
         self.begun[name] = (older, newer)
         return self.have.get(name, 0)
 
     def put(self, name: str, start: int, offset: int, data: bytes) -> None:
-        """Keeps it."""
         assert start in (0, self.begun[name][0])
         assert offset == self.have.get(name, 0) + len(self.got.get(name, b""))
         self.got[name] = self.got.get(name, b"") + data
@@ -118,7 +111,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> PlayedCluster:
 
 @pytest.fixture
 def node(cluster: PlayedCluster) -> Iterator[PlayedNodeWeb]:
-    """The one node there is: `n1`."""
     with PlayedNodeWeb() as played:
         address = played.url.removeprefix("http://")
         cluster.known_nodes = [NodeReport(id=NodeId(host="n1", port=1), http_address=address)]

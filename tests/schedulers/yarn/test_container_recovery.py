@@ -32,18 +32,15 @@ from tony.schedulers.yarn.allocation import container_recovery, container_table
 
 
 def old(number: int, epoch: int = 0) -> ContainerId:
-    """A container of the first attempt."""
     attempt = ApplicationAttemptId(application=APPLICATION, number=1)
     return ContainerId(attempt=attempt, number=epoch << 40 | 100 + number)
 
 
 def name(number: int, epoch: int = 0) -> str:
-    """Its name."""
     return f"container_{f'e{epoch:02}_' if epoch else ''}1410901177871_0001_01_{100 + number:06}"
 
 
 def known(number: int, epoch: int = 0) -> KnownContainer:
-    """What the log says of it."""
     task = TaskId(role="worker", index=number)
     return KnownContainer(id=name(number, epoch), role="worker", host="127.0.0.1", task=task, executor_pid=7)
 
@@ -202,7 +199,6 @@ async def test_older_than_the_resource_manager(tmp_path: Path, monkeypatch: pyte
 
 
 async def test_nobody_knows_of_any(tmp_path: Path) -> None:
-    """Nothing is waited for then."""
     async with second(tmp_path) as played:
         await played.open()
         assert await played.source.recover([]) == []

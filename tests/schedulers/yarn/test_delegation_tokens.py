@@ -32,7 +32,6 @@ ANN = {"HADOOP_USER_NAME": "ann"}
 
 
 def token(kind: str, service: str = "elsewhere") -> HadoopToken:
-    """One of that kind."""
     return HadoopToken(identifier=b"i", password=b"p", kind=kind, service=service)
 
 
@@ -45,7 +44,6 @@ async def name_node(*, tokens: bool = True) -> AsyncIterator[str]:
 
 
 async def of_job(given: Mapping[str, str], environ: Mapping[str, str], *more: str) -> TokenCredentials:
-    """What a job gets."""
     settings = Configuration.load(None, {}, given=given)
     return await credentials_of_job(settings, Logins(settings, environ), more)
 
@@ -122,7 +120,6 @@ def test_who_renews(given: Mapping[str, str], expected: str) -> None:
 
 
 def test_nobody_to_renew() -> None:
-    """The setting is named."""
     with pytest.raises(ConfigurationError, match=r"yarn\.resourcemanager\.principal \(not set\): is required"):
         token_renewer(Configuration.load(None, {}, given=KERBEROS), "ann")
 
@@ -143,7 +140,6 @@ def test_file_login() -> None:
 
 
 def test_the_setting() -> None:
-    """A list."""
     settings, problems = read_settings({"file_systems": "hdfs://logs, hdfs://nn2:8020"})
     assert not problems
     assert ("hdfs://logs", "hdfs://nn2:8020") == settings.file_systems

@@ -52,7 +52,6 @@ CASES: dict[str, JobRecord] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_as_written_down(name: str) -> None:
-    """A change of one letter is seen."""
     text = json.dumps(render_dry_run(CASES[name]), indent=2) + "\n"
     assert text == (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
 

@@ -38,12 +38,10 @@ def test_needs_and_places(tag: int) -> None:
 
 
 def test_no_place() -> None:
-    """Most programs name none."""
     assert read_libraries(program(path_tag=None)) == Libraries(needed=("libpython3.11.so.1.0", "libc.so.6"))
 
 
 def test_another_place() -> None:
-    """Only that text changes."""
     changed = with_search_path(program(), "$ORIGIN/../lib")
     assert read_libraries(changed).path == "$ORIGIN/../lib"
     assert read_libraries(changed).needed == read_libraries(program()).needed
@@ -65,13 +63,11 @@ def test_another_place() -> None:
     ],
 )
 def test_refused(given: bytes, folder: str, message: str) -> None:
-    """With the reason."""
     with pytest.raises(ValueError, match=f"^{message}$"):
         with_search_path(given, folder)
 
 
 def test_of_this_machine() -> None:
-    """Every program here needs the C library."""
     needed = read_libraries(Path(sys.executable).resolve().read_bytes()).needed
     assert any(name.startswith("libc.") for name in needed)
 

@@ -63,7 +63,6 @@ def test_unknown_queue() -> None:
 
 
 def test_many_queues() -> None:
-    """A long list is cut."""
     queues = [f"q{number}" for number in range(11)]
     problem = told(SMALL, replace(OFFER, queue=None, queues=queues))[0]
     assert mentions(problem.message, "3 more", "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7")
@@ -77,7 +76,6 @@ def test_stopped_queue() -> None:
 
 
 def test_parent_queue() -> None:
-    """Only leaves take applications."""
     assert told(SMALL, replace(OFFER, queue=Queue(running=True, children=["a", "b"])), queue="research") == [
         Problem(
             key="scheduler.yarn.queue",
@@ -152,7 +150,6 @@ def test_room() -> None:
 
 
 def test_mounts_without_an_image() -> None:
-    """YARN would say nothing."""
     spec = job(Resources(), mounts="/data:/data:ro")
     said = (
         "roles.worker.yarn.mounts has no effect without an image: set `image`, or `docker_image` in [scheduler.yarn]."
@@ -230,7 +227,6 @@ def test_no_node_has_all_of_it() -> None:
 
 
 def test_the_only_node() -> None:
-    """One node is spoken of as one."""
     alone = replace(OFFER, nodes=[FAST])
     assert mention_each(
         [problem.message for problem in told(job(Resources(vcores=17)), alone)], ("17 vcores", "16 vcores", "worker")
@@ -394,7 +390,6 @@ def test_a_queue_that_may_be_made() -> None:
 
 
 def test_half_of_a_path() -> None:
-    """Is told to be written whole."""
     offer = replace(THREE, queue=None, whole_path="root.users.ann")
     assert mention_each(
         [problem.message for problem in told(SMALL, offer, queue="users.ann")], ("default", "root.users.ann")

@@ -207,7 +207,6 @@ def test_no_python(container: Path) -> None:
 
 
 def test_old_python(container: Path) -> None:
-    """It says what it is, and where."""
     found = old_python(container / "bin/python3")
     done = start(container)
     assert done.returncode == 1

@@ -61,13 +61,11 @@ def test_who_may_look(people: dict[str, Any], settings: dict[str, Any], expected
 
 
 def test_no_image() -> None:
-    """No word of Docker, mounts or not."""
     assert of_master(docker_mounts="/a:/a:ro") == {}
     assert of_task(yarn_role(mounts="/b:/b:rw"), docker_mounts="/a:/a:ro") == {}
 
 
 def test_one_image_for_all() -> None:
-    """With what it sees of the node."""
     assert of_master(docker_image="base") == of_task(Role(), docker_image="base") == image("base")
     both = {"docker_image": "base", "docker_mounts": "/a:/a:ro"}
     assert of_master(**both) == of_task(Role(), **both) == image("base", "/a:/a:ro")

@@ -12,12 +12,10 @@ from tony.testing.sample_jobs import credentials, task_part, two_roles
 
 
 def test_job() -> None:
-    """The application master's, every field."""
     assert decode_payload(JobPayload, encode_payload(payload())) == payload()
 
 
 def test_task() -> None:
-    """An executor's."""
     task = task_part(two_roles(), "application_1_0001", "container_1", "worker", 2)
     given = TaskLaunch(task=task, credentials=credentials(), staged=StagedRole(items=(SOURCE,)))
     assert decode_payload(TaskLaunch, encode_payload(given)) == given
@@ -31,7 +29,6 @@ def test_newer_fields_are_ignored() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff", b'{"record":null}', b"[" * 100_000])
 def test_what_is_no_papers(data: bytes) -> None:
-    """Anything else is refused in one way."""
     with pytest.raises(ValueError):  # noqa: PT011 - every ValueError is right
         decode_payload(JobPayload, data)
 

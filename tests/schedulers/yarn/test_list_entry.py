@@ -15,7 +15,6 @@ ID = ids.application_id("application_1795000000000_0007")
 
 
 def report(state: ApplicationState | None, final: FinalStatus | None = None, **more: object) -> ApplicationReport:
-    """What the ResourceManager says."""
     given = {"name": "digits", "user": "ann", "submit_time": 1000, "start_time": 900, **more}
     return ApplicationReport(id=ID, state=state, final_status=final, **given)  # type: ignore[arg-type]
 

@@ -29,7 +29,6 @@ THERE = "/user/ann/.tony/jobs/application_1700000000000_0007"
 
 @pytest.fixture
 def hdfs() -> Iterator[PlayedWebHdfs]:
-    """HDFS with the job's folder."""
     with PlayedWebHdfs() as played:
         played.files[THERE] = PlayedFile()
         yield played
@@ -44,14 +43,12 @@ def files(hdfs: PlayedWebHdfs) -> Iterator[HdfsJobStore]:
 
 
 def opened_at(port: int) -> HdfsJobStore:
-    """The job's folder behind a NameNode."""
     given = {"fs.defaultFS": "hdfs://127.0.0.1:8020", "dfs.namenode.http-address": f"127.0.0.1:{port}"}
     cluster = ClusterClients.of(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
     return HdfsJobStore(cluster, THERE)
 
 
 def folder(tmp_path: Path, name: str) -> JobFolder:
-    """A job's folder in some container."""
     made = Home(tmp_path / name).job("application_1700000000000_0007")
     made.path.mkdir(parents=True)
     return made
@@ -88,7 +85,6 @@ def test_from_one_master_to_the_next(
 def test_hdfs_that_refuses_hinders_nothing(
     tmp_path: Path, hdfs: PlayedWebHdfs, files: HdfsJobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the writer nor the next attempt."""
     monkeypatch.setattr(module, "_COPY_INTERVAL_SECONDS", 0.0)
     cluster = Simulation(workers(1))
     cluster.begin()
@@ -113,7 +109,6 @@ def test_hdfs_that_refuses_hinders_nothing(
 
 
 def test_nothing_was_measured_before(tmp_path: Path, hdfs: PlayedWebHdfs, files: HdfsJobStore) -> None:
-    """Then there is nothing to bring."""
     second = folder(tmp_path, "second")
     PreviousAttempts(2, files, second, 30.0).fetch_metrics()
     assert list(second.path.iterdir()) == []

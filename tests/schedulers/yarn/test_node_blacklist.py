@@ -43,7 +43,6 @@ def test_never_the_last_that_fit() -> None:
 
 
 def test_taken_back_makes_room_for_another() -> None:
-    """Once more and in any order."""
     yarn = Yarn(3)
     for host in ("a", "a", "b"):
         yarn.exclusions.exclude(host)

@@ -36,7 +36,6 @@ def test_a_job_without_any() -> None:
 
 
 def test_an_ask_with_a_constraint() -> None:
-    """Tags and constraint, neither hosts nor label."""
     spec = job(worker=yarn_role(placement="notin,node,worker", placement_tags=("a", "b")))
     ask = build_container_request(spec, "worker", NONE, NODES)
     assert (ask.tags, ask.constraint) == (("a", "b"), parse("notin,node,worker"))
@@ -44,7 +43,6 @@ def test_an_ask_with_a_constraint() -> None:
 
 
 def test_spread_and_more() -> None:
-    """Both hold."""
     spec = job(worker=yarn_role(spread=True, placement="os=linux"), ps=Role(spread=True))
     assert constraint_of(spec, "worker", NONE) == all_of(apart("node", "worker"), parse("os=linux"))
     assert constraint_of(spec, "ps", NONE) == apart("node", "ps")

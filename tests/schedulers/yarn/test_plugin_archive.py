@@ -18,7 +18,6 @@ from tony.storage.cache.object_cache import Cache
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Cache:
-    """An empty one."""
     made = Cache(tmp_path / "cache")
     made.prepare()
     return made

@@ -70,6 +70,5 @@ def test_what_is_installed_is_used(tmp_path: Path) -> None:
 
 
 def test_what_is_no_python(tmp_path: Path) -> None:
-    """Whoever can do without it decides."""
     with pytest.raises(SyntaxError):
         compile_pyc(b"x =", tmp_path / "a.py", "a.py")

@@ -39,7 +39,6 @@ def stored(cache: Cache) -> Stored:
 
 @pytest.fixture(scope="module")
 def place(cache: Cache, stored: Stored, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Unpacked as a node does it."""
     folder = tmp_path_factory.mktemp("node")
     subprocess.run(["tar", "-xzf", cache.find_object(stored.digest), "-C", folder], check=True)
     return folder
@@ -139,7 +138,6 @@ def refusal(cache: Cache, own: OwnInterpreter) -> str:
 
 
 def test_no_program(cache: Cache, tmp_path: Path) -> None:
-    """Wrappers cannot be moved."""
     assert mentions(refusal(cache, small(tmp_path, "#!/bin/sh\nexec python3\n")), "64-bit", "ELF")
 
 

@@ -9,7 +9,6 @@ from tony.schedulers.yarn.client.capacity import describe_queue_position
 
 
 def report(number: int, queue: str = "default", cluster: int = 7) -> ApplicationReport:
-    """An application that waits."""
     return ApplicationReport(id=ApplicationId(number=number, cluster_timestamp=cluster), queue=queue)
 
 

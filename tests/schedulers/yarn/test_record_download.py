@@ -40,7 +40,6 @@ def record(files: PlayedWebHdfs, folder: JobFolder) -> RecordDownload:
 
 
 def test_nothing_is_there_yet(files: PlayedWebHdfs, folder: JobFolder) -> None:
-    """The master has not come so far."""
     del files.files[THERE]
     record(files, folder).fetch()
     assert list(folder.path.iterdir()) == []
@@ -88,7 +87,6 @@ def test_the_last_report_names_the_folder_here(files: PlayedWebHdfs, folder: Job
 
 
 def test_credentials_are_their_owners_alone(files: PlayedWebHdfs, folder: JobFolder) -> None:
-    """Here as there."""
     files.files[f"{THERE}/access.json"] = PlayedFile(content=b"{}")
     record(files, folder).fetch()
     assert folder.credentials.stat().st_mode & 0o777 == 0o600

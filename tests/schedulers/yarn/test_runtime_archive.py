@@ -18,7 +18,6 @@ from tony.storage.cache.object_cache import Cache
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Cache:
-    """An empty one."""
     made = Cache(tmp_path / "cache")
     made.prepare()
     return made
@@ -72,7 +71,6 @@ def names(archive: Path) -> list[str]:
 
 
 def compiled(place: Path) -> Path:
-    """The modules that this Python loads."""
     return place / f"programs-{sys.implementation.cache_tag}.zip"
 
 
@@ -124,7 +122,6 @@ def test_archive_that_was_removed(cache: Cache, package: Path) -> None:
 
 
 def test_damaged_index(cache: Cache, package: Path) -> None:
-    """Neither does nonsense."""
     first = store_runtime(cache)
     for known in cache.index.iterdir():
         known.write_text("nonsense")

@@ -17,7 +17,6 @@ def test_table_is_found_by_name() -> None:
 
 
 def test_nothing_set() -> None:
-    """Everything has a default."""
     assert read_settings({}) == (YarnSettings(), [])
 
 
@@ -91,7 +90,6 @@ def test_mistakes(name: str, value: object, message: str) -> None:
 
 
 def test_unknown_setting() -> None:
-    """What there is instead is listed."""
     _, problems = read_settings({"colour": "red"})
     assert problems[0].message.startswith(
         "unknown setting of the yarn scheduler; its settings are conf, queue, priority, tags,"

@@ -45,14 +45,12 @@ def test_what_needs_no_tag_or_has_no_room_for_it() -> None:
     "settings", [YarnSettings(), YarnSettings(application_type="MINE"), YarnSettings(staging="/x")]
 )
 def test_ours_are_known(settings: YarnSettings) -> None:
-    """By their type, or by a tag."""
     found = report(ApplicationState.ACCEPTED, application_type=settings.application_type, tags=all_tags(settings))
     assert is_ours(found)
     assert not is_ours(report(ApplicationState.ACCEPTED, application_type="SPARK", tags=("nightly",)))
 
 
 def report(state: ApplicationState | None, **more: object) -> ApplicationReport:
-    """What the ResourceManager says."""
     given = {"id": ids.application_id(JOB), "name": "digits\x1b", "user": "ann", "application_type": "TONY", **more}
     return ApplicationReport(state=state, **given)  # type: ignore[arg-type]
 

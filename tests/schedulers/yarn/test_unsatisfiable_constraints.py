@@ -123,7 +123,6 @@ def test_what_can_never_be(roles: dict[str, Role], why: str) -> None:
 
 
 def test_waiting_for_each_other() -> None:
-    """Each role is told of."""
     found = told(a=yarn_role(placement="in,node,b"), b=yarn_role(placement="in,node,a"), c=Role())
     assert [problem.key for problem in found] == ["roles.a.yarn.placement", "roles.b.yarn.placement"]
     (problem,) = told("in,node,b", a=yarn_role(placement="os=linux", instances=0), b=Role())
@@ -131,6 +130,5 @@ def test_waiting_for_each_other() -> None:
 
 
 def test_who_is_not_there() -> None:
-    """May be meant, and is said."""
     spec = JobSpec(roles={"worker": yarn_role(placement="and(notin,node,pss,worker:notin,node,all/x)"), "ps": Role()})
     assert mention_each(constraint_hints(spec, YarnSettings()), ("roles.worker.yarn.placement", "pss", "ps"))

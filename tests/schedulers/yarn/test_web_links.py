@@ -123,7 +123,6 @@ def test_pages_of_an_application(said: Mapping[str, str], ended: bool, links: Ma
 
 
 def test_a_configuration_that_says_too_little() -> None:
-    """It is said what is missing."""
     with pytest.raises(TonyError, match=r"ha\.rm-ids"):
         links_for_application(Configuration.load(given={"yarn.resourcemanager.ha.enabled": "true"}), JOB, ended=True)
 
