@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -79,30 +77,6 @@ def test_a_second_ctrl_c_stops_at_once(lab: Lab) -> None:
     lab.wait_gone(job)
 
 
-def test_detach_prints_the_id_alone(lab: Lab) -> None:
-    """One word on stdout; status answers at once with all tasks; logs -f follows to the end."""
-    text = 'command = "until test -e {params.gate}; do sleep 0.05; done; echo through"\n[params]\ngate = "%s"\n'
-    done = lab.tony("submit", lab.job_file(text % (lab.root / "gate")), "--detach")
-    assert done.returncode == 0, done.stderr
-    job = done.stdout.strip()
-    assert done.stdout == f"{job}\n"
-    assert [t["task"] for t in lab.status(job)["tasks"]] == ["main:0"]
-    follower = lab.follow("logs", job, "--follow")
-    lab.wait(job, "running")
-    (lab.root / "gate").touch()
-    out, _ = follower.communicate(timeout=60)
-    assert (follower.returncode, "through" in out) == (0, True)
-
-
-def test_run_without_a_job_file(lab: Lab) -> None:
-    """`tony run -n 4 -- COMMAND`: four workers in the current folder; words are passed as they are."""
-    lab.file("say.py", "import os, sys; print(os.environ['JOB_NAME'], os.environ['TASK_INDEX'], sys.argv[1:])")
-    done = lab.tony("run", "-n", "4", "--", "python", "say.py", "a b", "$HOME", cwd=lab.root / "project")
-    assert done.returncode == 0, done.stdout + done.stderr
-    for index in range(4):
-        assert f"worker {index} ['a b', '$HOME']" in done.stdout
-
-
 def test_on_a_terminal(lab: Lab) -> None:
     """With a terminal there is a live table, and the same exit code and output."""
     job = lab.job_file('command = "echo hello from the program"\n[roles.worker]\ninstances = 2\n')
@@ -148,23 +122,6 @@ def test_the_python_door(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     again = tony.attach(job.id)
     again.kill()
     assert job.wait(timeout=60).exit_code == 4
-
-
-def test_history_replay_list(lab: Lab) -> None:
-    """A finished job is listed, its record is shown, and its log replays to the identical state."""
-    assert lab.submit(lab.job_file('name = "first"\ncommand = "true"\n')).returncode == 0
-    assert lab.submit(lab.job_file('name = "second"\ncommand = "false"\n')).returncode == 1
-    listed = json.loads(lab.tony("list", "--json").stdout)
-    assert [(j["name"], j["state"]) for j in listed] == [("second", "failed"), ("first", "succeeded")]
-    assert [j["name"] for j in json.loads(lab.tony("list", "--state", "failed", "--json").stdout)] == ["second"]
-    assert [j["name"] for j in json.loads(lab.tony("list", "--name", "first", "--json").stdout)] == ["first"]
-    for job in lab.jobs():
-        shown = lab.tony("history", job)
-        assert str(lab.home / "jobs" / job) in shown.stdout
-        replayed = lab.tony("replay", job)
-        assert replayed.returncode == 0, replayed.stdout + replayed.stderr
-        folder = Path(lab.status(job)["folder"])
-        assert (folder / "events.1.jsonl").stat().st_mode & 0o077 == 0
 
 
 def test_the_log_level_changes_while_the_job_runs(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,12 +82,3 @@ def test_an_exhausted_range_is_told(lab: Lab) -> None:
         assert done.returncode == 3, done.stdout + done.stderr
         assert f"exit code 3: no port could be reserved: all 1 ports of port_range = {port}-{port}" in done.stderr
     assert json.loads(lab.tony("list", "--json").stdout)[0]["state"] == "failed"
-
-
-def test_a_range_that_is_too_small_is_refused(lab: Lab) -> None:
-    """Four tasks and two ports on one machine: refused before anything starts."""
-    done = lab.submit(lab.job_file('command = "true"\nport_range = "45000-45001"\n[roles.ps]\ninstances = 4\n'))
-    assert done.returncode == 2
-    assert "45000-45001" in done.stderr
-    assert "4 ports" in done.stderr
-    assert lab.jobs() == []

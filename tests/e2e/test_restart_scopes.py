@@ -64,46 +64,6 @@ def test_one_task_starts_again_alone(lab: Lab) -> None:
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
 
 
-def test_a_role_has_a_budget_of_its_own(lab: Lab) -> None:
-    """Its tasks may cause one restart, whatever the job has; the verdict says whose budget that was."""
-    text = """
-    max_restarts = 5
-    backoff = "10ms"
-    stop_grace = "1s"
-    [roles.worker]
-    command = "sleep 3600"
-    [roles.picky]
-    command = "exit 3"
-    max_restarts = 1
-    """
-    done = lab.submit(lab.job_file(text))
-    status = lab.status(lab.only_job())
-    assert (done.returncode, status["session"], status["failure"]["task"]) == (1, 2, "picky:0")
-    assert status["failure"]["verdict"] == "already restarted once (roles.picky.max_restarts = 1)"
-    assert f"Not restarted: {status['failure']['verdict']}" in done.stdout + done.stderr
-    shown = lab.tony("status", lab.only_job()).stdout
-    assert "(restart 1 of 5, 1 of 1 for picky)" in shown
-    assert "Restarts: 1 of 5 used (max_restarts)" in shown
-
-
-def test_what_is_never_worth_a_retry(lab: Lab) -> None:
-    """An exit code of no_retry_on ends the job at once; programs that end early stay ended after the second time."""
-    cases = {
-        'command = "exit 2"\nno_retry_on = [2, 127]': (
-            1,
-            "exit code 2 is not retried (no_retry_on = [2, 127])",
-        ),
-        'command = "no-such-command-at-all"\nno_retry_on = [2, 127]': (1, "exit code 127 is not retried"),
-        'command = "exit 1"\nmin_uptime = "1h"': (2, "within 1 h 00 m (min_uptime) twice in a row"),
-    }
-    for text, (session, verdict) in cases.items():
-        done = lab.submit(lab.job_file(f'max_restarts = 5\nbackoff = "10ms"\n{text}\n'))
-        status = lab.status(lab.jobs()[-1])
-        assert (done.returncode, status["session"]) == (1, session)
-        assert verdict in status["failure"]["verdict"]
-        assert verdict in done.stdout + done.stderr
-
-
 def test_a_restart_has_a_grace_of_its_own(lab: Lab) -> None:
     """Who does not mind SIGTERM holds up the next session for restart_grace only, not for stop_grace."""
     stubborn = """

@@ -9,23 +9,6 @@ from tests.e2e.lab import Lab
 pytestmark = pytest.mark.e2e
 
 
-def test_the_budget_ends(lab: Lab) -> None:
-    """After max_restarts the failure stands: exit 1, and the last session's failure is told."""
-    text = 'command = "exit 9"\nmax_restarts = 2\nbackoff = "10ms"\n'
-    done = lab.submit(lab.job_file(text))
-    status = lab.status(lab.only_job())
-    assert (done.returncode, status["session"]) == (1, 3)
-    assert (status["failure"]["exit_code"], status["failure"]["session"]) == (9, 3)
-    assert "exit code 9" in done.stdout + done.stderr
-
-
-def test_stop_on_failure_is_final(lab: Lab) -> None:
-    """Its failure ends the job although restarts are left."""
-    text = 'command = "exit 1"\nmax_restarts = 5\n[roles.worker]\nstop_on_failure = true\n'
-    assert lab.submit(lab.job_file(text)).returncode == 1
-    assert lab.status(lab.only_job())["session"] == 1
-
-
 def test_time_outs_end_jobs(lab: Lab) -> None:
     """Execution, start-up, group and job time-outs are the program's failures: exit 1, with their own causes."""
     cases = {

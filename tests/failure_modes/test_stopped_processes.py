@@ -109,42 +109,6 @@ def test_a_master_stands_still_while_programs_end(lab: Lab) -> None:
     assert_succeeds(lab, job)
 
 
-def test_a_master_that_stands_still_is_killed(lab: Lab) -> None:
-    """As after any other dead master another one goes on, with the same processes."""
-    job, parts = submit(lab)
-    with stopped(parts.master):
-        kill(parts.master)
-        after = parts_of(lab, job)
-    assert (after.executors, after.programs) == (parts.executors, parts.programs)
-    assert_succeeds(lab, job)
-
-
-def test_an_executor_stands_still_for_a_moment(lab: Lab) -> None:
-    """Shorter than it may be silent: nobody takes notice."""
-    job, parts = submit(lab, 'heartbeat_interval = "0.2s"\nheartbeat_timeout = "60s"\n')
-    with stopped(parts.executors["worker:0"]):
-        time.sleep(STANDSTILL)
-    assert_succeeds(lab, job)
-
-
-def test_an_executor_stands_still_for_too_long(lab: Lab) -> None:
-    """It is given up and ended, with its program, and another container takes its place. Nothing is charged for it; the
-    verdict says that it was silent, and for how long it may be."""
-    job, parts = submit(lab)
-    with stopped(parts.executors["worker:0"]):
-        until(lambda: lab.status(job)["session"] == 2 and lab.status(job)["state"] == "running", "session 2 runs")
-    after = parts_of(lab, job)
-    assert after.executors["worker:0"] != parts.executors["worker:0"]
-    assert after.executors["worker:1"] == parts.executors["worker:1"]
-    gate(lab).touch()
-    status = lab.wait(job)
-    assert (status["state"], status["restarts"]["charged"], status["restarts"]["free"]) == ("succeeded", 0, 1)
-    said = lab.tony("events", job).stdout
-    assert "no heartbeat from worker:0 for " in said
-    assert "(heartbeat_timeout)" in said
-    lab.wait_gone(job, 60)
-
-
 def test_a_watchdog_stands_still(lab: Lab) -> None:
     """To the job's end and beyond: nobody waits for it, and it is ended."""
     job, parts = submit(lab)
@@ -189,15 +153,6 @@ def _param(lab: Lab) -> str:
     return f'gate = "{gate(lab)}"\n'
 
 
-def test_a_program_stands_still(lab: Lab) -> None:
-    """That is nobody's business: it lives. It goes on when it is let."""
-    job, parts = submit(lab)
-    with stopped(parts.programs["worker:0"]):
-        time.sleep(STANDSTILL)
-        assert lab.status(job)["state"] == "running"
-    assert_succeeds(lab, job)
-
-
 def test_a_program_that_stands_still_is_asked_to_end(lab: Lab) -> None:
     """It is woken to do so, and need not be killed."""
     job, parts = submit(lab)
@@ -222,20 +177,6 @@ def test_a_whole_minute(lab: Lab, who: str) -> None:
     status = lab.wait(job)
     assert (status["exit_code"], status["failure"]["cause"], status["failure"]["task"]) == (3, "silent", "worker:0")
     lab.wait_gone(job, 60)
-
-
-@pytest.mark.long
-def test_a_follower_for_a_whole_minute(lab: Lab) -> None:
-    text = f'command = "until test -e {gate(lab)}; do echo tick; sleep 0.1; done"\n'
-    follower = lab.follow("submit", lab.job_file(text))
-    job = until(lab.jobs, "a job is there")[0]
-    lab.wait_output(job, "main:0", "tick")
-    with stopped(follower.pid):
-        time.sleep(60)
-    gate(lab).touch()
-    out, err = follower.communicate(timeout=60)
-    assert (follower.returncode, err) == (0, "")
-    assert out.count("| tick") == lab.wait_output(job, "main:0", "tick").count("tick") > 300
 
 
 @pytest.mark.long
