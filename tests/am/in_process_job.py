@@ -190,10 +190,3 @@ def play(
         return job, finish
 
     return asyncio.run(run())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for a condition that this event loop will make true."""
-    async with asyncio.timeout(CEILING):
-        while not condition():
-            await asyncio.sleep(0.005)

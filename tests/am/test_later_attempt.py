@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.in_process_job import PlayedJob, PlayedJournal, play, succeed, until
+from tests.am.in_process_job import PlayedJob, PlayedJournal, play, succeed
 from tests.support.fake_executor import OK, PlayedExecutor
+from tests.support.waiting import wait_until
 from tony.core.events import AttemptStarted, Started
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState, TaskState
@@ -33,13 +34,13 @@ def test_it_goes_on_with_the_programs_that_run(tmp_path: Path, tls: bool) -> Non
     """No program is started again; the log is one, and its clock never goes back."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: _all_run(job) and _known(job))
+        await wait_until(lambda: _all_run(job) and _known(job))
         await job.die()
-        await until(lambda: bool(job.address))
+        await wait_until(lambda: bool(job.address))
         for executor in job.executors.values():  # they do not listen: told as if they did
             executor.part = replace(executor.part, am_address=job.address)
-        await until(lambda: job.master.executors.on_connected == 3)
-        await until(lambda: all(executor.attempt == 2 for executor in job.executors.values()))
+        await wait_until(lambda: job.master.executors.on_connected == 3)
+        await wait_until(lambda: all(executor.attempt == 2 for executor in job.executors.values()))
         assert all(executor.runs for executor in job.executors.values())
         for executor in job.executors.values():
             executor.exit(OK)
@@ -58,13 +59,13 @@ def test_what_ended_meanwhile_is_heard(tmp_path: Path) -> None:
     """Ends that nobody took are kept by the executors; a container that went away is no secret either."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: _all_run(job) and _known(job))
+        await wait_until(lambda: _all_run(job) and _known(job))
         first, second, third = job.executors.values()
         for executor in (first, second, third):
             executor.break_connection()
             executor.exit(OK)
         await job.die()
-        await until(lambda: job.master.app.state.job.ended)
+        await wait_until(lambda: job.master.app.state.job.ended)
 
     job, finish = play(tmp_path, WORKERS, succeed, meanwhile=meanwhile)
     assert finish.state is JobState.SUCCEEDED
@@ -75,13 +76,13 @@ def test_a_container_that_did_not_outlive_its_master_is_replaced(tmp_path: Path)
     """It is nobody's fault: the session restarts without a charge, in the containers that are left."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: _all_run(job) and _known(job))
+        await wait_until(lambda: _all_run(job) and _known(job))
         lost = next(iter(job.executors))
         await job.executors[lost].die()
         job.source.containers.pop(lost, None)
         kept = set(job.executors) - {lost}
         await job.die()
-        await until(lambda: job.master.app.state.session == 2 and _known(job))
+        await wait_until(lambda: job.master.app.state.session == 2 and _known(job))
         assert kept < set(job.source.containers)
         for executor in job.executors.values():
             executor.exit(OK)
@@ -100,7 +101,7 @@ def host() -> Iterator[socket.socket]:
 
 async def _forget_one(job: PlayedJob) -> tuple[str, PlayedExecutor]:
     """The scheduler forgets a container in which a program runs, and will see no end; who listens is out of reach."""
-    await until(lambda: _all_run(job) and _known(job))
+    await wait_until(lambda: _all_run(job) and _known(job))
     forgotten, executor = next(iter(job.executors.items()))
     job.sees_ends = False
     executor.away = True
@@ -117,7 +118,7 @@ def _play_forgotten(folder: Path, host: socket.socket, meanwhile: Callable[[Play
 
     async def and_then(job: PlayedJob) -> None:
         await meanwhile(job)
-        await until(lambda: job.master.app.state.session == 2 and _known(job))
+        await wait_until(lambda: job.master.app.state.session == 2 and _known(job))
         job.sees_ends = True
         for each in job.executors.values():
             each.exit(OK)
@@ -130,7 +131,7 @@ def _play_forgotten(folder: Path, host: socket.socket, meanwhile: Callable[[Play
 async def _waits_for(job: PlayedJob, container: str) -> None:
     """The job is to begin anew, and cannot as long as a program may run in there."""
     state = job.master.app.state
-    await until(lambda: state.containers[container].presumed and state.living == 1)
+    await wait_until(lambda: state.containers[container].presumed and state.living == 1)
     assert (state.job, state.session) == (JobState.RESTARTING, 1)
 
 
@@ -176,11 +177,11 @@ def test_an_executor_that_knows_of_a_lost_try_is_not_kept(tmp_path: Path) -> Non
     """It was told to start something that no log knows of: it ends, and the session goes on without it uncharged."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: _all_run(job) and _known(job))
+        await wait_until(lambda: _all_run(job) and _known(job))
         executor = next(iter(job.executors.values()))
         executor.last_try = 2
         executor.break_connection()
-        await until(lambda: executor.ended)
+        await wait_until(lambda: executor.ended)
         for each in job.executors.values():
             each.exit(OK)
 
@@ -193,9 +194,9 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
 
     async def meanwhile(job: PlayedJob) -> None:
         for attempt in range(2, 6):
-            await until(lambda: _all_run(job) and _known(job))
+            await wait_until(lambda: _all_run(job) and _known(job))
             await job.die()
-            await until(lambda: job.master.executors.on_connected == 3)
+            await wait_until(lambda: job.master.executors.on_connected == 3)
             assert job.attempt == attempt
         for executor in job.executors.values():
             executor.exit(OK)
@@ -210,14 +211,14 @@ def test_nothing_is_seen_before_its_cause_is_in_safety(tmp_path: Path) -> None:
     journal = PlayedJournal()
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: journal.urgent > 0)  # the executors are to be launched
+        await wait_until(lambda: journal.urgent > 0)  # the executors are to be launched
         assert not job.executors
         journal.safe(journal.wanted)
-        await until(lambda: all(task.address for task in job.master.app.state.tasks.values()))
-        await until(lambda: len(job.executors) == 3)
+        await wait_until(lambda: all(task.address for task in job.master.app.state.tasks.values()))
+        await wait_until(lambda: len(job.executors) == 3)
         assert not any(executor.runs for executor in job.executors.values())
         journal.safe(journal.wanted)
-        await until(lambda: _all_run(job))
+        await wait_until(lambda: _all_run(job))
         for executor in job.executors.values():
             executor.exit(OK)
         while not job.master.app.state.job.ended:

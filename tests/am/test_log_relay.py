@@ -8,8 +8,9 @@ from typing import cast
 
 import pytest
 
-from tests.am.in_process_job import PlayedJob, play, succeed, until
+from tests.am.in_process_job import PlayedJob, play, succeed
 from tests.core.specs import OK, workers
+from tests.support.waiting import wait_until
 from tony.am.log_relay import CREDIT, LogRelay
 from tony.errors import ProtocolError
 from tony.model.ids import TaskId
@@ -220,17 +221,17 @@ def test_over_real_connections(tmp_path: Path) -> None:
     """A client reads what a played executor says, and goes; who plays an executor's part is sent away."""
 
     async def read(job: PlayedJob) -> None:
-        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         client = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         client.send(ReadLog(reader=1, task="worker:0", stream="out", wait=True))
-        await until(lambda: any(isinstance(it, ReadLog) for it in executor.received))
+        await wait_until(lambda: any(isinstance(it, ReadLog) for it in executor.received))
         ask = next(it for it in executor.received if isinstance(it, ReadLog))
         data = base64.b64encode(b"hello").decode()
         executor.send(LogPiece(reader=ask.reader, name="worker-0.s1.t1.out", data=data))
         assert await client.receive() == LogPiece(reader=1, name="worker-0.s1.t1.out", data=data)
         client.abort()
-        await until(lambda: any(isinstance(it, DropLog) for it in executor.received))
+        await wait_until(lambda: any(isinstance(it, DropLog) for it in executor.received))
         assert len(job.master.executors.logs) == 0
         bad = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         bad.send(LogPiece(reader=1))
@@ -246,12 +247,12 @@ def test_a_dead_executor_that_had_printed_is_missed(tmp_path: Path) -> None:
     """The desk of the executors tells the relay who is gone for good, and whether that matters."""
 
     async def read(job: PlayedJob) -> None:
-        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         executor.report(ProgramOutput(n=0, session=1, try_=1))
         client = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         client.send(ReadLog(reader=1, task="worker:0", stream="out", wait=True))
-        await until(lambda: any(isinstance(it, ReadLog) for it in executor.received))
+        await wait_until(lambda: any(isinstance(it, ReadLog) for it in executor.received))
         await executor.die()
         assert await client.receive() == LogPiece(reader=1, missed=True)
         client.send(KillJob(actor="test"))

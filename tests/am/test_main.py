@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.in_process_job import CEILING, until
+from tests.am.in_process_job import CEILING
 from tests.core.specs import FAILED, OK, workers
 from tests.facts import mentions
 from tests.full_disk import full_disk
 from tests.support.fake_executor import Behaviour, PlayedExecutor, run_until_released
+from tests.support.waiting import wait_until
 from tony import clock
 from tony.am import main as am
 from tony.client.credential_creation import make_credentials
@@ -257,7 +258,7 @@ def test_followers_are_told_although_no_summary_can_be_written(tmp_path: Path) -
     last: list[Report] = []
 
     async def meanwhile(folder: JobFolder, cluster: Cluster) -> None:
-        await until(lambda: bool(cluster.executors) and cluster.executors[0].connections == 1)
+        await wait_until(lambda: bool(cluster.executors) and cluster.executors[0].connections == 1)
         part = cluster.executors[0].part
         token = json.loads(folder.credentials.read_text())["executors"]["token"]
         connection = await connect(part.am_address, AmCredentials(token=token), PeerKind.CLIENT)
@@ -286,7 +287,7 @@ def test_told_to_end_while_the_scheduler_is_being_reached(tmp_path: Path) -> Non
             await asyncio.Event().wait()
 
     async def meanwhile(folder: JobFolder, cluster: Cluster) -> None:
-        await until(lambda: bool(opening))
+        await wait_until(lambda: bool(opening))
         os.kill(os.getpid(), signal.SIGTERM)
 
     report = attempted(tmp_path, workers(1), lambda: Cluster(lambda part, message: OK, Slow), meanwhile)
@@ -309,10 +310,10 @@ def test_a_scheduler_that_counts_attempts_decides_whether_the_job_ends(
         attempt = 1
 
     async def meanwhile(folder: JobFolder, cluster: Cluster) -> None:
-        await until(lambda: bool(cluster.executors) and cluster.executors[0].connections == 1)
+        await wait_until(lambda: bool(cluster.executors) and cluster.executors[0].connections == 1)
         for number in (signal.SIGTERM, signal.SIGINT):
             os.kill(os.getpid(), number)
-        await until(lambda: all(said in caplog.messages for said in left))
+        await wait_until(lambda: all(said in caplog.messages for said in left))
         cluster.executors[0].exit(OK)
 
     report = attempted(tmp_path, workers(1), lambda: Cluster(lambda part, message: None, Counting), meanwhile)

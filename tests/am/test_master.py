@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.in_process_job import PlayedJob, play, until
+from tests.am.in_process_job import PlayedJob, play
 from tests.core.specs import FAILED, OK, roles, workers
+from tests.support.waiting import wait_until
 from tony.core.events import ContainerEnded
 from tony.errors import ProtocolError
 from tony.model.exit_status import ExitStatus
@@ -67,10 +68,10 @@ def test_a_broken_connection_loses_nothing(tmp_path: Path) -> None:
     """An executor that comes back resends what was not acknowledged; nothing is counted twice."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
+        await wait_until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
         first = next(iter(job.executors.values()))
         first.break_connection()
-        await until(lambda: first.connections == 2)
+        await wait_until(lambda: first.connections == 2)
         for executor in job.executors.values():
             executor.exit(OK)
 
@@ -83,10 +84,10 @@ def test_a_report_may_come_after_the_containers_end(tmp_path: Path) -> None:
     """The two travel on different ways: a program's end is judged by its report if that comes soon enough."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         (container, executor), *_ = job.executors.items()
         job.source.end(container, "its node is gone")
-        await until(lambda: container not in job.master.app.state.containers)
+        await wait_until(lambda: container not in job.master.app.state.containers)
         executor.exit(OK)
 
     job, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
@@ -99,14 +100,14 @@ def test_no_report_is_waited_for_when_the_connection_is_gone_too(tmp_path: Path)
     """An executor that died is known to be dead: the next session begins at once."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         (container, executor), *_ = job.executors.items()
         job.sees_ends = False
         await executor.die()
-        await until(lambda: job.master.executors.on_connected == 0)
+        await wait_until(lambda: job.master.executors.on_connected == 0)
         job.source.end(container, "its executor was killed by SIGKILL")
         job.sees_ends = True
-        await until(lambda: any(e.runs for e in job.executors.values() if e is not executor))
+        await wait_until(lambda: any(e.runs for e in job.executors.values() if e is not executor))
         for other in job.executors.values():
             other.exit(OK)
 
@@ -122,9 +123,9 @@ def test_a_deadline_that_was_cancelled_is_no_event(tmp_path: Path) -> None:
     wait = 0.3
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: sum(bool(e.runs) for e in job.executors.values()) == 2)
+        await wait_until(lambda: sum(bool(e.runs) for e in job.executors.values()) == 2)
         over = time.monotonic() + wait + 0.1
-        await until(lambda: time.monotonic() > over)
+        await wait_until(lambda: time.monotonic() > over)
         for executor in job.executors.values():
             executor.exit(OK)
 
@@ -140,11 +141,11 @@ def test_an_executor_whose_container_is_gone_is_cut_off_in_the_end(tmp_path: Pat
     """It may say its last words, and no more."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         (container, executor), *_ = job.executors.items()
         job.source.end(container, "its node is gone")
-        await until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
-        await until(lambda: executor.ended)
+        await wait_until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
+        await wait_until(lambda: executor.ended)
         for living in job.executors.values():
             living.exit(OK)
 
@@ -157,11 +158,11 @@ def test_a_start_is_repeated_as_it_was(tmp_path: Path) -> None:
     """An executor that comes back is told to start under the same spec version as before."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
-        await until(lambda: any(isinstance(m, StartProgram) for m in executor.received))
+        await wait_until(lambda: any(isinstance(m, StartProgram) for m in executor.received))
         executor.break_connection()
-        await until(lambda: sum(isinstance(m, StartProgram) for m in executor.received) == 2)
+        await wait_until(lambda: sum(isinstance(m, StartProgram) for m in executor.received) == 2)
         first, second = (m for m in executor.received if isinstance(m, StartProgram))
         assert first == second
         executor.exit(OK)
@@ -174,7 +175,7 @@ def test_what_a_user_calls_himself_cannot_forge_a_log_line(tmp_path: Path) -> No
     """Only characters that can be shown, and not many."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: len(job.executors) == 1 and job.report().state.value == "running")
+        await wait_until(lambda: len(job.executors) == 1 and job.report().state.value == "running")
         connection = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         connection.send(KillJob(actor="ann\n2026-01-01 INFO \x1b[31mall is well" + "x" * 1000))
         assert isinstance(await connection.receive(), Done)
@@ -202,11 +203,11 @@ def test_a_report_sent_twice_is_logged_once(tmp_path: Path) -> None:
     """The number says that it came before; it is acknowledged again."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         acks = sum(isinstance(m, Ack) for m in executor.received)
         executor.send(ProgramStarted(n=2, session=1, try_=1, pid=4712))
-        await until(lambda: sum(isinstance(m, Ack) for m in executor.received) > acks)
+        await wait_until(lambda: sum(isinstance(m, Ack) for m in executor.received) > acks)
         executor.exit(OK)
 
     job, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
@@ -219,7 +220,7 @@ def test_a_stranger_with_the_token_is_refused(tmp_path: Path) -> None:
     refusals: list[str] = []
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         for container in (executor.part.container, "c-99"):
             connection = await connect(job.address, job.credentials.executors, PeerKind.EXECUTOR)
@@ -242,7 +243,7 @@ def test_an_executor_of_a_later_attempt_is_not_ours(tmp_path: Path) -> None:
     codes: list[str] = []
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         connection = await connect(job.address, job.credentials.executors, PeerKind.EXECUTOR)
         connection.send(
@@ -268,7 +269,7 @@ def test_a_gap_in_the_reports_is_refused(tmp_path: Path) -> None:
     """A report that skips a number means that one was lost: never pass over it. The executor is sent away."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         executor.send(ProgramOutput(n=99, session=1, try_=1))
 
@@ -282,7 +283,7 @@ def test_clients_watch_and_kill(tmp_path: Path) -> None:
     states: list[str] = []
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: len(job.executors) == 1 and job.report().state.value == "running")
+        await wait_until(lambda: len(job.executors) == 1 and job.report().state.value == "running")
         connection = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         connection.send(Watch())
         connection.send(KillJob(actor="ann"))
@@ -302,7 +303,7 @@ def test_watchers_see_how_a_session_ended_however_quickly_the_next_begins(tmp_pa
     seen: list[tuple[str, int, list[str]]] = []
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: job.address != "" and job.report().state.value != "submitted")
+        await wait_until(lambda: job.address != "" and job.report().state.value != "submitted")
         connection = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         connection.send(Watch(gather=10.0))
         message = await connection.receive()
@@ -314,10 +315,10 @@ def test_watchers_see_how_a_session_ended_however_quickly_the_next_begins(tmp_pa
 
     async def fail_later(job: PlayedJob) -> None:
         watching = asyncio.ensure_future(meanwhile(job))
-        await until(lambda: job.report().state.value == "running" and len(job.master.subscribers) == 1)
+        await wait_until(lambda: job.report().state.value == "running" and len(job.master.subscribers) == 1)
         for executor in list(job.executors.values()):
             executor.exit(FAILED)
-        await until(lambda: job.report().session == 2 and job.report().state.value == "running")
+        await wait_until(lambda: job.report().session == 2 and job.report().state.value == "running")
         for executor in job.executors.values():
             executor.exit(OK)
         await watching
@@ -335,7 +336,7 @@ def test_a_container_that_is_prepared_says_so(tmp_path: Path) -> None:
         launch = job.source.launch
 
         async def slow(container: str, task: TaskPart, credentials: AmCredentials) -> None:
-            await until(lambda: job.report().tasks[0].state.value == "starting")
+            await wait_until(lambda: job.report().tasks[0].state.value == "starting")
             notes.append(job.report().tasks[0].note)
             await launch(container, task, credentials)
 
@@ -352,13 +353,13 @@ def test_the_log_level_reaches_every_executor(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(logging.getLogger("tony"), "setLevel", levels.append)
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
+        await wait_until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
         connection = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         connection.send(SetLogLevel(level="warning"))
         assert await connection.receive() == Done()
         first = next(iter(job.executors.values()))
         first.break_connection()
-        await until(lambda: first.connections == 2)
+        await wait_until(lambda: first.connections == 2)
         for executor in job.executors.values():
             executor.exit(OK)
 
@@ -402,7 +403,7 @@ def test_the_master_itself_stands_still(tmp_path: Path) -> None:
     """A stopped application master does not take its executors for silent when it comes back."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         time.sleep(0.25)  # noqa: ASYNC251 - this is the fault: the whole event loop stands still
         await asyncio.sleep(0)
         for executor in job.executors.values():

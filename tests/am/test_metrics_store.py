@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.in_process_job import PlayedJob, play, until
+from tests.am.in_process_job import PlayedJob, play
 from tests.core.specs import FAILED, OK, workers
 from tests.support.fake_executor import PlayedExecutor
 from tests.support.simulation import Simulation
+from tests.support.waiting import wait_until
 from tony.am import metrics_store as module
 from tony.am.metrics_store import MetricsStore
 from tony.core import events as ev
@@ -48,7 +49,7 @@ def sample(session: int = 1, try_: int = 1, ago: float = 0.0, **values: float) -
 async def runs(job: PlayedJob, session: int = 1) -> list[PlayedExecutor]:
     """Waits until all programs run; makes the job one that clients find."""
     tasks = len(job.spec.task_ids)
-    await until(lambda: sum(e.runs for e in job.executors.values()) == tasks and job.report().session == session)
+    await wait_until(lambda: sum(e.runs for e in job.executors.values()) == tasks and job.report().session == session)
     folder = job.job.folder
     write_json(folder.am, {"pid": 1, "host": "h", "attempt": job.attempt, "address": job.address})
     write_json(folder.credentials, to_plain(job.credentials))
@@ -107,7 +108,7 @@ def test_a_job_that_is_not_measured_has_no_file(tmp_path: Path) -> None:
         (only,) = await runs(job)
         assert next(m for m in only.received if isinstance(m, Welcome)).sample_interval == 0.0
         only.send(sample(cpu=1.0))
-        await until(lambda: job.master.metrics.refused == 1)
+        await wait_until(lambda: job.master.metrics.refused == 1)
         assert (await ask_metrics(job.job.folder)).points == ()
         end(job)
 
@@ -130,13 +131,13 @@ def test_a_later_master_goes_on_with_the_file(tmp_path: Path, monkeypatch: pytes
             with open_metrics(path) as metrics:
                 return bool(metrics.progress())
 
-        await until(is_written)
+        await wait_until(is_written)
         await job.die()
-        await until(lambda: job.attempt == 2 and first.connections == 2)
-        await until(lambda: bool(job.master.metrics.series.names))
+        await wait_until(lambda: job.attempt == 2 and first.connections == 2)
+        await wait_until(lambda: bool(job.master.metrics.series.names))
         before = job.report().session
         first.send(sample(before, cpu=0.75, step=90.0))
-        await until(lambda: job.master.metrics.series.answer([], ["cpu"], 1)[0][0].most == (0.75,))
+        await wait_until(lambda: job.master.metrics.series.answer([], ["cpu"], 1)[0][0].most == (0.75,))
         end(job)
 
     job, finish = play(tmp_path, workers(2), runs_on, meanwhile=meanwhile)
@@ -159,10 +160,10 @@ def test_a_file_that_cannot_be_written_ends_no_job(tmp_path: Path, monkeypatch: 
         path = job.job.folder.metrics
         path.mkdir()
         only.send(replace(sample(cpu=1.0, step=3.0), saved=(Saved(step=3, ago=0.0, took=0.1),)))
-        await until(lambda: bool(job.master.metrics._last_error))
+        await wait_until(lambda: bool(job.master.metrics._last_error))
         path.rmdir()
-        await until(path.exists)
-        await until(lambda: not job.master.metrics._last_error)
+        await wait_until(path.exists)
+        await wait_until(lambda: not job.master.metrics._last_error)
         end(job)
 
     job, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
@@ -183,7 +184,7 @@ def test_a_restart_on_order(tmp_path: Path) -> None:
         await tell_log_level(job.job.folder, "info", "bob")
         end(job)
         for executor in job.executors.values():
-            await until(lambda executor=executor: executor.ended)  # type: ignore[misc]
+            await wait_until(lambda executor=executor: executor.ended)  # type: ignore[misc]
 
     job, finish = play(tmp_path, workers(2), runs_on, meanwhile=meanwhile)
     assert finish.exit_code == 0
@@ -199,12 +200,12 @@ def test_a_restart_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
         (only,) = await runs(job)
         only.stubborn = True
         await tell_restart(job.job.folder, "ann")
-        await until(lambda: job.report().state.value == "restarting")
+        await wait_until(lambda: job.report().state.value == "restarting")
         with pytest.raises(ProtocolError, match="no session to restart: the job is restarting") as caught:
             await tell_restart(job.job.folder, "ann")
         assert caught.value.code == "busy"
         only.exit(FAILED)
-        await until(lambda: job.report().session == 2 and only.runs)
+        await wait_until(lambda: job.report().session == 2 and only.runs)
         end(job)
 
     _, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
@@ -217,7 +218,7 @@ def test_stacks_of_a_task(tmp_path: Path) -> None:
     async def meanwhile(job: PlayedJob) -> None:
         first, _ = await runs(job)
         asking = asyncio.ensure_future(ask_stacks(job.job.folder, "ann", "worker:0"))
-        await until(lambda: any(isinstance(m, DumpStacks) for m in first.received))
+        await wait_until(lambda: any(isinstance(m, DumpStacks) for m in first.received))
         request = next(m.request for m in first.received if isinstance(m, DumpStacks))
         first.send(Stacks(task="worker:9", request="somebody else's", text="?"))
         first.send(Stacks(task="worker:0", request=request, text="main()", how="py-spy", name="worker-0.stacks"))
@@ -225,12 +226,12 @@ def test_stacks_of_a_task(tmp_path: Path) -> None:
         for strange in ("worker:7", "no task"):
             assert (await ask_stacks(job.job.folder, "ann", strange)).problem == "there is no such task"
         asking = asyncio.ensure_future(ask_stacks(job.job.folder, "ann", "worker:0"))
-        await until(lambda: sum(isinstance(m, DumpStacks) for m in first.received) == 2)
+        await wait_until(lambda: sum(isinstance(m, DumpStacks) for m in first.received) == 2)
         await first.die()
         job.source.end(first.part.container, "killed")
         assert "exited" in (await asking).problem
         end(job)
-        await until(lambda: len(job.executors) == 3)
+        await wait_until(lambda: len(job.executors) == 3)
         end(job)
 
     job, _ = play(tmp_path, workers(2, max_restarts=1), runs_on, meanwhile=meanwhile)
@@ -352,9 +353,9 @@ def test_steps_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         clock.now = 10.0
         made.ingest_sample(TaskId("worker", 0), sample(step=7.0, cpu=1.0))
         keeping = asyncio.ensure_future(made.keep())
-        await until(lambda: written() == (10.0, [7.0]))
+        await wait_until(lambda: written() == (10.0, [7.0]))
         clock.now = 20.0
-        await until(lambda: written()[0] == 20.0)
+        await wait_until(lambda: written()[0] == 20.0)
         keeping.cancel()
         await made.finish()
 

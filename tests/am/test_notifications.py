@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from tests.am.in_process_job import PlayedJob, play, until
+from tests.am.in_process_job import PlayedJob, play
 from tests.core.specs import FAILED, OK
 from tests.facts import mentions
 from tests.jobs.fake_am import TWO_WORKERS, failed, recorded, standing, succeeded
+from tests.support.waiting import wait_until
 from tony import clock
 from tony.am import notifications as module
 from tony.am.http_post import WebhookRejectedError, WebhookTarget, post
@@ -207,7 +208,7 @@ class TestWhatIsSent:
                 made.on_started(1)
                 made.on_started(1)
                 made.on_restarted("worker:1 failed")
-                await until(lambda: len(there.got) == 4)
+                await wait_until(lambda: len(there.got) == 4)
                 await made.finish(report)
             assert [said["event"] for said in there.said][2:] == ["started", "restarted", "failed"]
 
@@ -268,7 +269,7 @@ class TestWhatGoesWrong:
                 pass
             made = notices(there, report)
             made.on_restarted("so")
-            await until(lambda: "could not be notified yet" in caplog.text)
+            await wait_until(lambda: "could not be notified yet" in caplog.text)
             began = clock.monotonic()
             await made.finish(report)
             assert clock.monotonic() - began < 30
@@ -299,7 +300,7 @@ class TestWhatGoesWrong:
             async with place(says(500)) as there:
                 made = notices(there, report)
                 made.on_restarted("so")
-                await until(lambda: "was not notified that the job restarted after" in caplog.text)
+                await wait_until(lambda: "was not notified that the job restarted after" in caplog.text)
                 there.answers = [says(200)]
                 await made.finish(report)
                 assert there.said[-1]["event"] == "failed"
@@ -421,7 +422,7 @@ def test_a_whole_job(tmp_path: Path) -> None:
             )
 
             async def meanwhile(job: PlayedJob) -> None:
-                await until(lambda: len(there.got) == 2)
+                await wait_until(lambda: len(there.got) == 2)
 
             _, finish = await asyncio.to_thread(play, tmp_path, spec, behave, meanwhile=meanwhile)
             assert finish.state is JobState.SUCCEEDED

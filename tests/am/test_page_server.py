@@ -20,6 +20,7 @@ from starlette import applications
 import tony
 from tests.am.test_status_page import report
 from tests.facts import mentions
+from tests.support.waiting import wait_until
 from tests.web.sample_jobs import keep
 from tony.am import status_page as pages
 from tony.am.page_process import PageProcess
@@ -116,16 +117,10 @@ def command(pid: int) -> bytes:
         return b""
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(CEILING):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def kill(pid: int) -> None:
     """Ends one, as the kernel does when there is no memory."""
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: not is_alive(pid) and ours() == [])
+    await wait_until(lambda: not is_alive(pid) and ours() == [])
 
 
 @pytest.fixture
@@ -222,7 +217,7 @@ def test_it_ends_when_nobody_looks(folder: JobFolder, monkeypatch: pytest.Monkey
     async def do(visit: Visit) -> None:
         for _ in range(2):
             await visit.full()
-            await until(lambda: ours() == [])
+            await wait_until(lambda: ours() == [])
 
     visited(folder, DOOR, do, idle=0.2)
 
@@ -261,7 +256,7 @@ def test_it_ends_with_its_master(folder: JobFolder) -> None:
         assert b"tony.web.am_server" in command(pid)
         master.kill()
         master.wait()
-        asyncio.run(until(lambda: not is_alive(pid)))
+        asyncio.run(wait_until(lambda: not is_alive(pid)))
         with pytest.raises(ConnectionRefusedError):
             asyncio.run(visit.get())
     finally:

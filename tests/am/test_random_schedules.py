@@ -13,11 +13,12 @@ from random import Random
 
 import pytest
 
-from tests.am.in_process_job import PlayedJob, play, until
+from tests.am.in_process_job import PlayedJob, play
 from tests.core.log_explanations import unexplained
 from tests.core.random_jobs import random_job
 from tests.core.specs import COLLISION, FAILED, OK, SEGV
 from tests.support.guarantees import Promises
+from tests.support.waiting import wait_until
 from tony.core import events as ev
 from tony.core.actions import Action
 from tony.core.report_builder import ReportContext, build_report
@@ -114,7 +115,7 @@ def check(folder: Path, seed: int) -> None:
 
     async def meanwhile(job: PlayedJob) -> None:
         watched.append(Watched(job))
-        await until(lambda: job.master.app.state.session > 0 or job.master.app.state.job.ended)
+        await wait_until(lambda: job.master.app.state.session > 0 or job.master.app.state.job.ended)
         await trouble(job, chance)
 
     job, finish = play(folder, spec, lambda part, message: None, faults=faults, meanwhile=meanwhile)

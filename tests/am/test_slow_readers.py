@@ -7,8 +7,9 @@ import random
 import time
 from pathlib import Path
 
-from tests.am.in_process_job import PlayedJob, play, until
+from tests.am.in_process_job import PlayedJob, play
 from tests.core.specs import OK, workers
+from tests.support.waiting import wait_until
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec
 from tony.model.states import TaskState
@@ -37,18 +38,18 @@ def test_an_executor_that_does_not_read_its_spec_holds_up_nobody(tmp_path: Path)
             return LONG
 
         job.master._starts._framework.shared = long  # type: ignore[method-assign]
-        await until(lambda: len(job.executors) == 3)
+        await wait_until(lambda: len(job.executors) == 3)
         deaf, *others = job.executors.values()
-        await until(lambda: deaf._connection is not None)
+        await wait_until(lambda: deaf._connection is not None)
         assert deaf._connection is not None
         deaf._connection.pause_reading()
-        await until(lambda: all(executor.runs for executor in others))
+        await wait_until(lambda: all(executor.runs for executor in others))
         for executor in others:
             executor.exit(OK)
-        await until(lambda: states(job) == ["running", "succeeded", "succeeded"])
+        await wait_until(lambda: states(job) == ["running", "succeeded", "succeeded"])
         assert not deaf.runs
         deaf._connection.resume_reading()
-        await until(lambda: deaf.runs)
+        await wait_until(lambda: deaf.runs)
         assert [m.shared for m in deaf.received if isinstance(m, StartProgram)] == [LONG]
         deaf.exit(OK)
 
@@ -60,11 +61,11 @@ def test_an_executor_that_never_reads_again_is_given_up(tmp_path: Path) -> None:
     """It says nothing either: its silence ends it, and the job, as any other silence would."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: job.report().state.value == "running")
+        await wait_until(lambda: job.report().state.value == "running")
         for executor in job.executors.values():
             assert executor._connection is not None
             executor._connection.pause_reading()
-        await until(lambda: not job.source.containers)
+        await wait_until(lambda: not job.source.containers)
         for executor in list(job.executors.values()):  # each that dies leaves
             await executor.die()
 
@@ -78,11 +79,11 @@ def test_a_follower_who_does_not_read_holds_up_nothing(tmp_path: Path) -> None:
     """Reports that he does not read are not made for him; tasks start and end as if he were not there."""
 
     async def meanwhile(job: PlayedJob) -> None:
-        await until(lambda: job.report().state.value == "running")
+        await wait_until(lambda: job.report().state.value == "running")
         follower = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         follower.pause_reading()
         follower.send(Watch(gather=0.01))
-        await until(lambda: len(job.master.subscribers._subscribers) == 1)
+        await wait_until(lambda: len(job.master.subscribers._subscribers) == 1)
         until_then = time.monotonic() + 1.0
         while time.monotonic() < until_then:  # as many changes as can be
             job.master.subscribers.on_change()

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from tests.am.in_process_job import until
+from tests.support.waiting import wait_until
 from tony.am.subscribers import Subscribers
 from tony.model.job_report import JobReport
 from tony.model.states import JobState
@@ -95,7 +95,7 @@ def test_the_first_report_comes_at_once_and_changes_come_together() -> None:
         assert [r.report.session for r in client.reports] == [1]
         for _ in range(100):
             watchers.on_change()
-        await until(lambda: len(client.reports) == 2)
+        await wait_until(lambda: len(client.reports) == 2)
         assert [r.final for r in client.reports] == [False, False]
         assert counted.made == 2
         watchers.remove(client.me)
@@ -144,10 +144,10 @@ def test_who_does_not_read_gets_no_more_until_he_has() -> None:
         watchers.add(other.me, gather=0.01)
         client.backlog = 10 << 20
         watchers.on_change()
-        await until(lambda: len(other.reports) == 2)
+        await wait_until(lambda: len(other.reports) == 2)
         assert len(client.reports) == 1
         client.backlog = 0
-        await until(lambda: len(client.reports) == 2)
+        await wait_until(lambda: len(client.reports) == 2)
         assert client.reports[-1].report.session >= 3
 
     asyncio.run(run())
@@ -166,7 +166,7 @@ def test_nothing_is_made_for_somebody_who_does_not_read(monkeypatch: pytest.Monk
         await asyncio.sleep(0.1)
         assert counted.made == 1
         client.backlog = 0
-        await until(lambda: len(client.reports) == 2)
+        await wait_until(lambda: len(client.reports) == 2)
 
     asyncio.run(run())
 
@@ -218,16 +218,16 @@ def test_of_time_that_passes_only_those_hear_who_asked() -> None:
         assert counted.made == 1
         watchers.add(live.me, gather=0.01, ages=True)
         watchers.on_time_passed()
-        await until(lambda: len(live.reports) == 2)
+        await wait_until(lambda: len(live.reports) == 2)
         assert len(plain.reports) == 1
         watchers.on_time_passed()
         watchers.on_change()
-        await until(lambda: len(plain.reports) == 2 and len(live.reports) == 3)
+        await wait_until(lambda: len(plain.reports) == 2 and len(live.reports) == 3)
         counted.waiting = "for somebody"
         watchers.on_change()
-        await until(lambda: len(plain.reports) == 3)
+        await wait_until(lambda: len(plain.reports) == 3)
         watchers.on_time_passed()
-        await until(lambda: len(plain.reports) == 4)
+        await wait_until(lambda: len(plain.reports) == 4)
         assert len(live.reports) == 5
 
     asyncio.run(run())
@@ -242,7 +242,7 @@ def test_everybody_gets_a_report_now_and_then(monkeypatch: pytest.MonkeyPatch) -
         watchers.add(plain.me, gather=0.01)
         monkeypatch.setattr("tony.am.subscribers._MAX_REPORT_AGE_SECONDS", 0.0)
         watchers.on_time_passed()
-        await until(lambda: len(plain.reports) == 2)
+        await wait_until(lambda: len(plain.reports) == 2)
 
     asyncio.run(run())
 
@@ -262,12 +262,12 @@ def test_what_would_be_gone_is_told_now() -> None:
         await asyncio.sleep(0.03)
         assert len(client.reports) == 2
         watchers.on_change()
-        await until(lambda: len(client.reports) == 3)
+        await wait_until(lambda: len(client.reports) == 3)
         watchers.on_change()
         watchers.remove(client.me)
         watchers.send_now()
         watchers.add(client.me, gather=0.01)
         watchers.on_change()
-        await until(lambda: len(client.reports) == 5)
+        await wait_until(lambda: len(client.reports) == 5)
 
     asyncio.run(run())

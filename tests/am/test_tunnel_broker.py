@@ -11,9 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from tests.am.in_process_job import PlayedJob, play, succeed, until
+from tests.am.in_process_job import PlayedJob, play, succeed
 from tests.core.specs import OK, workers
 from tests.support.fake_executor import PlayedExecutor
+from tests.support.waiting import wait_until
 from tony.am.connection_limits import raise_tunnel_limit
 from tony.am.tunnel_broker import TunnelBroker
 from tony.errors import ProtocolError
@@ -253,7 +254,7 @@ class Ends:
         return await connect(self.job.address, credentials or self.job.credentials.executors, PeerKind.CLIENT)
 
     async def dialled(self) -> DialTunnel:
-        await until(lambda: any(isinstance(it, DialTunnel) for it in self.executor.received))
+        await wait_until(lambda: any(isinstance(it, DialTunnel) for it in self.executor.received))
         found = next(it for it in self.executor.received if isinstance(it, DialTunnel))
         self.executor.received.remove(found)
         return found
@@ -272,7 +273,7 @@ def with_ends(tmp_path: Path, story: Callable[[Ends], Awaitable[None]], *, tls: 
     """Runs a job of one task, and a story beside it."""
 
     async def tell(job: PlayedJob) -> None:
-        await until(lambda: bool(job.executors) and job.report().state.value == "running")
+        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         await story(Ends(job, executor))
         executor.exit(OK)
@@ -348,7 +349,7 @@ def test_who_does_not_read_costs_little(tmp_path: Path, tls: bool) -> None:
             asker.send(GetReport())
             assert isinstance(await asker.receive(), Report)
             client.abort(reset=True)
-            await until(lambda: not len(ends.job.master.executors.tunnels))
+            await wait_until(lambda: not len(ends.job.master.executors.tunnels))
 
     with_ends(tmp_path, story, tls=tls)
 

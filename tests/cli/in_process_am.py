@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.jobs.fake_am import PlayedMaster, until
+from tests.jobs.fake_am import PlayedMaster
+from tests.support.waiting import wait_until
 from tony.client import blocking
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
@@ -28,7 +29,7 @@ class Beside:
         blocking.run(self.master.finish(report))
 
     def wait(self, condition: Callable[[], object]) -> None:
-        blocking.run(until(condition))
+        blocking.run(wait_until(condition))
 
     @contextmanager
     def story(self, tell: Callable[[Beside], None]) -> Iterator[None]:

@@ -13,7 +13,8 @@ from tests.cli.conftest import Tony
 from tests.cli.in_process_am import living
 from tests.cli.screen import Terminal, shown
 from tests.facts import mentions
-from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded, until
+from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded
+from tests.support.waiting import wait_until
 from tony import clock
 from tony.cli.follow.top import Top
 from tony.cli.terminal.terminal_text import clock_time, width
@@ -210,7 +211,7 @@ class TestLive:
         """The last table stays: one, with the job's end in it, and nothing about keys."""
 
         async def tell(master: PlayedMaster, terminal: Terminal, top: Top) -> None:
-            await until(lambda: "20/100" in terminal.text)
+            await wait_until(lambda: "20/100" in terminal.text)
             folder, record = master.folder, recorded_of(home)
             await master.finish(succeeded(folder, record))
 
@@ -222,12 +223,12 @@ class TestLive:
         """One sorts, one quits; the table is drawn in its place each time."""
 
         async def tell(master: PlayedMaster, terminal: Terminal, top: Top) -> None:
-            await until(lambda: "sorted by task" in terminal.text)
+            await wait_until(lambda: "sorted by task" in terminal.text)
             master.measured = measured("worker:1", 9.0)
             top._on_key("c")
-            await until(lambda: "sorted by cpu" in terminal.text)
+            await wait_until(lambda: "sorted by cpu" in terminal.text)
             top._on_key("x")
-            await until(lambda: "11 " in shown(terminal, 100, 16)[3])
+            await wait_until(lambda: "11 " in shown(terminal, 100, 16)[3])
             top._on_key("q")
 
         rows = watched(home, tell)
@@ -239,9 +240,9 @@ class TestLive:
         """What was known stays; that it is asked again is said."""
 
         async def tell(master: PlayedMaster, terminal: Terminal, top: Top) -> None:
-            await until(lambda: "20/100" in terminal.text)
+            await wait_until(lambda: "20/100" in terminal.text)
             master.hang_up()
-            await until(lambda: master.watched)
+            await wait_until(lambda: master.watched)
             top._on_key("q")
 
         assert any("20/100" in row for row in watched(home, tell))

@@ -14,18 +14,9 @@ from typing import Any, assert_type
 import pytest
 
 import tony
-from tests.jobs.fake_am import (
-    JOB,
-    PlayedMaster,
-    failed,
-    logged,
-    recorded,
-    standing,
-    succeeded,
-    until,
-    write_log,
-)
+from tests.jobs.fake_am import JOB, PlayedMaster, failed, logged, recorded, standing, succeeded, write_log
 from tests.jobs.recording_scheduler import Desk, Office
+from tests.support.waiting import wait_until
 from tony.client import blocking
 from tony.client.blocking import iterate, run
 from tony.core.events import Queued
@@ -193,10 +184,10 @@ class TestJob:
             await job.aio.kill(now=True)
             assert master.kills[0].now
             write_log(folder, "worker-0.s1.t1.out", "a\n")
-            await until(lambda: not master.watched)
+            await wait_until(lambda: not master.watched)
 
             async def end() -> None:
-                await until(lambda: master.watched)
+                await wait_until(lambda: master.watched)
                 await master.finish(succeeded(folder, record))
 
             async with asyncio.TaskGroup() as group:
@@ -215,7 +206,7 @@ class TestJob:
                 tony.attach(JOB).wait(0.05)
 
             def end() -> None:
-                run(until(lambda: master.watched))
+                run(wait_until(lambda: master.watched))
                 run(master.finish(succeeded(folder, record)))
 
             thread = threading.Thread(target=end)
@@ -270,7 +261,7 @@ class TestJob:
             stopped.close()  # type: ignore[attr-defined]
             stream = tony.attach(JOB).reports()
             assert next(stream) == running
-            run(until(lambda: master.watched))
+            run(wait_until(lambda: master.watched))
             run(master.finish(succeeded(folder, record)))
             assert [report.state for report in stream] == [JobState.SUCCEEDED]
         finally:

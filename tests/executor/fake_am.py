@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from tests.support.waiting import block_until
 from tony.am.reattach_caller import call_executors
 from tony.client.credential_creation import make_credentials
 from tony.isolated_interpreter import command
@@ -217,7 +218,7 @@ class Guest:
 
     def watchdog(self) -> int:
         """The pid of its watchdog: the one below it that runs our code."""
-        return wait_until(lambda: next((pid for pid in process.descendants(self.pid) if _is_ours(pid)), None))
+        return block_until(lambda: next((pid for pid in process.descendants(self.pid) if _is_ours(pid)), None))
 
     def programs(self) -> list[int]:
         return process.with_marker(self.marker)
@@ -290,15 +291,6 @@ def context(master: Master, folder: Path, command: str | tuple[str, ...] = "true
             (task if name in task else container)[name] = value
     task |= {"job_settings": JobProgramSettings(**job), "role_settings": RoleProgramSettings(**role)}
     return LaunchContext(task=TaskPart(**task), container=ContainerPart(**container), credentials=master.credentials)
-
-
-def wait_until(condition: Callable[[], T | None]) -> T:
-    """What a condition answers, once that is true."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.005)
-    return found
 
 
 def _is_ours(pid: int) -> bool:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.fake_am import Guest, Master, context, wait_until
+from tests.executor.fake_am import Guest, Master, context
 from tests.facts import mentions
+from tests.support.waiting import block_until
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol.executor_messages import (
     Attach,
@@ -65,7 +66,7 @@ def test_life_of_an_executor(master: Master, guest: Start) -> None:
     watchdog = executor.watchdog()
     master.send(ReleaseExecutor(grace=1.0))
     assert executor.wait() == 0
-    wait_until(lambda: not Path(f"/proc/{watchdog}").exists())
+    block_until(lambda: not Path(f"/proc/{watchdog}").exists())
     assert executor.programs() == []
     assert executor.log().endswith("released\n")
 
@@ -193,7 +194,7 @@ def test_sessions_follow_each_other_in_one_executor(master: Master, guest: Start
     assert (status.reason, status.code, status.message) == (ExitReason.STOPPED, 7, "stopped (session 2 opens)")
     master.start(session=2)
     master.wait(ProgramOutput, lambda each: each.session == 2)
-    wait_until(lambda: executor.has_printed("worker-0.s2.t1.out", "session 2\n"))  # is told of before it is written
+    block_until(lambda: executor.has_printed("worker-0.s2.t1.out", "session 2\n"))  # is told of before it is written
     master.send(StopProgram(session=2, grace=5.0, reason="enough"))
     assert ended(master, 2).message == "stopped (enough)"
     master.start(session=1)  # history
@@ -211,7 +212,7 @@ def test_repeated_commands_have_one_effect(master: Master, guest: Start) -> None
         master.start()
     master.wait(ProgramStarted)
     count = Path(executor.context.container.work_folder) / "count"
-    wait_until(count.exists)
+    block_until(count.exists)
     for _ in range(2):
         master.send(StopProgram(session=1, grace=5.0))
     assert ended(master).reason is ExitReason.STOPPED
@@ -403,7 +404,7 @@ def test_log_level_can_be_set(master: Master, guest: Start) -> None:
     master.wait(Ready)
     master.send(SetLogLevel(level="error"))
     master.send(SetLogLevel(level="info"))
-    wait_until(lambda: "log level is now info" in executor.log())
+    block_until(lambda: "log level is now info" in executor.log())
     assert "log level is now error" not in executor.log()
 
 

@@ -12,10 +12,11 @@ from typing import Any, cast
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.fake_am import Master, wait_until
+from tests.executor.fake_am import Master
 from tests.executor.test_executor import ended, run
 from tests.executor.test_program_environment import CONTAINER, TASK, task_with
 from tests.facts import mentions
+from tests.support.waiting import block_until
 from tony.executor.program import hadoop_classpath
 from tony.executor.program.hadoop_classpath import HadoopClasspath, expand_folders, find, is_wanted
 from tony.executor.program.spawn import Reaper
@@ -119,7 +120,7 @@ def test_a_hadoop_that_never_answers(jars: Path, monkeypatch: pytest.MonkeyPatch
     home = hadoop(jars, f"echo $$ > {jars}/pid; sleep 1000")
     container = replace(CONTAINER, work_folder=str(jars / "work"))
     assert asked_twice(home, container) == f"./*:{jars}/work/own.jar"
-    wait_until(lambda: not (jars / "pid").exists() or not is_alive(int((jars / "pid").read_text())))
+    block_until(lambda: not (jars / "pid").exists() or not is_alive(int((jars / "pid").read_text())))
 
 
 def test_a_class_path_too_long_for_linux(jars: Path, monkeypatch: pytest.MonkeyPatch) -> None:

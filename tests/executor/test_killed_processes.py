@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.fake_am import Guest, Master, wait_until
+from tests.executor.fake_am import Guest, Master
 from tests.executor.test_stopping import DAEMON, started
+from tests.support.waiting import block_until
 from tony.linux import process
 from tony.model.exit_status import ExitReason
 from tony.protocol import executor_messages as msg
@@ -26,7 +27,7 @@ CROWD_FILES = ("shell", "daemon", "stray")
 
 def all_gone(pids: list[int]) -> None:
     """Waits until none of them is alive."""
-    wait_until(lambda: not any(process.is_alive(pid) for pid in pids))
+    block_until(lambda: not any(process.is_alive(pid) for pid in pids))
 
 
 def crowd(master: Master, guest: Start) -> tuple[Guest, list[int]]:
@@ -56,7 +57,7 @@ def test_killed_watchdog_is_replaced(master: Master, guest: Start) -> None:
     executor, pids = crowd(master, guest)
     first = executor.watchdog()
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: not process.is_alive(first) and "starting another one" in executor.log())
+    block_until(lambda: not process.is_alive(first) and "starting another one" in executor.log())
     second = executor.watchdog()
     assert all(process.is_alive(pid) for pid in pids)
     executor.process.kill()
@@ -69,7 +70,7 @@ def test_replaced_watchdog_is_dismissed(master: Master, guest: Start) -> None:
     master.wait(msg.Ready)
     first = executor.watchdog()
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: not process.is_alive(first))
+    block_until(lambda: not process.is_alive(first))
     second = executor.watchdog()
     master.send(msg.ReleaseExecutor())
     assert executor.wait() == 0
@@ -95,7 +96,7 @@ def test_lease_outlasts_an_application_master_that_comes_back(master: Master, gu
     started_at = master.wait(msg.ProgramStarted)
     master.stop_listening()
     Path(f"/proc/{started_at.pid}/cwd/go").touch()
-    wait_until(lambda: "task attempt 1 ended: exit code 5" in executor.log())
+    block_until(lambda: "task attempt 1 ended: exit code 5" in executor.log())
     master.attempt = 2
     master.listen()
     end = master.wait(msg.ProgramExited)

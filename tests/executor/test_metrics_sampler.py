@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.fake_am import Master, wait_until
+from tests.executor.fake_am import Master
+from tests.support.waiting import block_until
 from tony.model.metric_definitions import series_of
 from tony.protocol import executor_messages as msg
 
@@ -84,7 +85,7 @@ def test_what_it_told_while_nobody_heard_comes_before_its_end(master: Master, gu
     master.wait(msg.Sample)
     master.stop_listening()
     (tmp_path / "work/end").touch()
-    wait_until(lambda: "task attempt 1 ended" in of.log())
+    block_until(lambda: "task attempt 1 ended" in of.log())
     master.listen()
     assert master.wait(msg.ProgramExited).status.ok
     found = [each for each in master.messages if isinstance(each, msg.Sample | msg.ProgramExited)]

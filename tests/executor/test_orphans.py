@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.fake_am import Guest, Master, context, wait_until
+from tests.executor.fake_am import Guest, Master, context
 from tests.support.child_modules import module_words
+from tests.support.waiting import block_until
 from tony import clock
 from tony.linux import process
 from tony.protocol import executor_messages as msg
@@ -54,7 +55,7 @@ def running(master: Master, executor: Guest) -> int:
     master.start()
     master.wait(msg.ProgramStarted)
     file = Path(executor.context.container.work_folder) / "pid"
-    return wait_until(lambda: int(file.read_text() or 0) if file.exists() else None)
+    return block_until(lambda: int(file.read_text() or 0) if file.exists() else None)
 
 
 def released(master: Master, executor: Guest) -> None:
@@ -89,7 +90,7 @@ def test_the_next_attempt_calls_from_another_node(far: Master, successor: Master
     far.until(lambda: far._acked == 2)
     far.stop_listening()
     Path(f"/proc/{program.pid}/cwd/go").touch()
-    wait_until(lambda: "task attempt 1 ended: exit code 5" in executor.log())
+    block_until(lambda: "task attempt 1 ended: exit code 5" in executor.log())
     assert successor.summon(first.listens)
     second = successor.wait(msg.Attach)
     assert (second.incarnation, second.listens) == (first.incarnation, first.listens)
@@ -126,7 +127,7 @@ def test_a_call_from_where_nobody_listens_changes_nothing(far: Master, successor
     successor.stop_listening()
     assert successor.summon(listens, address)
     far.until(lambda: far._connection is None)
-    wait_until(lambda: "Connection refused" in executor.log())
+    block_until(lambda: "Connection refused" in executor.log())
     successor.attempt = 3
     successor.address = "tls:127.0.0.1:0"
     successor.listen()
@@ -208,9 +209,9 @@ def test_a_frozen_executor_looks_at_its_clock_first(far: Master, abroad: Start) 
     os.kill(executor.pid, signal.SIGSTOP)
     far.answers = False
     frozen = clock.monotonic()
-    wait_until(lambda: _state(executor.pid) == "T")
+    block_until(lambda: _state(executor.pid) == "T")
     far.start()
-    wait_until(lambda: clock.monotonic() > frozen + 1.2)
+    block_until(lambda: clock.monotonic() > frozen + 1.2)
     os.kill(executor.pid, signal.SIGCONT)
     assert executor.wait() == 3
     assert far.all(msg.ProgramStarted) == []
@@ -259,7 +260,7 @@ def test_it_stays_small_and_quiet(far: Master, abroad: Start) -> None:
     executor = abroad()
     running(far, executor)
     far.stop_listening()
-    wait_until(lambda: "Connection refused" in executor.log())
+    block_until(lambda: "Connection refused" in executor.log())
     status = Path(f"/proc/{executor.pid}/status").read_text()
     (resident,) = [int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS")]
     assert resident < 30 * 10**6

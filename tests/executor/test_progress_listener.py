@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import wait_until
 from tony import clock
 from tony.executor.metrics.progress_listener import Advance, CheckpointReport, ProgressListener, TrustedSenders, parse
 
@@ -85,12 +86,6 @@ def in_loop(work: Callable[[ProgressListener, socket.socket], Coroutine[Any, Any
             await work(progress, teller)
 
     asyncio.run(body())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def test_the_newest_word_counts_and_every_checkpoint() -> None:
@@ -165,14 +160,14 @@ def test_what_comes_while_nobody_asks_is_heard() -> None:
             sent += 1
             return sent == 40
 
-        await until(send)
+        await wait_until(send)
         saved: list[CheckpointReport] = []
 
         def all_came() -> bool:
             saved.extend(progress.take_checkpoints())
             return len(saved) == 40
 
-        await until(all_came)
+        await wait_until(all_came)
 
     in_loop(work)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.in_process_job import until
+from tests.support.waiting import wait_until
 from tony.executor.output import rank_output
 from tony.executor.output.output_capture import Output
 from tony.executor.output.rank_output import RankOutput
@@ -46,9 +46,9 @@ def test_a_secret_that_comes_in_pieces_is_masked(tmp_path: Path) -> None:
     async def write(ends: list[int]) -> None:
         file = tmp_path / "t.out"
         os.write(ends[1], b"password correct-horse-")
-        await until(lambda: file.exists() and b"password" in file.read_bytes())
+        await wait_until(lambda: file.exists() and b"password" in file.read_bytes())
         os.write(ends[0], b"other\n")
-        await until(lambda: b"other" in file.read_bytes())
+        await wait_until(lambda: b"other" in file.read_bytes())
         os.write(ends[1], b"battery-9 is used\n")
 
     text = logged(tmp_path, 2, write, SecretMask(["correct-horse-battery-9"]))
@@ -96,11 +96,11 @@ def test_a_line_that_comes_in_pieces_stays_whole(tmp_path: Path) -> None:
     async def write(ends: list[int]) -> None:
         file = tmp_path / "t.out"
         os.write(ends[0], b"Downloading ")
-        await until(lambda: file.exists() and b"Downloading" in file.read_bytes())
+        await wait_until(lambda: file.exists() and b"Downloading" in file.read_bytes())
         os.write(ends[0], b"done\nnext ")
-        await until(lambda: b"next" in file.read_bytes())
+        await wait_until(lambda: b"next" in file.read_bytes())
         os.write(ends[1], b"other\n")
-        await until(lambda: b"other" in file.read_bytes())
+        await wait_until(lambda: b"other" in file.read_bytes())
 
     assert logged(tmp_path, 2, write) == b"[0] Downloading done\n[0] next \n[1] other\n"
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.fake_am import Guest, Master, wait_until
+from tests.executor.fake_am import Guest, Master
 from tests.executor.horovod_client import ask
+from tests.support.waiting import block_until
 from tony.linux import process
 from tony.model.exit_status import ExitReason
 from tony.model.states import Meeting
@@ -37,7 +38,7 @@ def test_it_answers_before_the_program_starts_and_after_it_has_ended(master: Mas
         assert not process.has_marker(served, b"TONY_TASK=")
         master.send(msg.ReleaseExecutor(grace=1.0))
         assert executor.wait() == 0
-    wait_until(lambda: None if process.is_alive(served) else True)  # it was killed; its end may take a moment
+    block_until(lambda: None if process.is_alive(served) else True)  # it was killed; its end may take a moment
     with pytest.raises(ConnectionError):
         ask(port, "GET", "/global/0")
 
@@ -52,7 +53,7 @@ def test_each_session_has_an_empty_one(master: Master, guest: Start) -> None:
         master.send(msg.Prepare(session=2))
         second = registered(master, 2)
         assert second != first
-        wait_until(lambda: len(_servers(executor)) == 1 or None)
+        block_until(lambda: len(_servers(executor)) == 1 or None)
         ask(second, "PUT", "/global/1", b"new")
         assert ask(second, "GET", "/global/1") == (200, b"new")
         assert ask(second, "GET", "/global/0")[0] == 404
@@ -64,7 +65,7 @@ def test_it_dies_with_the_executor(master: Master, guest: Start) -> None:
         (served,) = _servers(executor)
         os.kill(executor.pid, signal.SIGKILL)
         executor.wait()
-        wait_until(lambda: not process.is_alive(served) or None)
+        block_until(lambda: not process.is_alive(served) or None)
 
 
 def test_the_program_may_be_killed_without_it(master: Master, guest: Start) -> None:
@@ -86,7 +87,7 @@ def test_one_that_ends_is_told_of_in_the_log(master: Master, guest: Start) -> No
         port = registered(master)
         (served,) = _servers(executor)
         os.kill(served, signal.SIGKILL)
-        wait_until(lambda: "the rendezvous process exited" in executor.log() or None)
+        block_until(lambda: "the rendezvous process exited" in executor.log() or None)
         with pytest.raises(ConnectionError):
             ask(port, "GET", "/global/0")
 
@@ -122,4 +123,4 @@ def _servers(executor: Guest) -> list[int]:
     def find() -> list[int]:
         return [pid for pid in process.children(executor.pid) if answers(pid)]
 
-    return wait_until(lambda: find() or None)
+    return block_until(lambda: find() or None)

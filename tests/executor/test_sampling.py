@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.executor.event_records import VERSION, framed, scalar
+from tests.support.waiting import wait_until
 from tony import clock
 from tony.executor.metrics.metrics_sampler import MetricsSampler, Outbox
 from tony.executor.metrics.progress_listener import ProgressListener
@@ -58,12 +59,6 @@ def measuring(
     return MetricsSampler(2, 3, lambda: interval, lambda: [1, 2], Outbox(hearer), used, progress)
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.002)
-
-
 def test_samples_come_again_and_again() -> None:
     """With their session and try, until it is over; what says nothing new at the end is not said."""
 
@@ -71,7 +66,7 @@ def test_samples_come_again_and_again() -> None:
         hearer, used = Hearer(), Used()
         of = measuring(hearer, used)
         running = asyncio.ensure_future(of.run())
-        await until(lambda: len(hearer.heard) >= 3)
+        await wait_until(lambda: len(hearer.heard) >= 3)
         running.cancel()
         await of.finish()
         assert all((each.session, each.try_, each.values) == (2, 3, {"cpu": 2.0}) for each in hearer.heard)
@@ -103,7 +98,7 @@ def test_what_is_much_to_look_at_is_looked_at_less_often() -> None:
         hearer, used = Hearer(), Used(burn)
         of = measuring(hearer, used)
         running = asyncio.ensure_future(of.run())
-        await until(lambda: hearer.heard)
+        await wait_until(lambda: hearer.heard)
         assert of._pause >= 20
         running.cancel()
         await of.finish()
@@ -119,7 +114,7 @@ def test_a_look_that_hangs_holds_up_nobody() -> None:
         hearer, used = Hearer(), Used(lambda: let_go.wait(60))
         of = measuring(hearer, used)
         running = asyncio.ensure_future(of.run())
-        await until(lambda: used.looks)
+        await wait_until(lambda: used.looks)
         running.cancel()
         began = clock.monotonic()
         await of.finish()
@@ -259,7 +254,7 @@ def test_a_new_step_does_not_wait_for_the_next_look(tmp_path: Path) -> None:
         for step in (1, 2):
             tell(progress, f"p\t{step}\t10\tloss=0.5")
             wanted = {"step": float(step), "total": 10.0}
-            await until(partial(is_newest, hearer, wanted))
+            await wait_until(partial(is_newest, hearer, wanted))
         running.cancel()
         assert [each.values["step"] for each in hearer.heard] == [1, 2]
         assert used.looks == 0

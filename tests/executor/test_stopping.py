@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.executor.conftest import Start
-from tests.executor.fake_am import Guest, Master, wait_until
+from tests.executor.fake_am import Guest, Master
 from tests.facts import mentions
+from tests.support.waiting import block_until
 from tony.linux import process
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol import executor_messages as msg
@@ -30,7 +31,7 @@ def started(master: Master, executor: Guest, *files: str) -> list[int]:
 def written(executor: Guest, name: str) -> int:
     """The number in a file of the working directory, once it is there."""
     path = Path(executor.context.container.work_folder) / name
-    wait_until(lambda: path.exists() and path.read_text().strip())
+    block_until(lambda: path.exists() and path.read_text().strip())
     return int(path.read_text())
 
 
@@ -69,7 +70,7 @@ def test_who_was_stopped_is_woken_to_end(master: Master, guest: Start) -> None:
     """SIGSTOP, by hand or by a debugger, does not use up the grace: SIGCONT comes right behind SIGTERM."""
     executor = guest("trap 'echo bye; exit 9' TERM; echo $$ > pid; kill -STOP $$")
     (pid,) = started(master, executor, "pid")
-    wait_until(lambda: "\nState:\tT" in Path(f"/proc/{pid}/status").read_text())
+    block_until(lambda: "\nState:\tT" in Path(f"/proc/{pid}/status").read_text())
     assert (stopped(master, 600.0).code, executor.read("worker-0.s1.t1.out")) == (9, "bye\n")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executor.fake_am import wait_until
+from tests.support.waiting import block_until
 from tony import clock
 from tony.executor.program.watchdog import Watchdog
 from tony.isolated_interpreter import command
@@ -97,5 +97,5 @@ def test_the_next_watchdog_knows_the_lease(kennel: Kennel) -> None:
     os.kill(kennel.dog.pid, 9)
     os.waitpid(kennel.dog.pid, 0)
     kennel.dog.replace()
-    wait_until(lambda: program.poll() is not None)
+    block_until(lambda: program.poll() is not None)
     assert program.returncode == -9

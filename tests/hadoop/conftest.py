@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tests.hadoop.coroutines import pytest_pyfunc_call as pytest_pyfunc_call
+from tests.support.coroutines import pytest_pyfunc_call as pytest_pyfunc_call

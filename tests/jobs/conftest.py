@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,25 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.coroutines import pytest_pyfunc_call as pytest_pyfunc_call
 from tony.model.layout import Home
-
-#: Seconds until a test that waits for something counts as hung.
-PATIENCE = 60.0
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a test that is a coroutine."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = inspect.signature(pyfuncitem.obj).parameters
-
-    async def story() -> None:
-        async with asyncio.timeout(PATIENCE):
-            await pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
-
-    asyncio.run(story())
-    return True
 
 
 @pytest.fixture

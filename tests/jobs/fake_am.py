@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import json
@@ -14,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tony import clock
 from tony.client.credential_creation import make_credentials
 from tony.core.events import Event
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
@@ -249,13 +247,6 @@ class PlayedMaster:
     @property
     def watched(self) -> bool:
         return bool(self._watchers)
-
-
-async def until(condition: Callable[[], object], ceiling: float = 20.0) -> None:
-    give_up = clock.monotonic() + ceiling
-    while not condition():
-        assert clock.monotonic() < give_up, "what was waited for did not happen"
-        await asyncio.sleep(0.005)
 
 
 def write_log(folder: JobFolder, name: str, text: str | bytes) -> Path:

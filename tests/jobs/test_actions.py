@@ -7,7 +7,8 @@ import getpass
 
 import pytest
 
-from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded, until
+from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded
+from tests.support.waiting import wait_until
 from tony import clock
 from tony.errors import ConnectionFailed, UnknownJobError
 from tony.history.job_record import KillRequest, load_kill_request, pending_report, write_summary
@@ -100,7 +101,7 @@ async def test_a_gap_between_two_masters(home: Home, monkeypatch: pytest.MonkeyP
     async with PlayedMaster(folder, running) as master:
         await master.leave()
         asking = asyncio.ensure_future(kill(home, JOB, now=True))
-        await until(folder.kill_request.exists)
+        await wait_until(folder.kill_request.exists)
         assert load_kill_request(folder) == KillRequest(actor=get_user_name(), now=True)
         await master.listen()
         assert await asking == running
@@ -133,7 +134,7 @@ async def test_a_master_that_dies_for_good_when_it_is_asked(home: Home, monkeypa
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
         await master.leave()
         asking = asyncio.ensure_future(kill(home, JOB))
-        await until(folder.kill_request.exists)
+        await wait_until(folder.kill_request.exists)
     report = await asking
     assert (report.state, report.exit_code) == (JobState.KILLED, 4)
     assert report.failure is not None

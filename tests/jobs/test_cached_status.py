@@ -14,9 +14,10 @@ from types import SimpleNamespace
 import pytest
 
 from tests.facts import mentions
-from tests.jobs.fake_am import JOB, PlayedMaster, logged, recorded, standing, until
+from tests.jobs.fake_am import JOB, PlayedMaster, logged, recorded, standing
 from tests.jobs.test_finalize_lost import started
 from tests.jobs.test_scheduler_status import Elsewhere
+from tests.support.waiting import wait_until
 from tony import clock
 from tony.cli.main import main
 from tony.errors import ConnectionFailed
@@ -72,7 +73,7 @@ async def test_a_dead_master_whose_supervisor_was_stopped(
     folder, record = recorded(home)
     logged(folder, started())
     dead, supervisor = stopped
-    await until(lambda: process.is_stopped(supervisor))
+    await wait_until(lambda: process.is_stopped(supervisor))
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
         await master.leave()
         there = {

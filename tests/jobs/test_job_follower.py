@@ -10,17 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.fake_am import (
-    JOB,
-    PlayedMaster,
-    failed,
-    logged,
-    recorded,
-    standing,
-    succeeded,
-    until,
-    write_log,
-)
+from tests.jobs.fake_am import JOB, PlayedMaster, failed, logged, recorded, standing, succeeded, write_log
+from tests.support.waiting import wait_until
 from tony import clock
 from tony.core.events import SessionOpened
 from tony.errors import NoClusterError, ProtocolError, SchedulerError, UnknownJobError
@@ -86,10 +77,10 @@ async def test_from_beginning_to_end(home: Home, job: Recorded) -> None:
     diary = Diary()
     async with PlayedMaster(folder, pending_report(folder, record)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
-        await until(lambda: master.watched)
+        await wait_until(lambda: master.watched)
         master.change(running(job))
         write_log(folder, "worker-0.s1.t1.out", "hello\n")
-        await until(lambda: diary.lines)
+        await wait_until(lambda: diary.lines)
         write_log(folder, "worker-1.s1.t1.err", "bye")
         await master.finish(succeeded(folder, record))
         assert await following == succeeded(folder, record)
@@ -105,9 +96,9 @@ async def test_what_gathers_is_told_before_the_end(home: Home, job: Recorded, mo
     diary = Diary()
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
-        await until(lambda: master.watched)
+        await wait_until(lambda: master.watched)
         write_log(folder, "worker-0.s1.t1.out", "first\n")
-        await until(lambda: diary.lines)
+        await wait_until(lambda: diary.lines)
         write_log(folder, "worker-0.s1.t1.out", "second\n")
         await master.finish(succeeded(folder, record))
         await following
@@ -132,10 +123,10 @@ async def test_before_the_master_comes_up(home: Home) -> None:
     diary = Diary()
     async with asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
-        await until(lambda: diary.reports)
+        await wait_until(lambda: diary.reports)
         assert diary.reports == [pending_report(folder, record)]
         async with PlayedMaster(folder, running(job)) as master:
-            await until(lambda: master.watched)
+            await wait_until(lambda: master.watched)
             await master.finish(succeeded(folder, record))
         await following
     assert diary.states == [JobState.SUBMITTED, JobState.RUNNING, JobState.SUCCEEDED]
@@ -179,12 +170,12 @@ async def test_a_scheduler_that_is_away_for_a_while(home: Home, monkeypatch: pyt
         following = group.create_task(follow(home, JOB, diary))
         for _ in range(2):  # from the beginning, and later
             asked, away[0] = 0, True
-            await until(asked_often)
+            await wait_until(asked_often)
             diary.reports.clear()
             away[0] = False
-            await until(lambda: diary.reports)
+            await wait_until(lambda: diary.reports)
         async with PlayedMaster(folder, running(job)) as master:
-            await until(lambda: master.watched)
+            await wait_until(lambda: master.watched)
             await master.finish(succeeded(folder, record))
         assert (await following).state is JobState.SUCCEEDED
     assert diary.notices == 2 * ["no ResourceManager answers for 10 s; retrying"]
@@ -197,10 +188,10 @@ async def test_a_connection_that_breaks_is_made_again(home: Home, job: Recorded)
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         for _ in range(3):
-            await until(lambda: master.watched)
+            await wait_until(lambda: master.watched)
             master.hang_up()
-            await until(lambda: not master.watched)
-        await until(lambda: master.watched)
+            await wait_until(lambda: not master.watched)
+        await wait_until(lambda: master.watched)
         await master.finish(succeeded(folder, record))
         assert (await following).state is JobState.SUCCEEDED
 
@@ -211,7 +202,7 @@ async def test_an_end_during_a_break_is_seen(home: Home, job: Recorded) -> None:
     diary = Diary()
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
-        await until(lambda: master.watched)
+        await wait_until(lambda: master.watched)
         write_summary(folder, failed(folder, record))
         await master.die()
         assert await following == failed(folder, record)
@@ -223,7 +214,7 @@ async def test_a_master_that_dies_ends_the_job(home: Home, job: Recorded) -> Non
     diary = Diary()
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
-        await until(lambda: master.watched)
+        await wait_until(lambda: master.watched)
         write_log(folder, "worker-0.s1.t1.out", "x" * 10)
         await master.die()
         report = await following
@@ -239,7 +230,7 @@ async def test_no_line_is_lost_at_the_end(home: Home, job: Recorded) -> None:
     text = "".join(f"{n}\n" for n in range(20_000))
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
-        await until(lambda: master.watched)
+        await wait_until(lambda: master.watched)
         write_log(folder, "worker-0.s1.t1.out", text)
         await asyncio.sleep(0)
         write_log(folder, "worker-0.s1.t1.out", text)
@@ -295,9 +286,9 @@ async def test_an_end_that_is_not_final_yet(home: Home, job: Recorded) -> None:
     diary = Diary()
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
-        await until(lambda: master.watched)
+        await wait_until(lambda: master.watched)
         master.change(replace(last, ended=None))
-        await until(lambda: bool(diary.reports) and diary.reports[-1].state is JobState.SUCCEEDED)
+        await wait_until(lambda: bool(diary.reports) and diary.reports[-1].state is JobState.SUCCEEDED)
         assert not following.done()
         await master.finish(last)
         assert await following == last
@@ -312,10 +303,10 @@ async def test_further_sessions_say_why(home: Home, job: Recorded) -> None:
     diary = Diary()
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
-        await until(lambda: master.watched)
+        await wait_until(lambda: master.watched)
         assert diary.sessions == []
         master.change(replace(running(job), session=3))
-        await until(lambda: len(diary.reports) == 2)
+        await wait_until(lambda: len(diary.reports) == 2)
         await master.finish(replace(succeeded(folder, record), session=3))
         await following
     assert diary.sessions == [(2, "worker:1 failed"), (3, "")]
@@ -334,9 +325,9 @@ async def test_the_report_says_why_where_the_log_cannot(
     monkeypatch.setattr(remote_job_sync, "load_session_reasons", away)
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
-        await until(lambda: master.watched)
+        await wait_until(lambda: master.watched)
         master.change(replace(running(job), session=2, session_reason="worker:1 failed (restart 1 of 3)"))
-        await until(lambda: len(diary.reports) == 2)
+        await wait_until(lambda: len(diary.reports) == 2)
         await master.finish(replace(succeeded(folder, record), session=2))
         await following
     assert diary.sessions == [(2, "worker:1 failed (restart 1 of 3)")]
@@ -358,9 +349,9 @@ async def test_a_progress_bar_moves(home: Home, job: Recorded) -> None:
 
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, Order()))
-        await until(lambda: master.watched)
+        await wait_until(lambda: master.watched)
         write_log(folder, "worker-0.s1.t1.out", "\r 25%|#\r 50%|##")
-        await until(lambda: " 50%|##" in told)
+        await wait_until(lambda: " 50%|##" in told)
         write_log(folder, "worker-0.s1.t1.out", "\r100%|####")
         await master.finish(succeeded(folder, record))
         await following
@@ -388,12 +379,12 @@ async def test_another_master_goes_on(home: Home, job: Recorded) -> None:
     diary = Diary()
     async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
-        await until(lambda: diary.reports)
+        await wait_until(lambda: diary.reports)
         for attempt in (2, 3):
             await master.leave()
             master.change(replace(running(job), attempt=attempt))
             await master.listen()
-            await until(partial(diary.is_at, attempt))
+            await wait_until(partial(diary.is_at, attempt))
         await master.finish(replace(succeeded(folder, record), attempt=3))
         await following
     assert diary.notices == [f"the application master died; AM attempt {attempt} took over" for attempt in (2, 3)]

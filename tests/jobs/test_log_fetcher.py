@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.jobs.capabilities import CAPABILITIES
-from tests.jobs.fake_am import PlayedMaster, logged, recorded, standing, succeeded, until
+from tests.jobs.fake_am import PlayedMaster, logged, recorded, standing, succeeded
+from tests.support.waiting import wait_until
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.errors import Problem, SchedulerError
 from tony.history.job_record import write_summary
@@ -202,11 +203,11 @@ async def test_output_comes_as_it_is_printed(home: Home, played: Played) -> None
         master.say("worker-0.s1.t1.out", b"before\n")
         async with fetch_logs(home, record, Selection(), notes) as logs:
             assert logs is not None
-            await until(lambda: read(folder, "worker-0.s1.t1.out") == b"before\n")
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"before\n")
             master.say("worker-0.s1.t1.out", b"after\n")
             master.say("worker-1.s1.t1.err", b"\x00\xff\n" * 100_000)
             master.say("worker-0.s1.t2.out", b"again")
-            await until(lambda: read(folder, "worker-0.s1.t2.out") == b"again")
+            await wait_until(lambda: read(folder, "worker-0.s1.t2.out") == b"again")
             assert read(folder, "worker-0.s1.t1.out") == b"before\nafter\n"
             master.over()
             await logs.wait_until_finished()
@@ -236,10 +237,10 @@ async def test_a_connection_that_breaks_costs_nothing(home: Home, played: Played
         assert logs is not None
         async with TalkingMaster(folder, running(folder, record)) as master:
             master.say("worker-0.s1.t1.out", b"one ")
-            await until(lambda: read(folder, "worker-0.s1.t1.out") == b"one ")
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"one ")
             master.hang_up()
             master.say("worker-0.s1.t1.out", b"two ")
-            await until(lambda: read(folder, "worker-0.s1.t1.out") == b"one two ")
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"one two ")
     assert notes == []
 
 
@@ -249,16 +250,16 @@ async def test_two_who_follow_do_not_write_twice(home: Home, played: Played) -> 
     early = fetch_logs(home, record, Selection(), Notes())
     async with TalkingMaster(folder, running(folder, record)) as master, early as first:
         assert first is not None
-        await until(lambda: len(master.asked_logs) >= 4)
+        await wait_until(lambda: len(master.asked_logs) >= 4)
         async with fetch_logs(home, record, Selection(), Notes()) as second:
             assert second is not None
             for number in range(50):
                 master.say("worker-0.s1.t1.out", b"%d\n" % number)
-            await until(lambda: read(folder, "worker-0.s1.t1.out").endswith(b"49\n"))
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out").endswith(b"49\n"))
             before = len({id(ask) for ask in master.asked_logs})
             await first.close()
             master.say("worker-0.s1.t1.out", b"last\n")
-            await until(lambda: read(folder, "worker-0.s1.t1.out").endswith(b"last\n"))
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out").endswith(b"last\n"))
             assert len(master.asked_logs) > before
     assert read(folder, "worker-0.s1.t1.out") == b"".join(b"%d\n" % n for n in range(50)) + b"last\n"
 
@@ -281,11 +282,11 @@ async def test_what_the_master_missed_is_fetched(home: Home, played: Played) -> 
         master.say("worker-0.s1.t1.out", b"half")
         async with fetch_logs(home, record, Selection(tasks=("worker:0",), streams=("out",)), Notes()) as logs:
             assert logs is not None
-            await until(lambda: read(folder, "worker-0.s1.t1.out") == b"half")
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"half")
             master.tell(LogPiece(reader=0, missed=True))
-            await until(lambda: read(folder, "worker-0.s1.t1.out") == b"half and the rest")
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"half and the rest")
             master.say("worker-0.s1.t2.out", b"next")
-            await until(lambda: read(folder, "worker-0.s1.t2.out") == b"next")
+            await wait_until(lambda: read(folder, "worker-0.s1.t2.out") == b"next")
             master.over()
             await logs.wait_until_finished()
     assert far.asked[0] == {"c1": "h1"}
@@ -365,9 +366,9 @@ async def test_a_master_out_of_its_senses_writes_nothing(home: Home, played: Pla
     notes = Notes()
     one = fetch_logs(home, record, Selection(tasks=("worker:0",), streams=("out",)), notes)
     async with TalkingMaster(folder, running(folder, record)) as master, one:
-        await until(lambda: master.asked_logs)
+        await wait_until(lambda: master.asked_logs)
         master.tell(piece)
-        await until(lambda: notes)
+        await wait_until(lambda: notes)
     assert notes[0].startswith("cannot fetch output from the application master: ")
     assert [path.name for path in folder.logs.iterdir()] == [".lock"]
 
@@ -386,7 +387,7 @@ async def test_an_older_master_is_no_trouble(home: Home, played: Played) -> None
         master.answers = refuses
         async with fetch_logs(home, record, Selection(), notes) as logs:
             assert logs is not None
-            await until(lambda: notes)
+            await wait_until(lambda: notes)
             await logs.wait_until_finished()
     assert len(notes) == 1
     assert "older than this tony" in notes[0]
@@ -404,7 +405,7 @@ async def test_a_full_disk_is_said(home: Home, played: Played, monkeypatch: pyte
     notes = Notes()
     async with TalkingMaster(folder, running(folder, record)) as master, fetch_logs(home, record, Selection(), notes):
         master.say("worker-0.s1.t1.out", b"x")
-        await until(lambda: notes)
+        await wait_until(lambda: notes)
     assert "No space left on device" in notes[0]
 
 
@@ -414,10 +415,10 @@ async def test_many_tasks_share_the_credit(home: Home, played: Played, monkeypat
     monkeypatch.setattr(log_fetcher, "_CREDIT_BYTES", 4 * 1000)
     everything = fetch_logs(home, record, Selection(), Notes())
     async with TalkingMaster(folder, running(folder, record)) as master, everything:
-        await until(lambda: len(master.asked_logs) == 4)
+        await wait_until(lambda: len(master.asked_logs) == 4)
         assert {ask.most for ask in master.asked_logs} == {1000}
         master.say("worker-0.s1.t1.out", b"x" * 500_000)
-        await until(lambda: len(read(folder, "worker-0.s1.t1.out")) == 500_000)
+        await wait_until(lambda: len(read(folder, "worker-0.s1.t1.out")) == 500_000)
         assert max(ask.most for ask in master.asked_logs) == 64 << 10
 
 
@@ -446,7 +447,7 @@ async def test_following_shows_the_last_lines_before_the_end(home: Home, played:
     master = TalkingMaster(folder, running(folder, record))
     async with master:
         following = asyncio.ensure_future(follow(home, record.job_id, viewer))
-        await until(lambda: len(master.asked_logs) >= 4 and master.watched)
+        await wait_until(lambda: len(master.asked_logs) >= 4 and master.watched)
         master.change(succeeded(folder, record), final=True)
         await asyncio.sleep(0.05)
         master.say("worker-0.s1.t1.out", b"last words")

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.jobs.fake_am import logged, recorded, succeeded, until
+from tests.jobs.fake_am import logged, recorded, succeeded
 from tests.jobs.test_log_fetcher import Far as Scheduler
 from tests.jobs.test_log_fetcher import FarScheduler, Played, TalkingMaster, read, running
+from tests.support.waiting import wait_until
 from tony.core.events import Granted
 from tony.errors import RecordError, SchedulerError, StorageError
 from tony.history.job_record import write_summary
@@ -101,7 +102,7 @@ async def test_nobody_waits_for_long(home: Home, played: Played, monkeypatch: py
     far = RemoteRecord(home, folder)
     assert "reload in a moment" in await far.bring("worker:0")
     go.set()
-    await until(lambda: read(folder, OUT) == b"late")
+    await wait_until(lambda: read(folder, OUT) == b"late")
 
 
 async def test_nobody_waits_long_for_the_store(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:

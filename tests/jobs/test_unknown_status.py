@@ -7,16 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.jobs.fake_am import (
-    JOB,
-    PlayedMaster,
-    job_of,
-    logged,
-    recorded,
-    standing,
-    succeeded,
-    until,
-)
+from tests.jobs.fake_am import JOB, PlayedMaster, job_of, logged, recorded, standing, succeeded
+from tests.support.waiting import wait_until
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError, UnknownJobError
 from tony.history.job_record import pending_report, write_summary
@@ -124,7 +116,7 @@ async def test_a_master_that_dies_while_it_is_asked(home: Home) -> None:
     async with PlayedMaster(folder, running) as master:
         master.on_message = lambda connection, message: master.hang_up()  # type: ignore[method-assign]
         asking = asyncio.ensure_future(job_status.load_report(home, JOB))
-        await until(lambda: master.visitors)
+        await wait_until(lambda: master.visitors)
         await master.die()
         report = await asking
     assert report.failure is not None

@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import block_until
 from tony.linux import process
 
 CHILD = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(600)"
@@ -30,20 +30,13 @@ def start(marker: str, *command: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_until(condition: Callable[[], bool], limit: float = 20) -> None:
-    deadline = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen"
-        time.sleep(0.005)
-
-
 def test_marker_finds_daemons_and_sweep_ends_them(marker: str, tmp_path: Path) -> None:
     """A double-forked daemon in a session of its own carries its ancestor's marker and dies in the sweep."""
     daemon = f"cd / && (setsid bash -c 'echo $$ > {tmp_path}/pid; exec sleep 600' &) ; exec sleep 600"
     with start(marker, "bash", "-c", daemon) as child:
-        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip() != "")
+        block_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip() != "")
         lost = int((tmp_path / "pid").read_text())
-        wait_until(lambda: {child.pid, lost} <= set(process.with_marker(marker)))
+        block_until(lambda: {child.pid, lost} <= set(process.with_marker(marker)))
         assert process.sweep(marker) >= 2
         assert process.with_marker(marker) == []
         assert child.wait(10) == -signal.SIGKILL
@@ -68,7 +61,7 @@ def test_descendants_are_listed_parents_first(marker: str) -> None:
         assert found.index(child.pid) < found.index(grandchild)
         assert os.getpid() not in found
         os.kill(grandchild, signal.SIGKILL)
-        wait_until(lambda: child.pid not in process.descendants(os.getpid()))  # a zombie until waited for
+        block_until(lambda: child.pid not in process.descendants(os.getpid()))  # a zombie until waited for
         child.wait()
 
 
@@ -82,7 +75,7 @@ def test_own_children_are_listed_until_they_are_waited_for(marker: str) -> None:
         child.stdout.readline()
         other = thread.submit(subprocess.Popen, ["true"]).result()
         assert {*(process.own_children() or ())} - before == {child.pid, other.pid}
-        wait_until(lambda: not process.is_alive(other.pid))
+        block_until(lambda: not process.is_alive(other.pid))
         assert other.pid in (process.own_children() or ())
         other.wait()
         assert {*(process.own_children() or ())} - before == {child.pid}
@@ -104,7 +97,7 @@ def test_below_are_those_that_descend_from_us(marker: str, listed: bool, monkeyp
         assert found.index(child.pid) < found.index(grandchild)
         assert {*found} == {*process.descendants(os.getpid())}
         os.kill(grandchild, signal.SIGKILL)
-        wait_until(lambda: child.pid not in process.below())
+        block_until(lambda: child.pid not in process.below())
         child.wait()
 
 
@@ -136,7 +129,7 @@ def test_memory_grows_with_what_a_process_touches(marker: str) -> None:
             child.stdout.readline()
             twice = [child.pid, child.pid]
             # It still goes from the line that it printed to its sleep, over pages that it had not touched.
-            wait_until(lambda: process.memory_of(twice) == 2 * process.memory_of([child.pid]))
+            block_until(lambda: process.memory_of(twice) == 2 * process.memory_of([child.pid]))
             rss, pss = process.memory_of([child.pid]), process.shared_memory_of([child.pid])
             assert 64 << 20 < pss <= rss < 128 << 20
         finally:

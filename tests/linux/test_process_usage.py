@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import block_until
 from tony import clock
 from tony.linux import cgroup, process_usage
 from tony.linux.process_usage import ProcessUsage
@@ -90,13 +90,6 @@ def passed(used: ProcessUsage, pids: list[int]) -> tuple[dict[str, float], float
     return values, used._at - before
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.005)
-
-
 def test_what_a_process_uses(program: Program) -> None:
     """Processor time since it was started, open files, threads, memory."""
     used = ProcessUsage(since=clock.monotonic() - 10)  # it may have been started long ago
@@ -151,7 +144,7 @@ def test_a_zombie_that_is_not_seen_is_no_burst_later(program: Program) -> None:
     _, child = program.do("stay", 0.5).split()
     used.look([program.pid, int(child)])
     os.kill(int(child), signal.SIGKILL)
-    until(lambda: Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+    block_until(lambda: Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
     values, seconds = passed(used, [program.pid])
     assert values["cpu"] * seconds < 0.3
     program.do("wait")

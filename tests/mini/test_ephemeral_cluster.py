@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import tony
 from tests.mini.conftest import Machine
+from tests.support.waiting import block_until
 from tony.errors import InfraError
 from tony.linux.process import with_marker
 from tony.mini.daemon_commands import MARKER
@@ -29,13 +28,6 @@ from tony.mini.options import MiniOptions
 with run_ephemeral_cluster(MiniOptions(nodes=1), os.environ, print) as cluster:
     raise AssertionError
 """
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -54,13 +46,13 @@ def test_nothing_outlives_who_wanted_it(machine: Machine, number: signal.Signals
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
-        until(lambda: list(temp.glob("tony-local-*/mini/state.json")))
+        block_until(lambda: list(temp.glob("tony-local-*/mini/state.json")))
         [folder] = temp.iterdir()
         marker = f"{MARKER}={folder / 'mini'}\0"
-        until(lambda: with_marker(marker))
+        block_until(lambda: with_marker(marker))
         os.kill(process.pid, number)
         process.wait(60)
-        until(lambda: not with_marker(marker) and not list(temp.iterdir()))
+        block_until(lambda: not with_marker(marker) and not list(temp.iterdir()))
     finally:
         process.kill()
         process.wait()

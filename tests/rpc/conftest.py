@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,29 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.rpc.recording_server import JOB, Place
-
-#: Seconds until a test that waits for something counts as hung.
-PATIENCE = 60.0
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs a test that is a coroutine, and fails it for what its loop had to complain about."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = inspect.signature(pyfuncitem.obj).parameters
-    complaints: list[str] = []
-
-    async def story() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: complaints.append(str(context.get("exception", context))))
-        async with asyncio.timeout(PATIENCE):
-            await pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
-
-    asyncio.run(story())
-    expected = pyfuncitem.get_closest_marker("loop_complains")
-    assert complaints == (list(expected.args) if expected else [])
-    return True
+from tests.support.coroutines import pytest_pyfunc_call as pytest_pyfunc_call
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -89,12 +89,6 @@ async def connected(
         await connection.wait_closed()
 
 
-async def until(true: Callable[[], bool]) -> None:
-    """Waits for something that nobody tells of."""
-    while not true():
-        await asyncio.sleep(0.001)
-
-
 @dataclass(slots=True)
 class Raw:
     """A peer that sends whatever bytes it likes, after TLS where there is TLS."""

@@ -16,18 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rpc.recording_server import (
-    JOB,
-    OTHER_JOB,
-    QUESTION,
-    Place,
-    connected,
-    hello,
-    raw,
-    serving,
-    until,
-    with_token_of,
-)
+from tests.rpc.recording_server import JOB, OTHER_JOB, QUESTION, Place, connected, hello, raw, serving, with_token_of
+from tests.support.waiting import wait_until
 from tony import isolated_interpreter
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.linux import resource_limit_errors
@@ -198,7 +188,7 @@ async def test_only_so_many_strangers_at_a_time(place: Place) -> None:
     """Those beyond wait, and come in as soon as one of those before is known or gone."""
     async with serving(place, limits=HandshakeLimits(max_unauthenticated=2)) as (server, diary, address):
         async with raw(address), raw(address):
-            await until(lambda: server.statistics().strangers == 2)
+            await wait_until(lambda: server.statistics().strangers == 2)
             waiting = asyncio.create_task(connect(address, place.job.executors))
             for _ in range(20):
                 await asyncio.sleep(0)
@@ -358,7 +348,7 @@ async def test_closing_the_server_ends_everything(place: Place) -> None:
     """Connections are closed, nobody listens any more, and whoever comes is told that nobody is there."""
     async with serving(place) as (server, diary, address):
         async with connected(place, address) as connection, raw(address, secure=False):
-            await until(lambda: server.statistics().open == 1 and server.statistics().strangers == 1)
+            await wait_until(lambda: server.statistics().open == 1 and server.statistics().strangers == 1)
             diary.connections[0].send(Done())
             await server.close()
             assert await connection.receive() == Done()

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.rpc.recording_server import JOB, OTHER_JOB, Diary, Place, hello, raw, serving, until, with_token_of
+from tests.rpc.recording_server import JOB, OTHER_JOB, Diary, Place, hello, raw, serving, with_token_of
+from tests.support.waiting import wait_until
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Summon
@@ -63,7 +64,7 @@ async def test_nobody_else_is(credentials: AmCredentials, kind: PeerKind) -> Non
         async with raw(address, credentials, secure=is_ours, name=PEER_NAME) as peer:
             peer.writer.write(hello(credentials.token, kind) + encode(CALL))
             await peer.rest()
-        await until(lambda: not server.statistics().strangers)
+        await wait_until(lambda: not server.statistics().strangers)
         assert (diary.connections, diary.messages, server.statistics().open) == ([], [], 0)
 
 
@@ -73,7 +74,7 @@ async def test_a_caller_says_nothing_to_somebody_else() -> None:
         async with listening(credentials) as (server, _, address):
             with pytest.raises(ConnectionFailed, match="certificate is not one of this job"):
                 await connect(address, JOB.am, PeerKind.MASTER)
-            await until(lambda: not server.statistics().strangers)
+            await wait_until(lambda: not server.statistics().strangers)
             assert server.statistics().refused == {Code.TLS: 1}
 
 
@@ -97,4 +98,4 @@ async def test_there_is_little_to_say() -> None:
         with pytest.raises(ProtocolError, match="at most 4096 are allowed"):
             await connection.receive()
         connection.close()
-        await until(lambda: server.statistics().open == 0)
+        await wait_until(lambda: server.statistics().open == 0)

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from tests.rpc.recording_server import JOB, QUESTION, Diary, Place, connected, serving, until
+from tests.rpc.recording_server import JOB, QUESTION, Diary, Place, connected, serving
+from tests.support.waiting import wait_until
 from tony.errors import ConnectionFailed, InfraError, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.launch import AmCredentials
@@ -168,7 +169,7 @@ async def test_another_user_is_refused_on_both_sides(folder: Path, monkeypatch: 
         ) as caught:
             await connect(address, JOB.executors)
         assert not caught.value.gone
-        await until(lambda: server.statistics().accepted == 1 and server.statistics().strangers == 0)
+        await wait_until(lambda: server.statistics().accepted == 1 and server.statistics().strangers == 0)
         assert server.statistics().refused == {"peer": 1}
         assert diary.ends == []
 

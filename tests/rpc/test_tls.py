@@ -13,18 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rpc.recording_server import (
-    JOB,
-    OTHER_JOB,
-    QUESTION,
-    Place,
-    connected,
-    hello,
-    raw,
-    serving,
-    until,
-    with_token_of,
-)
+from tests.rpc.recording_server import JOB, OTHER_JOB, QUESTION, Place, connected, hello, raw, serving, with_token_of
+from tests.support.waiting import wait_until
 from tony.errors import ConnectionFailed
 from tony.protocol.framing import encode
 from tony.protocol.messages import SetLogLevel
@@ -45,7 +35,7 @@ async def test_a_client_of_another_job_finds_that_this_is_not_its_application_ma
         with pytest.raises(ConnectionFailed, match="the other side's certificate is not one of this job") as caught:
             await connect(address, OTHER_JOB.executors)
         assert not caught.value.gone
-        await until(lambda: server.statistics().refused == {"tls": 1})
+        await wait_until(lambda: server.statistics().refused == {"tls": 1})
         assert server.statistics().messages == 0
         assert diary.ends == []
 
@@ -96,7 +86,7 @@ async def test_an_executors_pair_does_not_pass_for_the_application_master(place:
     async with serving(false) as (server, _, address):
         with pytest.raises(ConnectionFailed, match=r"not this job's application master .* Hostname mismatch"):
             await connect(address, JOB.executors)
-        await until(lambda: server.statistics().refused == {"tls": 1})
+        await wait_until(lambda: server.statistics().refused == {"tls": 1})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.rpc.recording_server import Place, connected, serving, until
+from tests.rpc.recording_server import Place, connected, serving
+from tests.support.waiting import wait_until
 from tony.protocol.executor_messages import Ack
 from tony.protocol.framing import MAX_RAW, Raw
 from tony.protocol.messages import Message
@@ -54,7 +55,7 @@ async def test_both_ways_to_their_ends(place: Place) -> None:
     async with tunnel(place) as scene:
         scene.writer.write(BIG)
         scene.writer.write_eof()
-        await until(lambda: EndTunnel() in scene.came)
+        await wait_until(lambda: EndTunnel() in scene.came)
         assert b"".join(it.data for it in scene.came if isinstance(it, Raw)) == BIG
         scene.far.send(TunnelTaken())
         for start in range(0, len(BIG), MAX_RAW):
@@ -82,12 +83,12 @@ async def test_a_program_that_goes_away_breaks_it(place: Place) -> None:
     """The far end hears of it at once."""
     async with tunnel(place) as scene:
         scene.writer.transport.abort()
-        await until(lambda: EndTunnel() in scene.came)
+        await wait_until(lambda: EndTunnel() in scene.came)
         while not scene.carrying.done():  # the kernel takes the first piece, and learns from it that nobody is there
             scene.far.send(Raw.of(b"more"))
             await asyncio.sleep(0.001)
         assert not await scene.carrying
-        await until(lambda: not scene.far.is_open)
+        await wait_until(lambda: not scene.far.is_open)
 
 
 async def test_who_does_not_read_stops_the_far_end(place: Place) -> None:

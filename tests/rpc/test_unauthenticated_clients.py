@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.rpc.connection_flood import first_message
-from tests.rpc.recording_server import JOB, OTHER_JOB, Place, connected, hello, raw, serving, until
+from tests.rpc.recording_server import JOB, OTHER_JOB, Place, connected, hello, raw, serving
+from tests.support.waiting import wait_until
 from tony.protocol.launch import AmCredentials
 from tony.rpc import RpcServer, connect
 from tony.rpc.server import HandshakeLimits
@@ -67,15 +68,15 @@ async def test_the_oldest_give_way(data: bytes) -> None:
     """Whatever they have sent; an own peer in the midst of its handshake does not."""
     async with few_places() as (server, address), raw(address):
         async with open_sockets(address, 40, data) as sockets, connected(TLS_PLACE, address):
-            await until(lambda: sum(map(is_dropped, sockets)) >= 36)
+            await wait_until(lambda: sum(map(is_dropped, sockets)) >= 36)
             assert server.statistics().open == 1
             assert sum(server.statistics().refused.values()) >= 36
-        await until(lambda: server.statistics().strangers == 1)  # the own peer that is not through with its hello
+        await wait_until(lambda: server.statistics().strangers == 1)  # the own peer that is not through with its hello
 
 
 async def test_none_is_dropped_while_there_is_room() -> None:
     async with few_places() as (server, address), open_sockets(address, 4) as sockets:
-        await until(lambda: server.statistics().strangers == 4)
+        await wait_until(lambda: server.statistics().strangers == 4)
         assert not any(map(is_dropped, sockets))
         assert server.statistics().refused == {}
 
@@ -83,18 +84,18 @@ async def test_none_is_dropped_while_there_is_room() -> None:
 async def test_each_has_its_moment() -> None:
     """The next one waits in the kernel's queue."""
     async with few_places(min_age=3600.0) as (server, address), open_sockets(address, 6) as sockets:
-        await until(lambda: server.statistics().strangers == 4)
+        await wait_until(lambda: server.statistics().strangers == 4)
         sockets.pop(0).close()
-        await until(lambda: server.statistics().accepted == 5)
+        await wait_until(lambda: server.statistics().accepted == 5)
         assert not any(map(is_dropped, sockets))
 
 
 async def test_the_address_with_the_most_gives_way() -> None:
     """A peer of another address keeps its place, though it is the oldest and silent."""
     async with few_places() as (server, address), open_sockets(address, 1, source="127.0.0.2") as alone:
-        await until(lambda: server.statistics().strangers == 1)
+        await wait_until(lambda: server.statistics().strangers == 1)
         async with open_sockets(address, 30) as sockets:
-            await until(lambda: sum(map(is_dropped, sockets)) >= 26)
+            await wait_until(lambda: sum(map(is_dropped, sockets)) >= 26)
             assert not is_dropped(alone[0])
 
 
@@ -127,7 +128,7 @@ async def test_a_flood_keeps_no_executor_out(mode: str) -> None:
         try:
             assert flood.stdout
             assert await flood.stdout.readline() == b"ready\n"
-            await until(lambda: server.statistics().refused.get("no-room", 0) > 0)
+            await wait_until(lambda: server.statistics().refused.get("no-room", 0) > 0)
             connection = await connect(address, JOB.executors, timeout=60.0)
             assert connection.is_open
             connection.close()
@@ -188,7 +189,7 @@ async def test_openssl(case: str, is_let_in: bool, tmp_path: Path) -> None:
             if is_let_in:
                 await diary.until(lambda diary: len(diary.connections) == 1)
             else:
-                await until(lambda: server.statistics().refused == {"tls": 1})
+                await wait_until(lambda: server.statistics().refused == {"tls": 1})
                 assert diary.connections == []
         finally:
             with contextlib.suppress(ProcessLookupError):

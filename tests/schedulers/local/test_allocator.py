@@ -14,6 +14,7 @@ import pytest
 
 from tests.conformance.local_scheduler import LocalBench, bench
 from tests.facts import mentions
+from tests.support.waiting import wait_until
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import ConfigError, SchedulerError, StorageError
 from tony.linux import process
@@ -26,7 +27,6 @@ from tony.schedulers.local.allocator import LocalAllocator
 from tony.schedulers.local.claims.ledger import ResourceLedger, new_claim
 from tony.schedulers.local.containers import cleanup
 from tony.storage.environments.localization import Interpreter
-from tony.testing.conformance import PATIENCE
 from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
 
 Scenario = Callable[[LocalBench, list[Event]], Coroutine[Any, Any, None]]
@@ -44,15 +44,9 @@ def play(scenario: Scenario, folder: Path, **more: Any) -> None:
     asyncio.run(run())
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.002)
-
-
 async def granted(made: LocalBench, events: list[Event], role: str, total: int) -> list[str]:
     made.source.set_demand(role, total)
-    await until(lambda: len(containers(events, role)) >= total)
+    await wait_until(lambda: len(containers(events, role)) >= total)
     return containers(events, role)
 
 
@@ -148,7 +142,7 @@ def test_last_words_are_quoted(tmp_path: Path) -> None:
         (made.folder / "c-1.exit").write_text("7")
         (container,) = await granted(made, events, "ps", 1)
         await launch(made, container, "ps")
-        await until(lambda: bool(ends(events)))
+        await wait_until(lambda: bool(ends(events)))
         log = made.job.folder.logs / "ps-0.executor.log"
         assert mentions(ends(events)[0].cause, "code 7", log)
 
@@ -162,7 +156,7 @@ def test_signal_is_named(tmp_path: Path) -> None:
         (container,) = await granted(made, events, "ps", 1)
         await launch(made, container, "ps")
         await made.crash_executor(container)
-        await until(lambda: bool(ends(events)))
+        await wait_until(lambda: bool(ends(events)))
         assert ends(events)[0].cause == "its executor was killed by SIGKILL"
 
     play(scenario, tmp_path)
@@ -177,7 +171,7 @@ def test_missing_executor(tmp_path: Path) -> None:
         events: list[Event] = []
         await source.open(events.append)
         source.set_demand("ps", 1)
-        await until(lambda: bool(containers(events, "ps")))
+        await wait_until(lambda: bool(containers(events, "ps")))
         task = task_part(job.record.spec, job.folder.job_id, "c-1", "ps", 0)
         with pytest.raises(SchedulerError, match=r"cannot start the executor of ps:0: /no/such/program"):
             await source.launch("c-1", task, credentials())
@@ -200,11 +194,11 @@ def test_container_can_be_ended_while_its_environment_is_unpacked(
     async def scenario(made: LocalBench, events: list[Event]) -> None:
         (container,) = await granted(made, events, "ps", 1)
         launching = asyncio.create_task(launch(made, container, "ps"))
-        await until((tmp_path / "unpacks").exists)
+        await wait_until((tmp_path / "unpacks").exists)
         made.source.set_demand("ps", 0)
         made.source.kill(container, "the job was killed")
         await launching
-        await until(lambda: bool(ends(events)))
+        await wait_until(lambda: bool(ends(events)))
         assert ends(events)[0].cause == "killed: the job was killed"
 
     play(scenario, tmp_path)
@@ -217,7 +211,7 @@ def test_later_roles_take_the_room_of_earlier_ones(tmp_path: Path) -> None:
         train = await granted(made, events, "train", 2)
         made.source.set_demand("train", 0)
         made.source.set_demand("export", 1)
-        await until(lambda: any(reasons(events)))
+        await wait_until(lambda: any(reasons(events)))
         (reason,) = reasons(events)
         assert mentions(reason, "0 bytes", "0 GPUs", "1 of export", "train")
         for container in train:
@@ -234,7 +228,7 @@ def test_waits_behind_another_job(tmp_path: Path) -> None:
 
     async def scenario(made: LocalBench, events: list[Event]) -> None:
         made.source.set_demand("ps", 2)
-        await until(lambda: bool(events))
+        await wait_until(lambda: bool(events))
         assert isinstance(events[0], Queued)
         assert events[0].reason.startswith(
             "waiting: not enough memory (80m requested, 16m of 100m free); in use by other"
@@ -255,7 +249,7 @@ def test_waits_behind_another_job(tmp_path: Path) -> None:
 
 def test_closed_while_waiting(tmp_path: Path) -> None:
     async def scenario(made: LocalBench, events: list[Event]) -> None:
-        await until(lambda: bool(events))
+        await wait_until(lambda: bool(events))
         await made.source.close()
         assert len(os.listdir(made.ledger)) == 1
 
@@ -273,7 +267,7 @@ def test_never_fits(tmp_path: Path) -> None:
 
     async def scenario(made: LocalBench, events: list[Event]) -> None:
         made.source.set_demand("ps", 1)
-        await until(lambda: bool(events))
+        await wait_until(lambda: bool(events))
         assert isinstance(events[0], Unsatisfiable)
         assert mentions(events[0].reason, "3 x 16m + ps: 2 x 16m = 80m", "50m")
         assert os.listdir(made.ledger) == []
@@ -299,7 +293,7 @@ def test_own_ledger_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
         events: list[Event] = []
         await source.open(events.append)
         source.set_demand("ps", 1)
-        await until(lambda: bool(containers(events, "ps")))
+        await wait_until(lambda: bool(containers(events, "ps")))
         await source.close()
 
     with caplog.at_level(logging.WARNING):
@@ -330,7 +324,7 @@ def test_a_later_master_adopts_what_lives(tmp_path: Path) -> None:
         devices = [(await made.context(container)).container.gpu_devices for container in found]
         claim = await die(made)
         os.kill(pids[1], signal.SIGKILL)
-        await until(lambda: not process.is_alive(pids[1]))
+        await wait_until(lambda: not process.is_alive(pids[1]))
         for number in (1, 2):
             made.job.folder.events(number).write_text('{"container":"c-7"}\n' if number == 1 else "")
         later = successor(made, claim)
@@ -345,13 +339,13 @@ def test_a_later_master_adopts_what_lives(tmp_path: Path) -> None:
         assert await later.recover(known) == [found[0], found[2]]
         assert [process.is_alive(pid) for pid in pids] == [True, False, True]
         later.set_demand("worker", 3)
-        await until(lambda: containers(news, "worker") == ["c-8"])
+        await wait_until(lambda: containers(news, "worker") == ["c-8"])
         await later.launch("c-8", task_part(made.spec, made.job_id, "c-8", "worker", 1), credentials())
         assert (await made.context("c-8")).container.gpu_devices == devices[1]
         later.set_demand("worker", 0)
         os.kill(pids[0], signal.SIGKILL)
         later.kill(found[2], "a test")
-        await until(lambda: len(ends(news)) == 2)
+        await wait_until(lambda: len(ends(news)) == 2)
         assert {end.container: end.cause for end in ends(news)} == {
             found[0]: "its executor exited (exit code unknown)",
             found[2]: "killed: a test",
@@ -395,12 +389,12 @@ def test_nothing_is_granted_before_it_is_known_what_lives(tmp_path: Path) -> Non
         news: list[Event] = []
         later.set_demand("worker", 2)
         await later.open(news.append)
-        await until(lambda: later._admitted)
+        await wait_until(lambda: later._admitted)
         later.set_demand("worker", 2)
         known = KnownContainer(id=container, role="worker", host="127.0.0.1", task=TaskId("worker", 0))
         assert await later.recover([known]) == [container]
         assert process.is_alive(pid)
-        await until(lambda: bool(containers(news, "worker")))
+        await wait_until(lambda: bool(containers(news, "worker")))
         assert (container, containers(news, "worker")) == ("c-1", ["c-2"])
         await later.close()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import wait_until
 from tony import isolated_interpreter
 from tony.errors import ExitCode
 from tony.linux import process
@@ -53,19 +54,13 @@ class Bench:
     async def ended(self, pid: int) -> int | None:
         """Lets a program end, and answers how it did."""
         os.close(self.inputs.pop(pid))
-        await until(lambda: not process.is_alive(pid))
+        await wait_until(lambda: not process.is_alive(pid))
         return await self.server.reap(pid)
 
     async def close(self) -> None:
         for writing in self.inputs.values():
             os.close(writing)
         await self.server.close()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 def play(folder: Path, scene: Callable[[Bench], Awaitable[None]]) -> None:
@@ -86,7 +81,7 @@ def python(code: str = PROGRAM) -> list[str]:
 def test_a_program_has_its_folder_environment_session_and_nothing_of_ours(tmp_path: Path) -> None:
     async def scene(bench: Bench) -> None:
         pid = await bench.start(python())
-        await until(lambda: bool(bench.output.read_text()))
+        await wait_until(lambda: bool(bench.output.read_text()))
         assert bench.output.read_text() == f"{tmp_path} yes True [0, 1, 2, 3]\n"  # 3 is the listing itself
         assert await bench.ended(pid) == 5
 
@@ -99,7 +94,9 @@ def test_a_program_of_ours_is_a_fork(tmp_path: Path) -> None:
     async def scene(bench: Bench) -> None:
         pid = await bench.start(isolated_interpreter.command("tony.executor.main"))
         title = Path(f"/proc/{pid}/cmdline")
-        await until(lambda: title.read_bytes().startswith(b"tony.executor.main in "))  # its environment came before
+        await wait_until(
+            lambda: title.read_bytes().startswith(b"tony.executor.main in ")
+        )  # its environment came before
         assert process.has_marker(pid, b"GIVEN=yes")
         assert os.getsid(pid) == pid
         code = await bench.ended(pid)
@@ -189,6 +186,6 @@ asyncio.run(main())
         master = await asyncio.create_subprocess_exec(*python(code), stdout=asyncio.subprocess.PIPE)
         output, _ = await master.communicate()
         server = int(output)
-        await until(lambda: not process.is_alive(server))
+        await wait_until(lambda: not process.is_alive(server))
 
     play(tmp_path, scene)

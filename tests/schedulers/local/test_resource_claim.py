@@ -3,13 +3,13 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.facts import mentions
+from tests.support.waiting import wait_until
 from tony.schedulers.local.claims import resource_claim
 from tony.schedulers.local.claims.ledger import ResourceLedger, new_claim
 from tony.schedulers.local.claims.machine_capacity import Machine
@@ -171,7 +171,7 @@ def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
         first = take_over(place, nothing(), handed_on)
         assert not first.is_granted
         waiting = asyncio.ensure_future(first.acquire(lambda text: None))
-        await until(lambda: handed_on)
+        await wait_until(lambda: handed_on)
         before = seen(place)
         second = take_over(place, os.dup(handed_on[0]), handed_on)
         with ledger.locked():
@@ -190,9 +190,3 @@ def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
         ledger.close()
 
     asyncio.run(scenario())
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.005)

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.executor.fake_am import Guest, Master, context, wait_until
+from tests.executor.fake_am import Guest, Master, context
 from tests.support.child_modules import module_words
 from tests.support.faults.fault_files import Order, OrderBook, give
 from tests.support.faults.faulty_connection import LinkFault, StruckConnection, reach
 from tests.support.faults.plan_parser import parse_plan
 from tests.support.faults.schedule import Conductor, Injection
+from tests.support.waiting import block_until, wait_until
 from tony.core.state import State
 from tony.errors import ConnectionFailed
 from tony.model.ids import TaskId
@@ -70,13 +71,6 @@ class Wire:
         self.closed = True
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for what this loop will make true."""
-    async with asyncio.timeout(CEILING):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 def converse(plan: str, talk: Callable[[StruckConnection, Wire, LinkFault], Awaitable[None]], seed: int = 0) -> None:
     """A conversation of worker:0 under a plan."""
 
@@ -123,7 +117,7 @@ def test_messages_come_twice_and_late_and_in_order() -> None:
         connection.send(OUTPUT)
         connection.send(BEAT)
         assert wire.sent == [attach()]
-        await until(lambda: len(wire.sent) == 4)
+        await wait_until(lambda: len(wire.sent) == 4)
         assert wire.sent[1:] == [OUTPUT, OUTPUT, BEAT]
         await wire.inbox.put(ACK)
         assert [await connection.receive() for _ in range(2)] == [ACK, ACK]
@@ -167,7 +161,7 @@ def test_a_partition_holds_everything_up_and_tells_nobody() -> None:
         way.order(order(blow, over=True))
         assert await connection.receive() == ACK
         assert await connection.receive() is None
-        await until(lambda: wire.sent == [attach(), OUTPUT])
+        await wait_until(lambda: wire.sent == [attach(), OUTPUT])
         await reach(way, connect, CEILING)
 
     async def run() -> None:
@@ -228,7 +222,7 @@ def test_an_executor_obeys_orders(master: Master, tmp_path: Path) -> None:
         master.wait(Ready)
         master.wait(Heartbeat)
         give(orders, blow, 0)
-        wait_until(lambda: _is_quiet(master) or None)
+        block_until(lambda: _is_quiet(master) or None)
         master.start()
         assert not master.all(ProgramStarted)
         give(orders, replace(blow, over=True), 0)
@@ -239,5 +233,5 @@ def test_an_executor_obeys_orders(master: Master, tmp_path: Path) -> None:
 def _is_quiet(master: Master) -> bool:
     """Whether no heartbeat came for several of their intervals of 0.1 s."""
     before, since = len(master.all(Heartbeat)), time.monotonic()
-    wait_until(lambda: time.monotonic() - since > 0.6 or len(master.all(Heartbeat)) > before)
+    block_until(lambda: time.monotonic() - since > 0.6 or len(master.all(Heartbeat)) > before)
     return len(master.all(Heartbeat)) == before

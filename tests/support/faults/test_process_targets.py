@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from tests.support.child_modules import module_command
 from tests.support.faults.plan import FaultTarget, FillDisk, Kill, ProcessKind, Stop
 from tests.support.faults.process_targets import NoTargetError, Victim, find, strike, undo
+from tests.support.waiting import block_until
 from tony.core.state import State
 from tony.linux import process
 from tony.model.ids import TaskId
@@ -83,7 +83,7 @@ def test_who_has_ended_is_nobody(family: tuple[int, int]) -> None:
     with pytest.raises(NoTargetError):
         find(target(ProcessKind.PROGRAM), around)
     strike(victim, Kill())
-    _wait(lambda: not victim.lives)
+    block_until(lambda: not victim.lives)
     with pytest.raises(NoTargetError):
         strike(victim, Stop())
     undo(victim, Stop())
@@ -103,9 +103,9 @@ def test_what_stands_still_goes_on(family: tuple[int, int]) -> None:
     """SIGSTOP, and SIGCONT when it is over."""
     victim = find(target(ProcessKind.PROGRAM), state(*family))
     strike(victim, Stop())
-    _wait(lambda: process.is_stopped(victim.pid))
+    block_until(lambda: process.is_stopped(victim.pid))
     undo(victim, Stop())
-    _wait(lambda: not process.is_stopped(victim.pid))
+    block_until(lambda: not process.is_stopped(victim.pid))
 
 
 def test_a_disk_is_full_for_one_process(tmp_path: Path) -> None:
@@ -147,16 +147,9 @@ def test_the_master_is_one_of_ours() -> None:
     argv = module_command("executor_load")
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as running:
         around = state(0, 0, master=running.pid)
-        _wait(lambda: bool(Path(f"/proc/{running.pid}/cmdline").read_bytes()))  # it has become that program
+        block_until(lambda: bool(Path(f"/proc/{running.pid}/cmdline").read_bytes()))  # it has become that program
         assert find(FaultTarget(part=ProcessKind.MASTER), around).pid == running.pid
         for part in (ProcessKind.SUPERVISOR, ProcessKind.FORK_SERVER):
             with pytest.raises(NoTargetError):
                 find(FaultTarget(part=part), around)
         running.kill()
-
-
-def _wait(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + CEILING
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
