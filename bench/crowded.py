@@ -39,7 +39,7 @@ from tony.rpc import connect
 from tony.testing.sample_jobs import prepared_job
 
 #: Seconds after which something is taken to hang. Far above what anything takes on a loaded machine.
-PATIENCE = 300.0
+TIMEOUT_SECONDS = 300.0
 #: Players of one process: two processes for ten thousand, on whatever cores the application master leaves.
 _PER_PROCESS = 5000
 _ROLE = "worker"
@@ -194,7 +194,7 @@ def _process(argv: Sequence[str], output: int) -> Iterator[subprocess.Popen[byte
 
 
 def address_of(folder: JobFolder, master: subprocess.Popen[bytes]) -> str:
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT_SECONDS
     while not folder.am.exists():
         if master.poll() is not None or time.monotonic() > until:
             raise CannotRun("the application master did not come up")
@@ -205,7 +205,7 @@ def address_of(folder: JobFolder, master: subprocess.Popen[bytes]) -> str:
 async def until_granted(address: str, credentials: JobCredentials, tasks: int) -> None:
     """Waits until every task has its container; a second later each may be taken for launched."""
     connection = await connect(address, credentials.executors, PeerKind.CLIENT)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             connection.send(GetReport())
             answer = await connection.receive()
@@ -245,8 +245,8 @@ class Players:
     def moment(self, what: str) -> LoadEvent:
         """Waits until something came true."""
         assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], PATIENCE)[0]:
-            raise CannotRun(f"not all players have {what} within {PATIENCE:g} s")
+        if not select.select([self._process.stdout], [], [], TIMEOUT_SECONDS)[0]:
+            raise CannotRun(f"not all players have {what} within {TIMEOUT_SECONDS:g} s")
         line = self._process.stdout.readline()
         if not line.startswith(b"{"):
             rest = self._process.communicate()[0]

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.crowded import (
-    PATIENCE,
     REST,
+    TIMEOUT_SECONDS,
     Players,
     Watch,
     address_of,
@@ -36,7 +36,7 @@ from bench.crowded import (
 from bench.harness import CannotRun
 from tests.support.executor_load import container_of
 from tony.am.recovery import recover_state
-from tony.jobs.am_client import ask_report
+from tony.jobs.am_client import request_report
 from tony.model.codec import from_plain
 from tony.model.layout import JobFolder
 from tony.model.states import TaskState
@@ -102,7 +102,7 @@ def _play(master: subprocess.Popen[bytes], folder: JobFolder, crowd: Sequence[Pl
     started = everybody(crowd, "started")
     cpu = watch.cpu()
     everybody(crowd, "repeated", order="repeat")
-    report = asyncio.run(ask_report(folder))
+    report = asyncio.run(request_report(folder))
     if report.session != 2 or any(task.state is not TaskState.RUNNING for task in report.tasks):
         raise CannotRun(f"what was said of session 1 counted in session {report.session}")
     everybody(crowd, "left", order="exit")
@@ -133,14 +133,14 @@ def _lose(
 def _replace(folder: JobFolder, crowd: Sequence[Players], tasks: int, count: int) -> None:
     """New executors come, each as soon as its container is launched."""
     path, seen = folder.path / "launched", 0
-    give_up = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while seen < count:
         lines = path.read_text().split("\n")[:-1] if path.exists() else []
         for container, task, session in (line.split() for line in lines[seen:]):
             index = int(task.rpartition(":")[2])
             crowd[_player_of(index, tasks, len(crowd))].tell(f"come:{index}={container}={session}")
         seen = len(lines)
-        if time.monotonic() > give_up:
+        if time.monotonic() > deadline:
             raise CannotRun(f"{seen} of {count} lost containers were replaced")
         time.sleep(_TICK)
 

@@ -26,9 +26,9 @@ from pathlib import Path
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Unit, at_most, interleaved, main
 from tests.support.hanging_store import HangingStore
 from tony.history import metrics_schema
-from tony.history.event_log import LONGEST_LOG_OF_OTHERS, VERSION
-from tony.history.job_record import MOST_TASKS_OF_OTHERS
-from tony.history.json_files import LONGEST_OF_OTHERS, write_json
+from tony.history.event_log import MAX_FOREIGN_LOG_BYTES, VERSION
+from tony.history.job_record import MAX_FOREIGN_TASKS
+from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, write_json
 from tony.linux.peer_credentials import peer_uid
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec, Role
@@ -164,9 +164,9 @@ class CrowdedPortal:
             for connection, job in zip(connections, _JOBS, strict=True):
                 headers = {"Authorization": f"Bearer {self.token}"}
                 connection.request("GET", f"/api/v1/jobs/{job}", headers=headers)
-            give_up = time.monotonic() + _CEILING_SECONDS
+            deadline = time.monotonic() + _CEILING_SECONDS
             while self.callers() < before + 2:
-                if time.monotonic() > give_up:
+                if time.monotonic() > deadline:
                     raise CannotRun("the requests do not hang")
             yield connections
         finally:
@@ -208,7 +208,7 @@ def write_hostile_records(others: Path, count: int, *, quick: bool) -> list[str]
     for number in range(count):
         job = f"local-20260202-000000-{number:06x}"
         kind = kinds[number % len(kinds)]
-        tasks = MOST_TASKS_OF_OTHERS if kind is _large_gang else 2
+        tasks = MAX_FOREIGN_TASKS if kind is _large_gang else 2
         spec = JobSpec(name=kind.__name__, roles={"worker": Role(command=("true",), instances=tasks)})
         prepared = prepared_job(others, spec, job)
         write_json(prepared.folder.job, {**_plain(to_plain(prepared.record)), "user": "ben"})
@@ -233,8 +233,8 @@ def _summary(folder: JobFolder, tasks: int, note: str) -> None:
 
 
 def _long_summary(folder: JobFolder, part: int) -> None:
-    _summary(folder, MOST_TASKS_OF_OTHERS // part, "x" * (LONGEST_OF_OTHERS // MOST_TASKS_OF_OTHERS - 110))
-    assert folder.summary.stat().st_size <= LONGEST_OF_OTHERS
+    _summary(folder, MAX_FOREIGN_TASKS // part, "x" * (MAX_FOREIGN_JSON_BYTES // MAX_FOREIGN_TASKS - 110))
+    assert folder.summary.stat().st_size <= MAX_FOREIGN_JSON_BYTES
 
 
 def _too_long_summary(folder: JobFolder, part: int) -> None:
@@ -253,7 +253,7 @@ def _long_log(folder: JobFolder, part: int) -> None:
         file.write(json.dumps(header))
         file.write("\n" + json.dumps({**begin, "data": {"attempt": 1, "wall": 1.0, "settings": ""}}) + "\n")
         text = json.dumps(line, separators=(",", ":")) + "\n"
-        file.write(text * ((LONGEST_LOG_OF_OTHERS - 1000) // len(text) // part))
+        file.write(text * ((MAX_FOREIGN_LOG_BYTES - 1000) // len(text) // part))
 
 
 def _large_gang(folder: JobFolder, part: int) -> None:
@@ -273,7 +273,7 @@ def _computed_columns(folder: JobFolder, part: int) -> None:
 
 
 def _lists_of_lists(folder: JobFolder, part: int) -> None:
-    folder.summary.write_text("[" + "[]," * (LONGEST_OF_OTHERS // 3 - 10) + "[]]")
+    folder.summary.write_text("[" + "[]," * (MAX_FOREIGN_JSON_BYTES // 3 - 10) + "[]]")
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -315,9 +315,9 @@ def memory_with_hostile_records(folder: Path, count: int, *, quick: bool) -> int
     """Return the most memory of a portal of which such records are asked for in every way."""
     with crowded_portal(folder) as portal:
         jobs = write_hostile_records(folder / "others", count, quick=quick)
-        give_up = time.monotonic() + _CEILING_SECONDS
+        deadline = time.monotonic() + _CEILING_SECONDS
         while portal.ask(f"/api/v1/jobs/{jobs[-1]}/files")[0] == 404:
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 raise CannotRun("the records are not found")
             time.sleep(0.1)
         with ThreadPoolExecutor(2) as pool:

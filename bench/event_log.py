@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from bench.crowded import PATIENCE, address_of, running_master, submitted, until_granted
+from bench.crowded import TIMEOUT_SECONDS, address_of, running_master, submitted, until_granted
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Unit, at_least, at_most, interleaved, main
 from tests.support.executor_load import address_of as port_of
 from tests.support.executor_load import container_of
@@ -103,7 +103,7 @@ async def _master(seconds: float) -> tuple[float, Sequence[float]]:
 
 async def _talk(address: str, credentials: JobCredentials, seconds: float) -> tuple[float, Sequence[float]]:
     talkers = [_Talker(index) for index in range(_EXECUTORS)]
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await asyncio.gather(*(talker.come(address, credentials) for talker in talkers))
         until = time.monotonic() + seconds
         counts = await asyncio.gather(*(talker.hurry(until) for talker in talkers))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench.harness import CannotRun
-from bench.measured_processes import PATIENCE, Workshop, interpreter, tony
+from bench.measured_processes import TIMEOUT_SECONDS, Workshop, interpreter, tony
 from bench.process_facts import status_of
 from tony.errors import TonyError
 from tony.history.event_log import read, segments
@@ -109,7 +109,7 @@ class Programs:
             return []
         return [Start(rank=int(rank), pid=int(pid), at=int(at)) for rank, pid, at in (line.split() for line in lines)]
 
-    def wait(self, count: int, *, patience: float = PATIENCE) -> list[Start]:
+    def wait(self, count: int, *, patience: float = TIMEOUT_SECONDS) -> list[Start]:
         """Waits until so many have started in all."""
         return until(lambda: found if len(found := self.starts()) >= count else None, f"{count} starts", patience)
 
@@ -135,7 +135,7 @@ def kill(pid: int) -> int:
     return at
 
 
-def until(found: Callable[[], T | None], what: str, patience: float = PATIENCE) -> T:
+def until(found: Callable[[], T | None], what: str, patience: float = TIMEOUT_SECONDS) -> T:
     """Waits for something.
 
     Raises:
@@ -184,7 +184,7 @@ class LocalJob:
     def report(self) -> JobReport | None:
         """What its application master says; None if none answers."""
         try:
-            return asyncio.run(am_client.ask_report(self.folder))
+            return asyncio.run(am_client.request_report(self.folder))
         except (TonyError, OSError):
             return None
 

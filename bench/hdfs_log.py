@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bench.failing_jobs import NS
 from bench.harness import Bench, Line, Result, Unit, at_most, main
-from bench.measured_processes import PATIENCE, Workshop
+from bench.measured_processes import TIMEOUT_SECONDS, Workshop
 from bench.small_cluster import SmallCluster
 from bench.yarn_failures import Jobs
 from tony.hadoop.configuration import Configuration
@@ -96,7 +96,9 @@ async def _journal(
 ) -> tuple[float, list[float]]:
     """Writes a second with nobody waiting, and how long those waited who did."""
     cluster = ClusterClients.of(configuration, {})
-    journals._WAIT_SECONDS = PATIENCE  # it is to be seen how long they wait; in a job an effect waits for 3 s at most
+    journals._WAIT_SECONDS = (
+        TIMEOUT_SECONDS  # it is to be seen how long they wait; in a job an effect waits for 3 s at most
+    )
     segment = folder / "events.1.jsonl"
     loop = asyncio.get_running_loop()
     safe = 0
@@ -108,7 +110,7 @@ async def _journal(
         news.set()
 
     async def until_safe(size: int) -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while safe < size:
                 news.clear()
                 await news.wait()

@@ -50,13 +50,13 @@ def _figures(shop: Workshop, programs: Programs, *settings: str) -> Figures:
         back = until(lambda: _four(came_back(job.folder.am_log)), "all executors are back")
         report = job.wait_full(attempt=2)
         again = len(programs.starts()) - TASKS
-        strangers = sum(not status_of(task.pid or 0) for task in report.tasks)
+        unauthenticated = sum(not status_of(task.pid or 0) for task in report.tasks)
         return {
             "full": (max(answered, *back) - killed) * NS,
             "begins": events_of(job.folder, "attempt-started")[1] - killed * NS,
             "answers": (answered - killed) * NS,
             "back": (max(back) - killed) * NS,
-            "lost": programs.lost() + again + strangers,
+            "lost": programs.lost() + again + unauthenticated,
         }
 
 

@@ -23,7 +23,7 @@ from bench.harness import CPU, CannotRun, Figures
 from tony.linux.process import descendants, set_child_subreaper
 
 #: Seconds after which a measurement is given up. Far above what any takes on a loaded machine.
-PATIENCE = 300.0
+TIMEOUT_SECONDS = 300.0
 _TICK = 0.002
 
 
@@ -108,7 +108,7 @@ class Workshop:
             env=self.environ,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=PATIENCE,
+            timeout=TIMEOUT_SECONDS,
         )
         if done.returncode:
             raise CannotRun(f"tony run {' '.join(words)} ended with {done.returncode}: {done.stderr.decode()}")
@@ -141,7 +141,7 @@ def cpu_of(usage: resource.struct_rusage) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def wait_all(programs: Sequence[subprocess.Popen[bytes]] = (), patience: float = PATIENCE) -> float:
+def wait_all(programs: Sequence[subprocess.Popen[bytes]] = (), patience: float = TIMEOUT_SECONDS) -> float:
     """Waits for every child and every orphan that became one.
 
     Args:

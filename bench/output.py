@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.harness import Bench, CannotRun, Figures, Line, Result, Rounds, Unit, at_most, interleaved, main
-from bench.measured_processes import PATIENCE, Workshop, interpreter, wait_all
+from bench.measured_processes import TIMEOUT_SECONDS, Workshop, interpreter, wait_all
 from tony.linux.process import descendants
 
 _MB = 1_000_000
@@ -143,7 +143,7 @@ def _forget(shop: Workshop) -> None:
 
 
 def _wait(path: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not path.exists():
         if time.monotonic() > deadline:
             raise CannotRun(f"the program never made {path.name}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from bench.harness import CannotRun
-from bench.measured_processes import PATIENCE, Workshop, tony
+from bench.measured_processes import TIMEOUT_SECONDS, Workshop, tony
 
 
 class SmallCluster:
@@ -40,8 +40,8 @@ class SmallCluster:
         """Raises `CannotRun` with what it says: that Java or Maven are missing, for one."""
         command = tony("mini", *words)
         try:
-            done = subprocess.run(command, env=self._environ, capture_output=True, timeout=PATIENCE, check=False)
+            done = subprocess.run(command, env=self._environ, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            raise CannotRun(f"tony mini {words[0]} did not end in {PATIENCE:.0f} s") from None
+            raise CannotRun(f"tony mini {words[0]} did not end in {TIMEOUT_SECONDS:.0f} s") from None
         if done.returncode:
             raise CannotRun(f"tony mini {words[0]}: {done.stderr.decode(errors='replace').strip()[-2000:]}")

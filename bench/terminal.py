@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from bench.harness import CannotRun
-from bench.measured_processes import PATIENCE, Workshop, wait_all
+from bench.measured_processes import TIMEOUT_SECONDS, Workshop, wait_all
 
 _COLUMNS, _ROWS = 120, 40
 _CHUNK = 1 << 16
@@ -94,11 +94,11 @@ def _read(
         for program in programs:
             selector.register(os.pidfd_open(program.pid), selectors.EVENT_READ)
         living = len(programs)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while living or master in selector.get_map():
-            ready = selector.select(PATIENCE if living else 0)
+            ready = selector.select(TIMEOUT_SECONDS if living else 0)
             if time.monotonic() > deadline:
-                raise CannotRun(f"no end after {PATIENCE:.0f} s; on the terminal: {seen.text[-2000:]}")
+                raise CannotRun(f"no end after {TIMEOUT_SECONDS:.0f} s; on the terminal: {seen.text[-2000:]}")
             if not ready:
                 return
             for key, _ in ready:

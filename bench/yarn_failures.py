@@ -37,7 +37,7 @@ from bench.harness import (
     interleaved,
     main,
 )
-from bench.measured_processes import PATIENCE, Workshop, tony
+from bench.measured_processes import TIMEOUT_SECONDS, Workshop, tony
 from bench.process_facts import status_of
 from bench.small_cluster import SmallCluster
 from bench.yarn import running
@@ -118,7 +118,7 @@ class _Job:
     def report(self) -> JobReport | None:
         """What a client is told now; None if nobody can tell."""
         try:
-            return asyncio.run(job_status.load_report(self.home, self.folder.job_id, patience=0.0))
+            return asyncio.run(job_status.load_report(self.home, self.folder.job_id, timeout=0.0))
         except (TonyError, OSError):
             return None
 
@@ -205,7 +205,9 @@ class Jobs:
             until(lambda: None if running("tony.am.container_main") else True, "the end of the application master")
 
     def _tony(self, *words: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(tony(*words), env=self._environ, capture_output=True, timeout=PATIENCE, check=False)
+        return subprocess.run(
+            tony(*words), env=self._environ, capture_output=True, timeout=TIMEOUT_SECONDS, check=False
+        )
 
     def _back(self, job: str) -> list[int] | None:
         logs = self._nodes.glob(f"nm*/logs/{job}/container_*_02_000001/stderr")

@@ -38,7 +38,7 @@ from tony.schedulers.yarn.launch_payload import JOB, JobPayload, Uploaded, encod
 from tony.testing.sample_jobs import prepared_job
 
 _CONTAINERS, _NODES = 200, 20
-_PATIENCE = 120.0
+_TIMEOUT_SECONDS = 120.0
 _TICK = 0.002
 
 
@@ -81,12 +81,12 @@ async def _play(tasks: int, count: int) -> Figures:
             tempfile.TemporaryDirectory(prefix="tony-bench-") as folder,
             _master(Path(folder), tasks, rm.manager, nodes, files) as master,
         ):
-            give_up = time.monotonic() + _PATIENCE
+            deadline = time.monotonic() + _TIMEOUT_SECONDS
             while not rm.granted_at:
-                await _moment(master, Path(folder), give_up)
+                await _moment(master, Path(folder), deadline)
             before = processor_time(master.pid)
             while sum(len(node.running) for node in nodes) < tasks:
-                await _moment(master, Path(folder), give_up)
+                await _moment(master, Path(folder), deadline)
             wall = time.monotonic() - rm.granted_at
             return {
                 "rate": tasks / wall,
@@ -96,11 +96,11 @@ async def _play(tasks: int, count: int) -> Figures:
             }
 
 
-async def _moment(master: subprocess.Popen[bytes], folder: Path, give_up: float) -> None:
+async def _moment(master: subprocess.Popen[bytes], folder: Path, deadline: float) -> None:
     if master.poll() is not None:
         raise CannotRun(f"the application master ended with {master.returncode}: {_said(folder)}")
-    if time.monotonic() > give_up:
-        raise CannotRun(f"not all are launched after {_PATIENCE:.0f} s: {_said(folder)}")
+    if time.monotonic() > deadline:
+        raise CannotRun(f"not all are launched after {_TIMEOUT_SECONDS:.0f} s: {_said(folder)}")
     await asyncio.sleep(_TICK)
 
 

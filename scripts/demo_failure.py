@@ -17,7 +17,7 @@ from demo import ACCURACY_LINE, BIN, EXAMPLE, NEEDED_ACCURACY, ROOT, ask, newest
 
 FIRST, SECOND = 60, 240  # steps whose checkpoints are there when the worker, and then the master, is killed
 STEPS = 800
-PATIENCE = 600.0  # seconds for anything to happen on a slow machine
+TIMEOUT_SECONDS = 600.0  # seconds for anything to happen on a slow machine
 #: Events that tell the story.
 TOLD = ("attempt-started", "session-opened", "exited", "containers-found")
 
@@ -81,7 +81,7 @@ class Run:
         Raises:
             SystemExit: it does not come.
         """
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not condition():
             if self._following.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"waited for {what} in vain")

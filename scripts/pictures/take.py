@@ -24,7 +24,7 @@ from playwright.sync_api import Page, sync_playwright
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "docs" / "pictures"
 TONY = ROOT / ".venv" / "bin" / "tony"
-PATIENCE = 300.0  # seconds for anything to happen on a slow machine
+TIMEOUT_SECONDS = 300.0  # seconds for anything to happen on a slow machine
 WIDTH, MARGIN = 1280, 14
 LARGEST = 200_000  # bytes of a picture
 #: Of the job that is shown: it is half done, and has begun again.
@@ -117,12 +117,12 @@ class Desk:
                 yield found[0]
             finally:
                 process.send_signal(signal.SIGINT)
-                process.wait(PATIENCE)
+                process.wait(TIMEOUT_SECONDS)
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
     """Waits for something; answers it."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not (found := condition()):
         if time.monotonic() > deadline:
             raise SystemExit(f"waited for {what} in vain")

@@ -109,10 +109,12 @@ class Cluster(Simulation):
 
     def _perform(self, action: act.Action) -> None:
         super()._perform(action)
-        if isinstance(action, act.Verdict):
+        if isinstance(action, act.ReportFailure):
             failure = action.failure
             task = TaskId.parse(failure.task) if failure.task else None
-            self._send(ev.Judged(task=task, failure=failure.reason, decision=action.decision, reason=action.reason))
+            self._send(
+                ev.FailureClassified(task=task, failure=failure.reason, decision=action.decision, reason=action.reason)
+            )
 
 
 class Invented:

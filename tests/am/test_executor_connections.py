@@ -13,12 +13,12 @@ from tony import clock
 from tony.am.executor_connections import Executors
 from tony.am.metrics_store import MetricsStore
 from tony.core import events as ev
-from tony.core.steps.container_loss import REPORT_WAIT
+from tony.core.steps.container_loss import REPORT_WAIT_SECONDS
 from tony.model.job_spec import JobSpec, Role
 from tony.protocol.client_messages import KillJob
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import (
-    LONGEST_EXPORT,
+    MAX_EXPORT_BYTES,
     Ack,
     Attach,
     Heartbeat,
@@ -224,11 +224,11 @@ def test_what_a_program_hands_on_is_what_its_role_exports_and_no_longer_than_it_
     wanted = {"RESULT": "result: ", "LONG": "long: ", "GONE": "gone: ", "UNTOLD": "untold: "}
     scene = Scene(roles(worker=Role(instances=2, exports=wanted)))
     wire = scene.attach()
-    said: dict[str, str | None] = {"RESULT": "a\0b", "LONG": "ä" * LONGEST_EXPORT, "GONE": None, "PATH": "/evil"}
+    said: dict[str, str | None] = {"RESULT": "a\0b", "LONG": "ä" * MAX_EXPORT_BYTES, "GONE": None, "PATH": "/evil"}
     scene.desk.on_message(wire.me, ProgramExited(n=1, session=1, try_=1, status=OK, ago=0.0, exports=said))
     (event,) = scene.fed
     assert isinstance(event, ev.Exited)
-    assert event.exports == {"RESULT": "ab", "LONG": "ä" * (LONGEST_EXPORT // 2), "GONE": None}
+    assert event.exports == {"RESULT": "ab", "LONG": "ä" * (MAX_EXPORT_BYTES // 2), "GONE": None}
 
 
 # --- what heartbeats say ----------------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ def test_last_words_are_heard_for_a_while(scene: Scene) -> None:
     assert scene.desk.on_container_ended("c-1")
     scene.desk.on_message(wire.me, ready(1))
     assert [event.kind for event in scene.fed] == ["registered"]
-    check_for(scene, int(REPORT_WAIT))
+    check_for(scene, int(REPORT_WAIT_SECONDS))
     assert wire.open
     check_for(scene, 1)
     assert (wire.open, scene.desk.on_connected) == (False, 0)
@@ -353,7 +353,7 @@ def test_no_lease_is_renewed_in_a_container_that_was_given_up(scene: Scene) -> N
     """Its executor may be heard, and is told to end; but that another takes its place is reckoned with."""
     wire = scene.attach()
     scene.desk.on_message(wire.me, ready(1))
-    scene.simulation.app.state.containers["c-1"].presumed = True
+    scene.simulation.app.state.containers["c-1"].is_end_unconfirmed = True
     scene.desk.on_message(wire.me, asks(2.5))
     assert [message for message in wire.sent if isinstance(message, Ack)] == []
     again = scene.attach()

@@ -131,7 +131,7 @@ def _play_forgotten(folder: Path, host: socket.socket, meanwhile: Callable[[Play
 async def _waits_for(job: PlayedJob, container: str) -> None:
     """The job is to begin anew, and cannot as long as a program may run in there."""
     state = job.master.app.state
-    await wait_until(lambda: state.containers[container].presumed and state.living == 1)
+    await wait_until(lambda: state.containers[container].is_end_unconfirmed and state.living == 1)
     assert (state.job, state.session) == (JobState.RESTARTING, 1)
 
 

@@ -16,7 +16,7 @@ from tony.frameworks.standalone import NoFramework
 from tony.model.ids import TaskId
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
-from tony.model.states import DistributedMode, Meeting, ReservedPort, RoleKind
+from tony.model.states import DistributedMode, RendezvousKind, ReservedPort, RoleKind
 from tony.protocol.launch import TaskPart
 from tony.testing.sample_jobs import prepared_job
 
@@ -109,13 +109,16 @@ def test_whoever_may_be_the_chief_has_that_port(tmp_path: Path) -> None:
 def test_where_a_framework_wants_a_meeting_point(tmp_path: Path) -> None:
     """On that task's port and nobody else's."""
     spec = JobSpec(command="train", framework="horovod", roles={"worker": Role(instances=2)})
-    assert [part(tmp_path, who, spec).meeting for who in ("worker:0", "worker:1")] == [Meeting.STORE, None]
+    assert [part(tmp_path, who, spec).meeting for who in ("worker:0", "worker:1")] == [
+        RendezvousKind.STORE,
+        None,
+    ]
     assert part(tmp_path, "chief:0").meeting is None
 
 
 def test_an_adapter_that_breaks_is_named(tmp_path: Path) -> None:
     class Broken(NoFramework):
-        def meeting(self, spec: JobSpec, task: TaskId) -> Meeting | None:
+        def choose_rendezvous(self, spec: JobSpec, task: TaskId) -> RendezvousKind | None:
             raise KeyError("oh")
 
     record = replace(prepared_job(tmp_path, SPEC).record, framework_module="my.own:Broken")

@@ -63,9 +63,9 @@ class Scene:
             self.told.append((task, message))
         return task in self.there
 
-    def ask(self, reader: int = 7, client: Wire | None = None, **more: object) -> None:
+    def on_request(self, reader: int = 7, client: Wire | None = None, **more: object) -> None:
         said = {"reader": reader, "task": "worker:0", "stream": "out", "wait": True, **more}
-        self.relay.ask((client or self.client).me, ReadLog(**said))  # type: ignore[arg-type]
+        self.relay.on_request((client or self.client).me, ReadLog(**said))  # type: ignore[arg-type]
 
     def number(self) -> int:
         """Under which the executor knows the reader of which it was told last."""
@@ -76,7 +76,7 @@ def test_a_request_goes_to_the_executor_and_the_piece_back() -> None:
     """Two clients with the same number of their own do not get each other's."""
     scene = Scene()
     other = Wire()
-    scene.ask(name="n", offset=5, most=10**9)
+    scene.on_request(name="n", offset=5, most=10**9)
     first = scene.number()
     assert scene.told == [
         (
@@ -84,7 +84,7 @@ def test_a_request_goes_to_the_executor_and_the_piece_back() -> None:
             ReadLog(reader=first, task="worker:0", stream="out", name="n", offset=5, wait=True, most=LOG_PIECE),
         )
     ]
-    scene.ask(client=other)
+    scene.on_request(client=other)
     second = scene.number()
     assert scene.relay.handle_piece(WORKER, LogPiece(reader=second, name="n", data="eA=="))
     assert (scene.client.taken(), other.taken()) == ([], [LogPiece(reader=7, name="n", data="eA==")])
@@ -95,7 +95,7 @@ def test_a_request_goes_to_the_executor_and_the_piece_back() -> None:
 def test_pieces_that_nobody_waits_for_are_dropped() -> None:
     """Twice the same answer, one for another task, one for a client that is gone; no executor is blamed for that."""
     scene = Scene()
-    scene.ask()
+    scene.on_request()
     number = scene.number()
     assert scene.relay.handle_piece(TASKS[1], LogPiece(reader=number, data="eA=="))
     assert scene.relay.handle_piece(WORKER, LogPiece(reader=number, data="eA=="))
@@ -109,8 +109,8 @@ def test_pieces_that_nobody_waits_for_are_dropped() -> None:
 def test_a_client_that_goes_away_is_forgotten() -> None:
     """Its executors are told; nothing of it is left."""
     scene = Scene()
-    scene.ask(1)
-    scene.ask(2, task="worker:1", stream="err")
+    scene.on_request(1)
+    scene.on_request(2, task="worker:1", stream="err")
     numbers = [cast(ReadLog, message).reader for _, message in scene.told]
     scene.told.clear()
     scene.relay.drop(scene.client.me, DropLog(reader=1))
@@ -126,8 +126,8 @@ def test_a_task_without_an_executor_is_waited_for() -> None:
     """Who waits is handed on when one attaches, and again when it comes back; who does not wait hears at once."""
     scene = Scene()
     scene.there.clear()
-    scene.ask()
-    scene.ask(8, wait=False)
+    scene.on_request()
+    scene.on_request(8, wait=False)
     assert scene.client.taken() == [LogPiece(reader=8)]
     scene.there.add(WORKER)
     scene.relay.on_attached(WORKER)
@@ -139,7 +139,7 @@ def test_a_task_without_an_executor_is_waited_for() -> None:
 def test_a_last_word_is_kept_for_the_tasks_next_executor() -> None:
     """The stream goes on with whoever runs the task next, or ends with the job."""
     scene = Scene()
-    scene.ask()
+    scene.on_request()
     scene.relay.handle_piece(WORKER, LogPiece(reader=scene.number(), last=True))
     scene.relay.on_executor_lost(WORKER, printed=True)
     assert scene.client.taken() == []
@@ -148,7 +148,7 @@ def test_a_last_word_is_kept_for_the_tasks_next_executor() -> None:
     scene.relay.handle_piece(WORKER, LogPiece(reader=scene.number(), last=True))
     scene.relay.finish()
     assert scene.client.taken() == [LogPiece(reader=7, over=True)]
-    scene.ask()
+    scene.on_request()
     assert scene.client.taken() == [LogPiece(reader=7, over=True)]
 
 
@@ -156,16 +156,16 @@ def test_a_last_word_is_kept_for_the_tasks_next_executor() -> None:
 def test_an_executor_that_dies_without_a_last_word_is_told_of(asked: bool) -> None:
     """At once who waits for it, and with its next request who does not; then both wait for the next executor."""
     scene = Scene()
-    scene.ask()
+    scene.on_request()
     if not asked:
         scene.relay.handle_piece(WORKER, LogPiece(reader=scene.number(), name="n", data="eA=="))
         scene.client.taken()
     scene.there.clear()
     scene.relay.on_executor_lost(WORKER, printed=True)
     if not asked:
-        scene.ask()
+        scene.on_request()
     assert scene.client.taken() == [LogPiece(reader=7, missed=True)]
-    scene.ask()
+    scene.on_request()
     assert scene.client.taken() == []
 
 
@@ -174,12 +174,12 @@ def test_who_comes_late_is_told_what_is_missing() -> None:
     scene = Scene()
     scene.relay.on_executor_lost(WORKER, printed=True)
     scene.relay.on_executor_lost(TASKS[1], printed=False)
-    scene.ask()
-    scene.ask()
-    scene.ask(8, task="worker:1")
+    scene.on_request()
+    scene.on_request()
+    scene.on_request(8, task="worker:1")
     assert scene.client.taken() == [LogPiece(reader=7, missed=True)]
     scene = Scene(late=True)
-    scene.ask()
+    scene.on_request()
     assert scene.client.taken() == [LogPiece(reader=7, missed=True)]
 
 
@@ -199,7 +199,7 @@ def test_who_comes_late_is_told_what_is_missing() -> None:
 def test_nonsense_is_refused(wrong: dict[str, object]) -> None:
     """The client is sent away; no executor hears of it."""
     scene = Scene()
-    scene.ask(**wrong)  # type: ignore[arg-type]
+    scene.on_request(**wrong)  # type: ignore[arg-type]
     assert (scene.client.refused, scene.told) == ([Code.BAD_MESSAGE], [])
 
 
@@ -207,13 +207,13 @@ def test_open_requests_are_bounded() -> None:
     """What may wait for one client has a limit; what was answered, or asked anew, does not count any more."""
     scene = Scene()
     for _ in range(3 * CREDIT // LOG_PIECE):
-        scene.ask()
+        scene.on_request()
     assert scene.client.refused == []
     scene.relay.drop(scene.client.me, DropLog(reader=7))
     for number in range(CREDIT // LOG_PIECE):
-        scene.ask(number)
+        scene.on_request(number)
     assert scene.client.refused == []
-    scene.ask(-1)
+    scene.on_request(-1)
     assert scene.client.refused == [Code.BUSY]
 
 

@@ -23,7 +23,7 @@ from tony.history.goodput import ledger
 from tony.history.json_files import write_json
 from tony.history.metrics_reader import open_metrics
 from tony.history.timeline import timeline
-from tony.jobs.am_client import ask_metrics, ask_stacks, tell_log_level, tell_restart
+from tony.jobs.am_client import request_metrics, request_stacks, send_log_level, send_restart
 from tony.model.actor import Actor
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitStatus
@@ -72,7 +72,7 @@ def test_from_the_wire_to_a_client_and_to_the_file(tmp_path: Path) -> None:
         second.send(replace(sample(cpu=1.5), saved=(Saved(step=7, ago=0.0, took=1e-5),)))
         folder = job.job.folder
         async with asyncio.timeout(60):
-            while len((measured := await ask_metrics(folder)).points) < 3:
+            while len((measured := await request_metrics(folder)).points) < 3:
                 await asyncio.sleep(0.005)
         assert {(p.task, p.series, p.mean) for p in measured.points} == {
             ("worker:0", "cpu", (0.5,)),
@@ -80,7 +80,7 @@ def test_from_the_wire_to_a_client_and_to_the_file(tmp_path: Path) -> None:
             ("worker:1", "cpu", (1.5,)),
         }
         assert 0 <= measured.now < 60
-        some = await ask_metrics(folder, ["worker:1"], ["cpu"], 10)
+        some = await request_metrics(folder, ["worker:1"], ["cpu"], 10)
         assert [(p.task, p.series) for p in some.points] == [("worker:1", "cpu")]
         end(job)
 
@@ -109,7 +109,7 @@ def test_a_job_that_is_not_measured_has_no_file(tmp_path: Path) -> None:
         assert next(m for m in only.received if isinstance(m, Welcome)).sample_interval == 0.0
         only.send(sample(cpu=1.0))
         await wait_until(lambda: job.master.metrics.refused == 1)
-        assert (await ask_metrics(job.job.folder)).points == ()
+        assert (await request_metrics(job.job.folder)).points == ()
         end(job)
 
     job, finish = play(tmp_path, workers(1, metrics_interval=0.0), runs_on, meanwhile=meanwhile)
@@ -179,9 +179,9 @@ def test_a_restart_on_order(tmp_path: Path) -> None:
 
     async def meanwhile(job: PlayedJob) -> None:
         await runs(job)
-        await tell_restart(job.job.folder, "ann")
+        await send_restart(job.job.folder, "ann")
         await runs(job, session=2)
-        await tell_log_level(job.job.folder, "info", "bob")
+        await send_log_level(job.job.folder, "info", "bob")
         end(job)
         for executor in job.executors.values():
             await wait_until(lambda executor=executor: executor.ended)  # type: ignore[misc]
@@ -199,10 +199,10 @@ def test_a_restart_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
     async def meanwhile(job: PlayedJob) -> None:
         (only,) = await runs(job)
         only.stubborn = True
-        await tell_restart(job.job.folder, "ann")
+        await send_restart(job.job.folder, "ann")
         await wait_until(lambda: job.report().state.value == "restarting")
         with pytest.raises(ProtocolError, match="no session to restart: the job is restarting") as caught:
-            await tell_restart(job.job.folder, "ann")
+            await send_restart(job.job.folder, "ann")
         assert caught.value.code == "busy"
         only.exit(FAILED)
         await wait_until(lambda: job.report().session == 2 and only.runs)
@@ -217,15 +217,15 @@ def test_stacks_of_a_task(tmp_path: Path) -> None:
 
     async def meanwhile(job: PlayedJob) -> None:
         first, _ = await runs(job)
-        asking = asyncio.ensure_future(ask_stacks(job.job.folder, "ann", "worker:0"))
+        asking = asyncio.ensure_future(request_stacks(job.job.folder, "ann", "worker:0"))
         await wait_until(lambda: any(isinstance(m, DumpStacks) for m in first.received))
         request = next(m.request for m in first.received if isinstance(m, DumpStacks))
         first.send(Stacks(task="worker:9", request="somebody else's", text="?"))
         first.send(Stacks(task="worker:0", request=request, text="main()", how="py-spy", name="worker-0.stacks"))
         assert await asking == Stacks(task="worker:0", text="main()", how="py-spy", name="worker-0.stacks")
         for strange in ("worker:7", "no task"):
-            assert (await ask_stacks(job.job.folder, "ann", strange)).problem == "there is no such task"
-        asking = asyncio.ensure_future(ask_stacks(job.job.folder, "ann", "worker:0"))
+            assert (await request_stacks(job.job.folder, "ann", strange)).problem == "there is no such task"
+        asking = asyncio.ensure_future(request_stacks(job.job.folder, "ann", "worker:0"))
         await wait_until(lambda: sum(isinstance(m, DumpStacks) for m in first.received) == 2)
         await first.die()
         job.source.end(first.part.container, "killed")
@@ -341,7 +341,7 @@ def test_all_reports_of_a_program_count_not_only_the_samples_that_carry_them(tmp
 
 def test_steps_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not only with everything that is measured, and without a new one it is written that there is none."""
-    monkeypatch.setattr(module, "STEPS_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(module, "STEP_INTERVAL_SECONDS", 0.01)
     cluster = started(workers(1))
     made, clock = measuring(cluster.app.state.spec, cluster.app, tmp_path / "metrics.db")
 

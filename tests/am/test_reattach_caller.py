@@ -104,7 +104,7 @@ def test_one_call() -> None:
 
 def test_who_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frozen, or behind a network that drops everything."""
-    monkeypatch.setattr(reattach_caller, "CALL_TIMEOUT", 0.2)
+    monkeypatch.setattr(reattach_caller, "CALL_TIMEOUT_SECONDS", 0.2)
 
     async def scenario() -> None:
         silent = Door(lambda peer, message: None)

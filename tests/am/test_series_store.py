@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.am.series_store import MIN_BUCKETS, MOST_NAMES, SeriesStore
-from tony.protocol.client_messages import MOST_POINTS, Points
+from tony.am.series_store import MAX_NAMES, MIN_BUCKETS, SeriesStore
+from tony.protocol.client_messages import MAX_POINTS, Points
 
 
-def one(series: SeriesStore, task: str = "worker:0", name: str = "cpu", most: int = MOST_POINTS) -> Points:
+def one(series: SeriesStore, task: str = "worker:0", name: str = "cpu", most: int = MAX_POINTS) -> Points:
     (points,), more = series.answer([task], [name], most)
     assert not more
     return points
@@ -134,15 +134,15 @@ def test_what_is_asked_for_and_no_more() -> None:
     assert not more
     everything, more = series.answer([], [], 10_000)
     assert more
-    assert max(len(points.at) for points in everything) == MOST_POINTS
+    assert max(len(points.at) for points in everything) == MAX_POINTS
 
 
 def test_names_have_an_end() -> None:
     """A program that makes up a name with each step fills no memory."""
     series = SeriesStore(["worker:0"], 5.0)
-    for number in range(2 * MOST_NAMES):
+    for number in range(2 * MAX_NAMES):
         series.add("worker:0", 1.0, {f"user.n{number}": 1.0})
-    assert len(series.names) == MOST_NAMES == series.columns
+    assert len(series.names) == MAX_NAMES == series.columns
 
 
 def test_ten_thousand_tasks_for_a_day() -> None:

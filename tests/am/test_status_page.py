@@ -143,14 +143,14 @@ def test_a_request_without_end_is_dropped() -> None:
 
 def test_silent_connections_of_strangers_keep_no_proxy_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than some are closed at once, and all the others together keep no one out."""
-    monkeypatch.setattr(page_module, "_MOST_CONNECTIONS_OF_OTHERS", 30)
+    monkeypatch.setattr(page_module, "_MAX_OTHER_CONNECTIONS", 30)
 
     async def run() -> str:
         page = Page(report, {"127.0.0.9"}, "")
         port = await page.listen("127.0.0.1")
-        strangers = [await asyncio.open_connection(HOST, port) for _ in range(60)]
+        unauthenticated = [await asyncio.open_connection(HOST, port) for _ in range(60)]
         try:
-            closed = [asyncio.ensure_future(reader.read()) for reader, _ in strangers]
+            closed = [asyncio.ensure_future(reader.read()) for reader, _ in unauthenticated]
             while sum(each.done() for each in closed) < 30:
                 await asyncio.sleep(0.001)
             reader, writer = await asyncio.open_connection(HOST, port, local_addr=("127.0.0.9", 0))
@@ -163,7 +163,7 @@ def test_silent_connections_of_strangers_keep_no_proxy_out(monkeypatch: pytest.M
             for each in closed:
                 each.cancel()
             await asyncio.gather(*closed, return_exceptions=True)
-            for _, writer in strangers:
+            for _, writer in unauthenticated:
                 writer.close()
             await page.close()
 

@@ -13,7 +13,7 @@ from tony.core.events import Event, KillRequested
 from tony.history.job_record import KillRequest, save_kill_request
 from tony.model.actor import Actor
 from tony.model.layout import JobFolder
-from tony.testing.conformance import PATIENCE
+from tony.testing.conformance import TIMEOUT_SECONDS
 
 
 def test_what_is_kept_comes_first(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ async def _later(folder: JobFolder) -> None:
     folder.kill_request.write_text("{")
     for count, now in ((1, False), (2, True)):
         save_kill_request(folder, KillRequest(actor="ann", now=now))
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while len(heard) < count:
                 await asyncio.sleep(0.005)
     await asyncio.sleep(0.05)

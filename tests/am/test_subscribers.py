@@ -173,7 +173,7 @@ def test_nothing_is_made_for_somebody_who_does_not_read(monkeypatch: pytest.Monk
 
 def test_the_longest_pause_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long a report takes, something is heard of a job that changes."""
-    monkeypatch.setattr("tony.am.subscribers._LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr("tony.am.subscribers._MAX_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr("tony.am.subscribers._PAUSE_PER_COST", 10_000.0)
 
     async def run() -> None:

@@ -62,7 +62,9 @@ CASES: list[tuple[ev.Event, str]] = [
     (ev.Silent(task=TASK, incarnation="i", silence=25.0), "no heartbeat from worker:1 for 25 s"),
     (ev.SessionOpened(session=2, reason="again"), "session 2: again"),
     (
-        ev.Judged(task=TASK, failure="worker:1 died", decision=ev.FailureResponse.RESTART, reason="restart 1 of 2"),
+        ev.FailureClassified(
+            task=TASK, failure="worker:1 died", decision=ev.FailureResponse.RESTART, reason="restart 1 of 2"
+        ),
         "worker:1 died -> restart (restart 1 of 2)",
     ),
     (

@@ -20,7 +20,7 @@ from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import keep
 from tests.web.serving import served
 from tony.cli.main import main
-from tony.core.events import FailureResponse, Judged, SessionOpened, Snapshot
+from tony.core.events import FailureClassified, FailureResponse, SessionOpened, Snapshot
 from tony.errors import SchedulerError, UserError
 from tony.history.job_record import write_summary
 from tony.history.session_facts import TELLING
@@ -104,7 +104,7 @@ def test_restarts_are_told(
     folder, record = recorded(home)
     reasons = ("go", "worker:1 was lost", "ann asked for it")
     opened = [SessionOpened(session=number, reason=reason) for number, reason in enumerate(reasons, start=1)]
-    alone = Judged(
+    alone = FailureClassified(
         task=TaskId("worker", 0),
         failure="it failed",
         decision=FailureResponse.RETRY,

@@ -119,7 +119,9 @@ class TestStatus:
         """They count as well, and stay when a later session has begun."""
         folder, record = job
         failure, reason = "worker:1 was killed by SIGKILL", "only worker:1: restart 1 of 2"
-        alone = ev.Judged(task=TaskId("worker", 1), failure=failure, decision=ev.FailureResponse.RETRY, reason=reason)
+        alone = ev.FailureClassified(
+            task=TaskId("worker", 1), failure=failure, decision=ev.FailureResponse.RETRY, reason=reason
+        )
         logged(
             folder, [ev.SessionOpened(session=1, reason="go"), alone, ev.SessionOpened(session=2, reason="it failed")]
         )

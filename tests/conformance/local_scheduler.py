@@ -52,13 +52,13 @@ class LocalBench(conformance.Bench):
 
     async def report(self, container: str) -> dict[str, Any]:
         path = self.folder / f"{container}.json"
-        async with asyncio.timeout(conformance.PATIENCE):
+        async with asyncio.timeout(conformance.TIMEOUT_SECONDS):
             while not path.exists():
                 await asyncio.sleep(0.005)
         report: dict[str, Any] = json.loads(path.read_text())
         return report
 
-    async def told(self, container: str) -> tuple[TaskPart, AmCredentials]:
+    async def fetch_payload(self, container: str) -> tuple[TaskPart, AmCredentials]:
         context = await self.context(container)
         return context.task, context.credentials
 

@@ -116,13 +116,13 @@ class EnlistingBench(conformance.Bench):
         return self.source
 
     async def record(self, container: str) -> dict[str, Any]:
-        async with asyncio.timeout(conformance.PATIENCE):
+        async with asyncio.timeout(conformance.TIMEOUT_SECONDS):
             while not (self.place / container).exists():
                 await asyncio.sleep(0.01)
         found: dict[str, Any] = json.loads((self.place / container).read_bytes())
         return found
 
-    async def told(self, container: str) -> tuple[TaskPart, AmCredentials]:
+    async def fetch_payload(self, container: str) -> tuple[TaskPart, AmCredentials]:
         launch = from_plain(TaskLaunch, (await self.record(container))["launch"])
         return launch.task, launch.credentials
 

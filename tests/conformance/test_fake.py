@@ -28,7 +28,7 @@ class FakeBench(conformance.Bench):
         self.fake = FakeSource(faults=ordered, limits=limits)
         self.source = self.fake
 
-    async def told(self, container: str) -> tuple[TaskPart, AmCredentials]:
+    async def fetch_payload(self, container: str) -> tuple[TaskPart, AmCredentials]:
         held = self.fake.containers[container]
         assert held.task
         assert held.credentials

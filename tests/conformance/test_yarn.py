@@ -83,7 +83,7 @@ class PlayedBench(conformance.Bench):
         for each in self._later:
             each.cancel()
 
-    async def told(self, container: str) -> tuple[TaskPart, AmCredentials]:
+    async def fetch_payload(self, container: str) -> tuple[TaskPart, AmCredentials]:
         await self.played.until(lambda: container in self.played.running())
         papers = self.played.papers_of(container)
         return papers.task, papers.credentials

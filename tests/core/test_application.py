@@ -15,7 +15,7 @@ from tony.core import events as ev
 from tony.core.deadline import Deadline
 from tony.core.policies.restart_policy import LAUNCH_RESTARTS
 from tony.core.reason_sentences import describe_opening
-from tony.core.steps.container_loss import REPORT_WAIT
+from tony.core.steps.container_loss import REPORT_WAIT_SECONDS
 from tony.core.steps.containers import MAX_LAUNCHES
 from tony.errors import InvalidTransition
 from tony.model.actor import Actor
@@ -174,7 +174,7 @@ def test_a_sidecar_that_can_never_start_hides_nobody_else() -> None:
     simulation.run()
     simulation.exit(task("worker:0"), OK)
     assert outcome(simulation) == ("failed", 1, "unsatisfiable")
-    assert [v.decision for v in made(simulation, act.Verdict)] == ["tolerate", "tolerate", "fail"]
+    assert [v.decision for v in made(simulation, act.ReportFailure)] == ["tolerate", "tolerate", "fail"]
 
 
 @pytest.mark.parametrize("condition", AfterCondition)
@@ -312,7 +312,7 @@ def test_restarts_end_with_their_budget() -> None:
     assert outcome(simulation) == ("failed", 1, "program")
     assert simulation.app.state.session == 3
     assert 4.0 <= simulation.now < 15.1
-    decisions = [v.decision for v in made(simulation, act.Verdict)]
+    decisions = [v.decision for v in made(simulation, act.ReportFailure)]
     assert decisions == ["restart", "restart", "fail"]
 
 
@@ -592,7 +592,7 @@ def test_a_lost_container_without_a_report_is_infrastructure() -> None:
     simulation.run()
     assert states(simulation)["worker:0"] == "running"
     simulation.advance()
-    assert simulation.now == 5.0 + REPORT_WAIT
+    assert simulation.now == 5.0 + REPORT_WAIT_SECONDS
     assert outcome(simulation) == ("failed", 3, "lost")
     assert simulation.finished
     assert simulation.finished.failure
@@ -605,7 +605,7 @@ def test_nobody_waits_for_a_report_that_cannot_come() -> None:
     simulation.executors.clear()
     simulation.containers.clear()
     simulation.deliver(ev.ContainerEnded(container="c-1", cause="executor killed by SIGKILL", silent=True))
-    assert [v.failure.cause for v in made(simulation, act.Verdict)] == ["lost"]
+    assert [v.failure.cause for v in made(simulation, act.ReportFailure)] == ["lost"]
     assert simulation.app.state.job is JobState.RESTARTING
 
 
@@ -645,7 +645,7 @@ def test_an_executor_that_freezes_before_its_program_was_started_is_replaced(reg
     simulation.pending += kept
     finish_all(simulation)
     assert outcome(simulation) == ("succeeded", 0, None)
-    assert made(simulation, act.Verdict) == []
+    assert made(simulation, act.ReportFailure) == []
 
 
 def test_the_silence_of_an_executor_that_was_replaced_says_nothing_of_its_successor() -> None:
@@ -795,7 +795,7 @@ def test_one_try_is_judged_once() -> None:
     assert simulation.now == 6.0
     simulation.exit(task("board:0"), OK)
     simulation.run()
-    assert [v.failure.cause for v in made(simulation, act.Verdict)] == ["execution-timeout"]
+    assert [v.failure.cause for v in made(simulation, act.ReportFailure)] == ["execution-timeout"]
     assert states(simulation) == {"worker:0": "running", "board:0": "failed"}
 
 

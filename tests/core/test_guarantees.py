@@ -92,10 +92,10 @@ def test_nothing_comes_after_the_end() -> None:
 
 def test_the_verdict_that_fails_the_job_is_the_last() -> None:
     simulation = running()
-    ask(simulation, act.Verdict(failure=FAILURE, decision=ev.FailureResponse.TOLERATE, reason="r"))
-    ask(simulation, act.Verdict(failure=FAILURE, decision=ev.FailureResponse.FAIL, reason="r"))
+    ask(simulation, act.ReportFailure(failure=FAILURE, decision=ev.FailureResponse.TOLERATE, reason="r"))
+    ask(simulation, act.ReportFailure(failure=FAILURE, decision=ev.FailureResponse.FAIL, reason="r"))
     with pytest.raises(BrokenPromiseError, match=r"^after the job had failed"):
-        ask(simulation, act.Verdict(failure=FAILURE, decision=ev.FailureResponse.TOLERATE, reason="r"))
+        ask(simulation, act.ReportFailure(failure=FAILURE, decision=ev.FailureResponse.TOLERATE, reason="r"))
 
 
 def _refused_and_changed(state: State) -> None:

@@ -154,7 +154,7 @@ def test_a_sidecar_that_fails_before_it_registers_is_ignored() -> None:
     """And the gang does not wait for it: in the original it failed the job, and held up the others (G4)."""
     simulation = unready(job(WITH_BOARD), "tensorboard:0")
     assert simulation.app.state.tasks[task("tensorboard:0")].state.value == "failed"
-    decisions = [(a.failure.task, a.decision) for a in simulation.actions if isinstance(a, act.Verdict)]
+    decisions = [(a.failure.task, a.decision) for a in simulation.actions if isinstance(a, act.ReportFailure)]
     assert decisions == [("tensorboard:0", "tolerate")]
     for who in (W0, W1, W2):
         assert told(simulation) == GOES_ON

@@ -15,7 +15,7 @@ from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import restart_policy
 from tony.core.policies.restart_policy import FREE_RESTARTS
 from tony.core.steps.containers import MAX_LAUNCHES
-from tony.core.steps.executor_reports import STOP_CAUSE_WAIT
+from tony.core.steps.executor_reports import STOP_CAUSE_WAIT_SECONDS
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_spec import JobSpec, Role, Timeouts
 from tony.model.states import DistributedMode, JobState, RestartScope, RoleKind
@@ -58,7 +58,7 @@ def test_only_that_task_starts_again() -> None:
         (task("worker:1"), 1, 2, 1)
     ]
     assert made(simulation, act.Stop) + made(simulation, act.Renew) + made(simulation, act.Publish) == []
-    (verdict,) = made(simulation, act.Verdict)
+    (verdict,) = made(simulation, act.ReportFailure)
     assert (verdict.decision, verdict.reason) == ("retry", "only worker:1: restart 1 of 2")
     for index in range(3):
         simulation.exit(task(f"worker:{index}"), OK)
@@ -241,9 +241,9 @@ def test_preemption_is_not_charged_whichever_word_comes_first() -> None:
         simulation.containers.pop("c-1")
         simulation.now = 1.0
         for event in (exited, ended) if report_first else (ended, exited):
-            assert made(simulation, act.Verdict) == []
+            assert made(simulation, act.ReportFailure) == []
             simulation.deliver(event)
-        (verdict,) = made(simulation, act.Verdict)
+        (verdict,) = made(simulation, act.ReportFailure)
         assert (verdict.decision, verdict.failure.cause, verdict.failure.blameless) == ("restart", "lost", True)
         assert "not caused by the job" in verdict.reason
 
@@ -260,9 +260,9 @@ def test_what_peers_die_of_meanwhile_is_not_charged_either() -> None:
         simulation.deliver(exited if report_first else ended)
         simulation.exit(task("worker:1"), FAILED)
         simulation.run()
-        assert made(simulation, act.Verdict) == []
+        assert made(simulation, act.ReportFailure) == []
         simulation.deliver(ended if report_first else exited)
-        (verdict,) = made(simulation, act.Verdict)
+        (verdict,) = made(simulation, act.ReportFailure)
         assert (verdict.decision, verdict.failure.task, verdict.failure.blameless) == ("restart", "worker:0", True)
         assert simulation.app.state.restarts == []
 
@@ -272,9 +272,9 @@ def test_somebody_else_is_waited_for_only_so_long() -> None:
     simulation = started(workers(2))
     simulation.exit(task("worker:0"), OUTSIDE)
     simulation.run()
-    assert made(simulation, act.Verdict) == []
+    assert made(simulation, act.ReportFailure) == []
     simulation.advance()
-    assert simulation.now == STOP_CAUSE_WAIT
+    assert simulation.now == STOP_CAUSE_WAIT_SECONDS
     simulation.settle()
     assert simulation.finished
     assert simulation.finished.failure

@@ -28,7 +28,7 @@ from tony.history.replay import replay
 from tony.model.job_spec import Timeouts
 
 #: Events between two digests in the logs of these jobs.
-SNAPSHOT_EVERY = 5
+SNAPSHOT_INTERVAL_EVENTS = 5
 AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 
 
@@ -60,7 +60,7 @@ def check_log(cluster: Simulation, folder: Path) -> None:
     writer = LogWriter(path, header)
     fed: list[ev.Event] = []
     for number, (event, at) in enumerate(cluster.log):
-        if number and number % SNAPSHOT_EVERY == 0:
+        if number and number % SNAPSHOT_INTERVAL_EVENTS == 0:
             before = cluster.log[number - 1][1]  # its own time, for the machine that lived it has not heard of it
             fed.append(ev.Snapshot(digest=cluster.digests[number - 1]))
             writer.append(fed[-1], before, 1000.0 + before)

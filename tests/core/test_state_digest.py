@@ -43,7 +43,7 @@ TOLD = {
         "unexplained",  # follow from the tasks
         "latest",  # of every event
         *("refused", "moved"),  # a count of what changed nothing; who looks on
-        "gone",  # ids that never come again; thousands
+        "ended_ids",  # ids that never come again; thousands
         *("roles", "tasks", "containers", "timers"),  # each looked at by itself
     },
 }
@@ -66,7 +66,7 @@ OTHER: dict[str, Any] = {
     "found": {"c-7"},
     "external_exit": FAILED,
     "retry_at": 7.0,
-    "began": None,
+    "started_at": None,
     "restarts": [Restart(7.0, "worker")],
     "hosts": {"h": [7.0]},
     "excluded": {"h"},

@@ -12,8 +12,8 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 #: Milliseconds that anything on a page may take to come true.
-PATIENCE = 60_000
-expect.set_options(timeout=PATIENCE)
+TIMEOUT_SECONDS = 60_000
+expect.set_options(timeout=TIMEOUT_SECONDS)
 #: Widths at which every page is to be read: a desk, and a telephone.
 WIDE, NARROW = 1280, 390
 
@@ -58,7 +58,7 @@ class Browsing:
             timezone_id=zone,
             locale="en-GB",
         )
-        context.set_default_timeout(PATIENCE)
+        context.set_default_timeout(TIMEOUT_SECONDS)
         try:
             yield self._watched(context) if watched else context.new_page()
         finally:

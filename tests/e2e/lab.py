@@ -238,7 +238,7 @@ class Lab:
 
     def wait_ended(self, job: str) -> str:
         """Waits until the job has ended for the scheduler, too; returns its verdict, in words of `ENDED`."""
-        self.wait_gone(job)
+        self.wait_removed(job)
         return str(self.wait(job)["state"])
 
     def wait_output(self, job: str, task: str, text: str) -> str:
@@ -289,7 +289,7 @@ class Lab:
             found.update(self.masters(job))
         return sorted(pid for pid in found if _lives(pid))
 
-    def wait_gone(self, job: str, ceiling: float = CEILING) -> None:
+    def wait_removed(self, job: str, ceiling: float = CEILING) -> None:
         """Waits until nothing of a job runs any more."""
         until(lambda: not self.processes(job), f"every process of {job} is gone", ceiling)
 
@@ -297,7 +297,7 @@ class Lab:
         """Of jobs that have ended no process lives."""
         for job in self.jobs():
             if self.status(job)["state"] in ENDED:
-                self.wait_gone(job, 30)
+                self.wait_removed(job, 30)
 
     def close(self) -> None:
         """Ends whatever a failed test has left."""
@@ -310,7 +310,7 @@ class Lab:
             if self.processes(job):
                 self.tony("kill", job, "--now")
                 with contextlib.suppress(AssertionError):
-                    self.wait_gone(job, 30)
+                    self.wait_removed(job, 30)
             for pid in self.processes(job):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

@@ -59,7 +59,7 @@ def test_ctrl_c_stops_the_job(lab: Lab) -> None:
     assert "saving" in out
     assert "Traceback" not in err
     assert lab.status(job)["state"] == "killed"
-    lab.wait_gone(job)
+    lab.wait_removed(job)
 
 
 def test_a_second_ctrl_c_stops_at_once(lab: Lab) -> None:
@@ -74,7 +74,7 @@ def test_a_second_ctrl_c_stops_at_once(lab: Lab) -> None:
     os.killpg(follower.pid, signal.SIGINT)
     out, err = follower.communicate(timeout=60)
     assert follower.returncode == 4, out + err
-    lab.wait_gone(job)
+    lab.wait_removed(job)
 
 
 def test_on_a_terminal(lab: Lab) -> None:

@@ -12,7 +12,7 @@ from tony.history.goodput import ledger
 from tony.history.job_record import record_of
 from tony.history.metrics_reader import open_metrics
 from tony.history.timeline import MarkerKind, timeline
-from tony.jobs.am_client import tell_restart
+from tony.jobs.am_client import send_restart
 from tony.model.layout import Home
 
 pytestmark = pytest.mark.e2e
@@ -59,7 +59,7 @@ def test_where_the_time_of_a_job_went(lab: Lab) -> None:
     kill(lab.masters(job)[0])
     until(lambda: lab.status(job)["attempt"] == 2 and lab.status(job)["state"] == "running", "the next master")
     go.touch()
-    asyncio.run(tell_restart(folder, "ann"))
+    asyncio.run(send_restart(folder, "ann"))
     until(lambda: lab.status(job)["session"] == 2 and lab.status(job)["state"] == "running", "the next session")
     before = max(step for (_, session), step in steps().items() if session == 1)
     until(lambda: steps().get(("worker:0", 2), 0) > before + 50, "it has made again what it had made")

@@ -21,7 +21,7 @@ def test_the_master_is_killed_for_good(lab: Lab) -> None:
     assert (status["state"], status["exit_code"], status["am"]) == ("failed", 3, None)
     assert status["failure"]["cause"] == "am-lost"
     assert (Path(status["folder"]) / "summary.json").exists()
-    lab.wait_gone(job, 60)
+    lab.wait_removed(job, 60)
     listed = lab.tony("list", "--state", "failed", "--json")
     assert job in listed.stdout
 
@@ -43,7 +43,7 @@ def test_the_watchdog_is_killed(lab: Lab) -> None:
     )
     os.kill(executor, signal.SIGKILL)
     assert lab.wait(job)["failure"]["cause"] == "lost"
-    lab.wait_gone(job, 30)
+    lab.wait_removed(job, 30)
 
 
 def _ours(pid: int) -> bool:
@@ -72,4 +72,4 @@ def test_the_master_is_told_to_end(lab: Lab) -> None:
     status = lab.wait(job)
     assert (status["state"], status["exit_code"]) == ("killed", 4)
     assert "SIGTERM" in status["failure"]["reason"]
-    lab.wait_gone(job, 30)
+    lab.wait_removed(job, 30)

@@ -58,7 +58,7 @@ def test_no_secret_is_left_or_shown(lab: Lab) -> None:
                 continue
     lab.tony("kill", job, "--now")
     lab.wait(job)
-    lab.wait_gone(job)
+    lab.wait_removed(job)
     assert not (folder / "secret").exists()
     for path in folder.rglob("*"):
         if path.is_file():

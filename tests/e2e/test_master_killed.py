@@ -100,7 +100,7 @@ def test_the_disk_is_full_in_the_midst_of_an_event(lab: Lab) -> None:
     status = lab.wait(job.job)
     assert (status["state"], status["exit_code"]) == ("failed", 3), status
     assert "not enough disk space in " in status["failure"]["reason"]
-    lab.wait_gone(job.job)
+    lab.wait_removed(job.job)
     assert len(struck(job.folder)) == 1
     assert job.replays() == ""
 

@@ -23,7 +23,7 @@ pytest.importorskip("playwright", reason="needs Playwright, which is not in this
 
 from playwright.sync_api import Page, expect
 
-from tests.e2e.browsers import NARROW, PATIENCE, WIDE, Browsing, Scheme, barriers, browsing, chromium
+from tests.e2e.browsers import NARROW, TIMEOUT_SECONDS, WIDE, Browsing, Scheme, barriers, browsing, chromium
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -230,13 +230,13 @@ def test_a_job_is_controlled_and_its_page_follows(stage: Stage) -> None:
         page.on("dialog", lambda dialog: dialog.accept())
         page.goto(f"/job/{job}/task/main:0")
         page.get_by_role("button", name="Capture").click()
-        expect(page.locator("[data-control] pre.log")).to_contain_text("waits_for_ever", timeout=PATIENCE)
+        expect(page.locator("[data-control] pre.log")).to_contain_text("waits_for_ever", timeout=TIMEOUT_SECONDS)
         page.goto(f"/job/{job}")
         expect(page.locator("h1 .badge")).to_have_text("running")
         page.get_by_role("button", name="Restart session").click()
-        expect(page.locator("dl.facts")).to_contain_text("1 that did not count", timeout=PATIENCE)
+        expect(page.locator("dl.facts")).to_contain_text("1 that did not count", timeout=TIMEOUT_SECONDS)
         page.get_by_role("button", name="Stop job").click()
-        expect(page.locator("h1 .badge")).to_have_text("killed", timeout=PATIENCE)
+        expect(page.locator("h1 .badge")).to_have_text("killed", timeout=TIMEOUT_SECONDS)
         page.goto(f"/job/{job}/events")
         for what in ("stacks", "restart", "kill"):
             expect(page.get_by_role("table")).to_contain_text(re.compile(rf"(requested|asked for) .*{what}"))

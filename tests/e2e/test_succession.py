@@ -84,7 +84,7 @@ def check_lines(lines: list[str]) -> None:
 
 def gone(lab: Lab, job: str) -> None:
     """Nothing of the job is left: no process, no claim, no file of those that are for the living."""
-    lab.wait_gone(job, 60)
+    lab.wait_removed(job, 60)
     until(lambda: not naming(job), "no process names it")
     folder = lab.home / "jobs" / job
     assert not [name for name in ("am.json", "am.sock", "remains", "secret", "kill.json") if (folder / name).exists()]

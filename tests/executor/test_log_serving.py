@@ -47,16 +47,16 @@ class Desk:
         self.pen.put(book.file.close)
         self.readers.on_end(book)
 
-    def ask(self, name: str = "", offset: int = 0, **more: Any) -> None:
+    def on_request(self, name: str = "", offset: int = 0, **more: Any) -> None:
         message = {"reader": 1, "task": "worker:0", "stream": "out", "wait": True, **more}
-        self.readers.ask(ReadLog(name=name, offset=offset, **message))
+        self.readers.on_request(ReadLog(name=name, offset=offset, **message))
 
     async def answer(self) -> LogPiece:
         async with asyncio.timeout(CEILING):
             return await self.answers.get()
 
     async def read(self, name: str = "", offset: int = 0, **more: Any) -> LogPiece:
-        self.ask(name, offset, **more)
+        self.on_request(name, offset, **more)
         return await self.answer()
 
     async def settled(self) -> None:
@@ -81,13 +81,13 @@ def test_a_waiting_reader_is_answered_when_something_is_printed(tmp_path: Path) 
     async def story() -> None:
         desk = Desk(tmp_path)
         book = desk.begin()
-        desk.ask()
+        desk.on_request()
         await desk.settled()
         assert desk.answers.empty()
         desk.write(book, b"first\n")
         piece = await desk.answer()
         assert (piece.name, piece.start, piece.offset, data_of(piece)) == ("worker-0.s1.t1.out", 0, 0, b"first\n")
-        desk.ask(piece.name, 6)
+        desk.on_request(piece.name, 6)
         desk.write(book, b"second")
         assert data_of(await desk.answer()) == b"second"
         await desk.pen.stop(CEILING)
@@ -121,7 +121,7 @@ def test_a_reader_goes_on_with_the_next_try(tmp_path: Path) -> None:
         desk.write(other, b"not this")
         desk.end(first)
         assert data_of(await desk.read()) == b"one"
-        desk.ask(first.name, 3)
+        desk.on_request(first.name, 3)
         await desk.settled()
         assert desk.answers.empty()
         second = desk.begin(2)
@@ -147,7 +147,7 @@ def test_the_end_gives_what_is_left_and_then_says_so(tmp_path: Path) -> None:
         data = bytes(range(256)) * 1000
         desk.write(book, data)
         desk.end(book)
-        desk.ask(reader=2, stream="err")
+        desk.on_request(reader=2, stream="err")
         piece = await desk.read()
         finishing = asyncio.ensure_future(desk.readers.finish(CEILING))
         assert await desk.answer() == LogPiece(reader=2, last=True)
@@ -194,8 +194,8 @@ def test_a_crowd_of_readers_is_bounded(tmp_path: Path) -> None:
     async def story() -> None:
         desk = Desk(tmp_path)
         for number in range(1500):
-            desk.ask(reader=number)
-        desk.ask(reader=-1, stream="both")
+            desk.on_request(reader=number)
+        desk.on_request(reader=-1, stream="both")
         book = desk.begin()
         desk.write(book, b"x")
         answers = [await desk.answer() for _ in range(1000)]

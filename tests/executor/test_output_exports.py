@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Master
-from tony.executor.program.printed_values import LONGEST_LINE, Exports
+from tony.executor.program.printed_values import MAX_LINE_BYTES, Exports
 from tony.protocol import executor_messages as msg
-from tony.protocol.executor_messages import LONGEST_EXPORT
+from tony.protocol.executor_messages import MAX_EXPORT_BYTES
 
 MARK = "Model parameters: "
 
@@ -52,7 +52,7 @@ def naive(printed: bytes, mark: bytes) -> bytes | None:
     """The same, line by line over everything."""
     value = None
     for line in re.split(rb"[\r\n]", printed):
-        _, there, rest = line[:LONGEST_LINE].partition(mark)
+        _, there, rest = line[:MAX_LINE_BYTES].partition(mark)
         value = rest.strip() if there else value
     return value
 
@@ -67,9 +67,9 @@ def test_pieces_make_no_difference(pieces: list[str], mark: str) -> None:
 
 def test_a_long_value_is_cut_between_characters() -> None:
     """At most so many bytes, and no half of a letter."""
-    value = found(f"{MARK}{'ä' * LONGEST_EXPORT}\n".encode())
-    assert value == "ä" * (LONGEST_EXPORT // 2)
-    assert found(f"{MARK}x{'ä' * LONGEST_EXPORT}\n".encode()) == "x" + "ä" * (LONGEST_EXPORT // 2 - 1)
+    value = found(f"{MARK}{'ä' * MAX_EXPORT_BYTES}\n".encode())
+    assert value == "ä" * (MAX_EXPORT_BYTES // 2)
+    assert found(f"{MARK}x{'ä' * MAX_EXPORT_BYTES}\n".encode()) == "x" + "ä" * (MAX_EXPORT_BYTES // 2 - 1)
 
 
 @pytest.mark.parametrize("size", [1000, 1 << 18])
@@ -77,10 +77,10 @@ def test_of_an_endless_line_only_the_beginning_is_kept_and_looked_at(size: int) 
     """However it is cut; the next line counts again."""
     exports = Exports({"V": MARK})
     reader = exports.create_reader()
-    line = b"x" * (LONGEST_LINE + size) + MARK.encode() + b"too late"
+    line = b"x" * (MAX_LINE_BYTES + size) + MARK.encode() + b"too late"
     for at in range(0, len(line), size):
         reader.feed(line[at : at + size])
-        assert len(reader._partial) <= LONGEST_LINE
+        assert len(reader._partial) <= MAX_LINE_BYTES
     reader.feed(b"\n")
     assert exports.collect_values() == {"V": None}
     reader.feed(MARK.encode() + b"in time\n")
@@ -104,9 +104,9 @@ def test_all_values_together_fit_into_a_message() -> None:
     exports = Exports(wanted)
     reader = exports.create_reader()
     for mark in wanted.values():
-        reader.feed(mark.encode() + b'"' * LONGEST_EXPORT + b"\n")
+        reader.feed(mark.encode() + b'"' * MAX_EXPORT_BYTES + b"\n")
     values = exports.collect_values()
-    assert [len(value or "") for value in values.values()] == [LONGEST_EXPORT] * 3 + [0] * 17
+    assert [len(value or "") for value in values.values()] == [MAX_EXPORT_BYTES] * 3 + [0] * 17
     assert list(values.values())[3:] == [None] * 17
 
 

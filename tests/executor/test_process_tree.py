@@ -46,7 +46,7 @@ program = subprocess.Popen(
     ["bash", "-c", "env -i setsid sleep 600 & echo $!; exec sleep 600"], stdout=subprocess.PIPE, start_new_session=True
 )
 daemon = int(program.stdout.readline())
-print(family.is_over(), daemon in family.list_near())
+print(family.is_over(), daemon in family.list_contained())
 
 
 async def end():

@@ -15,7 +15,7 @@ from tests.executor.horovod_client import ask
 from tests.support.waiting import block_until
 from tony.linux import process
 from tony.model.exit_status import ExitReason
-from tony.model.states import Meeting
+from tony.model.states import RendezvousKind
 from tony.protocol import executor_messages as msg
 
 
@@ -27,7 +27,7 @@ def registered(master: Master, session: int = 1) -> int:
 
 def test_it_answers_before_the_program_starts_and_after_it_has_ended(master: Master, guest: Start) -> None:
     """Nobody can come too early; who leaves last finds it still there. The program's end is an ordinary one."""
-    with guest("exit 0", meeting=Meeting.STORE) as executor:
+    with guest("exit 0", meeting=RendezvousKind.STORE) as executor:
         port = registered(master)
         assert ask(port, "PUT", "/global/0", b"zero") == (200, b"")
         master.start()
@@ -45,7 +45,7 @@ def test_it_answers_before_the_program_starts_and_after_it_has_ended(master: Mas
 
 def test_each_session_has_an_empty_one(master: Master, guest: Start) -> None:
     """On another port: what an earlier session left is not found."""
-    with guest("sleep 600", meeting=Meeting.STORE) as executor:
+    with guest("sleep 600", meeting=RendezvousKind.STORE) as executor:
         first = registered(master)
         ask(first, "PUT", "/global/0", b"old")
         master.start()
@@ -60,7 +60,7 @@ def test_each_session_has_an_empty_one(master: Master, guest: Start) -> None:
 
 
 def test_it_dies_with_the_executor(master: Master, guest: Start) -> None:
-    with guest("sleep 600", meeting=Meeting.STORE) as executor:
+    with guest("sleep 600", meeting=RendezvousKind.STORE) as executor:
         registered(master)
         (served,) = _servers(executor)
         os.kill(executor.pid, signal.SIGKILL)
@@ -70,7 +70,7 @@ def test_it_dies_with_the_executor(master: Master, guest: Start) -> None:
 
 def test_the_program_may_be_killed_without_it(master: Master, guest: Start) -> None:
     """A stop ends what the program has started, and nothing of ours."""
-    with guest("sleep 600", meeting=Meeting.STORE) as executor:
+    with guest("sleep 600", meeting=RendezvousKind.STORE) as executor:
         port = registered(master)
         before = _servers(executor)
         master.start()
@@ -83,7 +83,7 @@ def test_the_program_may_be_killed_without_it(master: Master, guest: Start) -> N
 
 def test_one_that_ends_is_told_of_in_the_log(master: Master, guest: Start) -> None:
     """Nobody listens any more then, so whoever still looks for it fails at once."""
-    with guest("sleep 600", meeting=Meeting.STORE) as executor:
+    with guest("sleep 600", meeting=RendezvousKind.STORE) as executor:
         port = registered(master)
         (served,) = _servers(executor)
         os.kill(served, signal.SIGKILL)
@@ -106,7 +106,7 @@ def test_a_relay_knows_where_the_program_leaves_word(master: Master, guest: Star
         "worlds": [{"ranks": {"worker": 1}, "meeting": "h:2", "driver": True}],
     }
     more = {"role": "driver", "framework_module": home, "procs": {"worker": 1, "driver": 1}}
-    with guest(("python3", "-c", code), meeting=Meeting.RELAY, **more):
+    with guest(("python3", "-c", code), meeting=RendezvousKind.RELAY, **more):
         port = registered(master)
         master.start(shared=shared)
         assert ask(port, "GET", "/global/0") == (200, b"hi")

@@ -85,7 +85,7 @@ def test_a_clock_that_is_set_back_while_a_job_runs(backwards: Lab) -> None:
     for words in (("events", job), ("replay", job), ("list", "--since", "2h"), ("logs", job), ("history", job)):
         done = lab.tony(*words)
         assert (0, "") == (done.returncode, done.stderr), words
-    lab.wait_gone(job, 30)
+    lab.wait_removed(job, 30)
 
 
 def test_time_limits_when_the_clock_is_set_back(backwards: Lab) -> None:
@@ -99,7 +99,7 @@ def test_time_limits_when_the_clock_is_set_back(backwards: Lab) -> None:
     status = lab.wait(job)
     assert time.monotonic() - began < 60
     assert (status["session"], status["failure"]["cause"], status["exit_code"]) == (2, "execution-timeout", 1)
-    lab.wait_gone(job, 30)
+    lab.wait_removed(job, 30)
 
 
 def test_a_follower_whose_clock_is_set_back(backwards: Lab) -> None:
@@ -178,7 +178,7 @@ def lost(lab: Lab, job: str, cause: str, state: str = "failed", code: int = 3) -
     status = lab.wait(job)
     assert (status["state"], status["exit_code"], status["am"]) == (state, code, None)
     assert status["failure"]["cause"] == cause
-    lab.wait_gone(job, 60)
+    lab.wait_removed(job, 60)
     until(lambda: not [line for line in running(lab) if job in line], "no process names it")
     folder = lab.home / "jobs" / job
     assert (folder / "summary.json").exists()
@@ -200,7 +200,7 @@ def test_the_master_is_killed_before_anybody_has_registered(lab: Lab) -> None:
     status = lab.wait(job)
     assert (status["state"], status["session"], status["attempt"]) == ("succeeded", 1, 2)
     assert lab.tony("logs", job).stdout.count("ran\n") == 2
-    lab.wait_gone(job, 60)
+    lab.wait_removed(job, 60)
 
 
 def test_the_master_is_killed_while_it_stops_a_job(lab: Lab) -> None:
@@ -250,7 +250,7 @@ def test_whoever_starts_the_executors_is_killed(lab: Lab) -> None:
     assert parts_of(lab, job).executors["worker:1"] != parts.executors["worker:1"]
     assert lab.tony("kill", job).returncode == 0
     assert lab.wait(job)["exit_code"] == 4
-    lab.wait_gone(job, 30)
+    lab.wait_removed(job, 30)
 
 
 def test_everything_of_ours_is_killed_at_once(lab: Lab) -> None:

@@ -210,7 +210,7 @@ def test_a_read_only_checkout(lab: Lab) -> None:
         for folder in (installed, project):
             subprocess.run(["chmod", "-R", "u+w", str(folder)], check=True)
     for job in lab.jobs():
-        lab.wait_gone(job, 30)
+        lab.wait_removed(job, 30)
 
 
 # --- Python started with -O -------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def test_python_started_with_o(lab: Lab, flag: str) -> None:
         assert lines[2].strip(), name
         assert not lines[2].startswith("Options:"), name
     for job in lab.jobs():
-        lab.wait_gone(job, 30)
+        lab.wait_removed(job, 30)
     assert running(lab) == []
 
 
@@ -330,7 +330,7 @@ def test_a_job_runs_while_summer_time_changes(lab: Lab, back: bool) -> None:
     assert float(took[1]) < CEILING
     assert job in answers(lab, "list", "--since", "10m")
     assert "OK: replaying " in answers(lab, "replay", job)
-    lab.wait_gone(job, 30)
+    lab.wait_removed(job, 30)
 
 
 def zone_that_changes(moment: float, *, back: bool) -> str:

@@ -100,7 +100,7 @@ def test_a_task_takes_all_memory(small_machine: Lab) -> None:
         reason,
     )
     assert small_machine.tasks(job)["main:0"]["signal"] == "SIGKILL"
-    small_machine.wait_gone(job)
+    small_machine.wait_removed(job)
 
 
 def test_a_task_takes_all_memory_where_no_control_group_can_be_made(small_machine: Lab) -> None:
@@ -115,7 +115,7 @@ def test_a_task_takes_all_memory_where_no_control_group_can_be_made(small_machin
     assert re.search(
         r"ran out of memory: the machine had none left, and the kernel most likely .*; peak [\d.]+m, limit 2g", reason
     )
-    small_machine.wait_gone(job)
+    small_machine.wait_removed(job)
 
 
 def test_a_task_reaches_its_own_limit(small_machine: Lab) -> None:

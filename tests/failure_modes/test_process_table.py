@@ -93,7 +93,7 @@ def test_a_full_process_table(limited: Lab, taken: int) -> None:
                 folder = limited.home / "jobs" / job
                 assert (folder / "summary.json").exists(), what
                 assert not (folder / "secret").exists(), what
-                limited.wait_gone(job, 30)
+                limited.wait_removed(job, 30)
     assert not list(limited.home.glob("crash-*"))
 
 

@@ -31,7 +31,7 @@ def failed_to_start(lab: Lab, done: subprocess.CompletedProcess[str], message: s
     assert f"{status['failure']['reason']}\n" in done.stderr
     assert "Traceback" not in done.stderr + done.stdout
     assert len(status["tasks"]) == tasks
-    lab.wait_gone(status["job"], 30)
+    lab.wait_removed(status["job"], 30)
 
 
 # --- that cannot start ------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_a_program_that_closes_its_output(lab: Lab) -> None:
     (lab.root / "gate").touch()
     status = lab.wait(job)
     assert (status["exit_code"], status["tasks"][0]["exit_code"]) == (1, 5)
-    lab.wait_gone(job, 30)
+    lab.wait_removed(job, 30)
 
 
 # --- ends -------------------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def test_a_program_that_forks_into_the_background(lab: Lab, way: str, code: int)
     note = f"exit code {code}; it left {what} killed (sleep): the task ends when its command exits"
     assert f"main:0 {'failed' if code else 'succeeded'}: {note}\n" in done.stdout
     assert lab.status("last")["tasks"][0]["note"] == note
-    lab.wait_gone(lab.only_job(), 30)
+    lab.wait_removed(lab.only_job(), 30)
 
 
 LATE = module_setting("executor", "faulty_executor", "delay-ready=1.5", "only=worker:1")
@@ -283,7 +283,7 @@ def test_a_program_that_exits_before_others_have_registered(lab: Lab, code: int)
     else:
         assert done.returncode == 0, done.stdout + done.stderr
         assert states == {"worker:0": "succeeded", "worker:1": "succeeded"}
-    lab.wait_gone(lab.only_job(), 30)
+    lab.wait_removed(lab.only_job(), 30)
 
 
 def test_no_program_of_a_gang_starts_before_all_have_registered(lab: Lab) -> None:
@@ -317,4 +317,4 @@ def test_a_program_that_dies_by_sigsegv(lab: Lab, command: str, told: str, signa
     assert failure["reason"].startswith(f"worker:0 {told}")
     assert told in done.stderr
     assert lab.tasks("last")["peer:0"]["state"] == "stopped"
-    lab.wait_gone(lab.only_job(), 30)
+    lab.wait_removed(lab.only_job(), 30)

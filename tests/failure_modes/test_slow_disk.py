@@ -70,7 +70,7 @@ def test_a_log_that_nobody_takes(lab: Lab) -> None:
     assert lab.wait(job)["state"] == "succeeded"
     assert_complete(printed.decode())
     assert_complete((folder / "worker-1.s2.t1.out").read_text())
-    lab.wait_gone(job, 30)
+    lab.wait_removed(job, 30)
 
 
 class Disk:
@@ -128,7 +128,7 @@ def test_the_disk_stands_still_while_programs_print(lab: Lab, disk: Disk) -> Non
     assert (status["state"], status["session"]) == ("succeeded", 1)
     for task in ("worker:0", "worker:1"):
         assert_complete(lab.wait_output(job, task, "done"))
-    lab.wait_gone(job, 30)
+    lab.wait_removed(job, 30)
 
 
 def test_the_disk_stands_still_while_programs_end(lab: Lab, disk: Disk) -> None:
@@ -144,7 +144,7 @@ def test_the_disk_stands_still_while_programs_end(lab: Lab, disk: Disk) -> None:
     assert (status["state"], status["session"]) == ("succeeded", 1)
     for task in ("worker:0", "worker:1"):
         assert_complete(lab.wait_output(job, task, "done"))
-    lab.wait_gone(job, 30)
+    lab.wait_removed(job, 30)
 
 
 def test_the_disk_stands_still_while_a_job_is_submitted(lab: Lab, disk: Disk) -> None:

@@ -88,7 +88,7 @@ def test_a_full_disk_while_a_tasks_folder_is_filled(small_disk: Lab) -> None:
     assert status["state"] == "failed"
     assert f"not enough disk space in {small_disk.home}/" in status["failure"]["reason"]
     assert f"not enough disk space in {small_disk.home}/" in done.stderr
-    small_disk.wait_gone(small_disk.only_job(), 30)
+    small_disk.wait_removed(small_disk.only_job(), 30)
 
 
 def test_a_full_disk_while_logging(small_disk: Lab) -> None:
@@ -104,7 +104,7 @@ def test_a_full_disk_while_logging(small_disk: Lab) -> None:
     kept = (Path(status["folder"]) / "logs" / "worker-0.s1.t1.out").stat().st_size
     assert 20_000_000 <= lost + kept <= 20_000_011
     assert "last words" in status["failure"]["tail"]
-    small_disk.wait_gone(job, 30)
+    small_disk.wait_removed(job, 30)
 
 
 def test_a_full_disk_under_the_event_log(small_disk: Lab) -> None:
@@ -119,7 +119,7 @@ def test_a_full_disk_under_the_event_log(small_disk: Lab) -> None:
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 3, "storage")
     reason = f"cannot write the event log {log}: not enough disk space in {log.parent}: more space needed, "
     assert status["failure"]["reason"].startswith(reason)
-    small_disk.wait_gone(job, 30)
+    small_disk.wait_removed(job, 30)
     done = small_disk.tony("list")
     assert (done.returncode, done.stderr) == (0, "")
     assert small_disk.tony("replay", job).returncode == 0  # whatever is torn is its last line
@@ -278,6 +278,6 @@ def test_a_path_too_long_for_a_unix_socket(lab: Lab, tls: str) -> None:
     out, err = follower.communicate(timeout=60)
     assert (follower.returncode, err.count("\n"), f"job {job}" in err) == (0, 1, True), err
     assert "worker:0 | up\n" in out
-    lab.wait_gone(job, 30)
+    lab.wait_removed(job, 30)
     until(lambda: not running(lab), "nothing of it runs")
     assert [] == [path for path in lab.root.rglob("*") if path.is_socket()]

@@ -84,7 +84,7 @@ def assert_succeeds(lab: Lab, job: str) -> None:
     assert (status["state"], status["exit_code"], status["session"]) == ("succeeded", 0, 1)
     for task in ("worker:0", "worker:1"):
         assert lab.wait_output(job, task, "done") == "up\ndone\n"
-    lab.wait_gone(job, 60)
+    lab.wait_removed(job, 60)
 
 
 def test_a_master_stands_still(lab: Lab) -> None:
@@ -122,7 +122,7 @@ def test_an_executor_is_killed_while_its_watchdog_stands_still(lab: Lab) -> None
         kill(parts.executors["worker:0"])
         status = lab.wait(job)
         assert (status["exit_code"], status["failure"]["cause"]) == (3, "lost")
-        lab.wait_gone(job, 60)
+        lab.wait_removed(job, 60)
 
 
 def test_a_fork_server_stands_still(lab: Lab) -> None:
@@ -161,7 +161,7 @@ def test_a_program_that_stands_still_is_asked_to_end(lab: Lab) -> None:
         assert lab.wait(job)["state"] == "killed"
         assert lab.tasks(job)["worker:0"]["exit_code"] == 3
     assert "asked to end" in lab.wait_output(job, "worker:0", "asked")
-    lab.wait_gone(job, 60)
+    lab.wait_removed(job, 60)
 
 
 @pytest.mark.long
@@ -176,7 +176,7 @@ def test_a_whole_minute(lab: Lab, who: str) -> None:
         return
     status = lab.wait(job)
     assert (status["exit_code"], status["failure"]["cause"], status["failure"]["task"]) == (3, "silent", "worker:0")
-    lab.wait_gone(job, 60)
+    lab.wait_removed(job, 60)
 
 
 @pytest.mark.long

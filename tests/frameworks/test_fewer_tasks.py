@@ -21,7 +21,7 @@ from tony.frameworks.registry import home_of, load, names
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
 from tony.model.staged import StagedJob
-from tony.model.states import DistributedMode, Meeting, RoleKind
+from tony.model.states import DistributedMode, RendezvousKind, RoleKind
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.executor_messages import StartProgram
 from tony.protocol.framing import MAX_FROM_AM, Decoder
@@ -134,6 +134,6 @@ def test_where_there_is_no_gang(more: dict[str, Any], said: str) -> None:
 def test_any_worker_may_keep_the_meeting_point() -> None:
     """Horovod's programs meet at the first that takes part, whichever that is; a whole gang at its first task."""
     spec = job("horovod", 3, 1)
-    assert [Horovod().meeting(spec, task) for task in spec.task_ids] == [Meeting.STORE] * 3
+    assert [Horovod().choose_rendezvous(spec, task) for task in spec.task_ids] == [RendezvousKind.STORE] * 3
     whole = replace(spec, roles={"worker": Role(instances=3)})
-    assert [Horovod().meeting(whole, task) for task in whole.task_ids] == [Meeting.STORE, None, None]
+    assert [Horovod().choose_rendezvous(whole, task) for task in whole.task_ids] == [RendezvousKind.STORE, None, None]

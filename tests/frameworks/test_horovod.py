@@ -14,7 +14,7 @@ from tony.errors import UserError
 from tony.frameworks.horovod import Horovod
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
-from tony.model.states import AfterCondition, Meeting, RoleKind
+from tony.model.states import AfterCondition, RendezvousKind, RoleKind
 
 if TYPE_CHECKING:
     from tests.frameworks.conftest import GangMaker
@@ -30,9 +30,9 @@ def ranks(gang: Gang) -> dict[str, list[str | None]]:
     return {str(task): [one.get("HOROVOD_RANK") for one in processes] for task, processes in found}
 
 
-def meetings(spec: JobSpec) -> dict[str, Meeting]:
+def meetings(spec: JobSpec) -> dict[str, RendezvousKind]:
     """Task -> what its executor runs on its port."""
-    found = {str(task): Horovod().meeting(spec, task) for task in spec.task_ids}
+    found = {str(task): Horovod().choose_rendezvous(spec, task) for task in spec.task_ids}
     return {task: meeting for task, meeting in found.items() if meeting is not None}
 
 
@@ -55,7 +55,7 @@ def test_a_worker_has_its_slot_and_the_meeting_point(make_gang: GangMaker) -> No
             "HOROVOD_CROSS_SIZE": "2",
         }
     ]
-    assert meetings(gang.spec) == {"worker:0": Meeting.STORE}
+    assert meetings(gang.spec) == {"worker:0": RendezvousKind.STORE}
 
 
 def test_the_time_out_may_be_set_by_the_job() -> None:
@@ -78,7 +78,7 @@ def test_processes_of_a_task_are_slots_of_their_own(make_gang: GangMaker) -> Non
     mine = gang.environments()[TaskId("worker", 1)]
     assert [(one["HOROVOD_LOCAL_RANK"], one["LOCAL_RANK"]) for one in mine] == [("1", "0"), ("2", "1")]
     assert {one["HOROVOD_LOCAL_SIZE"] for one in mine} == {"3"}
-    assert meetings(gang.spec) == {"chief:0": Meeting.STORE}
+    assert meetings(gang.spec) == {"chief:0": RendezvousKind.STORE}
 
 
 def test_who_does_not_compute_has_no_slot(make_gang: GangMaker) -> None:
@@ -107,7 +107,7 @@ def test_roles_that_start_later_meet_among_themselves(make_gang: GangMaker) -> N
     later = Role(instances=2, after={"worker": AfterCondition.SUCCEEDED})
     spec = job(worker=Role(instances=2), tune=later)
     assert ranks(make_gang(spec))["tune:1"] == ["1"]
-    assert meetings(spec) == {"worker:0": Meeting.STORE, "tune:0": Meeting.STORE}
+    assert meetings(spec) == {"worker:0": RendezvousKind.STORE, "tune:0": RendezvousKind.STORE}
     mine = make_gang(spec).environments()[TaskId("tune", 1)][0]
     assert mine["HOROVOD_GLOO_RENDEZVOUS_ADDR"] == "tune-0.example"
 
@@ -123,7 +123,7 @@ def test_own_driver(make_gang: GangMaker) -> None:
     worker = gang.environments()[TaskId("worker", 0)][0]
     assert (worker["HOROVOD_GLOO_RENDEZVOUS_ADDR"], worker["HOROVOD_GLOO_RENDEZVOUS_PORT"]) == ("c", "9")
     assert worker["HOROVOD_SIZE"] == "3"
-    assert meetings(spec) == {"driver:0": Meeting.RELAY}
+    assert meetings(spec) == {"driver:0": RendezvousKind.RELAY}
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.integers(1, 3))

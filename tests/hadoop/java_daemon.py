@@ -21,7 +21,7 @@ from tony.mini.java import find_java
 HADOOP = "3.4.2"
 _SOURCE = Path(__file__).parent / "java" / "PlayedDaemon.java"
 #: Seconds until a Java that does not get ready counts as hung.
-_PATIENCE = 120.0
+_TIMEOUT_SECONDS = 120.0
 _FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto", "-Xmx160m")
 
 
@@ -51,7 +51,7 @@ class JavaDaemon:
         java = find_java(os.environ, HADOOP).home
         jars = fetch(HADOOP, find_java(os.environ, HADOOP), os.environ, print)
         javac = [str(java / "bin" / "javac"), "-nowarn", "-d", str(self.folder), "-cp", f"{jars}/*", str(_SOURCE)]
-        subprocess.run(javac, check=True, timeout=_PATIENCE, stdin=subprocess.DEVNULL)
+        subprocess.run(javac, check=True, timeout=_TIMEOUT_SECONDS, stdin=subprocess.DEVNULL)
         command = [str(java / "bin" / "java"), *_FLAGS, *(f"-D{name}={value}" for name, value in properties.items())]
         command += ["-cp", f"{self.folder}:{jars}/*", "PlayedDaemon", str(token_file), *servers]
         with (self.folder / "err").open("wb") as log:
@@ -81,7 +81,7 @@ class JavaDaemon:
     def _lines(self, out: IO[bytes]) -> list[str]:
         os.set_blocking(out.fileno(), False)
         said = b""
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + _TIMEOUT_SECONDS
         with selectors.DefaultSelector() as selector:
             selector.register(out, selectors.EVENT_READ)
             while not said.endswith(b"ready\n"):

@@ -152,7 +152,7 @@ async def test_a_client_comes_from_a_folder(tmp_path: Path) -> None:
         (tmp_path / "core-site.xml").write_text(f"<configuration>{core}</configuration>")
         environ = {"HADOOP_CONF_DIR": str(tmp_path), "HADOOP_USER_NAME": "alice"}
         settings = Configuration.load(environ=environ)
-        service, patience = find_name_service(settings), Policy(patience=1)
-        async with namenode.create_name_node(settings, Logins(settings, environ), service, policy=patience) as names:
+        service, policy = find_name_service(settings), Policy(give_up_after=1)
+        async with namenode.create_name_node(settings, Logins(settings, environ), service, policy=policy) as names:
             assert await names.recover_lease("/a")
         assert "alice" == server.calls[0].caller.user

@@ -50,7 +50,7 @@ from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 
 #: Pauses that a test does not feel.
-QUICK = Policy(patience=20.0, shortest=0.01, longest=0.02)
+QUICK = Policy(give_up_after=20.0, shortest=0.01, longest=0.02)
 HI = Said(text="hi")
 _JAVA = "org.apache.hadoop."
 
@@ -137,7 +137,7 @@ async def test_a_daemon_that_starts_again_is_found() -> None:
 
 async def test_an_idle_connection_that_broke_is_made_again_at_once() -> None:
     """With the same daemon, and without a pause."""
-    async with pair(policy=Policy(patience=5.0, shortest=60.0, longest=60.0)) as (one, two, both):
+    async with pair(policy=Policy(give_up_after=5.0, shortest=60.0, longest=60.0)) as (one, two, both):
         for _ in range(3):
             await both.call(ECHO, HI)
             one.drop_all()
@@ -176,7 +176,7 @@ async def test_a_daemon_that_hangs() -> None:
 
 async def test_silence_counts_from_the_question_on() -> None:
     """One that hangs, and is alone, is not asked again when its silence was longer than the patience."""
-    async with daemon() as server, proxy(server, policy=with_fields(QUICK, patience=1.0)) as only:
+    async with daemon() as server, proxy(server, policy=with_fields(QUICK, give_up_after=1.0)) as only:
         server.order(Silence(), times=2)
         with pytest.raises(Unavailable, match=r"EchoService.* 1\.\d s"):
             await only.call(ECHO, HI, timeout=1.2)
@@ -218,7 +218,7 @@ async def test_safe_mode_is_the_callers_unless_it_will_end_by_itself() -> None:
 
 async def test_other_errors_are_the_callers() -> None:
     """Nobody else is asked, and nothing is slower after it."""
-    async with pair(policy=Policy(patience=5.0, shortest=60.0, longest=60.0)) as (one, two, both):
+    async with pair(policy=Policy(give_up_after=5.0, shortest=60.0, longest=60.0)) as (one, two, both):
         for fatal in (False, True):
             one.order(Refuse(class_name=f"{_JAVA}security.AccessControlException", fatal=fatal))
             with pytest.raises(AccessControlError):
@@ -249,7 +249,7 @@ async def test_it_is_given_up_in_the_end_with_all_that_was_tried() -> None:
         await one.stop()
         two.order(standby(), times=1000)
         with pytest.raises(Unavailable) as caught:
-            await both.call(ECHO, HI, patience=0.0)
+            await both.call(ECHO, HI, give_up_after=0.0)
         service, first, second = str(caught.value).splitlines()
         assert "EchoService" in service
         assert all(fact in first for fact in ("d0", str(one.address), "key.d0"))
@@ -258,12 +258,12 @@ async def test_it_is_given_up_in_the_end_with_all_that_was_tried() -> None:
         loop = asyncio.get_running_loop()
         before = loop.time()
         with pytest.raises(Unavailable):
-            await both.call(ECHO, HI, patience=0.3)
+            await both.call(ECHO, HI, give_up_after=0.3)
         assert 0.3 <= loop.time() - before < 15
 
 
 async def test_pauses_lie_between_rounds_not_within() -> None:
-    async with pair(policy=Policy(patience=0.5, shortest=0.2, longest=0.3)) as (one, two, both):
+    async with pair(policy=Policy(give_up_after=0.5, shortest=0.2, longest=0.3)) as (one, two, both):
         await one.stop()
         await two.stop()
         tried: list[float] = []
@@ -362,7 +362,7 @@ async def test_a_closed_proxy_stays_closed() -> None:
 
 
 def test_policies_and_options_come_from_the_configuration() -> None:
-    assert Policy(patience=900.0, shortest=1.0, longest=2.0) == resource_manager_policy(Configuration.load())
+    assert Policy(give_up_after=900.0, shortest=1.0, longest=2.0) == resource_manager_policy(Configuration.load())
     given = {
         "yarn.resourcemanager.connect.max-wait.ms": "-1",
         "yarn.client.failover-sleep-base-ms": "500",
@@ -371,6 +371,6 @@ def test_policies_and_options_come_from_the_configuration() -> None:
         "ipc.client.connect.timeout": "3s",
     }
     settings = Configuration.load(given=given)
-    assert Policy(patience=math.inf, shortest=0.5, longest=4.0) == resource_manager_policy(settings)
+    assert Policy(give_up_after=math.inf, shortest=0.5, longest=4.0) == resource_manager_policy(settings)
     assert ConnectionOptions() == connection_options(Configuration.load())
     assert ConnectionOptions(call_timeout=None, connect_timeout=3.0) == connection_options(settings)

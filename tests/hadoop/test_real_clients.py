@@ -29,7 +29,7 @@ from tony.hadoop.yarn.application_client import ApplicationClient, ApplicationRe
 from tony.mini.cluster import MiniCluster
 
 ENVIRON = {"HADOOP_USER_NAME": "alice"}
-PATIENT = Policy(patience=120.0, shortest=0.2, longest=0.4)
+PATIENT = Policy(give_up_after=120.0, shortest=0.2, longest=0.4)
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from tony.core.deadline import Deadline
 from tony.errors import RecordError, StorageError
 from tony.history.event_log import (
     FORMAT,
-    LONGEST_LINE,
+    MAX_LINE_BYTES,
     VERSION,
     Header,
     LogEntry,
@@ -231,7 +231,7 @@ def test_an_endless_line_is_not_taken_into_memory(tmp_path: Path) -> None:
     """A file of another kind may have no lines at all."""
     path = logged(tmp_path, SOME[:1])
     with path.open("a") as file:
-        file.write("x" * (LONGEST_LINE + 1))
+        file.write("x" * (MAX_LINE_BYTES + 1))
     with pytest.raises(RecordError, match=r"events\.1\.jsonl:3: line is longer than"):
         list(read([path]))
 
@@ -240,7 +240,7 @@ def test_an_event_that_nobody_could_read_is_not_written(tmp_path: Path) -> None:
     """One line too long would make the whole log unreadable."""
     writer = LogWriter(tmp_path / "events.1.jsonl", HEADER)
     with pytest.raises(RecordError, match="is too long"):
-        writer.append(ev.Queued(reason="x" * LONGEST_LINE), 0.0, 0.0)
+        writer.append(ev.Queued(reason="x" * MAX_LINE_BYTES), 0.0, 0.0)
     assert writer.append(SOME[0], 0.0, 1000.0) == 1
     writer.close()
     assert list(read(segments(tmp_path))) == entries(SOME[:1])

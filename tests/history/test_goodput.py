@@ -118,7 +118,7 @@ def test_a_job_whose_phases_are_known() -> None:
         name: pytest.approx(value, rel=0.01) for name, value in EXPECTED.items()
     }
     assert made.whole == pytest.approx(3115.0 + 3125.0 + 10.0 * bool(found.get("idle")), abs=1e-6)
-    assert made.told
+    assert made.has_steps
     held = made.whole - 2 * 30.0
     assert made.whole_gpu_hours == pytest.approx(held / 3600)
     assert made.whole_gb_hours == pytest.approx(4 * held / 3600)
@@ -131,7 +131,7 @@ def test_what_nobody_told_is_not_known() -> None:
     made = ledger(drawn(trained()))
     assert [made.seconds[bucket.value] for bucket in (*OF_STEPS, Bucket.CHECKPOINT)] == [None] * 5
     assert made.seconds["unknown"] == pytest.approx(2 * 1000.0 + 2000.0 + 2010.0)
-    assert not made.told
+    assert not made.has_steps
     assert made.goodput is None
 
 

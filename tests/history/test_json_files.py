@@ -70,6 +70,6 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
 def test_what_has_no_end_is_not_read(tmp_path: Path) -> None:
     """A file that takes no room on a disk would take all memory."""
     with (tmp_path / "x.json").open("wb") as file:
-        file.truncate(json_files.LONGEST + 1)
+        file.truncate(json_files.MAX_JSON_BYTES + 1)
     with pytest.raises(RecordError, match=r"x\.json is longer than 64 MiB"):
         read_json(tmp_path / "x.json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.jobs.fake_am import logged, recorded
-from tony.core.events import Event, FailureResponse, Judged, SessionOpened, Snapshot
+from tony.core.events import Event, FailureClassified, FailureResponse, SessionOpened, Snapshot
 from tony.history.event_log import segments
 from tony.history.session_facts import TELLING, lone_restarts, session_reasons, session_sizes
 from tony.model.ids import TaskId
@@ -29,18 +29,24 @@ def test_lone_restarts(tmp_path: Path) -> None:
     """Each with its session; a verdict of another kind is none."""
     folder, _ = recorded(Home(tmp_path))
     first, second = (
-        Judged(task=TaskId("worker", index), failure="it failed", decision=FailureResponse.RETRY, reason="why")
+        FailureClassified(
+            task=TaskId("worker", index), failure="it failed", decision=FailureResponse.RETRY, reason="why"
+        )
         for index in range(2)
     )
     opened = [SessionOpened(session=number, reason="go") for number in (1, 2)]
-    gang = Judged(task=TaskId("worker", 0), failure="it failed", decision=FailureResponse.RESTART, reason="why")
+    gang = FailureClassified(
+        task=TaskId("worker", 0), failure="it failed", decision=FailureResponse.RESTART, reason="why"
+    )
     logged(folder, [opened[0], first, gang, opened[1], second])
     assert lone_restarts(folder) == [(1, first), (2, second)]
 
 
 def test_of_what_somebody_else_told() -> None:
     """Without a log, of events that were asked for elsewhere: the same."""
-    first = Judged(task=TaskId("worker", 0), failure="it failed", decision=FailureResponse.RETRY, reason="why")
+    first = FailureClassified(
+        task=TaskId("worker", 0), failure="it failed", decision=FailureResponse.RETRY, reason="why"
+    )
     told: list[Event] = [SessionOpened(session=1, reason="go"), first, SessionOpened(session=2, reason="it failed")]
     assert all(isinstance(event, TELLING) for event in told)
     assert session_reasons(told) == {1: "go", 2: "it failed"}

@@ -90,7 +90,7 @@ def test_a_life_without_trouble() -> None:
     line = drawn(cluster)
     check(line)
     assert phases(line, "worker:0") == [("waiting", 0.0, 5.0), ("set-up", 5.0, 9.0), ("running", 9.0, 69.0)]
-    assert (line.began, line.ended, line.until, line.doubt) == (9.0, 69.0, 69.0, "")
+    assert (line.first_start, line.ended, line.until, line.doubt) == (9.0, 69.0, 69.0, "")
     assert line.queued == ((0.0, 2.0),)
     assert line.accepted == 998.0
     assert [span.held for span in line.spans] == [False, True, True]
@@ -242,7 +242,7 @@ def test_a_log_that_makes_no_sense_is_doubted() -> None:
 
 def test_the_latest_marks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often somebody asked for something, the memory that it costs is bounded; what is newest is there."""
-    monkeypatch.setattr(module, "MOST_MARKS", 3)
+    monkeypatch.setattr(module, "MAX_MARKS", 3)
     cluster = started(workers(1))
     asked = [(ev.LogLevelRequested(actor=Actor("ann"), level=f"no. {number}"), cluster.now) for number in range(5)]
     line = timeline(record(cluster.app.state.spec), entries_of([*cluster.log, *asked]))

@@ -62,7 +62,7 @@ async def test_a_master_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) 
     async def deaf(*_: object) -> None:
         raise ConnectionFailed("no answer")
 
-    monkeypatch.setattr(actions, "tell_kill", deaf)
+    monkeypatch.setattr(actions, "send_kill", deaf)
     async with PlayedMaster(folder, running):
         with pytest.raises(ConnectionFailed, match=r"no answer\. If it hangs, kill it with `kill -9 \d+` on here;"):
             await kill(home, JOB)
@@ -78,7 +78,7 @@ async def test_a_job_that_ends_at_this_very_moment(home: Home, monkeypatch: pyte
             await master.finish(succeeded(folder, record))
             raise ConnectionFailed("the connection broke: connection reset by peer")
 
-        monkeypatch.setattr(actions, "tell_kill", cut_off)
+        monkeypatch.setattr(actions, "send_kill", cut_off)
         assert await kill(home, JOB) == succeeded(folder, record)
 
 

@@ -15,7 +15,7 @@ from tests.jobs.recording_scheduler import Desk
 from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageError
 from tony.history.json_files import write_json
 from tony.jobs import am_client
-from tony.jobs.am_client import AmLocation, ask_report, locate_am, tell_kill, watch
+from tony.jobs.am_client import AmLocation, locate_am, request_report, send_kill, watch
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
@@ -40,8 +40,8 @@ async def test_a_question_is_answered(job: tuple[JobFolder, JobRecord]) -> None:
     """A report, a kill, a stream of reports."""
     folder, _ = job
     async with PlayedMaster(folder, running(job)) as played:
-        assert await ask_report(folder) == running(job)
-        await tell_kill(folder, "ann", now=True)
+        assert await request_report(folder) == running(job)
+        await send_kill(folder, "ann", now=True)
         assert played.kills == [KillJob(actor="ann", now=True)]
         played.on_kill = lambda message: None
         seen: list[Report] = []
@@ -76,9 +76,9 @@ async def test_a_scheduler_connects_its_clients(
         there = {**json.loads(folder.am.read_text()), "address": "unix:/nowhere", "dialed_by": "distant"}
         write_json(folder.am, there)
         with pytest.raises(ConnectionFailed, match="distant"):
-            await ask_report(folder)
+            await request_report(folder)
         monkeypatch.setattr(registry, "load", lambda name: Distant())
-        assert await ask_report(folder) == running(job)
+        assert await request_report(folder) == running(job)
     assert dialed == ["unix:/nowhere"]
 
 
@@ -86,12 +86,12 @@ async def test_nobody_is_there(job: tuple[JobFolder, JobRecord]) -> None:
     """Before it comes up, and after it has ended."""
     folder, _ = job
     with pytest.raises(ConnectionFailed) as caught:
-        await ask_report(folder)
+        await request_report(folder)
     assert caught.value.gone
     write_json(folder.am, {"pid": 1, "host": "h", "attempt": 1, "address": "unix:/x"})
     folder.credentials.unlink()
     with pytest.raises(ConnectionFailed) as caught:
-        await ask_report(folder)
+        await request_report(folder)
     assert caught.value.gone
 
 
@@ -102,7 +102,7 @@ async def test_credentials_behind_a_link_are_not_used(job: tuple[JobFolder, JobR
         folder.secret.rename(tmp_path / "secret")
         folder.secret.symlink_to(tmp_path / "secret")
         with pytest.raises(ConnectionFailed) as caught:
-            await ask_report(folder)
+            await request_report(folder)
         assert caught.value.gone
 
 
@@ -113,9 +113,9 @@ async def test_credentials_of_another_user_are_not_used(job: tuple[JobFolder, Jo
         for path in (folder.am, folder.credentials, folder.secret):
             os.chown(path, 54321, 54321)
             with pytest.raises(StorageError, match="belongs to another user"):
-                await ask_report(folder)
+                await request_report(folder)
             os.chown(path, 0, 0)
-        assert await ask_report(folder) == running(job)
+        assert await request_report(folder) == running(job)
 
 
 @pytest.mark.parametrize("address", ["nowhere", "tls:127.0.0.1:9"])
@@ -124,7 +124,7 @@ async def test_an_address_that_makes_no_sense(job: tuple[JobFolder, JobRecord], 
     folder, _ = job
     write_json(folder.am, {"pid": 1, "host": "h", "attempt": 1, "address": address})
     with pytest.raises(RecordError, match="do not match"):
-        await ask_report(folder)
+        await request_report(folder)
 
 
 async def test_an_address_where_nobody_listens(job: tuple[JobFolder, JobRecord]) -> None:
@@ -132,7 +132,7 @@ async def test_an_address_where_nobody_listens(job: tuple[JobFolder, JobRecord])
     async with PlayedMaster(folder, running(job)):
         pass
     with pytest.raises(ConnectionFailed) as caught:
-        await ask_report(folder)
+        await request_report(folder)
     assert caught.value.gone
 
 
@@ -147,7 +147,7 @@ async def test_one_that_does_not_answer(job: tuple[JobFolder, JobRecord], monkey
 
     async with Deaf(folder, running(job)):
         with pytest.raises(ConnectionFailed, match=r"answer within 0\.1 s") as caught:
-            await ask_report(folder)
+            await request_report(folder)
     assert not caught.value.gone
 
 
@@ -161,7 +161,7 @@ async def test_one_that_hangs_up(job: tuple[JobFolder, JobRecord]) -> None:
 
     async with Rude(folder, running(job)):
         with pytest.raises(ConnectionFailed, match="without an answer") as caught:
-            await ask_report(folder)
+            await request_report(folder)
     assert caught.value.gone
 
 
@@ -171,7 +171,7 @@ async def test_the_wrong_token(job: tuple[JobFolder, JobRecord]) -> None:
         secret = {"token": "0" * 64}
         write_json(folder.credentials, {"am": secret, "executors": secret})
         with pytest.raises(ProtocolError, match="token is not this job's"):
-            await ask_report(folder)
+            await request_report(folder)
 
 
 def test_where_it_is(job: tuple[JobFolder, JobRecord]) -> None:
@@ -191,5 +191,5 @@ async def test_damaged_credentials(job: tuple[JobFolder, JobRecord]) -> None:
     async with PlayedMaster(folder, running(job)):
         write_json(folder.credentials, {"am": {"token": "hush"}})
         with pytest.raises(RecordError) as caught:
-            await ask_report(folder)
+            await request_report(folder)
     assert "hush" not in str(caught.value)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.jobs.logs.log_names import LogName, Selection, find
-from tony.jobs.logs.log_reader import LONGEST_LINE, LogLine, LogReader, open_readers
+from tony.jobs.logs.log_reader import MAX_LINE_BYTES, LogLine, LogReader, open_readers
 
 OUT = LogName("worker", 0, 1, 1, "out")
 FILE = "worker-0.s1.t1.out"
@@ -109,9 +109,9 @@ def test_a_character_in_two_pieces_is_one(tmp_path: Path) -> None:
 
 def test_a_line_without_end_comes_in_pieces(tmp_path: Path) -> None:
     """It must not fill our memory."""
-    append(tmp_path, b"x" * (2 * LONGEST_LINE + 5))
+    append(tmp_path, b"x" * (2 * MAX_LINE_BYTES + 5))
     reader = LogReader(tmp_path, OUT)
-    assert [len(line.data) for line in reader.read()] == [LONGEST_LINE, LONGEST_LINE]
+    assert [len(line.data) for line in reader.read()] == [MAX_LINE_BYTES, MAX_LINE_BYTES]
     append(tmp_path, b"y\n")
     assert texts(reader.read()) == ["xxxxxy"]
 

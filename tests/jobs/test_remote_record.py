@@ -44,7 +44,7 @@ def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
 async def test_less_is_read_of_records_of_other_users(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its owner is asked for: so it is not of our own state directory."""
     folder, _, _ = played
-    monkeypatch.setattr("tony.history.job_record.MOST_TASKS_OF_OTHERS", 1)
+    monkeypatch.setattr("tony.history.job_record.MAX_FOREIGN_TASKS", 1)
 
     async def owner() -> str:
         raise AssertionError
@@ -166,7 +166,7 @@ async def test_a_copy_of_somebody_elses_record(home: Home, played: Played, monke
     assert await RemoteRecord(home, folder, nobody).bring("worker:0") == "nobody knows whose it is"
     assert scheduler.asked == []
     scheduler.shows = {OUT: (b"", b"hers"), "worker-0.s1.t1.err": (b"", b"long")}
-    monkeypatch.setattr(scheduler_logs, "_MAX_FILE_BYTES_OF_OTHERS", 4)
+    monkeypatch.setattr(scheduler_logs, "_MAX_FOREIGN_FILE_BYTES", 4)
     assert await RemoteRecord(home, folder, eve).bring("worker:0") == ""
     assert scheduler.owners == ["eve"]
     scheduler.shows["worker-1.s1.t1.out"] = (b"12", b"345")

@@ -40,7 +40,7 @@ SIGTERM = Actor("SIGTERM", ActorKind.SIGNAL)
 
 
 @pytest.mark.parametrize(
-    ("sight", "state", "exit_code", "reason"),
+    ("status", "state", "exit_code", "reason"),
     [
         (None, JobState.FAILED, 3, "died, and the job with it"),
         (ApplicationStatus(alive=False, note="out of memory"), JobState.FAILED, 3, "died, and the job with it"),
@@ -72,15 +72,15 @@ SIGTERM = Actor("SIGTERM", ActorKind.SIGNAL)
     ],
 )
 def test_the_record_breaks_off(
-    home: Home, sight: ApplicationStatus | None, state: JobState, exit_code: int, reason: str | None
+    home: Home, status: ApplicationStatus | None, state: JobState, exit_code: int, reason: str | None
 ) -> None:
     """HDFS took no more of it: YARN knows how the job ended all the same."""
     folder, record = recorded(home)
     logged(folder, started())
-    report = build_last_report(folder, record, sight)
+    report = build_last_report(folder, record, status)
     assert (report.state, report.exit_code) == (state, exit_code)
     assert (report.failure is None) is (reason is None)
-    on_purpose = sight is not None and (sight.result is JobState.KILLED or sight.overdue)
+    on_purpose = status is not None and (status.result is JobState.KILLED or status.overdue)
     left = {JobState.SUCCEEDED: "the end of its event log is missing"}.get(state, "lost with the application master")
     note = "ended with the job" if on_purpose else left
     lost = TaskState.LOST if note.startswith("lost") else TaskState.STOPPED
@@ -106,13 +106,13 @@ class Elsewhere(Submitter):
 
     capabilities = CAPABILITIES
 
-    def __init__(self, folder: JobFolder, sight: ApplicationStatus | None = None) -> None:
-        self._folder, self._sight = folder, sight
+    def __init__(self, folder: JobFolder, status: ApplicationStatus | None = None) -> None:
+        self._folder, self._status = folder, status
         self.swept = 0
 
     async def application_status(self, job_id: str) -> ApplicationStatus | None:
-        if self._sight:
-            return self._sight
+        if self._status:
+            return self._status
         there = locate_am(self._folder)
         assert there is not None
         return ApplicationStatus(alive=True, address=there.address, host="far", attempt=1)
@@ -166,8 +166,8 @@ async def test_killed_while_it_is_submitted(home: Home, monkeypatch: pytest.Monk
 class Bringing(Elsewhere):
     """It brings files, each time it is asked."""
 
-    def __init__(self, folder: JobFolder, sight: ApplicationStatus | None, files: Mapping[Path, str]) -> None:
-        super().__init__(folder, sight)
+    def __init__(self, folder: JobFolder, status: ApplicationStatus | None, files: Mapping[Path, str]) -> None:
+        super().__init__(folder, status)
         self._files = files
 
     async def fetch(self, folder: JobFolder) -> None:
@@ -186,8 +186,8 @@ async def test_given_up_by_its_scheduler(home: Home) -> None:
     """The master has heard a signal only, and nobody wished for it: the cluster has failed the job."""
     folder, record = recorded(home)
     killed = closed(folder, record, SIGTERM)
-    sight = ApplicationStatus(alive=False, given_up=True, note="node 7 is lost")
-    report = await remote_job_sync.poll_job(folder, record, Bringing(folder, sight, {folder.summary: killed}))
+    status = ApplicationStatus(alive=False, given_up=True, note="node 7 is lost")
+    report = await remote_job_sync.poll_job(folder, record, Bringing(folder, status, {folder.summary: killed}))
     assert report is not None
     assert report.failure is not None
     assert (report.state, report.exit_code, report.failure.cause) == (JobState.FAILED, 3, "am-lost")
@@ -200,8 +200,8 @@ async def test_its_time_was_over(home: Home) -> None:
     """The scheduler keeps a limit of time itself: a time-out as any other, and nobody's wish."""
     folder, record = recorded(home)
     killed = closed(folder, record, SIGTERM)
-    sight = ApplicationStatus(alive=False, result=JobState.KILLED, overdue="the job ran longer than 3s (x)")
-    report = await remote_job_sync.poll_job(folder, record, Bringing(folder, sight, {folder.summary: killed}))
+    status = ApplicationStatus(alive=False, result=JobState.KILLED, overdue="the job ran longer than 3s (x)")
+    report = await remote_job_sync.poll_job(folder, record, Bringing(folder, status, {folder.summary: killed}))
     assert report is not None
     assert report.failure is not None
     assert (report.state, report.exit_code, report.failure.cause) == (JobState.FAILED, 1, "lifetime")
@@ -288,8 +288,8 @@ async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.Mon
     folder, _ = recorded(home)
     logged(folder, started())
     monkeypatch.setattr(job_status, "ANSWER_TIMEOUT_SECONDS", 0.1)
-    sight = ApplicationStatus(alive=True, address="unix:/no/such/socket", host="far", attempt=1)
-    monkeypatch.setattr(job_status, "load_submitter", lambda *_: Elsewhere(folder, sight))
+    status = ApplicationStatus(alive=True, address="unix:/no/such/socket", host="far", attempt=1)
+    monkeypatch.setattr(job_status, "load_submitter", lambda *_: Elsewhere(folder, status))
     report = await job_status.load_report(home, JOB)
     assert report.state is JobState.RUNNING
     assert mentions(report.waiting, "unix:/no/such/socket")
@@ -431,7 +431,7 @@ async def test_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.Mon
     async def deaf(*_: object) -> None:
         raise ConnectionFailed("no answer")
 
-    monkeypatch.setattr(actions, "tell_kill", deaf)
+    monkeypatch.setattr(actions, "send_kill", deaf)
     monkeypatch.setattr(job_status, "load_submitter", lambda *_: submitter)
     async with PlayedMaster(folder, running):
         assert (await kill(home, JOB)).job == JOB

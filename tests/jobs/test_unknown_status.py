@@ -45,7 +45,7 @@ async def test_a_connection_that_breaks_because_the_job_ends(home: Home, monkeyp
             await master.finish(succeeded(folder, record))
             raise ConnectionFailed("the connection broke: connection reset by peer")
 
-        monkeypatch.setattr(job_status, "ask_report", cut_off)
+        monkeypatch.setattr(job_status, "request_report", cut_off)
         assert await job_status.load_report(home, JOB) == succeeded(folder, record)
 
 
@@ -58,7 +58,7 @@ async def test_a_connection_that_breaks_again_is_told(home: Home, monkeypatch: p
         asked.append(it)
         raise ConnectionFailed("the connection broke")
 
-    monkeypatch.setattr(job_status, "ask_report", cut_off)
+    monkeypatch.setattr(job_status, "request_report", cut_off)
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
         with pytest.raises(ConnectionFailed, match="the connection broke"):
             await job_status.load_report(home, JOB)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.facts import mentions
-from tony.model.placeholders import NAMES, check, fill, find_addressed_roles, near_misses
+from tony.model.placeholders import NAMES, check, fill, find_addressed_roles, find_misspelled_names
 
 VALUES = {
     "role": "worker",
@@ -83,7 +83,7 @@ def test_doubling_braces_of_known_names_is_literal(text: str) -> None:
 def test_a_slip_in_params_is_found(word: str) -> None:
     """The parameter is one of the job's, and the word before the dot is nearly ours."""
     text = f"run --lr {{{word}.lr}}"
-    (mistake,) = near_misses(text, ["lr"])
+    (mistake,) = find_misspelled_names(text, ["lr"])
     assert (9, f"{word}.lr") == (mistake.position, mistake.name)
     assert mentions(mistake.message, f"{{{word}.lr}}", "{params.lr}")
 
@@ -93,7 +93,7 @@ def test_a_slip_in_params_is_found(word: str) -> None:
 )
 def test_other_braces_are_nobodys_slip(text: str) -> None:
     """Plain braces pass unharmed, as do those of names that the job does not have."""
-    assert [] == near_misses(text, ["lr"])
+    assert [] == find_misspelled_names(text, ["lr"])
 
 
 def test_a_message_lists_few_names() -> None:
@@ -102,4 +102,4 @@ def test_a_message_lists_few_names() -> None:
     (mistake,) = check("{params.%s}" % ("x" * 500), params)
     listed = ", ".join(f"p{number:02}" for number in range(11))
     assert mentions(mistake.message, "10 more", f"{{params.{'x' * 92}…}}", f"{'a' * 99}…", listed)
-    assert len(near_misses("{parms.%s}" % ("a" * 500), params)[0].message) < 300
+    assert len(find_misspelled_names("{parms.%s}" % ("a" * 500), params)[0].message) < 300

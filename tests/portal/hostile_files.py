@@ -21,7 +21,7 @@ from tests.portal import hostile_hadoop_files
 from tony.errors import TonyError
 from tony.history.event_log import VERSION
 from tony.history.job_record import read_job, read_summary
-from tony.history.json_files import LONGEST_OF_OTHERS
+from tony.history.json_files import MAX_FOREIGN_JSON_BYTES
 from tony.history.metrics_reader import open_metrics
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
@@ -35,7 +35,7 @@ from tony.storage.stores.store_interface import Item
 #: Bytes that a reader may take, and seconds of a processor.
 _MOST_MEMORY = 250 << 20
 _MOST_SECONDS = 60
-_EACH = LONGEST_OF_OTHERS // 16
+_EACH = MAX_FOREIGN_JSON_BYTES // 16
 _NAME = "local-20260202-000000-000000"
 
 

@@ -63,7 +63,7 @@ def test_many_files_of_an_event_log_are_refused(
     record: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes a place in the table of files."""
-    monkeypatch.setattr(module, "_MOST_SEGMENTS", 2)
+    monkeypatch.setattr(module, "_MAX_SEGMENTS", 2)
     for number in range(1, 4):
         record.events(number).touch()
     with pytest.raises(RecordError, match="in 3 files"):
@@ -81,7 +81,7 @@ def test_files_that_grow_after_they_were_listed_are_bounded(
                     file.truncate(1000)
             return found
 
-    monkeypatch.setattr(module, "LONGEST_LISTED_LOG_OF_OTHERS", 1500)
+    monkeypatch.setattr(module, "MAX_FOREIGN_LISTED_LOG_BYTES", 1500)
     for number in range(1, 5):
         record.events(number).write_bytes(b"x")
     folder = bring(record, tmp_path, Growing(record.path.parent.parent))
@@ -100,8 +100,8 @@ def test_files_of_an_event_log_that_are_gone_are_removed(record: JobFolder, tmp_
 
 def test_logs_are_bounded(record: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one task, and of all tasks that were looked at: the others come again when they are looked at."""
-    monkeypatch.setattr(module, "_MOST_TASK_LOG_BYTES", 1000)
-    monkeypatch.setattr(module, "_MOST_RECORD_LOG_BYTES", 2500)
+    monkeypatch.setattr(module, "_MAX_TASK_LOG_BYTES", 1000)
+    monkeypatch.setattr(module, "_MAX_RECORD_LOG_BYTES", 2500)
     record.logs.mkdir(exist_ok=True)
     for number in range(4):
         for stream in ("out", "err"):

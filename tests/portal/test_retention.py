@@ -59,7 +59,7 @@ def names(going: tuple[RemovedRecord, ...]) -> list[int]:
 
 def test_less_is_read_of_records_of_other_users(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record that costs too much to read stays."""
-    monkeypatch.setattr("tony.portal.histories.record_reader.LONGEST_OF_OTHERS", 100)
+    monkeypatch.setattr("tony.portal.histories.record_reader.MAX_FOREIGN_JSON_BYTES", 100)
     store = LocalStore(home.path)
     assert plan(store, RetentionRules(age=60.0)).damaged == 5
     found = plan(store, RetentionRules(age=60.0), own=True)

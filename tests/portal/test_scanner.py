@@ -181,7 +181,7 @@ def test_one_that_hangs(home: Home, index: JobIndex, monkeypatch: pytest.MonkeyP
                 free.wait()
             return super().hold(path)
 
-    monkeypatch.setattr(scanner, "LONGEST", 0.3)
+    monkeypatch.setattr(scanner, "MAX_PAUSE_SECONDS", 0.3)
     try:
         Scanner(Hanging(home.path), index).full()
     finally:

@@ -147,7 +147,7 @@ def test_a_cookie_ends_when_its_user_logs_out(tmp_path: Path) -> None:
 
 def test_few_ended_cookies_of_a_token_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Logging out again and again makes no file without end, and drops no cookies of others."""
-    monkeypatch.setattr("tony.portal.access.tokens._MOST_ENDED", 3)
+    monkeypatch.setattr("tony.portal.access.tokens._MAX_ENDED", 3)
     file = TokenFile(tmp_path)
     known = [file.find(file.make(user)[0]) for user in ("ann", "ben")]
     assert known[0]

@@ -82,7 +82,7 @@ async def test_one_frame_goes_to_many(place: Place) -> None:
     async with serving(place) as (server, diary, address):
         crowd = await asyncio.gather(*(connect(address, place.job.executors, timeout=60) for _ in range(count)))
         await diary.until(lambda d: len(d.connections) == count)
-        assert (server.statistics().open, server.statistics().strangers) == (count, 0)
+        assert (server.statistics().open, server.statistics().unauthenticated) == (count, 0)
         frame = encode(SetLogLevel(level="debug"))
         for connection in diary.connections:
             connection.send_frame(frame)
@@ -181,14 +181,14 @@ async def test_a_slow_hello_is_dropped(place: Place) -> None:
         peer.writer.write(hello()[:39])
         assert await peer.rest() == b""
         assert server.statistics().refused == {"timeout": 1}
-        assert (server.statistics().strangers, diary.ends) == (0, [])
+        assert (server.statistics().unauthenticated, diary.ends) == (0, [])
 
 
 async def test_only_so_many_strangers_at_a_time(place: Place) -> None:
     """Those beyond wait, and come in as soon as one of those before is known or gone."""
     async with serving(place, limits=HandshakeLimits(max_unauthenticated=2)) as (server, diary, address):
         async with raw(address), raw(address):
-            await wait_until(lambda: server.statistics().strangers == 2)
+            await wait_until(lambda: server.statistics().unauthenticated == 2)
             waiting = asyncio.create_task(connect(address, place.job.executors))
             for _ in range(20):
                 await asyncio.sleep(0)
@@ -348,12 +348,12 @@ async def test_closing_the_server_ends_everything(place: Place) -> None:
     """Connections are closed, nobody listens any more, and whoever comes is told that nobody is there."""
     async with serving(place) as (server, diary, address):
         async with connected(place, address) as connection, raw(address, secure=False):
-            await wait_until(lambda: server.statistics().open == 1 and server.statistics().strangers == 1)
+            await wait_until(lambda: server.statistics().open == 1 and server.statistics().unauthenticated == 1)
             diary.connections[0].send(Done())
             await server.close()
             assert await connection.receive() == Done()
             assert await connection.receive() is None
-        assert (server.statistics().open, server.statistics().strangers) == (0, 0)
+        assert (server.statistics().open, server.statistics().unauthenticated) == (0, 0)
         with pytest.raises(ConnectionFailed, match="cannot connect to") as caught:
             await connect(address, place.job.executors)
         assert caught.value.gone
@@ -532,7 +532,7 @@ async def test_a_process_without_room_for_a_connection_takes_it_later(
 
     # Patched: really running out of descriptors would break the test itself.
     monkeypatch.setattr(socket.socket, "accept", accept)
-    monkeypatch.setattr("tony.rpc.server._NO_ROOM_PAUSE", 0.001)
+    monkeypatch.setattr("tony.rpc.server._ACCEPT_PAUSE_SECONDS", 0.001)
     async with serving(place) as (_, _, address), connected(place, address) as connection:
         assert connection.is_open
     said = f"cannot take another connection: too many: {resource_limit_errors.open_files()}"

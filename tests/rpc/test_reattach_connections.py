@@ -64,7 +64,7 @@ async def test_nobody_else_is(credentials: AmCredentials, kind: PeerKind) -> Non
         async with raw(address, credentials, secure=is_ours, name=PEER_NAME) as peer:
             peer.writer.write(hello(credentials.token, kind) + encode(CALL))
             await peer.rest()
-        await wait_until(lambda: not server.statistics().strangers)
+        await wait_until(lambda: not server.statistics().unauthenticated)
         assert (diary.connections, diary.messages, server.statistics().open) == ([], [], 0)
 
 
@@ -74,7 +74,7 @@ async def test_a_caller_says_nothing_to_somebody_else() -> None:
         async with listening(credentials) as (server, _, address):
             with pytest.raises(ConnectionFailed, match="certificate is not one of this job"):
                 await connect(address, JOB.am, PeerKind.MASTER)
-            await wait_until(lambda: not server.statistics().strangers)
+            await wait_until(lambda: not server.statistics().unauthenticated)
             assert server.statistics().refused == {Code.TLS: 1}
 
 

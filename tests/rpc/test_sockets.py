@@ -169,7 +169,7 @@ async def test_another_user_is_refused_on_both_sides(folder: Path, monkeypatch: 
         ) as caught:
             await connect(address, JOB.executors)
         assert not caught.value.gone
-        await wait_until(lambda: server.statistics().accepted == 1 and server.statistics().strangers == 0)
+        await wait_until(lambda: server.statistics().accepted == 1 and server.statistics().unauthenticated == 0)
         assert server.statistics().refused == {"peer": 1}
         assert diary.ends == []
 

@@ -71,12 +71,14 @@ async def test_the_oldest_give_way(data: bytes) -> None:
             await wait_until(lambda: sum(map(is_dropped, sockets)) >= 36)
             assert server.statistics().open == 1
             assert sum(server.statistics().refused.values()) >= 36
-        await wait_until(lambda: server.statistics().strangers == 1)  # the own peer that is not through with its hello
+        await wait_until(
+            lambda: server.statistics().unauthenticated == 1
+        )  # the own peer that is not through with its hello
 
 
 async def test_none_is_dropped_while_there_is_room() -> None:
     async with few_places() as (server, address), open_sockets(address, 4) as sockets:
-        await wait_until(lambda: server.statistics().strangers == 4)
+        await wait_until(lambda: server.statistics().unauthenticated == 4)
         assert not any(map(is_dropped, sockets))
         assert server.statistics().refused == {}
 
@@ -84,7 +86,7 @@ async def test_none_is_dropped_while_there_is_room() -> None:
 async def test_each_has_its_moment() -> None:
     """The next one waits in the kernel's queue."""
     async with few_places(min_age=3600.0) as (server, address), open_sockets(address, 6) as sockets:
-        await wait_until(lambda: server.statistics().strangers == 4)
+        await wait_until(lambda: server.statistics().unauthenticated == 4)
         sockets.pop(0).close()
         await wait_until(lambda: server.statistics().accepted == 5)
         assert not any(map(is_dropped, sockets))
@@ -93,7 +95,7 @@ async def test_each_has_its_moment() -> None:
 async def test_the_address_with_the_most_gives_way() -> None:
     """A peer of another address keeps its place, though it is the oldest and silent."""
     async with few_places() as (server, address), open_sockets(address, 1, source="127.0.0.2") as alone:
-        await wait_until(lambda: server.statistics().strangers == 1)
+        await wait_until(lambda: server.statistics().unauthenticated == 1)
         async with open_sockets(address, 30) as sockets:
             await wait_until(lambda: sum(map(is_dropped, sockets)) >= 26)
             assert not is_dropped(alone[0])

@@ -107,7 +107,7 @@ def test_the_masters_disk_is_full(lab: Lab) -> None:
     job.wait_running(1)
     with job.striker("fill disk of master for 2s"):
         status = lab.wait(job.job)
-        lab.wait_gone(job.job)
+        lab.wait_removed(job.job)
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 3, "storage"), status
 
 

@@ -12,7 +12,7 @@ from tests.executor.event_records import VERSION, framed, scalar
 from tests.scenarios.conftest import only_on
 from tests.yarn.lab import YarnLab, user
 from tony.history.metrics_reader import Metrics, open_metrics
-from tony.jobs.am_client import ask_metrics, ask_stacks
+from tony.jobs.am_client import request_metrics, request_stacks
 from tony.model.layout import Home
 from tony.protocol.client_messages import Measured
 from tony.protocol.messages import Stacks
@@ -64,7 +64,7 @@ def test_a_job_is_measured(lab: Lab, scheduler: str) -> None:
     lab.wait(job, "running")
 
     def newest() -> dict[str, dict[str, float]]:
-        measured: Measured = asyncio.run(ask_metrics(folder))
+        measured: Measured = asyncio.run(request_metrics(folder))
         found: dict[str, dict[str, float]] = {}
         for points in measured.points:
             if points.mean:
@@ -84,10 +84,10 @@ def test_a_job_is_measured(lab: Lab, scheduler: str) -> None:
     assert seen["teller:0"]["rss"] > 4 << 20
     assert 0 < seen["teller:0"]["user.loss"] <= 1
 
-    stacks: Stacks = asyncio.run(ask_stacks(folder, "tester", "teller:0"))
+    stacks: Stacks = asyncio.run(request_stacks(folder, "tester", "teller:0"))
     assert stacks.how in ("py-spy", "faulthandler"), stacks.problem
     assert "train" in stacks.text
-    assert asyncio.run(ask_stacks(folder, "tester", "printer:0")).how == "kernel"
+    assert asyncio.run(request_stacks(folder, "tester", "printer:0")).how == "kernel"
 
     end.touch()
     assert lab.wait(job)["state"] == "succeeded"

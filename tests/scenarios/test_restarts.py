@@ -51,7 +51,7 @@ def test_an_executor_is_killed(lab: Lab) -> None:
     assert (status["failure"]["cause"], status["failure"]["task"]) == ("lost", "worker:1")
     assert "SIGKILL" in status["failure"]["reason"]
     assert lab.wait_ended(job) == "failed"
-    lab.wait_gone(job, 30)
+    lab.wait_removed(job, 30)
 
 
 def test_an_executor_is_killed_and_the_session_restarts(lab: Lab) -> None:
@@ -72,4 +72,4 @@ def test_nothing_survives_a_successful_end(lab: Lab) -> None:
     """A program that leaves daemons behind and succeeds: the job succeeds, the daemons are ended."""
     done = lab.submit(lab.roles(FAMILY.replace("time.sleep(3600)\n", "")))
     assert done.returncode == 0, done.stdout + done.stderr
-    lab.wait_gone(lab.only_job(), 30)
+    lab.wait_removed(lab.only_job(), 30)

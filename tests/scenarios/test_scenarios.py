@@ -184,7 +184,7 @@ def test_e7_an_executor_that_stands_still(lab: Lab) -> None:
     assert (lab.status(job)["restarts"]["charged"], lab.status(job)["restarts"]["free"]) == (0, 1)
     assert "no heartbeat from worker:0" in lab.tony("status", job).stdout
     lab.tony("kill", job)
-    lab.wait_gone(job)
+    lab.wait_removed(job)
 
 
 @only_on("local", why="replaces the executor's program; on YARN an executor stands still: the test above")
@@ -239,7 +239,7 @@ def test_e10_a_master_that_dies_fails_the_job(lab: Lab) -> None:
     assert follower.returncode == 3, out + err
     assert lab.failure(job)["cause"] == "am-lost"
     assert lab.wait_ended(job) == "failed"
-    lab.wait_gone(job)
+    lab.wait_removed(job)
 
 
 def plug_in(lab: Lab, name: str, class_name: str, text: str) -> dict[str, str]:
@@ -370,7 +370,7 @@ def test_e32_lost_connection_with_the_master(lab: YarnLab) -> None:
     (lab.out / "gate").touch()
     status = lab.wait(job)
     assert (status["state"], status["session"]) == ("succeeded", 1)
-    lab.wait_gone(job)
+    lab.wait_removed(job)
 
 
 def test_json_has_what_is_promised(lab: Lab) -> None:

@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 #: Seconds until a test that waits for something counts as hung.
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -22,7 +22,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: complaints.append(str(context.get("exception", context))))
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
 
     asyncio.run(run())

@@ -72,7 +72,7 @@ class Promises:
             if not self._is_said_again(event, action):
                 self._check(action)
         if isinstance(event, ev.ReconcileClosed):
-            waited_for = {held.id for held in self._app.state.containers.values() if held.presumed}
+            waited_for = {held.id for held in self._app.state.containers.values() if held.is_end_unconfirmed}
             self._ended |= self._known - self._seen - waited_for
         wrong = find_violations(self._app)
         after = _Moment(self._app)
@@ -169,7 +169,7 @@ class Promises:
             case act.OpenSession(session=session):
                 _must(session == self._session + 1 and session > self._asked, f"wrong session number: {action}")
                 self._asked = session
-            case act.Verdict(decision=decision):
+            case act.ReportFailure(decision=decision):
                 _must(not self._failed, f"after the job had failed: {action}")
                 self._failed = decision == "fail"
             case act.SetDemand(total=total):

@@ -51,7 +51,7 @@ class PromptSource(ContainerAllocator):
             with (self._folder / "launched").open("a") as file:
                 file.write(f"{container} {task.role}:{task.index} {task.session}\n")
 
-    def release(self, container: str, patience: float) -> None:
+    def release(self, container: str, timeout: float) -> None:
         self._end(container, "it was given back")
 
     def kill(self, container: str, reason: str) -> None:

@@ -384,7 +384,7 @@ class Simulation:
         """Report unconfirmed ends again: the previous AM attempt may have died before it logged them."""
         for container, until in list(self.given_up.items()):
             held = self.app.state.containers.get(container)
-            if held and not held.presumed and container in self.executors:
+            if held and not held.is_end_unconfirmed and container in self.executors:
                 gone = ev.ContainerEnded(
                     container=container, cause="nothing proves its end", blameless=True, presumed=True, contact=until
                 )

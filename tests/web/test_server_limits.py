@@ -71,8 +71,8 @@ def ended(connection: socket.socket) -> bool:
 
 def works(port: int) -> bool:
     """Whether others are served; on a busy machine one may itself be too slow for the little patience here."""
-    give_up = time.monotonic() + CEILING
-    while time.monotonic() < give_up:
+    deadline = time.monotonic() + CEILING
+    while time.monotonic() < deadline:
         with contextlib.suppress(OSError), connected(port) as connection:
             connection.sendall(b"GET /api/v1/me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             if b'"how":"peer"' in answer(connection):
@@ -105,9 +105,9 @@ def test_who_drips_is_left(port: int) -> None:
         connection.settimeout(0.05)
         connection.sendall(b"GET / HTTP/1.1\r\n")
         left = False
-        give_up = time.monotonic() + CEILING
+        deadline = time.monotonic() + CEILING
         while not left:
-            assert time.monotonic() < give_up
+            assert time.monotonic() < deadline
             try:
                 connection.sendall(b"X-a: y\r\n")
                 left = not connection.recv(1)
@@ -123,10 +123,10 @@ def test_who_takes_nothing_is_left(port: int) -> None:
     with connected(port) as connection:
         path = f"/api/v1/jobs/{JOB}/logs/worker-0.s1.t1.out/download"
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        give_up = time.monotonic() + CEILING
+        deadline = time.monotonic() + CEILING
         # What the kernel has taken it still offers; whose the other end is it does not know when that was closed.
         while peer_uid(connection) is not None:
-            assert time.monotonic() < give_up
+            assert time.monotonic() < deadline
             time.sleep(0.02)
     assert works(port)
 
@@ -172,12 +172,12 @@ def test_what_is_no_http(port: int, said: bytes) -> None:
 
 
 def test_silent_connections_make_room_for_those_with_requests(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uvicorn_server, "_MOST_CONNECTIONS", 80)
+    monkeypatch.setattr(uvicorn_server, "_MAX_CONNECTIONS", 80)
     with served(app) as port, contextlib.ExitStack() as stack:
         held = [stack.enter_context(connected(port)) for _ in range(30)]
-        give_up = time.monotonic() + CEILING
+        deadline = time.monotonic() + CEILING
         while sum(map(ended, held)) < 10:
-            assert time.monotonic() < give_up
+            assert time.monotonic() < deadline
         assert works(port)
         stack.close()
         assert works(port)

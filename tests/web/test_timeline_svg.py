@@ -36,7 +36,7 @@ def gang(tasks: int, roles: tuple[str, ...] = ("worker",), **more: object) -> Ti
         sessions=(SessionSpan(1, 0.0, 100.0, "the job begins"),),
         marks=tuple(marks),
         roles={role: TaskResources(RoleKind.TRACKED, 1, 0, 1) for role in roles},
-        began=6.0,
+        first_start=6.0,
         ended=100.0,
     )
     return replace(line, **more)  # type: ignore[arg-type]

@@ -149,7 +149,7 @@ class YarnLab(Lab):
         for job in self.jobs():
             if self.status(job)["state"] in ENDED:
                 self.wait_application(job)
-                self.wait_gone(job)
+                self.wait_removed(job)
                 assert not (self.home / "jobs" / job / "secret").exists()
                 assert "access.json" not in self.listed(f"/user/{user()}/.tony/jobs/{job}")
 

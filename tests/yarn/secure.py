@@ -31,8 +31,8 @@ from tony.model.layout import Home
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 
 #: Who asks comes again.
-_IMPATIENT = Policy(patience=0.0, shortest=0.1, longest=0.2)
-_PATIENT = Policy(patience=60.0, shortest=0.1, longest=0.5)
+_IMPATIENT = Policy(give_up_after=0.0, shortest=0.1, longest=0.2)
+_PATIENT = Policy(give_up_after=60.0, shortest=0.1, longest=0.5)
 #: Who may do everything in HDFS.
 _SUPERUSER = "nn/localhost"
 #: Who has a home in HDFS, and no account on this machine.

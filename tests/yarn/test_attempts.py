@@ -118,7 +118,7 @@ def test_killed_while_executors_come_up(lab: YarnLab) -> None:
     (lab.out / "gate").touch()
     status = lab.wait(job)
     assert (status["state"], status["exit_code"]) == ("succeeded", 0)
-    lab.wait_gone(job)
+    lab.wait_removed(job)
 
 
 @pytest.mark.on_change(*CLUSTER, *RUNTIME)
@@ -131,7 +131,7 @@ def test_killed_until_there_are_no_more_attempts(lab: YarnLab) -> None:
     status = lab.wait(job)
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 3, "am-lost")
     assert lab.elsewhere("there").status(job)["failure"]["cause"] == "am-lost"
-    lab.wait_gone(job)
+    lab.wait_removed(job)
     assert started(lab) == programs
 
 
@@ -197,5 +197,5 @@ def test_a_kill_in_the_gap_is_kept(lab: YarnLab) -> None:
     status = lab.wait(job)
     assert (status["state"], status["exit_code"]) == ("killed", 4)
     assert user() in status["failure"]["reason"]
-    lab.wait_gone(job)
+    lab.wait_removed(job)
     assert (started(lab), "kill.json" in lab.listed(record)) == (programs, False)

@@ -78,7 +78,7 @@ class RealBench(conformance.Bench):
         found: dict[str, Any] = json.loads(path.read_text())
         return found
 
-    async def told(self, container: str) -> tuple[TaskPart, AmCredentials]:
+    async def fetch_payload(self, container: str) -> tuple[TaskPart, AmCredentials]:
         papers = decode_payload(TaskLaunch, (await self._report(container))["papers"].encode())
         return papers.task, papers.credentials
 
@@ -90,8 +90,8 @@ class RealBench(conformance.Bench):
         if is_alive(report["pid"]):
             return True
         # The kernel has killed it by now; on a busy machine it dies when its turn comes.
-        give_up = asyncio.get_running_loop().time() + DYING
-        while is_alive(report["program"]) and asyncio.get_running_loop().time() < give_up:
+        deadline = asyncio.get_running_loop().time() + DYING
+        while is_alive(report["program"]) and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.01)
         return is_alive(report["program"])
 
@@ -205,8 +205,8 @@ def checked(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[dict
     hadoop = ClusterClients.of(Configuration.load(cluster.conf), os.environ)
     names = [item.name.partition("[")[2].rstrip("]") for item in request.session.items if item.path == Path(__file__)]
     files, pool = hadoop.web_files(), ThreadPoolExecutor(AT_ONCE)
-    normal = conformance.PATIENCE, conformance.QUIET
-    conformance.PATIENCE, conformance.QUIET = CEILING, QUIET
+    normal = conformance.TIMEOUT_SECONDS, conformance.QUIET
+    conformance.TIMEOUT_SECONDS, conformance.QUIET = CEILING, QUIET
     try:
         files.make_directories(f"/tmp/{folder.name}", 0o755)
         found = {}
@@ -221,7 +221,7 @@ def checked(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[dict
         yield found
     finally:
         pool.shutdown(cancel_futures=True)
-        conformance.PATIENCE, conformance.QUIET = normal
+        conformance.TIMEOUT_SECONDS, conformance.QUIET = normal
         files.delete(f"/tmp/{folder.name}", recursive=True)
         files.close()
         shutil.rmtree(folder, ignore_errors=True)

@@ -86,5 +86,5 @@ def test_a_node_manager_is_killed(lab: YarnLab) -> None:
     lost = [each for each in events(lab, job, "container-ended") if each["blameless"]]
     assert len(lost) == sum(node == away[0] for node in hosts.values())
     assert "node was lost" in lost[0]["cause"]
-    lab.wait_gone(job)
+    lab.wait_removed(job)
     assert not [each["pid"] for each in old.values() if os.path.exists(f"/proc/{each['pid']}")]

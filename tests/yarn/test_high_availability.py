@@ -49,7 +49,7 @@ _REFRESH = Method(
     request=Nothing,
     response=Nothing,
 )
-_PATIENT = Policy(patience=60.0, shortest=0.1, longest=0.3)
+_PATIENT = Policy(give_up_after=60.0, shortest=0.1, longest=0.3)
 
 
 @pytest.fixture
@@ -246,7 +246,7 @@ def test_a_name_node_is_standby(lab: PairedLab) -> None:
     urls = [f"http://{node.web}" for node in nodes]
     path = f"/user/{user()}/{lab.root.name}"
     with (
-        WebHdfs(urls[:1], WebLogin(user=user()), WebOptions(patience=1.0)) as first,
+        WebHdfs(urls[:1], WebLogin(user=user()), WebOptions(timeout=1.0)) as first,
         WebHdfs(urls, WebLogin(user=user())) as both,
     ):
         with pytest.raises(StandbyError, match="in state standby"):

@@ -92,7 +92,7 @@ def test_killed_from_another_machine(lab: YarnLab) -> None:
         status = each.wait(job)
         assert (status["state"], status["exit_code"]) == ("killed", 4)
     assert lab.wait_application(job)["finalStatus"] == "KILLED"
-    lab.wait_gone(job)
+    lab.wait_removed(job)
     assert there.jobs() == lab.jobs() == [job]
     after = _get(lab.page("rm"), f"/proxy/{job}/")
     leads_to = urllib.parse.urlsplit(after.headers["Location"])
@@ -210,7 +210,7 @@ def test_killed_before_the_master_is_up(lab: YarnLab) -> None:
     status = lab.wait(job)
     assert (status["state"], status["exit_code"]) == ("killed", 4)
     lab.wait_application(job)
-    lab.wait_gone(job)
+    lab.wait_removed(job)
 
 
 def test_memory_is_a_limit(lab: YarnLab) -> None:

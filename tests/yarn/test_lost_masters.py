@@ -25,7 +25,7 @@ def test_killed_through_yarn(lab: YarnLab) -> None:
     status = lab.wait(job)
     assert (status["state"], status["exit_code"]) == ("killed", 4)
     assert "killed by hand" in status["failure"]["reason"]
-    lab.wait_gone(job)
+    lab.wait_removed(job)
 
 
 @pytest.mark.on_change(*CLUSTER, *RUNTIME)
@@ -38,7 +38,7 @@ def test_its_lifetime_is_over(lab: YarnLab) -> None:
     job = lab.only_job()
     status = lab.status(job)
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 1, "lifetime")
-    lab.wait_gone(job)
+    lab.wait_removed(job)
 
 
 async def _kill(lab: YarnLab, job: str) -> None:
@@ -58,4 +58,4 @@ def test_given_up_by_yarn(lab: YarnLab) -> None:
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 3, "am-lost")
     assert lab.elsewhere("there").status(job)["exit_code"] == 3
     assert "killed" not in follower.communicate(timeout=CEILING)[1]
-    lab.wait_gone(job)
+    lab.wait_removed(job)

@@ -88,7 +88,7 @@ def test_a_browser_sees_and_changes_a_job_through_the_proxy(lab: YarnLab) -> Non
     what = ["stacks-requested", "log-level-requested", "restart-requested", "kill-requested"]
     assert asked == [(each, user()) for each in what]
     lab.wait_application(job)
-    lab.wait_gone(job)
+    lab.wait_removed(job)
     # What YARN links to is still the proxy, which now leads to the portal.
     ended = lab.application(job)
     assert (ended["trackingUI"], ended["trackingUrl"]) == ("History", address)

@@ -75,7 +75,7 @@ def _unknown(facts: Facts) -> Iterable[str]:
         yield "Resource use: there are no metrics."
     elif any(known.gpus and not known.means("gpu0.util") for known in run.roles.values()):
         yield "GPU use: there are no GPU metrics."
-    if not run.ledger.told:
+    if not run.ledger.has_steps:
         yield "Steps: none were reported with tony.progress."
     if run.saves is None:
         yield "Checkpoints: none were reported with tony.checkpoint."

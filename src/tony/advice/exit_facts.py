@@ -27,7 +27,7 @@ class Failed:
 
     Attributes:
         task: empty if it is not of a single task.
-        decision: as in `Judged`.
+        decision: as in `FailureClassified`.
         ran: seconds that the program had run; None if unknown.
         how: exit code or signal, as text; empty if no program exited.
         by_program: the program exited by itself; its container was not taken away.
@@ -79,7 +79,7 @@ class Exits:
                 is_counted = last and last.session == self._session and last.status.reason is ExitReason.MEMORY
                 if died and not is_counted:
                     self.over_memory.append(died.rpartition(":")[0])
-            case ev.Judged(task=task, failure=failure, decision=decision):
+            case ev.FailureClassified(task=task, failure=failure, decision=decision):
                 name = "" if task is None else str(task)
                 last = self._last.get(name)
                 if last is not None and last.session != self._session:

@@ -277,7 +277,7 @@ class _Evidence:
 
 
 def _role_facts(name: str, role: Role, evidence: _Evidence) -> RoleFacts:
-    mine = [task for task in evidence.tasks if task.role == name]
+    role_tasks = [task for task in evidence.tasks if task.role == name]
     peak, counted = _peak(name, evidence.exits.ended, evidence.peaks)
     return RoleFacts(
         role=name,
@@ -287,8 +287,8 @@ def _role_facts(name: str, role: Role, evidence: _Evidence) -> RoleFacts:
         vcores=role.resources.vcores,
         gpus=role.resources.gpus,
         procs=role.procs_per_task,
-        held=math.fsum(map(_held, mine)) / HOUR,
-        idle=math.fsum(task.held[Bucket.IDLE.value] or 0.0 for task in mine) / HOUR,
+        held=math.fsum(map(_held, role_tasks)) / HOUR,
+        idle=math.fsum(task.held[Bucket.IDLE.value] or 0.0 for task in role_tasks) / HOUR,
         ran=_tasks_of(name, evidence.running),
         peak=peak,
         counted=counted,
@@ -342,9 +342,9 @@ def _running(line: Timeline) -> dict[str, float]:
 def _peak(role: str, ended: Sequence[ProgramExit], peaks: Mapping[str, Mapping[str, Peak]]) -> tuple[int | None, int]:
     """Return the peak memory of a role from exit reports and metrics, and the number of tasks with a known peak."""
     found: dict[str, float] = {}
-    for each in ended:
-        if each.role == role and 0 < (each.status.peak_memory or 0) <= MAX_SIZE:
-            found[each.task] = max(found.get(each.task, 0.0), each.status.peak_memory or 0)
+    for program_exit in ended:
+        if program_exit.role == role and 0 < (program_exit.status.peak_memory or 0) <= MAX_SIZE:
+            found[program_exit.task] = max(found.get(program_exit.task, 0.0), program_exit.status.peak_memory or 0)
     for task, series in peaks.items():
         if _role(task) == role and _has(series):
             most = max(series[name].most for name in ("pss", "rss") if name in series)
@@ -364,18 +364,18 @@ def _growing(role: str, measured: MeasuredRun | None) -> bool | None:
 
 def _seconds_per_step(measured: MeasuredRun | None) -> dict[str, float]:
     sums: dict[str, list[float]] = {}
-    for each in measured.progress() if measured else ():
-        if 0 <= each.first_at < each.at and each.step > each.first_step:
-            total = sums.setdefault(each.task, [0.0, 0.0])
-            total[0] += each.at - each.first_at
-            total[1] += each.step - each.first_step
+    for progress in measured.progress() if measured else ():
+        if 0 <= progress.first_at < progress.at and progress.step > progress.first_step:
+            total = sums.setdefault(progress.task, [0.0, 0.0])
+            total[0] += progress.at - progress.first_at
+            total[1] += progress.step - progress.first_step
     return {task: seconds / steps for task, (seconds, steps) in sums.items()}
 
 
 def _furthest(measured: MeasuredRun | None) -> dict[int, float]:
     found: dict[int, float] = {}
-    for each in measured.progress() if measured else ():
-        found[each.session] = max(found.get(each.session, each.step), each.step)
+    for progress in measured.progress() if measured else ():
+        found[progress.session] = max(found.get(progress.session, progress.step), progress.step)
     return found
 
 
@@ -387,18 +387,18 @@ def _saves(saved: Sequence[CheckpointRecord]) -> Saves | None:
         by_task.setdefault(each.task, []).append(each)
     if not by_task:
         return None
-    task, mine = max(by_task.items(), key=lambda item: len(item[1]))
-    mine.sort(key=lambda each: each.since)
+    task, role_tasks = max(by_task.items(), key=lambda item: len(item[1]))
+    role_tasks.sort(key=lambda each: each.since)
     pairs = [
         (one, other)
-        for one, other in itertools.pairwise(mine)
+        for one, other in itertools.pairwise(role_tasks)
         if (one.session, one.try_) == (other.session, other.try_)
     ]
     strides = {other.step - one.step for one, other in pairs}
     return Saves(
         task=task,
-        count=len(mine),
-        cost=statistics.fmean(each.until - each.since for each in mine),
+        count=len(role_tasks),
+        cost=statistics.fmean(each.until - each.since for each in role_tasks),
         every=statistics.median(other.since - one.since for one, other in pairs) if pairs else None,
         steps=strides.pop() if len(strides) == 1 else None,
     )

@@ -51,7 +51,7 @@ def read_run(
     if record is None or not segments:
         raise RecordError(f"the events of {folder.job_id} were not kept")
     if not own:
-        event_log.check_length_of_others(folder.path, event_log.LONGEST_LISTED_LOG_OF_OTHERS)
+        event_log.check_foreign_length(folder.path, event_log.MAX_FOREIGN_LISTED_LOG_BYTES)
     report = read_summary(folder, own=own)
     with open_metrics(folder.metrics, own=own) as metrics:
         known = metrics if metrics.known else None

@@ -57,7 +57,7 @@ class Heuristic(ABC):
 
     def __init__(self, **limits: float) -> None:
         """Create it; `limits` overrides thresholds by name."""
-        self.limits = {each.name: each.value for each in self.thresholds}
+        self.limits = {threshold.name: threshold.value for threshold in self.thresholds}
         unknown = limits.keys() - self.limits.keys()
         if unknown:
             raise ValueError(f"{self.name} has no threshold {', '.join(sorted(unknown))}")

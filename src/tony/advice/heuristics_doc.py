@@ -10,8 +10,8 @@ from tony.units import format_amount
 def help_page(heuristic: type[Heuristic]) -> str:
     """Return the page of one heuristic as Markdown."""
     rows = [
-        f"| `{each.name}` | {format_amount(each.value, each.measure)} | {each.meaning} |"
-        for each in heuristic.thresholds
+        f"| `{threshold.name}` | {format_amount(threshold.value, threshold.measure)} | {threshold.meaning} |"
+        for threshold in heuristic.thresholds
     ]
     lines = [
         f"# {heuristic.title}",
@@ -37,5 +37,5 @@ def help_pages() -> dict[str, str]:
 
 def index_table() -> str:
     """Return the table of all heuristics with links to their pages."""
-    rows = [f"| [`{each.name}`]({each.name}.md) | {each.title} |" for each in built_in_heuristics()]
+    rows = [f"| [`{heuristic.name}`]({heuristic.name}.md) | {heuristic.title} |" for heuristic in built_in_heuristics()]
     return "\n".join(["| recommendation | about |", "|---|---|", *rows])

@@ -18,10 +18,10 @@ _PARTS = re.compile(r'"(?:[^"\\]|\\.)*"|[^."]+')
 def as_diff(changes: Sequence[SettingChange]) -> list[str]:
     """Return changes as a diff: lines of TOML with `-` and `+`, grouped by table."""
     lines: list[str] = []
-    for table, mine in _by_table(changes).items():
+    for table, current in _by_table(changes).items():
         if table:
             lines.append(f"  [{table}]")
-        for change, name in mine:
+        for change, name in current:
             if change.old:
                 lines.append(f"- {name} = {change.old}")
             lines.append(f"+ {name} = {change.new}")

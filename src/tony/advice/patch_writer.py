@@ -65,13 +65,13 @@ def command_line_params(record: JobRecord) -> list[str]:
 def _differences(file: JobSpec, job: JobSpec) -> list[str]:
     file = redact(file)  # as the job's record has it
     found = [
-        f"its {what} is {mine!r}, the job's is {theirs!r}"
-        for what, mine, theirs in (
+        f"its {what} is {current!r}, the job's is {recorded!r}"
+        for what, current, recorded in (
             ("name", file.name, job.name),
             ("framework", file.framework, job.framework),
             ("roles", ", ".join(file.effective_roles), ", ".join(job.effective_roles)),
         )
-        if mine != theirs
+        if current != recorded
     ]
     if not found:
         found = [
@@ -87,8 +87,8 @@ def why_elsewhere(change: SettingChange, file: JobSpec, record: JobRecord) -> st
     source = record.sources.get(change.key, "")
     if source.startswith(("--", "env ", "argument")):
         return f"it was set by {source}: change it there"
-    mine, theirs = _value(file, change), _value(record.spec, change)
-    if mine != theirs:
+    current, recorded = _value(file, change), _value(record.spec, change)
+    if current != recorded:
         return "the file has changed since this job was submitted"
     return ""
 

@@ -37,7 +37,7 @@ def built_in_heuristics() -> tuple[type[Heuristic], ...]:
 
 def all_heuristics() -> tuple[tuple[Heuristic, ...], tuple[str, ...]]:
     """Return an instance of each heuristic, and an error for each that cannot be loaded."""
-    found: list[Heuristic] = [each() for each in built_in_heuristics()]
+    found: list[Heuristic] = [heuristic() for heuristic in built_in_heuristics()]
     problems = []
     for point in sorted(_plug_ins(), key=lambda point: point.name):
         try:

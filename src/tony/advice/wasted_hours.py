@@ -100,7 +100,7 @@ def by_week(wastes: Iterable[Waste], worst: int = 3) -> tuple[WeekOfWaste, ...]:
     groups: dict[tuple[str, str], list[Waste]] = {}
     for waste in wastes:
         groups.setdefault((week_of(waste.at), waste.user), []).append(waste)
-    found = [_week(user, week, mine, worst) for (week, user), mine in groups.items()]
+    found = [_week(user, week, wastes, worst) for (week, user), wastes in groups.items()]
     found.sort(key=lambda each: (each.wasted.gpu_hours, each.wasted.gb_hours), reverse=True)
     found.sort(key=lambda each: each.week, reverse=True)
     return tuple(found)
@@ -120,25 +120,25 @@ def total(hours: Iterable[Hours]) -> Hours:
     )
 
 
-def _week(user: str, week: str, mine: list[Waste], worst: int) -> WeekOfWaste:
-    names = sorted({name for waste in mine for name in waste.parts})
-    dearest = sorted(mine, key=lambda waste: (waste.wasted.gpu_hours, waste.wasted.gb_hours), reverse=True)
+def _week(user: str, week: str, wastes: list[Waste], worst: int) -> WeekOfWaste:
+    names = sorted({name for waste in wastes for name in waste.parts})
+    dearest = sorted(wastes, key=lambda waste: (waste.wasted.gpu_hours, waste.wasted.gb_hours), reverse=True)
     return WeekOfWaste(
         user=user,
         week=week,
-        jobs=len(mine),
-        held=total(waste.held for waste in mine),
-        wasted=total(waste.wasted for waste in mine),
-        parts={name: total(waste.parts[name] for waste in mine if name in waste.parts) for name in names},
+        jobs=len(wastes),
+        held=total(waste.held for waste in wastes),
+        wasted=total(waste.wasted for waste in wastes),
+        parts={name: total(waste.parts[name] for waste in wastes if name in waste.parts) for name in names},
         worst=tuple(each.job for each in dearest[:worst] if each.wasted.gpu_hours or each.wasted.gb_hours),
     )
 
 
 def _lost_share(run: Run, role: str) -> float:
     """Return the share of the reserved time of a role that already counts as lost."""
-    mine = [task.held for task in run.ledger.tasks if task.role == role]
-    whole = math.fsum(value for held in mine for value in held.values() if value is not None)
-    lost = math.fsum(held[bucket.value] or 0.0 for held in mine for bucket in LOST)
+    held_seconds = [task.held for task in run.ledger.tasks if task.role == role]
+    whole = math.fsum(value for held in held_seconds for value in held.values() if value is not None)
+    lost = math.fsum(held[bucket.value] or 0.0 for held in held_seconds for bucket in LOST)
     return lost / whole if whole else 0.0
 
 

@@ -19,12 +19,12 @@ from tony.am.tunnel_broker import TunnelBroker
 from tony.core.application import Application
 from tony.core.events import Event, Exited, FirstOutput, Registered, Silent, Started
 from tony.core.report_builder import Live
-from tony.core.steps.container_loss import REPORT_WAIT
+from tony.core.steps.container_loss import REPORT_WAIT_SECONDS
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import (
-    LONGEST_EXPORT,
+    MAX_EXPORT_BYTES,
     Ack,
     Attach,
     Heartbeat,
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 #: Heartbeats per second that one AM should have to handle; intervals are stretched to stay below.
 HEARTBEATS_PER_SECOND = 2000.0
 #: Seconds after its container's end in which an executor's last reports may arrive; the state machine waits as long.
-_LAST_REPORTS = REPORT_WAIT
+_LAST_REPORTS = REPORT_WAIT_SECONDS
 #: A check that is later than this many intervals means that the AM itself was stopped, not the executors.
 _LATE = 5.0
 #: Maximum characters of a name and of a sentence, and lines of output, in an executor's report. They are kept in the
@@ -66,7 +66,7 @@ class Peer:
     """One executor process, over all of its connections.
 
     Attributes:
-        heard: when it was last heard (`clock.monotonic`).
+        last_heard_at: when it was last heard (`clock.monotonic`).
         acked, seen: number of its last report that is in the log, and that was received.
         printed: its programs have printed something.
         stale: the newest older session of which it reported something, once that was logged.
@@ -79,7 +79,7 @@ class Peer:
     incarnation: str
     pid: int
     connection: RpcConnection | None
-    heard: float
+    last_heard_at: float
     acked: int = 0
     seen: int = 0
     silent: bool = False
@@ -190,7 +190,7 @@ class Executors:
             peer.acked = peer.seen = message.acked
             log.info("%s has reconnected", task)
         peer.listens = message.listens if is_callable(message.listens) else ""
-        peer.connection, peer.heard = connection, clock.monotonic()
+        peer.connection, peer.last_heard_at = connection, clock.monotonic()
         self._by_connection[connection] = peer
         renews = self._needs_renewal(peer)
         connection.send(
@@ -224,10 +224,10 @@ class Executors:
         peer = self._by_connection.get(connection)
         if peer is None:
             return False
-        peer.heard = clock.monotonic()
+        peer.last_heard_at = clock.monotonic()
         if isinstance(message, Heartbeat):
             age = message.last_output_age
-            peer.output_at = None if age is None else peer.heard - max(0.0, age)
+            peer.output_at = None if age is None else peer.last_heard_at - max(0.0, age)
             peer.last_line = message.last_line[:200]
             if message.asks and self._needs_renewal(peer):
                 connection.send(Ack(n=peer.acked, heard=message.mono))
@@ -382,14 +382,14 @@ class Executors:
         For one that this AM attempt has never heard: until when the previous attempt may have heard it.
         """
         peer = self._by_container.get(container)
-        silence = max(0.0, clock.monotonic() - peer.heard) if peer else 0.0
+        silence = max(0.0, clock.monotonic() - peer.last_heard_at) if peer else 0.0
         by_others = self._overlap if self._attempt > 1 and (peer is None or peer.expected) else 0.0
         return round(max(0.0, self._now() - silence + by_others), 6)
 
     def _needs_renewal(self, peer: Peer) -> bool:
         """Return True if an executor's lease is to be renewed: its container is in use, this attempt in charge."""
         held = self._app.state.containers.get(peer.container)
-        return held is not None and not held.presumed and self._is_current_attempt()
+        return held is not None and not held.is_end_unconfirmed and self._is_current_attempt()
 
     def _drop(self, peer: Peer) -> None:
         if self._peers.get(peer.task) is peer:
@@ -420,10 +420,10 @@ class Executors:
                 if now - peer.ended > _LAST_REPORTS and not was_paused:
                     self._drop(peer)
             elif was_paused:
-                peer.heard = now
-            elif not peer.silent and now - peer.heard > self._timeout:
+                peer.last_heard_at = now
+            elif not peer.silent and now - peer.last_heard_at > self._timeout:
                 peer.silent = True
-                silence = round(now - peer.heard, 3)
+                silence = round(now - peer.last_heard_at, 3)
                 container = peer.container
                 self._feed(Silent(task=peer.task, incarnation=peer.incarnation, silence=silence, container=container))
 
@@ -452,7 +452,7 @@ def _is_valid(message: Ready) -> bool:
 
 def _cut(value: str | None) -> str | None:
     """Limit an exported value to the length that an executor may send."""
-    return value and value.encode("utf-8", "replace")[:LONGEST_EXPORT].decode("utf-8", "ignore").replace("\0", "")
+    return value and value.encode("utf-8", "replace")[:MAX_EXPORT_BYTES].decode("utf-8", "ignore").replace("\0", "")
 
 
 def _limit_status(status: ExitStatus) -> ExitStatus:

@@ -8,12 +8,12 @@ from tony.frameworks.base import Framework
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.model.staged import Placement
-from tony.model.states import Meeting
+from tony.model.states import RendezvousKind
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import TaskPart
 
 #: Seconds for which an executor tries to reach an AM that is not known to be dead.
-CONNECT_TIMEOUT = 60.0
+CONNECT_TIMEOUT_SECONDS = 60.0
 
 
 def build_task_part(
@@ -56,7 +56,7 @@ def build_task_part(
         port_range=spec.port_range_of(task.role),
         stop_grace=spec.stop_grace_of(task.role),
         lease=compute_am_lease(spec, lease),
-        connect_timeout=CONNECT_TIMEOUT,
+        connect_timeout=CONNECT_TIMEOUT_SECONDS,
         meeting=_find_rendezvous(record, framework, task),
         left_out=record.staged.left_out,
         job_settings=spec.program_settings,
@@ -71,12 +71,12 @@ def compute_am_lease(spec: JobSpec, lease: float) -> float:
 
 def compute_executor_lease(spec: JobSpec, lease: float) -> float:
     """Return after how many seconds without an AM an executor has certainly given up."""
-    return max(compute_am_lease(spec, lease), CONNECT_TIMEOUT)
+    return max(compute_am_lease(spec, lease), CONNECT_TIMEOUT_SECONDS)
 
 
-def _find_rendezvous(record: JobRecord, framework: Framework, task: TaskId) -> Meeting | None:
+def _find_rendezvous(record: JobRecord, framework: Framework, task: TaskId) -> RendezvousKind | None:
     try:
-        return framework.meeting(record.spec, task)
+        return framework.choose_rendezvous(record.spec, task)
     except TonyError:
         raise
     except Exception as error:  # the adapter may be third-party: name it

@@ -35,18 +35,18 @@ class _Reader:
 
     Attributes:
         number: the AM's number for it, which the executor uses.
-        ask: the client's last request.
+        on_request: the client's last request.
         open: that request has no answer yet.
-        told_last: its executor is exiting, and has sent everything.
+        sent_last: its executor is exiting, and has sent everything.
         missed: some output was lost, and the client has not been told yet.
     """
 
     number: int
     client: RpcConnection
     task: TaskId
-    ask: ReadLog
+    on_request: ReadLog
     open: bool = False
-    told_last: bool = False
+    sent_last: bool = False
     missed: bool = False
 
 
@@ -78,28 +78,28 @@ class LogRelay:
 
     # --- clients --------------------------------------------------------------------------------------------------
 
-    def ask(self, client: RpcConnection, message: ReadLog) -> None:
+    def on_request(self, client: RpcConnection, message: ReadLog) -> None:
         """Handle a client's request for a piece; refuse the client if the request is invalid."""
         task, error = self._check(message)
         if task is None:
             client.refuse(Code.BAD_MESSAGE, error)
             return
         message = replace(message, most=min(message.most, LOG_PIECE))
-        mine = self._of_client.setdefault(client, {})
-        reader = mine.get(message.reader)
-        if reader is None or reader.task != task or reader.ask.stream != message.stream:
+        client_readers = self._of_client.setdefault(client, {})
+        reader = client_readers.get(message.reader)
+        if reader is None or reader.task != task or reader.on_request.stream != message.stream:
             if reader:
                 self._forget(reader)
-            if len(mine) >= _MAX_READERS:
-                client.refuse(Code.BUSY, f"{len(mine)} streams are being read already, which is the maximum")
+            if len(client_readers) >= _MAX_READERS:
+                client.refuse(Code.BUSY, f"{len(client_readers)} streams are being read already, which is the maximum")
                 return
             reader = _Reader(next(self._numbers), client, task, message, missed=self._late or task in self._gone)
-            self._readers[reader.number] = mine[message.reader] = reader
+            self._readers[reader.number] = client_readers[message.reader] = reader
             self._of_task.setdefault(task, {})[reader.number] = reader
         elif reader.open:
             self._close(reader)
         self._credit[client] = self._credit.get(client, 0) + message.most
-        reader.ask, reader.open = message, True
+        reader.on_request, reader.open = message, True
         if self._credit[client] > CREDIT:
             client.refuse(Code.BUSY, f"requests for more than {CREDIT} bytes are open")
         elif self._is_finished:
@@ -147,7 +147,7 @@ class LogRelay:
             return
         self._gone.add(task)
         for reader in list(self._of_task.get(task, {}).values()):
-            if not reader.told_last:
+            if not reader.sent_last:
                 reader.missed = True
                 if reader.open:
                     self._tell_missed(reader)
@@ -160,8 +160,8 @@ class LogRelay:
         if reader is None or reader.task != task or not reader.open:
             return True  # its client has disconnected meanwhile
         if piece.last:
-            reader.told_last = True
-            if reader.ask.wait:
+            reader.sent_last = True
+            if reader.on_request.wait:
                 return True  # until the task has another executor, or the job ends
         self._answer(reader, replace(piece, last=False, missed=False, over=False))
         return True
@@ -182,8 +182,8 @@ class LogRelay:
         return task, ""
 
     def _forward(self, reader: _Reader) -> None:
-        reader.told_last = False
-        if not self._send(reader.task, replace(reader.ask, reader=reader.number)) and not reader.ask.wait:
+        reader.sent_last = False
+        if not self._send(reader.task, replace(reader.on_request, reader=reader.number)) and not reader.on_request.wait:
             self._answer(reader, LogPiece(reader=0))
 
     def _tell_missed(self, reader: _Reader) -> None:
@@ -192,17 +192,17 @@ class LogRelay:
 
     def _answer(self, reader: _Reader, piece: LogPiece) -> None:
         self._close(reader)
-        reader.client.send(replace(piece, reader=reader.ask.reader))
+        reader.client.send(replace(piece, reader=reader.on_request.reader))
 
     def _close(self, reader: _Reader) -> None:
         if reader.open:
             reader.open = False
-            self._credit[reader.client] -= reader.ask.most
+            self._credit[reader.client] -= reader.on_request.most
 
     def _forget(self, reader: _Reader) -> None:
         self._close(reader)
         del self._readers[reader.number]
-        self._of_client[reader.client].pop(reader.ask.reader, None)
+        self._of_client[reader.client].pop(reader.on_request.reader, None)
         others = self._of_task[reader.task]
         del others[reader.number]
         if not others:

@@ -60,7 +60,7 @@ GOODBYE = 5.0
 #: Seconds that a scheduler may take to release everything; a process that is left then is stuck in the kernel.
 CLOSING = 60.0
 #: Seconds to wait for room on a full disk for the summary, and between two tries.
-ROOM, ROOM_PAUSE = 10.0, 0.2
+DISK_SPACE_TIMEOUT_SECONDS, DISK_SPACE_PAUSE_SECONDS = 10.0, 0.2
 
 
 def main() -> int:
@@ -77,7 +77,7 @@ def run(create_allocator: Callable[[PreparedJob], ContainerAllocator]) -> int:
     settle()
     folder = JobFolder(Path(sys.argv[1]))
     hear_signals()
-    allow_open_files(connection_limits.OWN)
+    allow_open_files(connection_limits.AM_OPEN_FILES)
     set_not_dumpable()  # token and keys are in memory
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=clock.LOG_LINE, force=True)
@@ -289,9 +289,9 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
 
 async def _write_later(folder: JobFolder, report: JobReport) -> None:
     """Retry writing the summary, since a full disk may be freed; without a summary the job would count as lost."""
-    deadline = clock.monotonic() + ROOM
+    deadline = clock.monotonic() + DISK_SPACE_TIMEOUT_SECONDS
     while True:
-        await asyncio.sleep(ROOM_PAUSE)
+        await asyncio.sleep(DISK_SPACE_PAUSE_SECONDS)
         try:
             write_summary(folder, report)
         except StorageError:

@@ -54,9 +54,9 @@ log = logging.getLogger(__name__)
 
 #: Minimum number of events between two digests in the log; in a larger job as many as it has tasks, so that the cost of
 #: a digest, about 4 µs a task, is spread over as many events.
-SNAPSHOT_EVERY = 2000
+SNAPSHOT_INTERVAL_EVENTS = 2000
 #: Seconds, beyond the stop grace, that a released executor has to exit by itself.
-RELEASE_TIMEOUT = 5.0
+RELEASE_TIMEOUT_SECONDS = 5.0
 #: Maximum length of a user's name.
 _MAX_NAME = 200
 
@@ -94,7 +94,7 @@ class Master:
         self._inbox: deque[ev.Event] = deque()
         self._scheduled = True  # until `run`: the attempt's own first event comes first
         self._since_snapshot = 0
-        self._snapshot_every = max(SNAPSHOT_EVERY, len(self.app.state.tasks))
+        self._snapshot_every = max(SNAPSHOT_INTERVAL_EVENTS, len(self.app.state.tasks))
         self._framework = framework
         self._starts = StartMessages(job.record, framework, attempt)
         self._timer: asyncio.TimerHandle | None = None
@@ -204,7 +204,7 @@ class Master:
         self._since_snapshot += 1
         actions = self.app.handle(event, now)
         for action in actions:
-            if isinstance(action, act.Verdict):
+            if isinstance(action, act.ReportFailure):
                 actions = [*actions, *self._handle(_on_failure_classified(action))]
         return actions
 
@@ -273,7 +273,7 @@ class Master:
                 self.feed(ev.SessionOpened(session=session, reason=sentence))
                 if session > 1:
                     self.notifications.on_restarted(sentence)
-            case act.Verdict(failure=failure, decision=decision, reason=reason):
+            case act.ReportFailure(failure=failure, decision=decision, reason=reason):
                 log.warning("%s -> %s (%s)", failure.reason, decision, reason)
                 if decision is ev.FailureResponse.RETRY:
                     self.notifications.on_restarted(failure.reason)
@@ -331,7 +331,7 @@ class Master:
         if held and held.task:
             grace = self.job.record.spec.stop_grace_of(held.task.role)
             self.executors.send(held.task, ReleaseExecutor(grace=grace))
-        self._allocator.release(container, grace + RELEASE_TIMEOUT)
+        self._allocator.release(container, grace + RELEASE_TIMEOUT_SECONDS)
 
     def _wake_at(self, at: float, deadline: Deadline) -> None:
         if self._timer:
@@ -413,7 +413,7 @@ class Master:
             case GetMetrics():
                 connection.send(self.metrics.answer(message))
             case GetStacks(actor=actor):
-                task = self.executors.stacks.ask(connection, message)
+                task = self.executors.stacks.on_request(connection, message)
                 if task:
                     self.feed(ev.StacksRequested(actor=_parse_user(actor), task=task))
             case SetLogLevel(level=level, actor=actor) if level in LOG_LEVELS:
@@ -423,7 +423,7 @@ class Master:
                     self.feed(ev.LogLevelRequested(actor=_parse_user(actor), level=level))
                 connection.send(Done())
             case ReadLog():
-                self.executors.logs.ask(connection, message)
+                self.executors.logs.on_request(connection, message)
             case DropLog():
                 self.executors.logs.drop(connection, message)
             case OpenTunnel():
@@ -442,10 +442,10 @@ class Master:
                 self._has_peers.clear()
 
 
-def _on_failure_classified(verdict: act.Verdict) -> ev.Judged:
-    failure = verdict.failure
+def _on_failure_classified(action: act.ReportFailure) -> ev.FailureClassified:
+    failure = action.failure
     task = TaskId.parse(failure.task) if failure.task else None
-    return ev.Judged(task=task, failure=failure.reason, decision=verdict.decision, reason=verdict.reason)
+    return ev.FailureClassified(task=task, failure=failure.reason, decision=action.decision, reason=action.reason)
 
 
 def _parse_user(name: str) -> Actor:

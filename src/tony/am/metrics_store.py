@@ -46,7 +46,7 @@ SAMPLES_PER_SECOND = 300.0
 #: Minimum interval in seconds.
 _MIN_INTERVAL_SECONDS = 0.1
 #: Minimum seconds between two writes of progress.
-STEPS_EVERY_SECONDS = 1.0
+STEP_INTERVAL_SECONDS = 1.0
 #: Step reports per second that one AM should have to handle, besides whole samples.
 STEP_REPORTS_PER_SECOND = 150.0
 #: Seconds until the first write: a young job should show something.
@@ -59,7 +59,7 @@ _COPY_INTERVAL_SECONDS = 60.0
 _COPY_BYTES_PER_SECOND = 256 << 10
 #: Tasks per transaction, and per iteration of the loop.
 _BATCH_TASKS = 50
-#: Number of series above which numbers are stored with fewer digits: `metrics_file.MANY`, imported late.
+#: Number of series above which numbers are stored with fewer digits: `metrics_schema.MANY_SERIES`, imported late.
 _MANY_SERIES = 20_000
 #: Seconds by which the time of one report seems to vary, because its age is rounded and takes time to travel.
 _SAME_REPORT_SECONDS = 0.25
@@ -100,7 +100,7 @@ class MetricsStore:
         wanted = state.spec.metrics_interval
         least = max(wanted, _MIN_INTERVAL_SECONDS, len(state.tasks) / SAMPLES_PER_SECOND)
         self.interval = least if wanted > 0 else 0.0
-        steps = max(STEPS_EVERY_SECONDS, len(state.tasks) / STEP_REPORTS_PER_SECOND)
+        steps = max(STEP_INTERVAL_SECONDS, len(state.tasks) / STEP_REPORTS_PER_SECOND)
         self.step_interval = min(steps, self.interval)
         self.series = SeriesStore([task.name for task in state.tasks.values()], least)
         self.refused = 0
@@ -153,13 +153,13 @@ class MetricsStore:
         attempts = self._attempts.setdefault(task.name, {})
         which = message.session, message.try_
         seen = max(0.0, now - max(0.0, message.step_ago, message.ago))
-        mine = attempts.get(which)
-        if mine is None:
-            mine = attempts[which] = self._start_task_attempt(task, message, now, at, step)
-        progress = mine.progress
+        attempt = attempts.get(which)
+        if attempt is None:
+            attempt = attempts[which] = self._start_task_attempt(task, message, now, at, step)
+        progress = attempt.progress
         regained = progress.regained
-        if regained is None and progress.behind and mine.best is not None and step > mine.best:
-            regained = interpolate_step_time(progress, mine.best, step, seen)
+        if regained is None and progress.behind and attempt.best is not None and step > attempt.best:
+            regained = interpolate_step_time(progress, attempt.best, step, seen)
         total = message.values.get("total")
         total = progress.total if total is None or not math.isfinite(total) else total
         if seen - progress.at <= _SAME_REPORT_SECONDS and (step, total, regained) == (
@@ -170,20 +170,20 @@ class MetricsStore:
             return  # a sample repeats what was reported before
         stalls = add_stall(progress, step, seen)
         if seen - progress.at > _SAME_REPORT_SECONDS:
-            count = max(1, message.step_reports - mine.reports)
-            mine.intervals.extend([(seen - progress.at) / count] * min(count, INTERVALS_COUNT))
-        mine.reports = max(mine.reports, message.step_reports)
-        mine.progress = replace(
+            count = max(1, message.step_reports - attempt.reports)
+            attempt.intervals.extend([(seen - progress.at) / count] * min(count, INTERVALS_COUNT))
+        attempt.reports = max(attempt.reports, message.step_reports)
+        attempt.progress = replace(
             progress,
             step=step,
             at=max(seen, progress.at),
             changed_at=progress.changed_at if step == progress.step else max(seen, progress.at),
             total=total,
             regained=regained,
-            stalled_after=find_stall_limit(mine.intervals),
+            stalled_after=find_stall_limit(attempt.intervals),
             stalls=stalls,
         )
-        mine.changed = True
+        attempt.changed = True
 
     def _start_task_attempt(self, task: Task, message: Sample, now: float, at: float, step: float) -> AttemptProgress:
         """Return the record of a task attempt, from its first reported step."""
@@ -208,9 +208,9 @@ class MetricsStore:
         return AttemptProgress(progress, best)
 
     def _note_saved(self, task: Task, message: Sample, now: float) -> None:
-        for each in message.saved:
-            took = max(0.0, each.took)
-            until = max(0.0, now - max(0.0, each.ago))
+        for checkpoint in message.saved:
+            took = max(0.0, checkpoint.took)
+            until = max(0.0, now - max(0.0, checkpoint.ago))
             if not math.isfinite(took) or not math.isfinite(until):
                 continue
             if self._checkpoints >= _MAX_CHECKPOINTS or len(self._saved) >= _MAX_WAITING_CHECKPOINTS:
@@ -218,7 +218,9 @@ class MetricsStore:
                 continue
             self._checkpoints += 1
             since = max(0.0, until - took)
-            self._saved.append(CheckpointRecord(task.name, message.session, message.try_, each.step, since, until))
+            self._saved.append(
+                CheckpointRecord(task.name, message.session, message.try_, checkpoint.step, since, until)
+            )
 
     def _note_unlisted(self, task: Task, message: Sample, took: float) -> None:
         attempts = self._attempts.setdefault(task.name, {})
@@ -226,8 +228,8 @@ class MetricsStore:
         if which not in attempts:
             nothing = Progress(task.name, *which, first_step=0.0, first_at=-1.0, step=0.0, at=-1.0)
             attempts[which] = AttemptProgress(nothing, None)
-        mine = attempts[which]
-        mine.progress, mine.changed = replace(mine.progress, unlisted=mine.progress.unlisted + took), True
+        attempt = attempts[which]
+        attempt.progress, attempt.changed = replace(attempt.progress, unlisted=attempt.progress.unlisted + took), True
 
     # --- out ------------------------------------------------------------------------------------------------------
 
@@ -245,7 +247,7 @@ class MetricsStore:
 
     def _find_newest_progress(self, tasks: Sequence[str]) -> tuple[Progress, ...]:
         attempts = (self._attempts.get(task) for task in tasks or self._attempts)
-        return tuple(condense_stalls(each[max(each)].progress) for each in attempts if each)
+        return tuple(condense_stalls(numbered[max(numbered)].progress) for numbered in attempts if numbered)
 
     async def keep(self) -> None:
         """Write the file periodically."""
@@ -262,7 +264,7 @@ class MetricsStore:
         """Write progress about once a second for `seconds`: users look at it most."""
         end, took = clock.monotonic() + seconds, 0.0
         while (left := end - clock.monotonic()) > 0:
-            pause = max(STEPS_EVERY_SECONDS, _PAUSE_RATIO * took)
+            pause = max(STEP_INTERVAL_SECONDS, _PAUSE_RATIO * took)
             await asyncio.sleep(min(pause, left))
             if pause < left:
                 took = await self.write(steps_only=True)
@@ -295,7 +297,7 @@ class MetricsStore:
         has_steps = steps_only and bool(self._attempts)  # readers must see that there is no new one
         if not dirty and not self._saved and not has_steps and not any(True for _ in self._take_changed()):
             return 0.0
-        began = clock.monotonic()
+        started_at = clock.monotonic()
         try:
             for at in range(0, max(1, len(dirty)), _BATCH_TASKS):
                 await self._write_batch(dirty[at : at + _BATCH_TASKS], with_progress=at == 0)
@@ -309,7 +311,7 @@ class MetricsStore:
             self._last_error = ""
             if not steps_only:
                 await self._copy()
-        return clock.monotonic() - began
+        return clock.monotonic() - started_at
 
     async def _copy(self) -> None:
         """Save a durable copy now and then, in the background: the larger the file, the less often."""
@@ -335,15 +337,15 @@ class MetricsStore:
             await to_thread(copy.unlink, missing_ok=True)
 
     def _take_changed(self) -> Iterator[AttemptProgress]:
-        return (each for attempts in self._attempts.values() for each in attempts.values() if each.changed)
+        return (attempt for attempts in self._attempts.values() for attempt in attempts.values() if attempt.changed)
 
     async def _write_batch(self, tracks: Sequence[Track], *, with_progress: bool) -> None:
         parts = [self._build_update(track) for track in tracks]
         attempts = list(self._take_changed()) if with_progress else []
         saved, self._saved = (self._saved, []) if with_progress else ([], self._saved)
-        progress = [each.progress for each in attempts]
-        for each in attempts:
-            each.changed = False
+        progress = [attempt.progress for attempt in attempts]
+        for attempt in attempts:
+            attempt.changed = False
         many = self.series.columns > _MANY_SERIES
         now = self._now() if with_progress else None
         try:
@@ -351,8 +353,8 @@ class MetricsStore:
             await self._run_in_writer(lambda: writer.write(parts, progress, saved, now=now, many=many))
         except BaseException:
             self._saved = saved + self._saved
-            for each in attempts:
-                each.changed = True
+            for attempt in attempts:
+                attempt.changed = True
             for track in tracks:
                 track.anew, track.dirty = True, track.first
             raise
@@ -433,29 +435,31 @@ class MetricsStore:
         which = progress.session, progress.try_
         before = [each.progress.step for key, each in attempts.items() if key < which]
         if which in attempts:
-            mine = attempts[which]
-            mine.progress = replace(
+            attempt = attempts[which]
+            attempt.progress = replace(
                 progress,
-                step=mine.progress.step,
-                at=mine.progress.at,
-                changed_at=progress.changed_at if progress.step == mine.progress.step else mine.progress.changed_at,
-                total=mine.progress.total if progress.total is None else progress.total,
-                unlisted=progress.unlisted + mine.progress.unlisted,
-                stalls=(*progress.stalls, *(stall for stall in mine.progress.stalls if stall[0] >= progress.at)),
+                step=attempt.progress.step,
+                at=attempt.progress.at,
+                changed_at=progress.changed_at
+                if progress.step == attempt.progress.step
+                else attempt.progress.changed_at,
+                total=attempt.progress.total if progress.total is None else progress.total,
+                unlisted=progress.unlisted + attempt.progress.unlisted,
+                stalls=(*progress.stalls, *(stall for stall in attempt.progress.stalls if stall[0] >= progress.at)),
             )
         else:
             attempts[which] = AttemptProgress(progress, max(before, default=None), changed=False)
         for key in sorted(attempts):
             best = max((each.progress.step for other, each in attempts.items() if other < key), default=None)
-            mine = attempts[key]
-            mine.best = best
+            attempt = attempts[key]
+            attempt.best = best
             if (
                 best is not None
-                and mine.progress.first_at >= 0
-                and not mine.progress.behind
-                and mine.progress.first_step <= best
+                and attempt.progress.first_at >= 0
+                and not attempt.progress.behind
+                and attempt.progress.first_step <= best
             ):
-                mine.progress, mine.changed = replace(mine.progress, behind=True), True
+                attempt.progress, attempt.changed = replace(attempt.progress, behind=True), True
 
     async def _run_in_writer(self, work: Callable[[], T]) -> T:
         """Run one piece of work at a time; it continues if the caller is cancelled."""

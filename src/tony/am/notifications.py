@@ -38,7 +38,7 @@ FINISH_PAUSE_SECONDS = 0.5
 #: Maximum number of waiting notifications; the oldest are dropped first.
 _MAX_WAITING = 100
 #: Maximum characters of a sentence in a notification.
-_LONGEST = 2000
+_MAX_REASON_CHARACTERS = 2000
 VERSION = 1
 _ENDS = {JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed", JobState.KILLED: "killed"}
 
@@ -117,9 +117,9 @@ class Notifications:
         except TimeoutError:
             self._sending.cancel()
             await asyncio.wait([self._sending])
-            for each in [*([self._now] if self._now else []), *self._waiting]:
+            for notice in [*([self._now] if self._now else []), *self._waiting]:
                 log.warning(
-                    "%s was not notified within %g s that the job %s", self._target, FINISH_TIMEOUT_SECONDS, each.did
+                    "%s was not notified within %g s that the job %s", self._target, FINISH_TIMEOUT_SECONDS, notice.did
                 )
 
     def drop(self) -> None:
@@ -247,4 +247,4 @@ def _format_text(what: str, reason: str, report: JobReport) -> str:
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= _MAX_REASON_CHARACTERS else f"{text[: _MAX_REASON_CHARACTERS - 1]}…"

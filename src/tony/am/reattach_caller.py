@@ -25,7 +25,7 @@ from tony.rpc.client_connection import connect
 log = logging.getLogger(__name__)
 
 #: Timeout of one call in seconds. A dead node does not answer at all.
-CALL_TIMEOUT = 5.0
+CALL_TIMEOUT_SECONDS = 5.0
 #: Parallel calls: most executors answer, and each call costs a TLS handshake, 2 ms of CPU time.
 MAX_PARALLEL = 64
 #: Between two calls of one executor.
@@ -48,13 +48,13 @@ async def call_executors(address: str, credentials: AmCredentials, attempt: int,
         ProtocolError: `superseded`: it has obeyed a later AM attempt, so this one is obsolete.
     """
     try:
-        connection = await connect(address, credentials, PeerKind.MASTER, timeout=CALL_TIMEOUT)
+        connection = await connect(address, credentials, PeerKind.MASTER, timeout=CALL_TIMEOUT_SECONDS)
     except (ConnectionFailed, ProtocolError, ValueError) as error:
         log.debug("no executor can be called at %s: %s", address, error)
         return False
     try:
         connection.send(Summon(attempt=attempt, address=own_address))
-        async with asyncio.timeout(CALL_TIMEOUT):
+        async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
             return isinstance(await connection.receive(), Done)
     except TimeoutError:
         return False
@@ -79,7 +79,7 @@ async def find_refused(addresses: Sequence[str]) -> list[bool]:
         assert isinstance(where, TlsAddress)
         async with slots:
             try:
-                async with asyncio.timeout(CALL_TIMEOUT):
+                async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
                     _, writer = await asyncio.open_connection(where.host, where.port)
             except ConnectionRefusedError:
                 return True

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tony.protocol.client_messages import MOST_POINTS, Points
+from tony.protocol.client_messages import MAX_POINTS, Points
 
 #: Bytes that all buckets may take.
 BUDGET = 140_000_000
@@ -29,7 +29,7 @@ _ARRAY_BYTES = 112
 #: Expected series of a task: those of its program, without devices.
 _USUAL_SERIES_COUNT = 14
 #: Maximum number of different series names in a job.
-MOST_NAMES = 512
+MAX_NAMES = 512
 #: Maximum numbers and series of one answer: a message holds a megabyte.
 _MAX_ANSWER_NUMBERS = 40_000
 _MAX_ANSWER_SERIES = 4_000
@@ -46,7 +46,7 @@ class Track:
         level: its buckets are 2**level times as wide as the first ones.
         first: index of the first bucket on the grid.
         counts: samples in each bucket.
-        room: allocated buckets of each column: growing bit by bit would fragment memory.
+        allocated: allocated buckets of each column: growing bit by bit would fragment memory.
         columns: by number of the name: three numbers a bucket, or None.
         dirty: index of the first bucket that has changed since it was written; None if none has.
         anew: all of it must be rewritten.
@@ -57,7 +57,7 @@ class Track:
     level: int = 0
     first: int = 0
     counts: array[int] = field(default_factory=lambda: array("I"))
-    room: int = 0
+    allocated: int = 0
     columns: list[array[float] | None] = field(default_factory=list)
     dirty: int | None = None
     anew: bool = False
@@ -137,20 +137,20 @@ class SeriesStore:
         Args:
             columns: by name, three numbers a bucket, all of one length.
         """
-        mine = self.tracks.get(task)
+        old = self.tracks.get(task)
         count = max((len(column) // 3 for column in columns.values()), default=0)
-        if mine is None or not count:
+        if old is None or not count:
             return
-        track = Track(task, mine.number, level, first, array("I", [1 << level] * count), count)
-        self._arrays -= sum(column is not None for column in mine.columns)
+        track = Track(task, old.number, level, first, array("I", [1 << level] * count), count)
+        self._arrays -= sum(column is not None for column in old.columns)
         self.tracks[task] = track
         for name, numbers in columns.items():
             column = self._ensure_column(track, name)
             if column is not None:
                 column[: len(numbers)] = array("f", numbers)
-        for offset, samples in enumerate(mine.counts):
+        for offset, samples in enumerate(old.counts):
             if samples:
-                self._merge(track, mine, offset)
+                self._merge(track, old, offset)
         track.anew, track.dirty = True, track.first
 
     def _merge(self, track: Track, other: Track, offset: int) -> None:
@@ -163,12 +163,12 @@ class SeriesStore:
             column = self._ensure_column(track, self.names[number]) if theirs is not None else None
             if theirs is None or column is None or theirs[3 * offset + 1] != theirs[3 * offset + 1]:
                 continue
-            mine, new = column[at3 : at3 + 3], theirs[3 * offset : 3 * offset + 3]
-            if mine[1] != mine[1]:
+            merged, new = column[at3 : at3 + 3], theirs[3 * offset : 3 * offset + 3]
+            if merged[1] != merged[1]:
                 column[at3 : at3 + 3] = new
             else:
-                mean = (mine[1] * before + new[1] * more) / (before + more)
-                column[at3 : at3 + 3] = array("f", (min(mine[0], new[0]), mean, max(mine[2], new[2])))
+                mean = (merged[1] * before + new[1] * more) / (before + more)
+                column[at3 : at3 + 3] = array("f", (min(merged[0], new[0]), mean, max(merged[2], new[2])))
 
     def answer(self, tasks: Collection[str], names: Collection[str], most: int) -> tuple[tuple[Points, ...], bool]:
         """Return the newest buckets of some series, and whether there are more than one message may hold.
@@ -177,10 +177,10 @@ class SeriesStore:
             tasks, names: empty for all.
         """
         found: list[Points] = []
-        room = _MAX_ANSWER_NUMBERS
-        for points in self._select(tasks, names, max(1, min(most, MOST_POINTS))):
-            room -= 4 * len(points.at)
-            if room < 0 or len(found) == _MAX_ANSWER_SERIES:
+        numbers_left = _MAX_ANSWER_NUMBERS
+        for points in self._select(tasks, names, max(1, min(most, MAX_POINTS))):
+            numbers_left -= 4 * len(points.at)
+            if numbers_left < 0 or len(found) == _MAX_ANSWER_SERIES:
                 return tuple(found), True
             found.append(points)
         return tuple(found), False
@@ -203,10 +203,10 @@ class SeriesStore:
             task=track.task,
             series=name,
             every=width,
-            at=tuple((track.first + each + 1) * width for each in places),
-            least=tuple(_round_to_float32(column[3 * each]) for each in places),
-            mean=tuple(_round_to_float32(column[3 * each + 1]) for each in places),
-            most=tuple(_round_to_float32(column[3 * each + 2]) for each in places),
+            at=tuple((track.first + place + 1) * width for place in places),
+            least=tuple(_round_to_float32(column[3 * place]) for place in places),
+            mean=tuple(_round_to_float32(column[3 * place + 1]) for place in places),
+            most=tuple(_round_to_float32(column[3 * place + 2]) for place in places),
         )
 
     # --- buckets --------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class SeriesStore:
         place = max(steps >> track.level, track.first)
         if place >= track.end:
             track.counts.extend([0] * (place + 1 - track.end))
-            if len(track.counts) > track.room:
+            if len(track.counts) > track.allocated:
                 _grow(track, capacity)
         return place
 
@@ -230,7 +230,7 @@ class SeriesStore:
         """Return a series of a task; None if there is no room for another one."""
         number = self._numbers.get(name)
         if number is None:
-            if len(self.names) >= MOST_NAMES:
+            if len(self.names) >= MAX_NAMES:
                 return None
             number = self._numbers[name] = len(self.names)
             self.names.append(name)
@@ -241,19 +241,19 @@ class SeriesStore:
             if (self._arrays + 1) * (_ARRAY_BYTES + _BUCKET_BYTES * MIN_BUCKETS) > self._budget:
                 return None
             self._arrays += 1
-            column = track.columns[number] = array("f", [EMPTY]) * (3 * track.room)
+            column = track.columns[number] = array("f", [EMPTY]) * (3 * track.allocated)
             track.dirty = track.first if track.dirty is None else track.dirty
         return column
 
 
 def _grow(track: Track, capacity: int) -> None:
     """Allocate more buckets: as many as there may be, if those are few."""
-    room = min(max(2 * track.room, len(track.counts), 2 * MIN_BUCKETS), max(capacity, len(track.counts)))
-    nothing = array("f", [EMPTY]) * (3 * (room - track.room))
+    allocated = min(max(2 * track.allocated, len(track.counts), 2 * MIN_BUCKETS), max(capacity, len(track.counts)))
+    nothing = array("f", [EMPTY]) * (3 * (allocated - track.allocated))
     for column in track.columns:
         if column is not None:
             column.extend(nothing)
-    track.room = room
+    track.allocated = allocated
 
 
 def _halve(track: Track) -> None:

@@ -11,7 +11,7 @@ from tony import clock
 from tony.model.ids import TaskId
 from tony.protocol.client_messages import GetStacks
 from tony.protocol.executor_messages import DumpStacks
-from tony.protocol.messages import LONGEST_STACKS, Message, Stacks
+from tony.protocol.messages import MAX_STACKS_BYTES, Message, Stacks
 from tony.rpc.connection import RpcConnection
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class StackRelay:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def ask(self, client: RpcConnection, message: GetStacks) -> TaskId | None:
+    def on_request(self, client: RpcConnection, message: GetStacks) -> TaskId | None:
         """Handle a client's request; return the task, if its executor was asked."""
         try:
             task = TaskId.parse(message.task)
@@ -84,7 +84,7 @@ class StackRelay:
                 message,
                 task=str(task),
                 request="",
-                text=message.text[:LONGEST_STACKS],
+                text=message.text[:MAX_STACKS_BYTES],
                 how=message.how[:_MAX_WORD_CHARACTERS],
                 problem=message.problem[:_MAX_SENTENCE_CHARACTERS],
                 name=message.name[:_MAX_WORD_CHARACTERS],

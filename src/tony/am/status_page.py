@@ -30,8 +30,8 @@ _REQUEST_TIMEOUT_SECONDS = 10.0
 #: Requests answered in parallel.
 _MAX_PARALLEL = 20
 #: Maximum connections of the addresses that are answered, and of all others: each is an open file of this process.
-_MOST_CONNECTIONS_OF_PEERS = 200
-_MOST_CONNECTIONS_OF_OTHERS = 50
+_MAX_PEER_CONNECTIONS = 200
+_MAX_OTHER_CONNECTIONS = 50
 #: Maximum number of tasks on the page.
 _MAX_SHOWN_TASKS = 2000
 _RELOAD_SECONDS = 5
@@ -127,7 +127,7 @@ class Page:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         known = self._is_answered(writer.get_extra_info("peername")[0])
-        if self._connections[known] >= (_MOST_CONNECTIONS_OF_PEERS if known else _MOST_CONNECTIONS_OF_OTHERS):
+        if self._connections[known] >= (_MAX_PEER_CONNECTIONS if known else _MAX_OTHER_CONNECTIONS):
             writer.transport.abort()
             return
         self._connections[known] += 1

@@ -15,7 +15,7 @@ from tony.rpc.connection import RpcConnection
 #: Minimum ratio of the pause after a report to its CPU time: watching a huge job stays cheap.
 _PAUSE_PER_COST = 20.0
 #: Maximum seconds without a report while something changes.
-_LONGEST_PAUSE = 5.0
+_MAX_PAUSE_SECONDS = 5.0
 #: Seconds after which a report is sent although nothing has changed: silent programs are news, too.
 _MAX_REPORT_AGE_SECONDS = 30.0
 #: Seconds until the next check of clients that were reading too slowly.
@@ -89,16 +89,18 @@ class Subscribers:
 
     def _send(self) -> None:
         self._timer = None
-        wanted = [each.connection for each in self._subscribers.values() if each.ages or self._for_all]
+        wanted = [
+            subscriber.connection for subscriber in self._subscribers.values() if subscriber.ages or self._for_all
+        ]
         ready = [connection for connection in wanted if connection.backlog <= _BACKLOG]
         if ready:
-            began = clock.processor()
+            started_at = clock.processor()
             report = self._report()
             self._waiting = bool(report.waiting)
             frame = encode_for_many(msg.Report(report=report))
             for connection in ready:
                 connection.send_frame(frame)
-            self._pause = min(_PAUSE_PER_COST * (clock.processor() - began), _LONGEST_PAUSE)
+            self._pause = min(_PAUSE_PER_COST * (clock.processor() - started_at), _MAX_PAUSE_SECONDS)
             if self._for_all:
                 self._sent_at = clock.monotonic()
         self._for_all = len(ready) < len(wanted)

@@ -9,9 +9,9 @@ from tony.core.application import Application
 from tony.core.events import ContainerEnded, Event
 
 #: Seconds between two attempts to confirm the end of containers on nodes that were given up.
-_PROOF_PAUSE = 3.0
+_PROOF_PAUSE_SECONDS = 3.0
 #: Seconds within which the watchdog of a dead executor stops its program.
-_WATCHDOG_PAUSE = 1.0
+_WATCHDOG_PAUSE_SECONDS = 1.0
 
 
 class UnconfirmedEnds:
@@ -26,7 +26,7 @@ class UnconfirmedEnds:
         self._feed = feed
         self._same_host = same_host
         self._exist = asyncio.Event()
-        if any(held.presumed for held in app.state.containers.values()):
+        if any(held.is_end_unconfirmed for held in app.state.containers.values()):
             self._exist.set()
 
     def on_unconfirmed(self) -> None:
@@ -48,7 +48,7 @@ class UnconfirmedEnds:
         proven = await _find_ended(missing)
         for container in missing.keys() - proven:
             held = state.containers.get(container)
-            if held and not held.presumed:
+            if held and not held.is_end_unconfirmed:
                 cause = f"the cluster no longer knows it, and its end on {held.host} is not confirmed"
                 self._feed(ContainerEnded(container=container, cause=cause, blameless=True, presumed=True))
 
@@ -56,9 +56,9 @@ class UnconfirmedEnds:
         """Try to prove the ends, instead of waiting for leases, until cancelled."""
         while True:
             await self._exist.wait()
-            await asyncio.sleep(_PROOF_PAUSE)
+            await asyncio.sleep(_PROOF_PAUSE_SECONDS)
             state = self._app.state
-            given_up = [held for held in state.containers.values() if held.presumed and held.task]
+            given_up = [held for held in state.containers.values() if held.is_end_unconfirmed and held.task]
             places = {held.id: state.tasks[held.task].listens for held in given_up if held.task}
             for container in await _find_ended(places):
                 cause = "its node was given up, and its executor has exited there"
@@ -75,7 +75,7 @@ async def _find_ended(places: Mapping[str, str]) -> Set[str]:
     from tony.am.reattach_caller import find_refused  # late: most jobs have a single AM attempt
 
     asked = {container: place for container, place in places.items() if place}
-    for pause in (0.0, _WATCHDOG_PAUSE):
+    for pause in (0.0, _WATCHDOG_PAUSE_SECONDS):
         if asked:
             await asyncio.sleep(pause)
             refused = await find_refused(list(asked.values()))

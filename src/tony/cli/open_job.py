@@ -62,7 +62,7 @@ def open_job(job: str, portal: str | None) -> Iterator[JobView]:
     if portal is None:
         yield find_job(job)
         return
-    with open_portal(portal) as there:
+    with open_portal(portal) as portal_client:
         from tony.jobs.portal_client.view import PortalJobView
 
-        yield PortalJobView(there, there.resolve(job), warn)
+        yield PortalJobView(portal_client, portal_client.resolve(job), warn)

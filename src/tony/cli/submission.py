@@ -134,7 +134,7 @@ def _unmatched_patterns(spec: JobSpec, report: JobReport, folder: JobFolder) -> 
     from tony.history.metrics_reader import open_metrics
 
     with open_metrics(folder.metrics) as metrics:
-        known = {each.task.partition(":")[0] for each in metrics.progress()}
+        known = {progress.task.partition(":")[0] for progress in metrics.progress()}
     return [name for name in names if name not in known]
 
 

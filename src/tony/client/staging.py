@@ -242,7 +242,7 @@ class _Stager:
             self.refuse(key, text, f"... and {len(scan.refused) - _MAX_ERRORS} more errors of this kind.")
 
     def refuse_clashes(self, requests: tuple[_KeyedRequest, ...]) -> None:
-        for later, earlier in staging_requests.clashes([each.request.name for each in requests]):
+        for later, earlier in staging_requests.clashes([request.request.name for request in requests]):
             one, other = requests[later], requests[earlier]
             self.refuse(
                 one.key,
@@ -260,7 +260,7 @@ class _Stager:
     # Store them.
 
     def store(self, plan: _Plan) -> StagedRole:
-        items = [self.store_once(each) for each in plan.requests]
+        items = [self.store_once(request) for request in plan.requests]
         return StagedRole(items=tuple(item for item in items if item is not None), python=plan.python)
 
     def store_once(self, keyed: _KeyedRequest) -> StagedItem | None:
@@ -351,7 +351,9 @@ def _find_replaced(source: Path, files: Iterable[tuple[_KeyedRequest, ...]]) -> 
     top = os.path.abspath(source)
     common: set[str] | None = None
     for requests in files:
-        pairs = ((each.request.name, os.path.abspath(staging_requests.parse(each.text).path)) for each in requests)
+        pairs = (
+            (request.request.name, os.path.abspath(staging_requests.parse(request.text).path)) for request in requests
+        )
         own = {name for name, path in pairs if path == f"{top}/{name}"}
         common = own if common is None else common & own
     return common or set()

@@ -180,41 +180,47 @@ def _resolve(stack: _LayerStack, known: Branch, param_layer: Layer, cwd: Path) -
         ConfigError: see `load`.
     """
     problems, own = stack.problems, stack.own
-    sheet = read(stack.merged())
-    sheet.origin = None if stack.job_file is None else _shown(stack.job_file)
-    known_framework = unknown_names(sheet)
+    value_table = read(stack.merged())
+    value_table.origin = None if stack.job_file is None else _shown(stack.job_file)
+    known_framework = unknown_names(value_table)
     problems += broken_finals(stack.sites, own)
-    spec = build(sheet, _default_name(stack.job_file, cwd))
-    sources = {dotted(key): found.layer.where(key) for key, found in sheet.found.items()}
-    if known_framework and not sheet.broken:
-        with_kinds = with_default_kinds(spec, sheet)
+    spec = build(value_table, _default_name(stack.job_file, cwd))
+    sources = {dotted(key): found.layer.where(key) for key, found in value_table.found.items()}
+    if known_framework and not value_table.broken:
+        with_kinds = with_default_kinds(spec, value_table)
         for name, role in with_kinds.roles.items():
             if role.kind is not spec.roles[name].kind:
                 sources[dotted(("roles", name, "kind"))] = default_kind_source(spec.framework)
         spec = with_kinds
     if stack.complete:
-        check(spec, sheet)
-        check_names(spec, sheet, known, param_layer.values.get("params", {}))
-        problems += over_limits(spec, stack.sites, sheet.source(("roles",)))
-    problems += sheet.problems
-    if stack.complete and not sheet.broken and known_framework:  # adapters must not see defaults for invalid values
+        check(spec, value_table)
+        check_names(spec, value_table, known, param_layer.values.get("params", {}))
+        problems += over_limits(spec, stack.sites, value_table.source(("roles",)))
+    problems += value_table.problems
+    if (
+        stack.complete and not value_table.broken and known_framework
+    ):  # adapters must not see defaults for invalid values
         problems += with_sources(framework_errors(spec), sources)
     if problems:
         raise ConfigError([_with_short_key(problem) for problem in _first(_sort_problems(problems))])
-    notes = (*idle_waits(spec, sheet, own), *default_kind_notes(spec, sources), *unused_parameters(spec, sheet))
+    notes = (
+        *idle_waits(spec, value_table, own),
+        *default_kind_notes(spec, sources),
+        *unused_parameters(spec, value_table),
+    )
     return Resolved(
         spec=spec,
         sources=sources,
         notes=(*stack.notes, *notes),
-        job_file=sheet.origin,
+        job_file=value_table.origin,
         images={
             dotted(key): str(found.value)
-            for key, found in sheet.found.items()
+            for key, found in value_table.found.items()
             if len(key) == 3 and (key[0], key[2]) in _IMAGE_SETTINGS and found.value and found.layer in own
         },
         other_schedulers={
             key[1]: values
-            for key, values in sheet.children.items()
+            for key, values in value_table.children.items()
             if len(key) == 2 and key[0] == "scheduler" and key[1] != spec.scheduler
         },
     )

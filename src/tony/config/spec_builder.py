@@ -21,39 +21,39 @@ _NESTED: Mapping[str, type[Timeouts | Resources | Notify]] = {
 }
 
 
-def build(sheet: ValueTable, default_name: str) -> JobSpec:
+def build(value_table: ValueTable, default_name: str) -> JobSpec:
     """Return the job with all defaults filled in."""
-    fields = _fields(sheet, ()) | _fields(sheet, ("notify",))
+    fields = _fields(value_table, ()) | _fields(value_table, ("notify",))
     fields.setdefault("name", default_name)
-    scheduler = sheet.value(("scheduler", "name")) or JobSpec().scheduler
+    scheduler = value_table.value(("scheduler", "name")) or JobSpec().scheduler
     return JobSpec(
         **fields,
-        env=sheet.below(("env",)),
-        container_env=sheet.below(("container_env",)),
-        params=sheet.below(("params",)),
-        groups=sheet.below(("groups",)),
-        roles={name: _role(sheet, name) for name in sheet.roles},
+        env=value_table.below(("env",)),
+        container_env=value_table.below(("container_env",)),
+        params=value_table.below(("params",)),
+        groups=value_table.below(("groups",)),
+        roles={name: _role(value_table, name) for name in value_table.roles},
         scheduler=scheduler,
-        scheduler_settings=sheet.below(("scheduler", scheduler)),
+        scheduler_settings=value_table.below(("scheduler", scheduler)),
     )
 
 
-def _role(sheet: ValueTable, name: str) -> Role:
+def _role(value_table: ValueTable, name: str) -> Role:
     place = ("roles", name)
-    fields = _fields(sheet, place)
-    others = sheet.below((*place, "resources"))
+    fields = _fields(value_table, place)
+    others = value_table.below((*place, "resources"))
     if others:
         fields["resources"] = replace(fields.get("resources", Resources()), others=others)
-    fields |= sizes(sheet.below((*place, "instances")))
+    fields |= sizes(value_table.below((*place, "instances")))
     return Role(
         **fields,
-        env=sheet.below((*place, "env")),
-        exports=sheet.below((*place, "exports")),
-        after={other: condition for _, _, other, condition in conditions(sheet, name)},
-        timeout_after=_timeout_after(sheet.below((*place, "timeout_after"))),
+        env=value_table.below((*place, "env")),
+        exports=value_table.below((*place, "exports")),
+        after={other: condition for _, _, other, condition in conditions(value_table, name)},
+        timeout_after=_timeout_after(value_table.below((*place, "timeout_after"))),
         scheduler_settings={
             key[-1]: values
-            for key, values in sheet.children.items()
+            for key, values in value_table.children.items()
             if key[:-1] == place and (node := find(key)) and node.is_scheduler
         },
     )
@@ -66,11 +66,11 @@ def _timeout_after(values: Mapping[str, Any]) -> TimeoutAfter | None:
     return TimeoutAfter(group=values["group"], limit=values["limit"], on_timeout=on_timeout)
 
 
-def _fields(sheet: ValueTable, place: Key) -> dict[str, Any]:
+def _fields(value_table: ValueTable, place: Key) -> dict[str, Any]:
     """Return field -> value for every setting directly below `place` that sets a field."""
     fields: dict[str, Any] = {}
     nested: dict[str, dict[str, Any]] = {}
-    for name, value in sheet.below(place).items():
+    for name, value in value_table.below(place).items():
         node = find((*place, name))
         if node and node.setting and node.setting.attribute:
             outer, _, inner = node.setting.attribute.rpartition(".")

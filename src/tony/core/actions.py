@@ -145,7 +145,7 @@ class OpenSession(RequestedAction):
 
 
 @value_class
-class Verdict(RequestedAction):
+class ReportFailure(RequestedAction):
     """A failure was classified: for the event log and for subscribers.
 
     Attributes:
@@ -205,7 +205,7 @@ Action = (
     | Release
     | Kill
     | OpenSession
-    | Verdict
+    | ReportFailure
     | Exclude
     | Include
     | WakeAt

@@ -50,7 +50,7 @@ _HANDLERS: Mapping[type[ev.Event], Callable[[StepContext, Any], None]] = {
     ev.ReconcileClosed: am_attempts.on_reconcile_closed,
     ev.SessionOpened: session_start.on_opened,
     ev.Gathered: _ignore,
-    ev.Judged: _ignore,
+    ev.FailureClassified: _ignore,
     ev.Queued: containers.on_queued,
     ev.Unsatisfiable: failure_handling.on_unsatisfiable,
     ev.Excluded: node_exclusion.on_excluded,

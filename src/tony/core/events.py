@@ -249,7 +249,7 @@ class FailureResponse(StrEnum):
 
 
 @value_class
-class Judged(LoggedEvent):
+class FailureClassified(LoggedEvent):
     """A failure was classified. For the log only: it follows from the events before it.
 
     Attributes:
@@ -375,7 +375,7 @@ Event = (
     | Silent
     | SessionOpened
     | Gathered
-    | Judged
+    | FailureClassified
     | KillRequested
     | RestartRequested
     | StacksRequested

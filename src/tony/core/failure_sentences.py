@@ -36,12 +36,12 @@ def describe_failure(
     Args:
         who: the task; None if it was no single one.
     """
-    there = f" on {host}" if host else ""
+    location = f" on {host}" if host else ""
     match facts:
         case ExitFacts(exit_message=message):
-            return f"{who} {_describe_exit(cause, message, exit_code, signal)}{there}"
+            return f"{who} {_describe_exit(cause, message, exit_code, signal)}{location}"
         case ContainerFacts():
-            return _describe_container(facts, who, there)
+            return _describe_container(facts, who, location)
         case SilenceFacts(silence=silence):
             return f"no heartbeat from {who} for {silence:.0f} s (heartbeat_timeout)"
         case GroupTimeoutFacts(group=group, limit=limit, was_running=was_running):
@@ -70,13 +70,13 @@ def _describe_exit(cause: FailureCause, message: str, exit_code: int | None, sig
     return f"was killed by {signal}" if signal else f"failed with exit code {exit_code}"
 
 
-def _describe_container(facts: ContainerFacts, who: str | None, there: str) -> str:
+def _describe_container(facts: ContainerFacts, who: str | None, location: str) -> str:
     end = facts.end
     match facts.container:
         case ContainerLoss.STOPPED:
-            return f"{who} was stopped externally: {end or _UNKNOWN_STOP}{there}"
+            return f"{who} was stopped externally: {end or _UNKNOWN_STOP}{location}"
         case ContainerLoss.OUT_OF_MEMORY:
-            return f"{who} failed{there}: {end}"
+            return f"{who} failed{location}: {end}"
         case ContainerLoss.LOST:
             return f"{who} was lost: {end}"
         case ContainerLoss.NOT_STARTED:

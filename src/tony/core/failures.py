@@ -48,7 +48,7 @@ _PROGRAM_CAUSES = frozenset(
     }
 )
 #: Maximum lines of `others` in a failure; ten thousand tasks may fail at once.
-_MAX_OTHERS = 20
+_MAX_OTHER_FAILURES = 20
 
 _CAUSES: Mapping[ExitReason, FailureCause] = {
     ExitReason.MEMORY: FailureCause.MEMORY,
@@ -79,8 +79,8 @@ def failure_from_exit(
     refused = status.reason is ExitReason.REFUSED
     kind = infrastructure if refused or status.reason is ExitReason.PORT_COLLISION else user
     cause = _CAUSES.get(status.reason, FailureCause.PROGRAM)
-    told = ExitFacts(exit_message=status.message)
-    return failure_from_task(state, task, cause, kind, told, at, status=status, blameless=refused)
+    exit_facts = ExitFacts(exit_message=status.message)
+    return failure_from_task(state, task, cause, kind, exit_facts, at, status=status, blameless=refused)
 
 
 def failure_from_memory_limit(
@@ -214,6 +214,6 @@ def select_root_cause(state: State, decided: Failure) -> Failure:
     if decided.cause in _PROGRAM_CAUSES:
         first = min((f for f in state.failures if f.cause in _PROGRAM_CAUSES), key=lambda f: f.at, default=decided)
     others = [f.reason for f in state.failures if f is not first]
-    more = len(others) - _MAX_OTHERS
-    lines = others[:_MAX_OTHERS] + ([f"and {more} more"] if more > 0 else [])
+    more = len(others) - _MAX_OTHER_FAILURES
+    lines = others[:_MAX_OTHER_FAILURES] + ([f"and {more} more"] if more > 0 else [])
     return replace(first, others=tuple(lines))

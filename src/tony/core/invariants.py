@@ -107,7 +107,7 @@ def _check_programs(state: State) -> list[str]:
             wrong.append(f"the exit report of {task.id} is awaited, which is {task.state.value}")
         if task.state is TaskState.RUNNING and not state.active:
             wrong.append(f"{task.id} was not told to stop, and the job is {state.job.value}")
-        if task.state is TaskState.STOPPING and state.active and not task.judged:
+        if task.state is TaskState.STOPPING and state.active and not task.is_classified:
             wrong.append(f"{task.id} was told to stop for no reason")
     return wrong
 
@@ -163,7 +163,7 @@ def _check_waits(state: State) -> list[str]:
         return []
     moving = (TaskState.REQUESTED, TaskState.STARTING, TaskState.RUNNING, TaskState.STOPPING)
     wrong = []
-    going_on = any(each.kind is DeadlineKind.TASK_RESTART for each in state.timers.all)
+    going_on = any(deadline.kind is DeadlineKind.TASK_RESTART for deadline in state.timers.all)
     if not going_on and not any(role.counts[s] for role in state.roles.values() for s in moving):
         wrong.append("the job waits for nothing that could happen")
     for role in state.roles.values():
@@ -180,23 +180,25 @@ def _check_waits(state: State) -> list[str]:
 def _check_timers(state: State) -> list[str]:
     """Check that no deadline outlives its purpose."""
     wrong = []
-    for each in state.timers.all:
-        task = state.tasks[each.subject] if isinstance(each.subject, TaskId) else None
-        if task and not _OF_TASKS[each.kind](task):
-            wrong.append(f"{each} is set and {task.name} is {task.state.value}")
-        if each.kind in (DeadlineKind.STOP_LIMIT, DeadlineKind.FORCE_LIMIT) and state.active:
-            wrong.append(f"{each} is set and nothing is being stopped")
-        if (each.kind is DeadlineKind.GROUP or each in _OF_SHORTAGE) and not state.active:
-            wrong.append(f"{each} is set and the session has ended")
+    for deadline in state.timers.all:
+        task = state.tasks[deadline.subject] if isinstance(deadline.subject, TaskId) else None
+        if task and not _OF_TASKS[deadline.kind](task):
+            wrong.append(f"{deadline} is set and {task.name} is {task.state.value}")
+        if deadline.kind in (DeadlineKind.STOP_LIMIT, DeadlineKind.FORCE_LIMIT) and state.active:
+            wrong.append(f"{deadline} is set and nothing is being stopped")
+        if (deadline.kind is DeadlineKind.GROUP or deadline in _OF_SHORTAGE) and not state.active:
+            wrong.append(f"{deadline} is set and the session has ended")
     short = any(r.counts[TaskState.REQUESTED] for r in state.roles.values() if r.kind is not RoleKind.SIDECAR)
     wrong += [
-        f"the {each} deadline is set and no container is missing"
-        for each in _OF_SHORTAGE
-        if each in state.timers and not short
+        f"the {deadline} deadline is set and no container is missing"
+        for deadline in _OF_SHORTAGE
+        if deadline in state.timers and not short
     ]
     if not (state.active and gang_size_policy.is_elastic(state)):
         wrong += [
-            f"{each} is set and no gang waits for more" for each in gang_size_policy.DEADLINES if each in state.timers
+            f"{deadline} is set and no gang waits for more"
+            for deadline in gang_size_policy.DEADLINES
+            if deadline in state.timers
         ]
     if state.pausing and Deadline(DeadlineKind.GANG_PATIENCE) in state.timers:
         wrong.append("the gang pauses and waits for another container")

@@ -51,11 +51,11 @@ class Task:
         blameless: the end of its container was not the job's fault.
         external_exit: how its program ended, if it was stopped externally and the scheduler has not yet reported why.
         external_exit_at: when it ended.
-        began: when its last Start was sent.
+        started_at: when its last Start was sent.
         retry_at: when it may restart alone in this session; None if that is not decided.
         early: its last task attempt ended before `min_uptime`; free: consecutive attempts that do not count.
         started: its program was seen to run in this session.
-        judged: a failure of this task attempt was classified already; its exit is no second one.
+        is_classified: a failure of this task attempt was classified already; its exit is no second one.
         launches: containers that ended in this session before the program was started.
         note: what users should know about it.
     """
@@ -82,12 +82,12 @@ class Task:
     blameless: bool = False
     external_exit: ExitStatus | None = None
     external_exit_at: float = 0.0
-    began: float = 0.0
+    started_at: float = 0.0
     retry_at: float | None = None
     early: bool = False
     free: int = 0
     started: bool = False
-    judged: bool = False
+    is_classified: bool = False
     launches: int = 0
     status: ExitStatus | None = None
     ended_at: float | None = None
@@ -113,7 +113,7 @@ class Container:
 
     Attributes:
         task: the task whose executor was launched in it; None if none was, or if that task no longer needs it.
-        presumed: its end cannot be confirmed; see `steps/unconfirmed_exit.py`.
+        is_end_unconfirmed: its end cannot be confirmed; see `steps/unconfirmed_exit.py`.
         since: when it was granted.
     """
 
@@ -122,7 +122,7 @@ class Container:
     host: str
     task: TaskId | None = None
     intent: ContainerIntent = ContainerIntent.HELD
-    presumed: bool = False
+    is_end_unconfirmed: bool = False
     since: float = 0.0
 
     @property
@@ -214,11 +214,11 @@ class RoleState:
 
 @dataclass(slots=True)
 class Final:
-    """The job's result, decided once; `verdict` says why nothing was restarted."""
+    """The job's result, decided once; `no_restart_reason` says why nothing was restarted."""
 
     state: JobState
     failure: Failure | None
-    verdict: str = ""
+    no_restart_reason: str = ""
 
 
 class State:
@@ -238,13 +238,13 @@ class State:
         gangs: the scheduler grants all containers of a gang together or none of them.
         release_count: how often in a row the gang has released the containers of an incomplete gang.
         queue_reason: why there is no room, in the scheduler's words; empty when there is.
-        containers: id -> those that were granted and have not ended; gone: ids of those that have.
+        containers: id -> those that were granted and have not ended; ended_ids: ids of those that have.
         living: number of programs that may be running.
         restarts: those that count against `max_restarts` now.
         restarts_charged, restarts_for_ports, restarts_free: how many there were: that count, for taken ports, and for
             other causes outside the job.
         free: consecutive restarts of the gang that do not count.
-        began: when the first program of this session was started, setup roles apart; None before.
+        started_at: when the first program of this session was started, setup roles apart; None before.
         chooses: the scheduler can keep containers off a host.
         enlists: executors start before they know their task, so a launch can be repeated.
         hosts: host -> when tasks failed on it recently; excluded: hosts that get no further container for a while.
@@ -284,7 +284,7 @@ class State:
         self.roles: dict[str, RoleState] = {}
         self.tasks: dict[TaskId, Task] = {}
         self.containers: dict[str, Container] = {}
-        self.gone: set[str] = set()
+        self.ended_ids: set[str] = set()
         self.timers = Timers()
         self.living = 0
         self.restarts: list[Restart] = []
@@ -292,7 +292,7 @@ class State:
         self.restarts_for_ports = 0
         self.restarts_free = 0
         self.free = 0
-        self.began: float | None = None
+        self.started_at: float | None = None
         self.chooses = False
         self.enlists = False
         self.hosts: dict[str, list[float]] = {}

@@ -35,7 +35,7 @@ def build_fingerprint(state: State) -> Mapping[str, object]:
         "living": state.living,
         "restarts": [state.restarts_charged, state.restarts_for_ports, state.restarts_free, state.restart_due],
         "charged": [[r.at, r.role, r.alone] for r in state.restarts],
-        "free": [state.free, state.began],
+        "free": [state.free, state.started_at],
         "hosts": [state.chooses, state.hosts, sorted(state.excluded), sorted(state.avoided)],
         "failures": [[f.session, f.cause, f.task, f.at] for f in state.failures],
         "tolerated": [[f.session, f.cause, f.task, f.at] for f in state.tolerated],
@@ -49,7 +49,7 @@ def build_fingerprint(state: State) -> Mapping[str, object]:
         "waiting": [list(role.waiting) for role in state.roles.values()],
         "left out": [sorted(role.left_out) for role in state.roles.values()],
         "containers": sorted(
-            [c.id, c.role, str(c.task), c.intent.value, c.presumed] for c in state.containers.values()
+            [c.id, c.role, str(c.task), c.intent.value, c.is_end_unconfirmed] for c in state.containers.values()
         ),
         "tasks": [_encode_task(task) for task in state.tasks.values()],
     }
@@ -70,9 +70,9 @@ def _encode_task(task: Task) -> list[object]:
         task.container_ended_at,
         task.over_memory,
         [task.blameless, task.external_exit is not None, task.external_exit_at],
-        [task.began, task.retry_at, task.early, task.free],
+        [task.started_at, task.retry_at, task.early, task.free],
         task.started,
-        task.judged,
+        task.is_classified,
         task.launches,
         task.ended_at,
     ]

@@ -155,7 +155,7 @@ class Executor:
         self._reaper.watch(self._watchdog.pid, lambda status, usage: self._on_watchdog_ended())
         self._reaper.open()
         if self._run_context.classpath:
-            self._run_context.classpath.ask()  # runs while the task registers
+            self._run_context.classpath.start_query()  # runs while the task registers
         self._queue.put_nowait(PrepareSession(session=self._protocol.session))
         self._extend_watchdog()
         if self._create_reattach_listener:
@@ -202,7 +202,7 @@ class Executor:
                 logging.getLogger("tony").setLevel(_LEVELS.get(level, logging.INFO))
                 log.info("log level is now %s", level)
             case ServeLog(command=ReadLog() as command):
-                self._readers.ask(command)
+                self._readers.on_request(command)
             case ServeLog(command=DropLog() as command):
                 self._readers.drop(command)
             case OpenPort(command=command):
@@ -227,7 +227,7 @@ class Executor:
 
             self._stacks = StackDumper(self._context.container, self._run_context.environment, self._reaper)
         try:
-            found = await self._stacks.dump(self._run_context.process_tree.list_near(), run.mask)
+            found = await self._stacks.dump(self._run_context.process_tree.list_contained(), run.mask)
         except Exception as error:  # a failing stack dump must not end the program
             log.exception("stack dump failed: please report this")
             self._connection.send(Stacks(task=name, request=request, problem=f"stack dump failed: {error}"))

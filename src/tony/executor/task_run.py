@@ -161,9 +161,9 @@ class ProgramRun:
 
     async def run(self) -> ExitStatus:
         """Start the program, wait until it and all its processes have exited, and return how it ended."""
-        began = clock.monotonic()
+        started_at = clock.monotonic()
         try:
-            return await self._run(began)
+            return await self._run(started_at)
         except LaunchFailed as error:
             message = self._mask.hide_text(str(error))
             log.error("the program was not started: %s", message)
@@ -179,15 +179,15 @@ class ProgramRun:
             if self._progress:
                 self._progress.close()
 
-    async def _run(self, began: float) -> ExitStatus:
+    async def _run(self, started_at: float) -> ExitStatus:
         await self._run_context.writer.stop(_DISK_TIMEOUT_SECONDS)
         classpath = await self._wait_for_classpath()
         if self._stop is not None:
-            self.ended = began
+            self.ended = started_at
             return ExitStatus(reason=ExitReason.NOT_STARTED, message="stopped before it was started")
         taken = self._run_context.ports.find_taken()
         if taken:
-            self.ended = began
+            self.ended = started_at
             return ExitStatus(reason=ExitReason.PORT_COLLISION, message=taken)
         output = self._launch(classpath)
         self._started(self._pids[0])
@@ -204,7 +204,7 @@ class ProgramRun:
         await output.wait_ended(_DRAIN_SECONDS)
         await sampler.finish()
         self.exports = self._exports.collect_values() if self._exports else {}
-        return self._classify(output, left, undead, began)
+        return self._classify(output, left, undead, started_at)
 
     # --- start ----------------------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class ProgramRun:
             self._command.session,
             self._command.try_,
             self._run_context.sample_interval,
-            self._process_tree.list_near,
+            self._process_tree.list_contained,
             self._run_context.outbox,
             ProcessUsage(container.cgroup, self._started_at),
             self._progress,
@@ -266,9 +266,9 @@ class ProgramRun:
         name = self.format_file_name("")[:-1]
         folder, writer = Path(container.log_folder), self._run_context.writer
         try:
-            readers, began = self._run_context.readers, self._first_output
+            readers, started_at = self._run_context.readers, self._first_output
             output = self._output = Output(
-                folder, name, task.job_settings.log_limit, writer, began, readers, self._exports, self._mask
+                folder, name, task.job_settings.log_limit, writer, started_at, readers, self._exports, self._mask
             )
         except OSError as error:
             raise LaunchFailed(
@@ -399,7 +399,7 @@ class ProgramRun:
         while (
             left := []
             if self._process_tree.is_over()
-            else [p for p in self._process_tree.list_near() if process.is_alive(p)]
+            else [p for p in self._process_tree.list_contained() if process.is_alive(p)]
         ):
             if clock.monotonic() >= deadline:
                 break
@@ -417,7 +417,7 @@ class ProgramRun:
                     self._changed.clear()
                     await self._changed.wait()
 
-    def _classify(self, output: Output, left: Sequence[str], undead: Sequence[int], began: float) -> ExitStatus:
+    def _classify(self, output: Output, left: Sequence[str], undead: Sequence[int], started_at: float) -> ExitStatus:
         tail = output.read_tail()
         ends = self._ends or [ProcessExit(process=0, code=None, signum=signal.SIGKILL, at=self.ended)]
         stop = self._stop
@@ -456,9 +456,9 @@ class ProgramRun:
             message=self._mask.hide_text(classified.message),
             peak_memory=peak,
             cpu_time=round(self._cpu, 6),
-            duration=_compute_seconds_between(began, self.ended),
-            first_output=None if output.first is None else _compute_seconds_between(began, output.first),
-            last_output=None if output.last is None else _compute_seconds_between(began, output.last),
+            duration=_compute_seconds_between(started_at, self.ended),
+            first_output=None if output.first is None else _compute_seconds_between(started_at, output.first),
+            last_output=None if output.last is None else _compute_seconds_between(started_at, output.last),
             tail=tail,
         )
 
@@ -480,5 +480,5 @@ def _open_devices(task: TaskPart, container: ContainerPart) -> Devices | None:
     return Devices(container.gpu_devices)
 
 
-def _compute_seconds_between(began: float, then: float) -> float:
-    return round(max(0.0, then - began), 6)
+def _compute_seconds_between(started_at: float, then: float) -> float:
+    return round(max(0.0, then - started_at), 6)

@@ -15,7 +15,7 @@ from tony.errors import Problem
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec
-from tony.model.states import DistributedMode, Meeting
+from tony.model.states import DistributedMode, RendezvousKind
 
 
 def as_it_is(host: str) -> str:
@@ -23,8 +23,8 @@ def as_it_is(host: str) -> str:
     return host
 
 
-def meeting_folder(work_folder: str, session: int) -> str:
-    """Return the folder in which a program announces the port to which `Meeting.RELAY` forwards connections."""
+def rendezvous_folder(work_folder: str, session: int) -> str:
+    """Return the folder in which a program announces the port to which `RendezvousKind.RELAY` forwards connections."""
     return f"{work_folder}/.meeting-s{session}"
 
 
@@ -75,7 +75,7 @@ class Framework(ABC):
         """
         return ()
 
-    def meeting(self, spec: JobSpec, task: TaskId) -> Meeting | None:
+    def choose_rendezvous(self, spec: JobSpec, task: TaskId) -> RendezvousKind | None:
         """Return the rendezvous that the task's executor runs on the task's port; None: the program has the port.
 
         Called in the application master before the task is launched.

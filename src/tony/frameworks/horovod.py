@@ -1,8 +1,8 @@
 """Horovod over gloo: ranks by host, and the rendezvous of its processes.
 
 They meet in a key-value store over HTTP. The executor of rank 0's task runs it on that task's own port, from before the
-task registers (`Meeting.STORE`): it needs no extra container, and no process can arrive too early. A job with a role
-`driver` brings its own rendezvous server instead, and `driver:0`'s port leads to it (`Meeting.RELAY`).
+task registers (`RendezvousKind.STORE`): it needs no extra container, and no process can arrive too early. A job with a
+role `driver` brings its own rendezvous server instead, and `driver:0`'s port leads to it (`RendezvousKind.RELAY`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.errors import Problem, UserError
-from tony.frameworks.base import MAX_STRING, Framework, TaskView, meeting_folder, string_size
+from tony.frameworks.base import MAX_STRING, Framework, TaskView, rendezvous_folder, string_size
 from tony.frameworks.registry import whole_gang
 from tony.frameworks.role_gangs import compute_roles, local_rank_variables, lone_rank, roles_together
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
-from tony.model.states import Meeting, RoleKind
+from tony.model.states import RendezvousKind, RoleKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,13 +87,13 @@ class Horovod(Framework):
     def validate(self, spec: JobSpec) -> Sequence[Problem]:
         return [*whole_gang(spec, self.name), *_wrong_driver(spec)]
 
-    def meeting(self, spec: JobSpec, task: TaskId) -> Meeting | None:
+    def choose_rendezvous(self, spec: JobSpec, task: TaskId) -> RendezvousKind | None:
         for world in _worlds(spec):
             host = _host_of(world)
             if task == host:
-                return Meeting.RELAY if task.role == DRIVER else Meeting.STORE
+                return RendezvousKind.RELAY if task.role == DRIVER else RendezvousKind.STORE
             if task.role == host.role and world[host.role].min_instances is not None:
-                return Meeting.STORE  # rank 0's task in a session without the tasks before it
+                return RendezvousKind.STORE  # rank 0's task in a session without the tasks before it
         return None
 
     def elastic(self, spec: JobSpec, role: str) -> str | None:
@@ -218,7 +218,7 @@ def _driver(ranks: _Ranks, task: TaskView) -> dict[str, str]:
     return {
         "CLUSTER_SPEC": hosts,
         "CLUSTER_WORKER_LIST": hosts,
-        "DRIVER_OUTPUT_PATH": meeting_folder(task.work_folder, task.session),
+        "DRIVER_OUTPUT_PATH": rendezvous_folder(task.work_folder, task.session),
     }
 
 

@@ -37,7 +37,7 @@ def lone_rank(spec: JobSpec, role: str) -> str | None:
     """
     for group in roles_together(spec):
         ranks = compute_roles(group)
-        if role in ranks and sum(each.instances for each in ranks.values()) > 1:
+        if role in ranks and sum(rank.instances for rank in ranks.values()) > 1:
             names = " and ".join(ranks)
             return f"the tasks of {names} compute together: all ranks wait for each other and must start together"
     return None

@@ -59,9 +59,9 @@ def find_user_name(settings: HadoopConfiguration, environ: Mapping[str, str]) ->
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
-        said = environ.get("USER") or environ.get("LOGNAME")
-        if said:
-            return said
+        name = environ.get("USER") or environ.get("LOGNAME")
+        if name:
+            return name
         raise ConfigurationError(
             f"the user id {os.geteuid()} has no name on this machine. Set HADOOP_USER_NAME.",
             source="HADOOP_USER_NAME",
@@ -185,7 +185,7 @@ class Logins:
             return None
         names = ([service.service] if service.service else []) + [self.find_service(daemon)]
         found = (select(self.credentials, HDFS_DELEGATION, name) for name in names)
-        return next((each for each in found if each is not None), None)
+        return next((token for token in found if token is not None), None)
 
     def _has(self, kind: str) -> bool:
         """Return True if the service name of tokens is needed."""

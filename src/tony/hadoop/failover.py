@@ -61,14 +61,14 @@ class Policy:
     """Limits of the search for the active daemon.
 
     Attributes:
-        patience: seconds from the first failure of a call until it is given up; may be infinite.
+        give_up_after: seconds from the first failure of a call until it is given up; may be infinite.
         shortest: seconds of the shortest pause between rounds.
         longest: seconds of the longest.
         first_answer: seconds for the first answer over a connection, of calls that may be repeated, where there are
             others to ask; infinite for those of any other answer. A daemon that hangs takes connections, and is silent.
     """
 
-    patience: float = 900.0
+    give_up_after: float = 900.0
     shortest: float = 1.0
     longest: float = 2.0
     first_answer: float = math.inf
@@ -149,24 +149,24 @@ class FailoverProxy:
         request: Request,
         *,
         timeout: float | None = _AS_SET,
-        patience: float | None = None,
+        give_up_after: float | None = None,
     ) -> Response:
         """Call the active daemon, and wait for the response.
 
         Args:
             timeout: seconds for one answer; None waits for ever; as the options have it if left out.
-            patience: seconds until it is given up, instead of the policy's.
+            give_up_after: seconds until it is given up, instead of the policy's.
 
         Raises:
             Unavailable: no daemon answered in time.
             ConnectionLost, CallTimeout: the call may have been carried out, and must not be sent twice.
             HadoopError: any other error of the daemon or of the login.
         """
-        limit = self.policy.patience if patience is None else patience
+        limit = self.policy.give_up_after if give_up_after is None else give_up_after
         call_id, since, tries, logins = CallId.new(), math.inf, 0, 0
         how: dict[str, Any] = {} if timeout == _AS_SET else {"timeout": timeout}
         while True:
-            is_sent, began = False, asyncio.get_running_loop().time()
+            is_sent, called_at = False, asyncio.get_running_loop().time()
             try:
                 connection = await self._connected()
                 is_sent = True
@@ -178,7 +178,7 @@ class FailoverProxy:
             if self._is_closed or logins >= _LOGIN_TRIES or not may_repeat or _is_final(failure):
                 raise failure
             now = asyncio.get_running_loop().time()
-            failed = began if isinstance(failure, CallTimeout) else now  # who is silent is so since the question
+            failed = called_at if isinstance(failure, CallTimeout) else now  # who is silent is so since the question
             since, tries, call_id = min(since, failed), tries + 1, call_id.again()
             if self._is_hopeless() or (now - since >= limit and tries >= len(self.daemons)):
                 raise self._unavailable(now - since, failure)
@@ -345,12 +345,12 @@ def _is_final(error: HadoopError) -> bool:
 
 def resource_manager_policy(settings: HadoopConfiguration) -> Policy:
     """Return the retry policy of `yarn.resourcemanager.connect.max-wait.ms` (below 0: forever)."""
-    patience = settings.get_seconds("yarn.resourcemanager.connect.max-wait.ms")
+    give_up_after = settings.get_seconds("yarn.resourcemanager.connect.max-wait.ms")
     base, most = "yarn.client.failover-sleep-base-ms", "yarn.client.failover-sleep-max-ms"
     shortest = settings.get_seconds(base) if base in settings else DEFAULT_POLICY.shortest
     longest = settings.get_seconds(most) if most in settings else max(shortest, DEFAULT_POLICY.longest)
     return Policy(
-        patience=math.inf if patience < 0 else patience,
+        give_up_after=math.inf if give_up_after < 0 else give_up_after,
         shortest=shortest,
         longest=max(shortest, longest),
     )

@@ -40,11 +40,11 @@ from tony.storage.stores.disk_errors import build_storage_error
 FORMAT = "tony-events"
 VERSION = 2
 #: Bytes. A frame from a peer has at most 1 MiB; encoded as ASCII it is at most three times as long.
-LONGEST_LINE = 4 << 20
+MAX_LINE_BYTES = 4 << 20
 #: Bytes of all segments of another user's log that are read to replay a job. In memory it takes three times as much.
-LONGEST_LOG_OF_OTHERS = 32 << 20
+MAX_FOREIGN_LOG_BYTES = 32 << 20
 #: The same limit for listing and searching events, which needs no replay.
-LONGEST_LISTED_LOG_OF_OTHERS = 1 << 30
+MAX_FOREIGN_LISTED_LOG_BYTES = 1 << 30
 #: Seconds; no valid event is later than this.
 _MAX_TIME_SECONDS = 1e10
 
@@ -119,11 +119,11 @@ class LogWriter:
         """Buffer one event and return its number. It is durable only after `flush`.
 
         Raises:
-            RecordError: the encoded event exceeds `LONGEST_LINE`.
+            RecordError: the encoded event exceeds `MAX_LINE_BYTES`.
         """
         seq = self._next
         line = _line({"seq": seq, "at": at, "wall": wall, "event": event.kind, "data": to_plain(event)})
-        if len(line) > LONGEST_LINE:
+        if len(line) > MAX_LINE_BYTES:
             raise RecordError(f"event {event.kind} is too long for {self._path}: {len(line)} bytes")
         self._next += 1
         self._pending.append(line)
@@ -163,7 +163,7 @@ def read_header(path: Path) -> Header:
         StorageError: the file cannot be read.
     """
     with opened(path) as file:
-        line = file.readline(LONGEST_LINE)
+        line = file.readline(MAX_LINE_BYTES)
     return _header(path, line)
 
 
@@ -199,12 +199,12 @@ def _lines(segments: Iterable[Path]) -> Iterator[tuple[Path, int, bytes, int]]:
     """Yield path, line number (from 1), line and AM attempt of every complete line except headers."""
     for path in segments:
         with opened(path) as file:
-            first = file.readline(LONGEST_LINE)
+            first = file.readline(MAX_LINE_BYTES)
             if not first.endswith(b"\n") and _MAGIC.startswith(first[: len(_MAGIC)]):
                 continue
             attempt = _header(path, first).attempt
             number = 1
-            while line := file.readline(LONGEST_LINE):
+            while line := file.readline(MAX_LINE_BYTES):
                 number += 1
                 if not is_whole(f"{path}:{number}", line):
                     break
@@ -212,7 +212,7 @@ def _lines(segments: Iterable[Path]) -> Iterator[tuple[Path, int, bytes, int]]:
 
 
 def is_whole(where: str, line: bytes) -> bool:
-    """Return True if a line read with a limit of `LONGEST_LINE` is complete.
+    """Return True if a line read with a limit of `MAX_LINE_BYTES` is complete.
 
     Only the last line may be incomplete: torn, or not fully written yet.
 
@@ -221,8 +221,8 @@ def is_whole(where: str, line: bytes) -> bool:
     """
     if line.endswith(b"\n"):
         return True
-    if len(line) >= LONGEST_LINE:
-        raise RecordError(f"{where}: line is longer than {LONGEST_LINE} bytes")
+    if len(line) >= MAX_LINE_BYTES:
+        raise RecordError(f"{where}: line is longer than {MAX_LINE_BYTES} bytes")
     return False
 
 
@@ -276,7 +276,7 @@ def segments(folder: Path) -> list[Path]:
     return found
 
 
-def check_length_of_others(folder: Path, most: int = LONGEST_LOG_OF_OTHERS) -> None:
+def check_foreign_length(folder: Path, most: int = MAX_FOREIGN_LOG_BYTES) -> None:
     """Refuse another user's event log if it is too large, without reading it.
 
     Args:
@@ -292,7 +292,7 @@ def check_length_of_others(folder: Path, most: int = LONGEST_LOG_OF_OTHERS) -> N
     if size > most:
         raise RecordError(
             f"the event log in {folder} is too large: {size >> 20:,} MiB. For jobs of other users the limit is "
-            f"{most >> 20:,} MiB here, and {LONGEST_LISTED_LOG_OF_OTHERS >> 20:,} MiB to list events."
+            f"{most >> 20:,} MiB here, and {MAX_FOREIGN_LISTED_LOG_BYTES >> 20:,} MiB to list events."
         )
 
 
@@ -395,7 +395,7 @@ class EventTail:
         name = str(path)
         with opened(path) as file:
             file.seek(self._offset)
-            while is_whole(where := f"{name}:{self._line + 1}", line := file.readline(LONGEST_LINE)):
+            while is_whole(where := f"{name}:{self._line + 1}", line := file.readline(MAX_LINE_BYTES)):
                 self._offset += len(line)
                 self._line += 1
                 if self._line == 1:

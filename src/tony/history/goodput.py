@@ -76,7 +76,7 @@ class GoodputLedger:
         whole, whole_gpu_hours, whole_gb_hours, whole_core_hours: the totals.
         goodput: productive share of the time in which containers were allocated, without `unknown`; None if no steps
             were reported.
-        told: True if any program reported steps.
+        has_steps: True if any program reported steps.
     """
 
     until: float
@@ -90,7 +90,7 @@ class GoodputLedger:
     whole_gb_hours: float
     whole_core_hours: float
     goodput: float | None
-    told: bool
+    has_steps: bool
 
 
 #: Since, until and bucket of a piece of time.
@@ -106,8 +106,8 @@ def ledger(line: Timeline, marks: ProgressRecords | None = None) -> GoodputLedge
     Raises:
         PlatformError: the buckets do not add up: a bug in tony.
     """
-    told = AttemptFacts(line, marks)
-    tasks = tuple(_build_task_ledger(name, spans, line, told) for name, spans in line.by_task())
+    facts = AttemptFacts(line, marks)
+    tasks = tuple(_build_task_ledger(name, spans, line, facts) for name, spans in line.by_task())
     held = _Sums()
     for task in tasks:
         held.add(task, line.roles[task.role])
@@ -126,8 +126,8 @@ def ledger(line: Timeline, marks: ProgressRecords | None = None) -> GoodputLedge
         whole_gpu_hours=math.fsum(_known(held.gpus)),
         whole_gb_hours=math.fsum(_known(held.memory)),
         whole_core_hours=math.fsum(_known(held.cores)),
-        goodput=(while_held[Bucket.PRODUCTIVE.value] or 0.0) / known_held if told.steps and known_held > 0 else None,
-        told=told.steps,
+        goodput=(while_held[Bucket.PRODUCTIVE.value] or 0.0) / known_held if facts.steps and known_held > 0 else None,
+        has_steps=facts.steps,
     )
     check(made)
     return made
@@ -261,24 +261,24 @@ class AttemptFacts:
 # --- one task ---------------------------------------------------------------------------------------------------------
 
 
-def _build_task_ledger(name: str, spans: Sequence[Span], line: Timeline, told: AttemptFacts) -> TaskLedger:
+def _build_task_ledger(name: str, spans: Sequence[Span], line: Timeline, facts: AttemptFacts) -> TaskLedger:
     # Fast for ten thousand tasks: keyed by bucket name, with only the buckets that occur.
     seconds: dict[str, list[float]] = {}
     held: dict[str, list[float]] = {}
     for span in spans:
-        for since, until, which in _pieces((span,), line, told):
+        for since, until, which in _pieces((span,), line, facts):
             bucket = which.value
             seconds.setdefault(bucket, []).append(until - since)
             if span.held:
                 held.setdefault(bucket, []).append(until - since)
-    if unlisted := told.unlisted.get(name, 0.0):
+    if unlisted := facts.unlisted.get(name, 0.0):
         _move_to_checkpoint(seconds, unlisted)
         _move_to_checkpoint(held, unlisted)
     return TaskLedger(
         task=name,
         role=_role(name),
-        seconds=_sum_buckets(seconds, told.unknown),
-        held=_sum_buckets(held, told.unknown),
+        seconds=_sum_buckets(seconds, facts.unknown),
+        held=_sum_buckets(held, facts.unknown),
         whole=math.fsum(span.seconds for span in spans if span.what is not TaskPhase.GONE),
     )
 
@@ -301,7 +301,7 @@ def _move_to_checkpoint(seconds: dict[str, list[float]], amount: float) -> None:
             amount -= taken
 
 
-def _pieces(spans: Iterable[Span], line: Timeline, told: AttemptFacts) -> Iterator[Piece]:
+def _pieces(spans: Iterable[Span], line: Timeline, facts: AttemptFacts) -> Iterator[Piece]:
     for span in spans:
         if span.what is TaskPhase.GONE:
             continue
@@ -310,7 +310,7 @@ def _pieces(spans: Iterable[Span], line: Timeline, told: AttemptFacts) -> Iterat
             if setup:
                 yield span.since, span.until, Bucket.SET_UP
             else:
-                yield from _running(span, told.of(span))
+                yield from _running(span, facts.of(span))
         elif span.again:
             yield span.since, span.until, Bucket.RESTART
         elif span.what is TaskPhase.WAITING:

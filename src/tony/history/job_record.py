@@ -21,7 +21,7 @@ T = TypeVar("T")
 #: Tasks of a job that is read: each takes memory, and a few bytes of JSON can declare a billion of them.
 MOST_TASKS = 200_000
 #: The same for a job of another user, which may be crafted to be expensive.
-MOST_TASKS_OF_OTHERS = 20_000
+MAX_FOREIGN_TASKS = 20_000
 
 
 def read_job(folder: JobFolder, *, own: bool = True) -> JobRecord | None:
@@ -50,7 +50,7 @@ def read_job(folder: JobFolder, *, own: bool = True) -> JobRecord | None:
 
 
 def _check_tasks(path: Path, tasks: int, *, own: bool) -> None:
-    most = MOST_TASKS if own else MOST_TASKS_OF_OTHERS
+    most = MOST_TASKS if own else MAX_FOREIGN_TASKS
     if tasks > most:
         whose = "" if own else " for jobs of other users"
         raise RecordError(f"{path} has {tasks:,} tasks; the limit{whose} is {most:,}")

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from tony.storage.stores.local_store import LocalStore
 
 #: Bytes of a JSON file: the report of a job with 100,000 tasks has about 40 million.
-LONGEST = 64 << 20
+MAX_JSON_BYTES = 64 << 20
 #: Bytes, and objects plus arrays, of a JSON file written by another user. In memory it takes ten times as much.
-LONGEST_OF_OTHERS = 8 << 20
-_MOST_CONTAINERS_OF_OTHERS = 250_000
+MAX_FOREIGN_JSON_BYTES = 8 << 20
+_MAX_FOREIGN_CONTAINERS = 250_000
 #: Bytes from which on only one file is decoded at a time.
 _LARGE_BYTES = 1 << 20
 _large_decoding_lock = threading.Lock()
@@ -79,23 +79,23 @@ def decoding(data: bytes) -> Iterator[None]:
         yield
 
 
-def check_json_of_others(data: bytes, name: str) -> None:
+def check_foreign_json(data: bytes, name: str) -> None:
     """Refuse JSON of another user that would take too much memory, without decoding it.
 
     Raises:
         RecordError: it would.
     """
-    if len(data) > LONGEST_OF_OTHERS:
-        raise RecordError(f"{name} is too long: files of other users are read up to {LONGEST_OF_OTHERS >> 20} MiB")
-    if data.count(b"{") + data.count(b"[") > _MOST_CONTAINERS_OF_OTHERS:
-        raise RecordError(f"{name} has more than {_MOST_CONTAINERS_OF_OTHERS:,} objects and arrays")
+    if len(data) > MAX_FOREIGN_JSON_BYTES:
+        raise RecordError(f"{name} is too long: files of other users are read up to {MAX_FOREIGN_JSON_BYTES >> 20} MiB")
+    if data.count(b"{") + data.count(b"[") > _MAX_FOREIGN_CONTAINERS:
+        raise RecordError(f"{name} has more than {_MAX_FOREIGN_CONTAINERS:,} objects and arrays")
 
 
 def read_json(path: Path) -> Json | None:
     """Return the content of a JSON file, or None if there is no such file.
 
     Raises:
-        RecordError: the content is not JSON, or is `null`, or is longer than `LONGEST`.
+        RecordError: the content is not JSON, or is `null`, or is longer than `MAX_JSON_BYTES`.
         StorageError: it cannot be read, or is not a regular file.
     """
     return decode_json(path, read_text(path))
@@ -103,7 +103,7 @@ def read_json(path: Path) -> Json | None:
 
 def read_json_in(store: LocalStore, path: str) -> Json | None:
     """Like `read_json`, for a file in a job directory that is held open."""
-    return decode_json(path, _read_text(path, lambda: store.open(path), LONGEST))
+    return decode_json(path, _read_text(path, lambda: store.open(path), MAX_JSON_BYTES))
 
 
 def read_text(path: Path, *, own: bool = True) -> bytes | None:
@@ -116,9 +116,9 @@ def read_text(path: Path, *, own: bool = True) -> bytes | None:
         RecordError: it is too long.
         StorageError: it cannot be read, or is not a regular file.
     """
-    data = _read_text(path, lambda: open_file(path), LONGEST if own else LONGEST_OF_OTHERS)
+    data = _read_text(path, lambda: open_file(path), MAX_JSON_BYTES if own else MAX_FOREIGN_JSON_BYTES)
     if data is not None and not own:
-        check_json_of_others(data, str(path))
+        check_foreign_json(data, str(path))
     return data
 
 

@@ -30,13 +30,13 @@ T = TypeVar("T")
 
 _LOCK_TIMEOUT_SECONDS = 2.0
 _QUERY_TIMEOUT_SECONDS = 10.0
-#: A row has three texts of at most `metrics_schema.LONGEST` characters.
+#: A row has three texts of at most `metrics_schema.MAX_TEXT_CHARACTERS` characters.
 _MAX_ROW_BYTES = 16 << 10
 #: Limits of one result; lower ones apply to a file written by another user.
 _MAX_ROWS = 1_000_000
 _MAX_TEXT_BYTES = 256 << 20
-_MAX_ROWS_OF_OTHERS = 250_000
-_MAX_TEXT_BYTES_OF_OTHERS = 40 << 20
+_MAX_FOREIGN_ROWS = 250_000
+_MAX_FOREIGN_TEXT_BYTES = 40 << 20
 #: KiB of SQLite's page cache; the file itself could ask for more.
 _CACHE_KIB = 2000
 _PRAGMAS = (
@@ -83,9 +83,7 @@ class Metrics:
 
     def __init__(self, path: Path, *, own: bool = True) -> None:
         self._path = path
-        self._rows, self._text = (
-            (_MAX_ROWS, _MAX_TEXT_BYTES) if own else (_MAX_ROWS_OF_OTHERS, _MAX_TEXT_BYTES_OF_OTHERS)
-        )
+        self._rows, self._text = (_MAX_ROWS, _MAX_TEXT_BYTES) if own else (_MAX_FOREIGN_ROWS, _MAX_FOREIGN_TEXT_BYTES)
         self.problem = ""
         self._database: sqlite3.Connection | None = None
         self._series: Mapping[str, int] = {}
@@ -149,19 +147,21 @@ class Metrics:
         self, role: str, name: str, since: float | None = None, until: float | None = None, most: int = DEFAULT_POINTS
     ) -> RolePoints:
         """Return one series aggregated over all tasks of a role, in at most `most` buckets."""
-        mine = {known.number: known for known in self._tasks.values() if known.role == role}
-        if not mine or name not in self._series:
+        role_tasks = {known.number: known for known in self._tasks.values() if known.role == role}
+        if not role_tasks or name not in self._series:
             return RolePoints(role=role, series=name, every=1.0)
-        rows = [row for row in self._task_means(name) if row[0] in mine]
+        rows = [row for row in self._task_means(name) if row[0] in role_tasks]
         if not rows:
             return RolePoints(role=role, series=name, every=1.0)
-        low = min(chunk * mine[number].width for number, chunk, _ in rows) * layout.CHUNK
-        high = max((chunk + 1) * mine[number].width for number, chunk, _ in rows) * layout.CHUNK
+        low = min(chunk * role_tasks[number].width for number, chunk, _ in rows) * layout.CHUNK
+        high = max((chunk + 1) * role_tasks[number].width for number, chunk, _ in rows) * layout.CHUNK
         low, high = low if since is None else max(low, since), high if until is None else min(high, until)
-        width = max(mine[number].width for number, _, _ in rows)
+        width = max(role_tasks[number].width for number, _, _ in rows)
         while (high - low) / width >= max(1, most):
             width *= 2
-        columns = group_by_bucket(rows, {number: known.width for number, known in mine.items()}, width, since, until)
+        columns = group_by_bucket(
+            rows, {number: known.width for number, known in role_tasks.items()}, width, since, until
+        )
         names = {known.number: task for task, known in self._tasks.items()}
         return build_role_points(role, name, width, columns, names)
 
@@ -354,8 +354,8 @@ def _uri_modes(path: Path) -> Sequence[str]:
     status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(0, "not a regular file")
-    ours = os.geteuid()
-    trusted = status.st_uid == ours and os.stat(path.parent).st_uid == ours and _refers_to_no_other_file(path)
+    own_uid = os.geteuid()
+    trusted = status.st_uid == own_uid and os.stat(path.parent).st_uid == own_uid and _refers_to_no_other_file(path)
     return ("mode=rw", "mode=ro") if trusted else ("mode=ro&immutable=1",)
 
 
@@ -383,7 +383,7 @@ def _check_tables(database: sqlite3.Connection) -> set[str]:
     """
     question = "SELECT name, type = 'table' AND rootpage > 0 AND sql LIKE 'CREATE TABLE %' FROM sqlite_master"
     found = set()
-    for name, plain in _fetch_all(database.execute(question), _MAX_ROWS, _MAX_TEXT_BYTES_OF_OTHERS):
+    for name, plain in _fetch_all(database.execute(question), _MAX_ROWS, _MAX_FOREIGN_TEXT_BYTES):
         if name in _TABLE_NAMES:
             if not plain:
                 raise ValueError(f"{name} is not a table")
@@ -395,12 +395,12 @@ def _check_tables(database: sqlite3.Connection) -> set[str]:
     return found
 
 
-def _fetch_all(cursor: sqlite3.Cursor, most: int, room: int, *, texts: bool = True) -> list[Any]:
+def _fetch_all(cursor: sqlite3.Cursor, most: int, max_text_bytes: int, *, texts: bool = True) -> list[Any]:
     """Fetch all rows.
 
     Args:
         most: maximum number of rows.
-        room: maximum bytes of text.
+        max_text_bytes: maximum bytes of text.
 
     Raises:
         ValueError: a limit is exceeded.
@@ -409,8 +409,8 @@ def _fetch_all(cursor: sqlite3.Cursor, most: int, room: int, *, texts: bool = Tr
     while batch := cursor.fetchmany(_ROWS_PER_FETCH):
         found += batch
         if texts:
-            room -= sum(len(value) for row in batch for value in row if isinstance(value, str | bytes))
-        if room < 0 or len(found) > most:
+            max_text_bytes -= sum(len(value) for row in batch for value in row if isinstance(value, str | bytes))
+        if max_text_bytes < 0 or len(found) > most:
             raise ValueError("it has too many rows or too much text")
     return found
 

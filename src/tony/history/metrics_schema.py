@@ -25,7 +25,7 @@ VERSION = 1
 #: Buckets of a row.
 CHUNK = 32
 #: Rows of one series of one task from first to last, at most; the AM keeps at most half as many buckets.
-MOST_CHUNKS = 64
+MAX_CHUNKS = 64
 #: Bits of a row's id for the chunk's position, and for the task.
 PLACE_BITS = 24
 _TASK_BITS = 24
@@ -33,9 +33,9 @@ _TASK_BITS = 24
 FINE = 999_999
 COARSE = 999
 #: Number of series from which on `COARSE` is used.
-MANY = 20_000
+MANY_SERIES = 20_000
 #: Characters of a row's text, at most; readers refuse longer ones.
-LONGEST = 64 * CHUNK
+MAX_TEXT_CHARACTERS = 64 * CHUNK
 
 #: Separate from `progress`, whose column count older readers rely on: seconds without a report after which a task
 #: attempt counts as stalled, the stalls as JSON pairs, and the time of the last change of its step.
@@ -198,7 +198,7 @@ def decode(scale: float, least: str | None, mean: str, most: str | None) -> list
 
 
 def _decode_numbers(text: str, scale: float) -> list[float]:
-    if not isinstance(text, str) or len(text) > LONGEST:
+    if not isinstance(text, str) or len(text) > MAX_TEXT_CHARACTERS:
         raise ValueError("a row that is too long")
     values = json.loads(text)
     if not isinstance(values, list):

@@ -263,7 +263,7 @@ def _align_series(task: str, width: float, found: Mapping[str, Mapping[int, list
     """Align all series of a task to the same buckets; rows of a damaged file far before the last one are dropped."""
     chunks = {chunk for rows in found.values() for chunk in rows}
     last = max(chunks)
-    first = max(min(chunks), last - layout.MOST_CHUNKS + 1)
+    first = max(min(chunks), last - layout.MAX_CHUNKS + 1)
     end = max(last * layout.CHUNK + len(rows[last]) // 3 for rows in found.values() if last in rows)
     nothing = [math.nan] * (3 * layout.CHUNK)
     series = {}

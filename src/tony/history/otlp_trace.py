@@ -22,7 +22,7 @@ from tony.model.states import JobState
 #: Spans of one request.
 MAX_SPANS_PER_REQUEST = 1000
 #: Events of the job's span.
-_MOST_EVENTS = 500
+_MAX_SPAN_EVENTS = 500
 #: Characters of a text.
 _MAX_TEXT_LENGTH = 1000
 _INTERNAL, _OK, _ERROR = 1, 1, 2
@@ -120,7 +120,7 @@ def _build_job_span(make: _SpanBuilder, line: Timeline, report: JobReport) -> di
         "tony.tasks": len(report.tasks),
     }
     span = make.span(f"job {report.name or report.job}", (), None, 0.0, line.until, attributes)
-    markers = sorted(line.marks, key=lambda mark: mark.at)[:_MOST_EVENTS]
+    markers = sorted(line.marks, key=lambda mark: mark.at)[:_MAX_SPAN_EVENTS]
     span["events"] = [
         {
             "timeUnixNano": make.moment(mark.at),
@@ -142,14 +142,14 @@ def _build_task_spans(
 ) -> Iterator[dict[str, Json]]:
     """Yield a task's span in each session, and the spans below it."""
     for session in dict.fromkeys(span.session for span in spans):
-        mine = [span for span in spans if span.session == session]
+        session_spans = [span for span in spans if span.session == session]
         path = ("task", task, session)
         parent = ("session", session) if session in opened else ()
         attributes: dict[str, Attribute] = {"tony.task": task, "tony.role": task.rpartition(":")[0]}
-        attributes |= {"tony.session": session, "tony.try": max(span.try_ for span in mine)}
-        yield make.span(task, path, parent, mine[0].since, mine[-1].until, attributes)
-        for since, until, bucket in _merge_adjacent(piece for span in mine for piece in facts.pieces([span])):
-            note = next((span.note for span in mine if span.since <= since < span.until and span.note), "")
+        attributes |= {"tony.session": session, "tony.try": max(span.try_ for span in session_spans)}
+        yield make.span(task, path, parent, session_spans[0].since, session_spans[-1].until, attributes)
+        for since, until, bucket in _merge_adjacent(piece for span in session_spans for piece in facts.pieces([span])):
+            note = next((span.note for span in session_spans if span.since <= since < span.until and span.note), "")
             more = {"tony.task": task, **({"tony.note": note} if note else {})}
             yield make.span(bucket.value, (*path, since, bucket.value), path, since, until, more)
 

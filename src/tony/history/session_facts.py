@@ -7,23 +7,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from tony.core.events import Event, FailureResponse, Gathered, Judged, SessionOpened
+from tony.core.events import Event, FailureClassified, FailureResponse, Gathered, SessionOpened
 from tony.errors import RecordError
-from tony.history.event_log import LONGEST_LINE, decode_entry, segments
+from tony.history.event_log import MAX_LINE_BYTES, decode_entry, segments
 from tony.history.json_files import open_plain
 from tony.model.layout import JobFolder
 from tony.model.progress import Progress
 
 E = TypeVar("E", bound=Event)
 #: A job directory, to read the event log from; or events obtained elsewhere, at least those of `TELLING`.
-Told = JobFolder | Sequence[Event]
-TELLING: tuple[type[Event], ...] = (SessionOpened, Gathered, Judged)
+EventSource = JobFolder | Sequence[Event]
+TELLING: tuple[type[Event], ...] = (SessionOpened, Gathered, FailureClassified)
 
 
-def session_sizes(told: Told) -> dict[int, Gathered]:
+def session_sizes(source: EventSource) -> dict[int, Gathered]:
     """Return session -> number of tasks it started with, for jobs with elastic roles."""
     found: dict[int, Gathered] = {}
-    for event in _events(told, Gathered):
+    for event in _events(source, Gathered):
         known = found.get(event.session)
         if known:  # a later role of the same session started
             event = replace(event, tasks={**known.tasks, **event.tasks}, absent={**known.absent, **event.absent})
@@ -31,33 +31,33 @@ def session_sizes(told: Told) -> dict[int, Gathered]:
     return found
 
 
-def session_reasons(told: Told) -> dict[int, str]:
+def session_reasons(source: EventSource) -> dict[int, str]:
     """Return session -> why it started; invalid lines of the event log are skipped."""
-    return {event.session: event.reason for event in _events(told, SessionOpened)}
+    return {event.session: event.reason for event in _events(source, SessionOpened)}
 
 
-def lone_restarts(told: Told) -> list[tuple[int, Judged]]:
+def lone_restarts(source: EventSource) -> list[tuple[int, FailureClassified]]:
     """Return session and failure of each individual task restart, in order."""
     session = 0
     found = []
-    for event in _events(told, SessionOpened, Judged):
+    for event in _events(source, SessionOpened, FailureClassified):
         if isinstance(event, SessionOpened):
             session = event.session
-        elif isinstance(event, Judged) and event.decision is FailureResponse.RETRY:
+        elif isinstance(event, FailureClassified) and event.decision is FailureResponse.RETRY:
             found.append((session, event))
     return found
 
 
-def _events(told: Told, *classes: type[E]) -> Iterator[E]:
+def _events(source: EventSource, *classes: type[E]) -> Iterator[E]:
     """Yield events of some kinds. Other lines are not even decoded: a log may be very long."""
-    if not isinstance(told, JobFolder):
-        yield from (event for event in told if isinstance(event, classes))
+    if not isinstance(source, JobFolder):
+        yield from (event for event in source if isinstance(event, classes))
         return
     kinds = [cls.kind.encode() for cls in classes]
     with contextlib.suppress(OSError):
-        for path in segments(told.path):
+        for path in segments(source.path):
             with open_plain(path) as file:
-                while line := file.readline(LONGEST_LINE):
+                while line := file.readline(MAX_LINE_BYTES):
                     if any(kind in line for kind in kinds):
                         with contextlib.suppress(RecordError):
                             event = decode_entry(str(path), line, 0).event

@@ -45,7 +45,7 @@ class MarkerKind(Enum):
 
 
 #: Markers kept, newest first to stay: each task of the largest job may fail several times.
-MOST_MARKS = 100_000
+MAX_MARKS = 100_000
 #: Phases in which a program is alive.
 _PROGRAM = (TaskPhase.RUNNING, TaskPhase.STOPPING)
 
@@ -115,9 +115,9 @@ class Timeline:
         accepted: seconds since 1970 at which it was accepted; informational.
         until: end of the timeline.
         spans: grouped by task in the order of the job file; those of one task cover 0 to `until` without gaps.
-        marks: markers in order of time, the latest `MOST_MARKS` of the log.
+        marks: markers in order of time, the latest `MAX_MARKS` of the log.
         queued: intervals in which the scheduler had no free resources.
-        began: when the first program was started.
+        first_start: when the first program was started.
         ended: when the job ended; None if it has not.
         doubt: first event that the state machine did not accept; empty if none.
         held: task -> container -> host, in order.
@@ -131,7 +131,7 @@ class Timeline:
     marks: tuple[Mark, ...]
     roles: Mapping[str, TaskResources]
     queued: tuple[tuple[float, float], ...] = ()
-    began: float | None = None
+    first_start: float | None = None
     ended: float | None = None
     doubt: str = ""
     held: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
@@ -205,8 +205,8 @@ class TimelineReader:
         self._rows = {task.id: _Row(task, []) for task in self._state.tasks.values()}
         self._open = _Open()
         self._queued: list[tuple[float, float]] = []
-        self._marks: deque[Mark] = deque(maxlen=MOST_MARKS)
-        self._began: float | None = None
+        self._marks: deque[Mark] = deque(maxlen=MAX_MARKS)
+        self._first_start: float | None = None
         self._last = 0.0
         self._accepted = record.submitted
         self._first_error = ""
@@ -264,7 +264,7 @@ class TimelineReader:
                 for name, role in state.spec.effective_roles.items()
             },
             queued=tuple(queued),
-            began=self._began,
+            first_start=self._first_start,
             ended=state.ended_at,
             doubt=self._first_error,
             held={row.task.name: tuple(row.held_in.items()) for row in self._rows.values() if row.held_in},
@@ -295,14 +295,14 @@ class TimelineReader:
         match event:
             case ev.AttemptStarted(attempt=attempt):
                 if attempt > 1:
-                    said = f"AM attempt {attempt} took over"
-                    self._marks.append(Mark(MarkerKind.ATTEMPT, at, note=said))
+                    note = f"AM attempt {attempt} took over"
+                    self._marks.append(Mark(MarkerKind.ATTEMPT, at, note=note))
                 self._accepted = self._state.accepted_wall or self._accepted
             case ev.SessionOpened(session=session, reason=reason):
                 self._open.sessions.append((session, at, reason))
                 if session > 1:
                     self._marks.append(Mark(MarkerKind.RESTART, at, note=reason))
-            case ev.Judged(task=task, failure=failure, decision=decision, reason=reason):
+            case ev.FailureClassified(task=task, failure=failure, decision=decision, reason=reason):
                 name = str(task) if task else ""
                 self._marks.append(Mark(MarkerKind.FAILURE, at, name, f"{failure} -> {decision} ({reason})"))
                 if decision is ev.FailureResponse.RETRY:
@@ -319,8 +319,8 @@ class TimelineReader:
         task, state = row.task, self._state
         if task.state is TaskState.RUNNING:
             row.redo = False
-            if self._began is None:
-                self._began = at
+            if self._first_start is None:
+                self._first_start = at
         held = task.container is not None
         if task.container is not None and task.container not in row.held_in:
             granted = state.containers.get(task.container)
@@ -347,7 +347,7 @@ _AFFECT_ALL_TASKS = frozenset({ev.AttemptStarted, ev.ReconcileClosed, ev.Session
 #: Events about a container.
 _IN_CONTAINERS = frozenset(kind for kind in ev.EVENTS.values() if any(f.name == "container" for f in fields(kind)))
 #: Events that yield markers or sessions.
-_MARKED_EVENTS = frozenset({ev.AttemptStarted, ev.SessionOpened, ev.Judged, ev.ContainerEnded, *ev.REQUESTS})
+_MARKED_EVENTS = frozenset({ev.AttemptStarted, ev.SessionOpened, ev.FailureClassified, ev.ContainerEnded, *ev.REQUESTS})
 
 
 def _container(event: ev.Event) -> str:

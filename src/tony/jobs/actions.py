@@ -12,11 +12,11 @@ from tony.errors import ConnectionFailed, InfraError, ProtocolError, UserError
 from tony.history.job_record import KillRequest, pending_report, record_of, save_kill_request
 from tony.jobs.am_client import (
     ANSWER_TIMEOUT_SECONDS,
-    ask_all_stacks,
     locate_am,
-    tell_kill,
-    tell_log_level,
-    tell_restart,
+    request_all_stacks,
+    send_kill,
+    send_log_level,
+    send_restart,
 )
 from tony.jobs.logs.log_names import select_named_tasks
 from tony.jobs.state_dir import get_user_name
@@ -56,31 +56,31 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
         ConnectionFailed: the AM is alive and cannot be reached.
     """
     actor = actor or get_user_name()
-    give_up = clock.monotonic() + ANSWER_TIMEOUT_SECONDS
+    deadline = clock.monotonic() + ANSWER_TIMEOUT_SECONDS
     folder = home.job(job_id)
     submitter = job_status.load_submitter(home, record_of(home, job_id))
-    here = submitter.capabilities.same_host
+    is_local = submitter.capabilities.same_host
     kept: float | None = None
     broken = False
     while True:
-        began = clock.monotonic()
+        started_at = clock.monotonic()
         try:
-            report = await job_status.load_report(home, job_id, _ANSWER_SECONDS if here else _REMOTE_ANSWER_SECONDS)
+            report = await job_status.load_report(home, job_id, _ANSWER_SECONDS if is_local else _REMOTE_ANSWER_SECONDS)
             if report.state.ended:
                 folder.kill_request.unlink(missing_ok=True)
                 return report
             if not folder.am.exists() and await _end_by_scheduler(home, job_id, actor):
                 return report
-            if kept is None or not here:  # an AM on this machine that answers has found the saved request
-                await tell_kill(folder, actor, now)
+            if kept is None or not is_local:  # an AM on this machine that answers has found the saved request
+                await send_kill(folder, actor, now)
             return report
         except ConnectionFailed as error:
             # It may be starting, or have just ended, or be ending: then the next poll tells.
-            hangs = not error.gone and (broken or clock.monotonic() - began > job_status.PROMPT)
-            if (hangs or clock.monotonic() > give_up) and await _end_by_scheduler(home, job_id, actor):
+            hangs = not error.gone and (broken or clock.monotonic() - started_at > job_status.PROMPT)
+            if (hangs or clock.monotonic() > deadline) and await _end_by_scheduler(home, job_id, actor):
                 return pending_report(folder, record_of(home, job_id))
-            lives = submitter.am_alive(folder) if here else not aborted_submissions.is_under_way(home, job_id)
-            if kept is None and lives and (error.gone or (here and hangs)):
+            lives = submitter.am_alive(folder) if is_local else not aborted_submissions.is_under_way(home, job_id)
+            if kept is None and lives and (error.gone or (is_local and hangs)):
                 save_kill_request(folder, KillRequest(actor=actor, now=now))
                 with contextlib.suppress(InfraError):  # then the request is valid only while this process runs
                     await submitter.store_kill_request(folder)
@@ -88,11 +88,11 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
             if hangs:
                 raise _add_kill_hint(error, folder) from error
             if error.gone and kept is not None and clock.monotonic() - kept > _START_SECONDS:
-                if here or not await _end_by_scheduler(home, job_id, actor):
+                if is_local or not await _end_by_scheduler(home, job_id, actor):
                     return await _end_from_here(home, job_id, actor)
                 return pending_report(folder, record_of(home, job_id))
             broken = broken or not error.gone
-            if clock.monotonic() > give_up:
+            if clock.monotonic() > deadline:
                 raise
         await asyncio.sleep(_POLL_SECONDS)
 
@@ -120,13 +120,13 @@ async def _end_by_scheduler(home: Home, job_id: str, actor: str) -> bool:
 
 
 def _add_kill_hint(error: ConnectionFailed, folder: JobFolder) -> ConnectionFailed:
-    there = locate_am(folder)
-    if there is None:
+    location = locate_am(folder)
+    if location is None:
         return error
     after = f"`tony status {folder.job_id}` then stops the tasks it left."
-    if there.supervisor is not None:
+    if location.supervisor is not None:
         after = "the AM that replaces it ends the job. The request is saved, in case this AM continues."
-    return ConnectionFailed(f"{error}. If it hangs, kill it with `kill -9 {there.pid}` on {there.host}; {after}")
+    return ConnectionFailed(f"{error}. If it hangs, kill it with `kill -9 {location.pid}` on {location.host}; {after}")
 
 
 #: Beginnings of the error for a job that has ended.
@@ -159,7 +159,7 @@ async def restart(home: Home, job_id: str, actor: str = "") -> JobReport:
             return  # the AM obeyed, although the connection ended without an answer
         session = report.session
         try:
-            await tell_restart(home.job(job_id), actor or get_user_name())
+            await send_restart(home.job(job_id), actor or get_user_name())
         except ProtocolError as error:
             if error.code != Code.BUSY:
                 raise
@@ -178,7 +178,7 @@ async def set_log_level(home: Home, job_id: str, level: str, actor: str = "") ->
         raise ValueError(f"level={level!r}: write one of {', '.join(LOG_LEVELS)}")
 
     async def tell(report: JobReport) -> None:
-        await tell_log_level(home.job(job_id), level, actor or get_user_name())
+        await send_log_level(home.job(job_id), level, actor or get_user_name())
 
     return await _send_command(home, job_id, NOTHING_LOGS, tell)
 
@@ -201,10 +201,10 @@ async def request_stacks(
     report = await job_status.load_report(home, job_id)
     try:
         async with aclosing(
-            ask_all_stacks(home.job(job_id), actor or get_user_name(), select_tasks(report, chosen))
+            request_all_stacks(home.job(job_id), actor or get_user_name(), select_tasks(report, chosen))
         ) as answers:
-            async for told in answers:
-                yield told
+            async for stacks in answers:
+                yield stacks
     except ConnectionFailed as error:
         if error.gone:
             require_running(await job_status.load_report(home, job_id), NO_STACKS)
@@ -220,8 +220,8 @@ def select_tasks(report: JobReport, chosen: frozenset[str] | None) -> list[str]:
     """
     require_running(report, NO_STACKS)
     if chosen is not None:
-        return [each.task for each in report.tasks if each.task in chosen]
-    running = [each.task for each in report.tasks if each.state in LIVING_TASK_STATES]
+        return [task.task for task in report.tasks if task.task in chosen]
+    running = [task.task for task in report.tasks if task.state in LIVING_TASK_STATES]
     if not running:
         raise InfraError(f"{_describe_status(report)}: no task is running; see: tony status {report.job}")
     return running
@@ -247,7 +247,7 @@ async def _send_command(
     home: Home, job_id: str, otherwise: str, tell: Callable[[JobReport], Awaitable[None]]
 ) -> JobReport:
     """Send a command to the job's AM, retrying while it is starting or being replaced by another AM attempt."""
-    give_up = clock.monotonic() + ANSWER_TIMEOUT_SECONDS
+    deadline = clock.monotonic() + ANSWER_TIMEOUT_SECONDS
     first: JobReport | None = None
     while True:
         report = await job_status.load_report(home, job_id)
@@ -257,7 +257,7 @@ async def _send_command(
             await tell(report)
             return first
         except ConnectionFailed as error:
-            late = clock.monotonic() > give_up
+            late = clock.monotonic() > deadline
             if error.gone and late and report.am is None:
                 raise ConnectionFailed(
                     f"{_describe_status(report)}: its application master is not running; see: tony status {job_id}"

@@ -67,11 +67,11 @@ def _parse_location(folder: JobFolder, data: Json | None) -> AmLocation | None:
         raise RecordError(f"{folder.am} is invalid: {error}") from error
 
 
-def _add_resume_hint(error: ConnectionFailed, there: AmLocation) -> ConnectionFailed:
+def _add_resume_hint(error: ConnectionFailed, location: AmLocation) -> ConnectionFailed:
     """Add to the error that the AM's process was stopped, if it is on this machine and was."""
-    if error.gone or there.host != socket.gethostname() or not process.is_stopped(there.pid):
+    if error.gone or location.host != socket.gethostname() or not process.is_stopped(location.pid):
         return error
-    text = f"{error}: its process {there.pid} was stopped; resume it with: kill -CONT {there.pid}"
+    text = f"{error}: its process {location.pid} was stopped; resume it with: kill -CONT {location.pid}"
     return ConnectionFailed(text)
 
 
@@ -81,15 +81,15 @@ def describe_delay(folder: JobFolder) -> ConnectionFailed | None:
     Raises:
         RecordError: `am.json` is invalid.
     """
-    there = locate_am(folder)
-    if there is None or there.supervisor is None or there.host != socket.gethostname():
+    location = locate_am(folder)
+    if location is None or location.supervisor is None or location.host != socket.gethostname():
         return None
-    if process.is_alive(there.pid) or not process.is_stopped(there.supervisor):
+    if process.is_alive(location.pid) or not process.is_stopped(location.supervisor):
         return None
     return ConnectionFailed(
-        f"the application master of {folder.job_id} (process {there.pid}) is dead, and its supervisor "
-        f"{there.supervisor}, which would restart it, was stopped; resume it with: "
-        f"kill -CONT {there.supervisor}. `tony kill {folder.job_id}` stops the tasks, and the next AM ends the job",
+        f"the application master of {folder.job_id} (process {location.pid}) is dead, and its supervisor "
+        f"{location.supervisor}, which would restart it, was stopped; resume it with: "
+        f"kill -CONT {location.supervisor}. `tony kill {folder.job_id}` stops the tasks, and the next AM ends the job",
         gone=True,
     )
 
@@ -108,21 +108,21 @@ async def connect_to_am(folder: JobFolder, timeout: float = ANSWER_TIMEOUT_SECON
         StorageError: they cannot be read, or belong to another user than the job directory.
     """
     held = LocalStore(folder.path).hold("")
-    there = None if held is None else _parse_location(folder, read_json_in(held, folder.am.name))
+    location = None if held is None else _parse_location(folder, read_json_in(held, folder.am.name))
     secret = None if held is None else read_json_in(held, str(folder.credentials.relative_to(folder.path)))
-    if there is None or secret is None:
+    if location is None or secret is None:
         raise ConnectionFailed(f"job {folder.job_id} has no running application master", gone=True)
     try:
-        dial = _find_dialer(folder, there.dialed_by) if there.dialed_by else None
-        connection = await connect(there.address, _load_credentials(folder, secret), PeerKind.CLIENT, timeout, dial)
+        dial = _find_dialer(folder, location.dialed_by) if location.dialed_by else None
+        connection = await connect(location.address, _load_credentials(folder, secret), PeerKind.CLIENT, timeout, dial)
     except ValueError as error:
         raise RecordError(f"{folder.am} and {folder.credentials} do not match: {error}") from error
     except ConnectionFailed as error:
-        raise _add_resume_hint(error, there) from error
+        raise _add_resume_hint(error, location) from error
     try:
         yield connection
     except ConnectionFailed as error:
-        raise _add_resume_hint(error, there) from error
+        raise _add_resume_hint(error, location) from error
     finally:
         # Every request has been answered or never will be, so there is nothing to wait for.
         connection.abort()
@@ -139,21 +139,21 @@ def _find_dialer(folder: JobFolder, scheduler: str) -> Callable[[str], Awaitable
     return partial(submitter.dial, folder)
 
 
-async def ask_report(folder: JobFolder) -> JobReport:
+async def request_report(folder: JobFolder) -> JobReport:
     """Return the job's status from its AM. Raises as `connect_to_am` does."""
     async with connect_to_am(folder) as connection:
         connection.send(GetReport())
         return (await _receive_answer(connection, Report)).report
 
 
-async def tell_kill(folder: JobFolder, actor: str, now: bool) -> None:
+async def send_kill(folder: JobFolder, actor: str, now: bool) -> None:
     """Request that the job be killed; return when the AM has accepted. Raises as `connect_to_am` does."""
     async with connect_to_am(folder) as connection:
         connection.send(KillJob(actor=actor, now=now))
         await _receive_answer(connection, Done)
 
 
-async def tell_restart(folder: JobFolder, actor: str) -> None:
+async def send_restart(folder: JobFolder, actor: str) -> None:
     """Request that the job be restarted with a new session; return when the AM has accepted.
 
     Raises:
@@ -164,47 +164,47 @@ async def tell_restart(folder: JobFolder, actor: str) -> None:
         await _receive_answer(connection, Done)
 
 
-async def tell_log_level(folder: JobFolder, level: str, actor: str = "") -> None:
+async def send_log_level(folder: JobFolder, level: str, actor: str = "") -> None:
     """Set the log level of the AM and all executors. Raises as `connect_to_am` does."""
     async with connect_to_am(folder) as connection:
         connection.send(SetLogLevel(level=level, actor=actor))
         await _receive_answer(connection, Done)
 
 
-async def ask_metrics(
+async def request_metrics(
     folder: JobFolder, tasks: Sequence[str] = (), series: Sequence[str] = (), points: int = 1
 ) -> Measured:
     """Return recent metrics. Raises as `connect_to_am` does.
 
     Args:
         tasks, series: which ones; empty for all. One answer holds some 4,000 series; request the others again.
-        points: newest points of each series; at most `MOST_POINTS`.
+        points: newest points of each series; at most `MAX_POINTS`.
     """
     async with connect_to_am(folder) as connection:
         connection.send(GetMetrics(tasks=tuple(tasks), series=tuple(series), points=points))
         return await _receive_answer(connection, Measured)
 
 
-async def ask_stacks(folder: JobFolder, actor: str, task: str) -> Stacks:
+async def request_stacks(folder: JobFolder, actor: str, task: str) -> Stacks:
     """Return the stack traces of a task, or the reason why there are none. Raises as `connect_to_am` does."""
     async with connect_to_am(folder) as connection:
         connection.send(GetStacks(actor=actor, task=task))
         return await _receive_answer(connection, Stacks, _STACKS_TIMEOUT_SECONDS)
 
 
-async def ask_all_stacks(folder: JobFolder, actor: str, tasks: Sequence[str]) -> AsyncGenerator[Stacks, None]:
-    """Like `ask_stacks`, for several tasks in order over one connection."""
+async def request_all_stacks(folder: JobFolder, actor: str, tasks: Sequence[str]) -> AsyncGenerator[Stacks, None]:
+    """Like `request_stacks`, for several tasks in order over one connection."""
     async with connect_to_am(folder) as connection:
         for first in range(0, len(tasks), _STACKS_BATCH):
             batch = tasks[first : first + _STACKS_BATCH]
             for task in batch:
                 connection.send(GetStacks(actor=actor, task=task))
-            told: dict[str, Stacks] = {}
+            received: dict[str, Stacks] = {}
             for task in batch:
-                while task not in told:
+                while task not in received:
                     answer = await _receive_answer(connection, Stacks, _STACKS_TIMEOUT_SECONDS)
-                    told[answer.task] = answer
-                yield told[task]
+                    received[answer.task] = answer
+                yield received[task]
 
 
 async def watch(folder: JobFolder, *, ages: bool = False) -> AsyncGenerator[Report, None]:
@@ -235,15 +235,15 @@ async def _wait_closed_by_am(connection: RpcConnection) -> None:
         return
 
 
-async def _receive_answer(connection: RpcConnection, kind: type[M], patience: float | None = None) -> M:
-    patience = ANSWER_TIMEOUT_SECONDS if patience is None else patience
+async def _receive_answer(connection: RpcConnection, kind: type[M], timeout: float | None = None) -> M:
+    timeout = ANSWER_TIMEOUT_SECONDS if timeout is None else timeout
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             while (message := await connection.receive()) is not None:
                 if isinstance(message, kind):
                     return message
     except TimeoutError:
-        raise ConnectionFailed(f"{connection.peer} did not answer within {patience:g} s") from None
+        raise ConnectionFailed(f"{connection.peer} did not answer within {timeout:g} s") from None
     raise ConnectionFailed(f"{connection.peer} closed the connection without an answer", gone=True)
 
 

@@ -155,7 +155,9 @@ def _compare_settings(a: JobRecord | None, b: JobRecord | None) -> tuple[tuple[S
         return None, 0
     keys = dict.fromkeys((*first, *second))
     found = [SettingDifference(key=key, a=first.get(key), b=second.get(key)) for key in keys]
-    differ = tuple(each for each in found if (each.a and each.a[0]) != (each.b and each.b[0]))
+    differ = tuple(
+        difference for difference in found if (difference.a and difference.a[0]) != (difference.b and difference.b[0])
+    )
     return differ, len(found) - len(differ)
 
 

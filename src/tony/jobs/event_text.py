@@ -91,7 +91,7 @@ def describe(event: ev.Event) -> str:
             return f"session {event.session}: {event.reason}"
         case ev.Gathered():
             return f"session {event.session} has {format_sizes(event.tasks, event.absent)}"
-        case ev.Judged():
+        case ev.FailureClassified():
             return f"{event.failure} -> {event.decision} ({event.reason})"
         case ev.JobRequest():
             return f"{event.actor} requested {event.what}"

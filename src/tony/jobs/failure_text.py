@@ -46,13 +46,13 @@ def format_outcome(report: JobReport) -> str:
     return f"job {report.job} ({report.name}) {report.state.value}{took}{sessions}"
 
 
-def format_report(report: JobReport, here: str = "") -> list[str]:
+def format_report(report: JobReport, shown_by: str = "") -> list[str]:
     """Return the report of a failed job; nothing for a job that did not fail.
 
     Names and output lines are not escaped: the caller must remove control characters.
 
     Args:
-        here: the command that shows the report, which is then not suggested.
+        shown_by: the command that shows the report, which is then not suggested.
     """
     failure = report.failure
     if failure is None or report.state is JobState.SUCCEEDED:
@@ -66,7 +66,7 @@ def format_report(report: JobReport, here: str = "") -> list[str]:
         *_format_other_failures(failure),
         "",
         "Next:",
-        *(f"  {line}" for line in _suggest_commands(report, failure, here)),
+        *(f"  {line}" for line in _suggest_commands(report, failure, shown_by)),
     ]
 
 
@@ -126,12 +126,12 @@ def _format_other_failures(failure: Failure) -> list[str]:
     return ["", "Also failed:", *(f"  {line}" for line in failure.others)] if failure.others else []
 
 
-def _suggest_commands(report: JobReport, failure: Failure, here: str) -> list[str]:
+def _suggest_commands(report: JobReport, failure: Failure, shown_by: str) -> list[str]:
     commands = []
     if failure.task and _find_log_files(report, failure):
         session = f" --session {failure.session}" if report.session > 1 else ""
         commands.append(f"tony logs {report.job} {failure.task}{session}")
-    if here != "status":
+    if shown_by != "status":
         commands.append(f"tony status {report.job}")
     if failure.failure_class is not FailureClass.USER or not commands:
         commands.append(f"tony events {report.job}")

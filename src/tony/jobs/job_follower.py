@@ -153,9 +153,9 @@ async def iterate_reports(
     folder = home.job(job_id)
     record = record_of(home, job_id)
     submitter = job_status.load_submitter(home, record)
-    far = not submitter.capabilities.same_host
-    backoff = _REMOTE_BACKOFF if far else _LOCAL_BACKOFF
-    with ChangeWatch() as changes, cached_status.ReportCache(folder if far else None) as heard:
+    is_remote = not submitter.capabilities.same_host
+    backoff = _REMOTE_BACKOFF if is_remote else _LOCAL_BACKOFF
+    with ChangeWatch() as changes, cached_status.ReportCache(folder if is_remote else None) as report_cache:
         changes.add(folder.path)
         pauses = iter(backoff)
         poller = _StatusPoller(home, record, notice)
@@ -165,10 +165,10 @@ async def iterate_reports(
                 async with aclosing(watch(folder, ages=ages)) as stream:
                     async for message in stream:
                         pauses = iter(backoff)
-                        heard.last = None if message.final else message.report
+                        report_cache.last = None if message.final else message.report
                         poller.on_answer()
                         attempts.tell(message.report)
-                        if message.final and far:
+                        if message.final and is_remote:
                             yield await remote_job_sync.build_last_am_report(folder, submitter, message.report)
                         else:
                             yield message.report
@@ -177,7 +177,7 @@ async def iterate_reports(
                 broken = None
             except ConnectionFailed as error:
                 broken = None if error.gone else error
-            heard.keep()
+            report_cache.keep()
             report = await poller.ask()
             another = report is not None and attempts.tell(report)
             if report is not None:
@@ -251,9 +251,9 @@ class _StatusPoller:
         return report
 
 
-async def _wait_change(changes: ChangeWatch, patience: float) -> None:
+async def _wait_change(changes: ChangeWatch, timeout: float) -> None:
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             await changes.wait_change()
     except TimeoutError:
         return

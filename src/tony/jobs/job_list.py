@@ -95,8 +95,8 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
                 return head_of_report(await load_last_known_report(home, head.job))
 
     living = await asyncio.gather(*(ask(head) for head in _open(listing, wanted)))
-    here = {head.job for head in (*listing.ended, *listing.open)}
-    unrecorded = [head for job, head in elsewhere.items() if job not in here and wanted.matches(head)]
+    local_jobs = {head.job for head in (*listing.ended, *listing.open)}
+    unrecorded = [head for job, head in elsewhere.items() if job not in local_jobs and wanted.matches(head)]
     problems = [f"{_name_jobs(jobs)}: {why}" for why, jobs in unknown.items()]
     return _select(listing, (*living, *unrecorded), problems, wanted)
 
@@ -112,20 +112,20 @@ async def _query_scheduler_jobs(home: Home, scheduler: str) -> Mapping[str, JobH
 
     found = await registry.load(scheduler).submitter(home).all_jobs()
     return {
-        each.job: JobHead(
-            job=each.job,
-            name=each.name,
-            state=each.state,
-            user=each.user,
+        entry.job: JobHead(
+            job=entry.job,
+            name=entry.name,
+            state=entry.state,
+            user=entry.user,
             scheduler=scheduler,
             framework="",
             tasks=None,
-            submitted=each.submitted,
-            ended=each.ended,
-            exit_code=each.exit_code,
-            reason=each.reason,
+            submitted=entry.submitted,
+            ended=entry.ended,
+            exit_code=entry.exit_code,
+            reason=entry.reason,
         )
-        for each in found
+        for entry in found
     }
 
 

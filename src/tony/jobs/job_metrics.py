@@ -8,13 +8,13 @@ from fnmatch import fnmatchcase
 from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageError
 from tony.history import event_log
 from tony.history.metrics_reader import Metrics, open_metrics
-from tony.jobs.am_client import ask_metrics
+from tony.jobs.am_client import request_metrics
 from tony.jobs.progress import Reports, read_reports
 from tony.linux.thread_pools import to_thread
 from tony.model.layout import JobFolder
 from tony.model.metric_definitions import OF_PROGRAMS, PROGRAM
 from tony.model.progress import Progress
-from tony.protocol.client_messages import MOST_POINTS, Points
+from tony.protocol.client_messages import MAX_POINTS, Points
 
 #: Tasks per request to the AM.
 _TASKS_PER_REQUEST = 400
@@ -33,7 +33,7 @@ async def load_series(
     """
     kept = await to_thread(_read_stored, folder, tasks, wanted, most)
     if live:
-        newer = await fetch_newest(folder, tasks, (), min(most, MOST_POINTS))
+        newer = await fetch_newest(folder, tasks, (), min(most, MAX_POINTS))
         _append_newer(kept, [points for points in newer if matches(wanted, points.series)], most)
     places = {task: number for number, task in enumerate(tasks)}
     names = {name: number for number, name in enumerate(sort_series({series for _, series in kept}))}
@@ -51,7 +51,7 @@ async def fetch_newest(folder: JobFolder, tasks: Sequence[str], series: Sequence
     try:
         while waiting:
             asked = waiting.pop(0)
-            answer = await ask_metrics(folder, asked, series, points)
+            answer = await request_metrics(folder, asked, series, points)
             if answer.more and len(asked) > 1:
                 half = len(asked) // 2
                 waiting[:0] = [asked[:half], asked[half:]]
@@ -73,7 +73,7 @@ async def read_progress(folder: JobFolder, tasks: Sequence[str], *, live: bool) 
     if live:
         try:
             for at in range(0, len(tasks), _TASKS_PER_REQUEST):
-                answer = await ask_metrics(folder, tasks[at : at + _TASKS_PER_REQUEST], ("step",), 1)
+                answer = await request_metrics(folder, tasks[at : at + _TASKS_PER_REQUEST], ("step",), 1)
                 now = answer.now
                 found += answer.progress
         except (ConnectionFailed, ProtocolError):  # it is exiting
@@ -124,7 +124,7 @@ def _read_stored(
     folder: JobFolder, tasks: Sequence[str], wanted: Sequence[str], most: int
 ) -> dict[tuple[str, str], Points]:
     with open_metrics(folder.metrics) as metrics:
-        return {(each.task, each.series): each for each in _read_points(metrics, tasks, wanted, most)}
+        return {(point.task, point.series): point for point in _read_points(metrics, tasks, wanted, most)}
 
 
 def _read_points(metrics: Metrics, tasks: Sequence[str], wanted: Sequence[str], most: int) -> Iterable[Points]:

@@ -108,8 +108,8 @@ def send(
         data = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
         answer = _send(url, data, headers or {}, pause)
         spans += sum(len(scope["spans"]) for each in body["resourceSpans"] for scope in each["scopeSpans"])
-        less, said = _parse_partial_success(answer)
-        rejected, message = rejected + less, said or message
+        less, text = _parse_partial_success(answer)
+        rejected, message = rejected + less, text or message
     return Sent(spans, rejected, message)
 
 

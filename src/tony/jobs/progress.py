@@ -38,9 +38,9 @@ def find_task_progress(reports: Reports, report: JobReport) -> dict[str, TaskPro
     """Return the progress of each task that has ever reported a step, in any session."""
     running, succeeded = _sort_tasks(report)
     newest: dict[str, Progress] = {}
-    for each in sorted(reports.progress, key=_build_sort_key):
-        if each.first_at >= 0:
-            newest[each.task] = each
+    for progress in sorted(reports.progress, key=_build_sort_key):
+        if progress.first_at >= 0:
+            newest[progress.task] = progress
     return {
         task: measure_task(each, reports.now if task in running else None, succeeded=task in succeeded)
         for task, each in newest.items()

@@ -77,8 +77,8 @@ class Score:
 
     def _of(self, share: OomScoreOffset) -> int:
         """Return `base` plus the offset; where that exceeds the maximum, the offset scaled to the remaining range."""
-        room = max(0, _MAX_SCORE - self.base)
-        return self.base + min(int(share), int(share) * room // OomScoreOffset.PROGRAM)
+        range_left = max(0, _MAX_SCORE - self.base)
+        return self.base + min(int(share), int(share) * range_left // OomScoreOffset.PROGRAM)
 
 
 def _open() -> int:

@@ -30,7 +30,7 @@ def assume(title: str, environ: Mapping[str, str] | None = None) -> None:
     _write(arg_start, arg_end, os.fsencode(title))  # last: a reader that sees the new name sees the new environment
 
 
-def has_room(environ: Mapping[str, str]) -> bool:
+def fits_title(environ: Mapping[str, str]) -> bool:
     """Return True if /proc would show all of these: the room is that of the environment at exec."""
     _, _, env_start, env_end = _places()
     return len(_lines(environ)) < env_end - env_start
@@ -46,7 +46,7 @@ def _places() -> tuple[int, ...]:
 
 
 def _write(start: int, end: int, content: bytes) -> None:
-    room = end - start
-    if start and room > 1:
-        ctypes.memset(start, 0, room)
-        ctypes.memmove(start, content[: room - 1], min(len(content), room - 1))
+    size = end - start
+    if start and size > 1:
+        ctypes.memset(start, 0, size)
+        ctypes.memmove(start, content[: size - 1], min(len(content), size - 1))

@@ -113,9 +113,9 @@ class ProcessUsage:
     def _shared(self, pids: Sequence[int], now: float) -> dict[str, float]:
         if now < self._pss_from:
             return {}
-        began = clock.monotonic()
+        started_at = clock.monotonic()
         shared = process.shared_memory_of(pids)
-        self._pss_from = now + self._leisure * (clock.monotonic() - began)
+        self._pss_from = now + self._leisure * (clock.monotonic() - started_at)
         return {"pss": float(shared)}
 
     def _throttled(self, elapsed: float | None) -> dict[str, float]:
@@ -153,17 +153,17 @@ class ProcessUsage:
 
     def _owe(self, seen: Mapping[int, _Process], now: float) -> None:
         """Record what will be inherited from processes that have exited, because it was counted already."""
-        for pid, gone in self._known.items():
-            if pid in seen and seen[pid].start == gone.start:
+        for pid, exited in self._known.items():
+            if pid in seen and seen[pid].start == exited.start:
                 continue
-            heir = gone.parent
+            heir = exited.parent
             for _ in range(len(self._known)):
                 if heir in seen or heir not in self._known:
                     break
                 heir = self._known[heir].parent
             debts = self._debts.pop(pid, [])
             if heir in seen:
-                self._debts.setdefault(heir, []).extend([*debts, (now + _DEBT_SECONDS, gone.whole)])
+                self._debts.setdefault(heir, []).extend([*debts, (now + _DEBT_SECONDS, exited.whole)])
 
     def _owed(self, pid: int, now: float) -> list[float]:
         debts = [debt for debt in self._debts.get(pid, ()) if debt[0] > now]

@@ -100,11 +100,11 @@ class Slots:
         if user is None:
             await turns.program.acquire()
             return Slot(turns)
-        mine = turns.of.setdefault(user, _UserSlots(self.of_one_user))
-        mine.known += 1
-        slot = Slot(turns, user, mine)
+        user_slots = turns.of.setdefault(user, _UserSlots(self.of_one_user))
+        user_slots.known += 1
+        slot = Slot(turns, user, user_slots)
         try:
-            await mine.semaphore.acquire()
+            await user_slots.semaphore.acquire()
             slot.has_own = True
             await turns.users.acquire()
             slot.has_shared = True
@@ -116,8 +116,8 @@ class Slots:
     def late_of_user(self) -> int:
         """Return how many slots of the current user are held by work that timed out and still runs."""
         turns = self._turns.get(asyncio.get_running_loop())
-        mine = turns.of.get(_USER.get() or "") if turns else None
-        return mine.late if mine else 0
+        user_slots = turns.of.get(_USER.get() or "") if turns else None
+        return user_slots.late if user_slots else 0
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
@@ -132,29 +132,29 @@ class Slots:
 class Slot:
     """One slot, until `release`."""
 
-    def __init__(self, turns: _LoopSlots, user: str = "", mine: _UserSlots | None = None) -> None:
-        self._turns, self._user, self._mine = turns, user, mine
+    def __init__(self, turns: _LoopSlots, user: str = "", user_slots: _UserSlots | None = None) -> None:
+        self._turns, self._user, self._user_slots = turns, user, user_slots
         self.has_own = self.has_shared = False
         self._late = False
 
     def mark_late(self) -> None:
         """Note that the work in it has timed out."""
-        if self._mine is not None and not self._late:
+        if self._user_slots is not None and not self._late:
             self._late = True
-            self._mine.late += 1
+            self._user_slots.late += 1
 
     def release(self) -> None:
         """Release the slot. Call it in the loop's thread."""
-        if self._mine is None:
+        if self._user_slots is None:
             self._turns.program.release()
             return
         if self.has_shared:
             self._turns.users.release()
         if self.has_own:
-            self._mine.semaphore.release()
-        self._mine.late -= self._late
-        self._mine.known -= 1
-        if not self._mine.known:
+            self._user_slots.semaphore.release()
+        self._user_slots.late -= self._late
+        self._user_slots.known -= 1
+        if not self._user_slots.known:
             del self._turns.of[self._user]
 
 

@@ -27,7 +27,7 @@ from tony.mini.options import MiniOptions
 from tony.model.layout import Home
 
 #: Seconds for a cluster to start; it takes about 10.
-START_TIMEOUT = 120.0
+START_TIMEOUT_SECONDS = 120.0
 #: Seconds for a daemon to end: a NodeManager whose ResourceManager is down takes 15 to shut down.
 _END_SECONDS = 20.0
 #: Attempts to start with other ports, if another process took one after it was chosen.
@@ -104,7 +104,7 @@ class MiniCluster:
         return state
 
     def start(
-        self, options: MiniOptions, notice: Callable[[str], None], timeout: float = START_TIMEOUT
+        self, options: MiniOptions, notice: Callable[[str], None], timeout: float = START_TIMEOUT_SECONDS
     ) -> ClusterState:
         """Start an empty cluster, and wait until it is ready.
 
@@ -176,7 +176,7 @@ class MiniCluster:
                 raise InfraError(f"{daemon.name} still runs {_END_SECONDS:.0f} s after the signal; try --signal KILL")
             return process
 
-    def restart(self, name: str, timeout: float = START_TIMEOUT) -> Sequence[str]:
+    def restart(self, name: str, timeout: float = START_TIMEOUT_SECONDS) -> Sequence[str]:
         """Restart a daemon, and wait until the cluster is ready. Its ports stay the same.
 
         Returns:
@@ -200,7 +200,7 @@ class MiniCluster:
                 self._wait(state, {daemon.name: since}, (daemon,), timeout)
             return dead
 
-    def wait(self, timeout: float = START_TIMEOUT) -> None:
+    def wait(self, timeout: float = START_TIMEOUT_SECONDS) -> None:
         """Wait until the cluster is ready.
 
         Raises:

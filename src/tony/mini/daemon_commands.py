@@ -15,7 +15,7 @@ HOST = "127.0.0.1"
 #: Each node has an address of its own, so that requests for hosts are meaningful; all of 127.0.0.0/8 is loopback.
 _NODE_NETWORK = "127.0.1"
 #: Number of addresses for nodes.
-MOST_NODES = 254
+MAX_NODES = 254
 #: Variable in the environment of daemons and their descendants: the folder of their cluster.
 MARKER = "TONY_MINI"
 
@@ -117,7 +117,7 @@ def parse(text: str, nodes: int, datanodes: int, others: Iterable[MiniDaemon] = 
     only = {"dn": datanodes, "nm": nodes}.get(text)
     found = MiniDaemon(f"{text}1" if only == 1 else text)
     if found not in known:
-        raise UserError(f"unknown daemon {text!r}; this cluster has {', '.join(each.name for each in known)}.")
+        raise UserError(f"unknown daemon {text!r}; this cluster has {', '.join(daemon.name for daemon in known)}.")
     return found
 
 

@@ -63,11 +63,11 @@ def _kill(state: ClusterState, name: str) -> None:
 
 
 def _get(state: ClusterState, path: str) -> Any:
-    return json.loads(send(state.address("rm.web"), "GET", path, patience=_TIMEOUT_SECONDS))
+    return json.loads(send(state.address("rm.web"), "GET", path, timeout=_TIMEOUT_SECONDS))
 
 
-def _wait(done: Callable[[], bool], patience: float) -> bool:
-    deadline = time.monotonic() + patience
+def _wait(done: Callable[[], bool], timeout: float) -> bool:
+    deadline = time.monotonic() + timeout
     while not done():
         if time.monotonic() > deadline:
             return False

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tony.errors import UserError
-from tony.mini.daemon_commands import MOST_NODES, daemons
+from tony.mini.daemon_commands import MAX_NODES, daemons
 
 #: Default release, tested with tony.
 DEFAULT_HADOOP = "3.4.2"
@@ -87,9 +87,11 @@ class MiniOptions:
         if not re.fullmatch(r"\d+\.\d+\.\d+", self.hadoop, re.ASCII):
             raise UserError(f"--hadoop {self.hadoop}: expected a release such as {DEFAULT_HADOOP}.")
         for name, count in (("nodes", self.nodes), ("datanodes", self.datanodes)):
-            if not 1 <= count <= MOST_NODES:
-                raise UserError(f"--{name} {count}: expected a number from 1 to {MOST_NODES}.")
-        named = [(f"--set {each.daemon}:{each.key}", each.daemon) for each in self.settings if each.daemon]
+            if not 1 <= count <= MAX_NODES:
+                raise UserError(f"--{name} {count}: expected a number from 1 to {MAX_NODES}.")
+        named = [
+            (f"--set {setting.daemon}:{setting.key}", setting.daemon) for setting in self.settings if setting.daemon
+        ]
         named += [(f"--label {label.name}", f"nm{node}") for label in self.labels for node in label.nodes]
         known = {daemon.name for daemon in daemons(self.nodes, self.datanodes) if daemon.index}
         for where, name in named:

@@ -39,17 +39,17 @@ def waiting_for(state: ClusterState, since: Mapping[str, float]) -> str | None:
     return None
 
 
-def send(address: str, method: str, path: str, body: str | None = None, patience: float = _TIMEOUT_SECONDS) -> bytes:
+def send(address: str, method: str, path: str, body: str | None = None, timeout: float = _TIMEOUT_SECONDS) -> bytes:
     """Send one request to a daemon's web server.
 
     Args:
         body: JSON.
-        patience: timeout in seconds.
+        timeout: timeout in seconds.
 
     Raises:
         InfraError: it refused, or is not reachable.
     """
-    connection = http.client.HTTPConnection(address, timeout=patience)
+    connection = http.client.HTTPConnection(address, timeout=timeout)
     try:
         connection.request(method, path, body, {"Content-Type": "application/json", "Accept": "application/json"})
         answer = connection.getresponse()

@@ -28,7 +28,7 @@ GROUPS: Mapping[str, frozenset[JobState]] = {
 DEFAULT_PAGE_JOBS = 50
 MAX_PAGE_JOBS = 1000
 #: Maximum characters of a parameter.
-LONGEST = 500
+MAX_WORD_CHARACTERS = 500
 
 
 class JobSort(Enum):
@@ -175,8 +175,8 @@ def from_words(words: Mapping[str, str]) -> Query:
         text = words.get(each.name, "").strip()
         if not text or each.name == _NOT_IN_URL:
             continue
-        if len(text) > LONGEST:
-            raise ValueError(f"{each.name}: more than {LONGEST} characters.")
+        if len(text) > MAX_WORD_CHARACTERS:
+            raise ValueError(f"{each.name}: more than {MAX_WORD_CHARACTERS} characters.")
         values[each.name] = _read(each.name, text)
     return Query(**values)  # type: ignore[arg-type]
 
@@ -185,9 +185,9 @@ def _read(name: str, text: str) -> object:
     if name == "state":
         return _one_of(name, text, (*GROUPS, DAMAGED))
     if name == "failure_class":
-        return FailureClass(_one_of(name, text, [each.value for each in FailureClass]))
+        return FailureClass(_one_of(name, text, [failure_class.value for failure_class in FailureClass]))
     if name == "sort":
-        return JobSort(_one_of(name, text, [each.value for each in JobSort]))
+        return JobSort(_one_of(name, text, [sort.value for sort in JobSort]))
     if name == "descending":
         return _one_of(name, text, ("yes", "no")) == "yes"
     if name == "most":

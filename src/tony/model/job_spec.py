@@ -242,8 +242,8 @@ class JobSpec(JobProgramSettings):
     @property
     def all_tags(self) -> tuple[str, ...]:
         """Return its own tags and those passed to the scheduler."""
-        theirs = str(self.scheduler_settings.get("tags", "")).split(",")
-        return tuple(dict.fromkeys((*self.tags, *(tag.strip() for tag in theirs if tag.strip()))))
+        role_tags = str(self.scheduler_settings.get("tags", "")).split(",")
+        return tuple(dict.fromkeys((*self.tags, *(tag.strip() for tag in role_tags if tag.strip()))))
 
     @property
     def setup_roles(self) -> tuple[str, ...]:

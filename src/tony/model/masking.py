@@ -9,9 +9,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 #: A secret's value, or a line of it, is masked from this many bytes on: shorter ones occur in ordinary text.
-SHORTEST_SECRET_BYTES = 6
+MIN_SECRET_BYTES = 6
 #: Longer texts are searched for in parts of this size.
-_LONGEST_TEXT_BYTES = 4096
+_MAX_TEXT_BYTES = 4096
 
 _SECRET_NAME = re.compile(
     r"SECRET|PASSW|PASSPHRASE|CREDENTIAL|CONN(?:ECTION)?_?STR"
@@ -158,7 +158,7 @@ class MaskedStream:
 
         It still counts as the beginning of a secret if the rest follows.
         """
-        hidden = b"*" * len(self._held) if len(self._held) >= SHORTEST_SECRET_BYTES else self._held
+        hidden = b"*" * len(self._held) if len(self._held) >= MIN_SECRET_BYTES else self._held
         released, self._passed = hidden[self._passed :], len(self._held)
         return released
 
@@ -175,11 +175,11 @@ def _with_stars(data: bytes, spans: list[tuple[int, int]]) -> bytes:
 def _spellings(secret: bytes) -> Iterator[bytes]:
     """Yield the texts under which a secret may appear in output."""
     for line in _LINE_END.split(secret):
-        for begin in range(0, len(line), _LONGEST_TEXT_BYTES):
-            part = line[begin : begin + _LONGEST_TEXT_BYTES]
-            if len(part) >= SHORTEST_SECRET_BYTES:
+        for begin in range(0, len(line), _MAX_TEXT_BYTES):
+            part = line[begin : begin + _MAX_TEXT_BYTES]
+            if len(part) >= MIN_SECRET_BYTES:
                 yield part
-    if SHORTEST_SECRET_BYTES <= len(secret) <= _LONGEST_TEXT_BYTES:
+    if MIN_SECRET_BYTES <= len(secret) <= _MAX_TEXT_BYTES:
         yield from _encodings(secret)
 
 
@@ -201,5 +201,5 @@ def _encodings(secret: bytes) -> Iterator[bytes]:
         begin, end = (0, 2, 3)[before], len(padded) * 4 // 3
         for encode in (b64encode, urlsafe_b64encode):
             core = encode(padded)[begin:end]
-            if len(core) >= SHORTEST_SECRET_BYTES:
+            if len(core) >= MIN_SECRET_BYTES:
                 yield core

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from tony.units import Unit
 
-#: Valid names of metrics, including those of programs. Longer ones, or more than `MOST_OF_A_PROGRAM` of one program,
+#: Valid names of metrics, including those of programs. Longer ones, or more than `MAX_PROGRAM_SERIES` of one program,
 #: are dropped.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 #: Maximum number of metrics that one program may report.
-MOST_OF_A_PROGRAM = 32
+MAX_PROGRAM_SERIES = 32
 #: Prefix of metrics that programs report.
 OF_PROGRAMS = "user."
 _DEVICE = re.compile(r"gpu(\d{1,3})\.(.+)")

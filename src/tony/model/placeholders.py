@@ -30,7 +30,7 @@ _MAX_SHOWN_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mistake:
+class PlaceholderError:
     """A placeholder that cannot be filled.
 
     Attributes:
@@ -44,7 +44,7 @@ class Mistake:
     message: str
 
 
-def check(text: str, params: Collection[str], roles: Collection[str] = ()) -> list[Mistake]:
+def check(text: str, params: Collection[str], roles: Collection[str] = ()) -> list[PlaceholderError]:
     """Find placeholders of parameters and roles that the job does not have, in the order of the text.
 
     Args:
@@ -60,7 +60,7 @@ def check(text: str, params: Collection[str], roles: Collection[str] = ()) -> li
             continue
         missing = "a role that the job does not have" if is_role else "a parameter that is not in [params]"
         message = f"{{{_short(match[2])}}} names {missing}: {_listed(roles if is_role else params)}"
-        mistakes.append(Mistake(position=match.start(), name=match[2], message=message))
+        mistakes.append(PlaceholderError(position=match.start(), name=match[2], message=message))
     return mistakes
 
 
@@ -76,7 +76,7 @@ def _short(name: str) -> str:
     return name if len(name) <= _MAX_SHOWN_CHARACTERS else f"{name[: _MAX_SHOWN_CHARACTERS - 1]}…"
 
 
-def near_misses(text: str, params: Collection[str]) -> list[Mistake]:
+def find_misspelled_names(text: str, params: Collection[str]) -> list[PlaceholderError]:
     """Find braces that look like a typo in `{params.NAME}` of a parameter that the job has, such as `{parms.lr}`.
 
     Only these: any other word in braces may be intended.
@@ -88,7 +88,7 @@ def near_misses(text: str, params: Collection[str]) -> list[Mistake]:
             continue
         shown = _short(name)
         message = f"{{{word}.{shown}}} is not a placeholder; did you mean {{params.{shown}}}?"
-        mistakes.append(Mistake(position=match.start(), name=f"{word}.{name}", message=message))
+        mistakes.append(PlaceholderError(position=match.start(), name=f"{word}.{name}", message=message))
     return mistakes
 
 

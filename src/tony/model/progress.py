@@ -190,11 +190,11 @@ def measure_job(
         return None
     tasks = [
         measure_task(
-            each,
-            None if each.task in succeeded or (running is not None and each.task not in running) else now,
-            succeeded=each.task in succeeded,
+            progress,
+            None if progress.task in succeeded or (running is not None and progress.task not in running) else now,
+            succeeded=progress.task in succeeded,
         )
-        for each in newest
+        for progress in newest
     ]
 
     def order(each: TaskProgress) -> tuple[bool, bool, float, float]:
@@ -217,10 +217,10 @@ def measure_job(
 
 def find_newest(reported: Iterable[Progress], session: int = 0) -> list[Progress]:
     """Return the newest attempt of each task in a session, or in the last one with any reports."""
-    known = [each for each in reported if each.first_at >= 0]
-    session = max([session, *(each.session for each in known)])
+    known = [progress for progress in reported if progress.first_at >= 0]
+    session = max([session, *(progress.session for progress in known)])
     newest: dict[str, Progress] = {}
-    for each in known:
-        if each.session == session and (each.task not in newest or each.try_ >= newest[each.task].try_):
-            newest[each.task] = each
+    for progress in known:
+        if progress.session == session and (progress.task not in newest or progress.try_ >= newest[progress.task].try_):
+            newest[progress.task] = progress
     return list(newest.values())

@@ -59,7 +59,7 @@ class RoleKind(Enum):
     SETUP = "setup"  #: every other role waits for its success; not part of the computation
 
 
-class Meeting(Enum):
+class RendezvousKind(Enum):
     """The rendezvous that the executor runs on the port of a task, next to its program."""
 
     STORE = "store"  #: a key-value store over HTTP for Horovod's processes

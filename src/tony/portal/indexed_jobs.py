@@ -150,9 +150,9 @@ class IndexedJobs:
 
     def _own_view(self, folder: JobFolder) -> PortalView:
         def make() -> PortalView:
-            far = RemoteRecord(self._home, folder, slots=self._fetch_slots)
+            remote = RemoteRecord(self._home, folder, slots=self._fetch_slots)
             place = TensorBoardSource(folder=folder, own=True)
-            return PortalView(place, folder, None, far, status_seconds=PAGE_STATUS_SECONDS)
+            return PortalView(place, folder, None, remote, status_seconds=PAGE_STATUS_SECONDS)
 
         return self._view((self._own, folder.job_id, ()), make)
 
@@ -192,8 +192,8 @@ class IndexedJobs:
                 found: str = await run(find_owner, held, entry.path)
                 return found
 
-            far = RemoteRecord(self._home, folder, owner, self._fetch_slots, self._log_fetcher(held, entry, folder))
-            return view(far)
+            remote = RemoteRecord(self._home, folder, owner, self._fetch_slots, self._log_fetcher(held, entry, folder))
+            return view(remote)
 
         return self._view(key, make)
 
@@ -238,10 +238,10 @@ class IndexedJobs:
                 del self._views[other]  # of another directory that was at the same path before
             view = self._views[key] = make()
         self._views.move_to_end(key)
-        room = _MAX_VIEW_BYTES - sum(each.weight for each in self._views.values())
-        while len(self._views) > 1 and (len(self._views) > _MAX_VIEWS or room < 0):
+        spare = _MAX_VIEW_BYTES - sum(each.weight for each in self._views.values())
+        while len(self._views) > 1 and (len(self._views) > _MAX_VIEWS or spare < 0):
             _, oldest = self._views.popitem(last=False)
-            room += oldest.weight
+            spare += oldest.weight
         return view
 
     def _trim(self, memory: dict[str, float]) -> None:

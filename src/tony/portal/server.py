@@ -52,7 +52,7 @@ async def run(
     entrance.check()
     tls, tokens = entrance.tls(), TokenFile(home.portal)
     auth_config = entrance.terms(tokens)
-    stores = [open_location(each, home, os.environ) for each in histories or [str(home.path)]]
+    stores = [open_location(history, home, os.environ) for history in histories or [str(home.path)]]
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=clock.LOG_LINE)
     logging.getLogger("uvicorn.error").addHandler(logging.NullHandler())

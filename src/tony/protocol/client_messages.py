@@ -63,7 +63,7 @@ class GetMetrics(Message):
     Attributes:
         tasks: which ones; empty for all.
         series: which ones; empty for all.
-        points: maximum for each series, the newest; at most `MOST_POINTS`.
+        points: maximum for each series, the newest; at most `MAX_POINTS`.
     """
 
     kind: ClassVar[str] = "get-metrics"
@@ -72,7 +72,7 @@ class GetMetrics(Message):
     points: int = 1
 
 
-MOST_POINTS = 240
+MAX_POINTS = 240
 
 
 @value_class

@@ -106,7 +106,7 @@ class ProgramOutput(Reported):
 
 
 #: Maximum bytes of one exported value; Linux allows twice as much in one string.
-LONGEST_EXPORT = 64 << 10
+MAX_EXPORT_BYTES = 64 << 10
 
 
 @value_class
@@ -115,7 +115,7 @@ class ProgramExited(Reported):
 
     Attributes:
         ago: seconds since it exited, measured when this message is (re)sent: independent of differing clocks.
-        exports: exported values by variable, each of at most `LONGEST_EXPORT` bytes; None for one that it did not
+        exports: exported values by variable, each of at most `MAX_EXPORT_BYTES` bytes; None for one that it did not
             print; empty if it never ran.
     """
 

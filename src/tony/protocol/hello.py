@@ -83,7 +83,7 @@ def check_hello(data: bytes, token: str) -> PeerKind:
     if magic != _MAGIC:
         raise ProtocolError(Code.BAD_MESSAGE, "this is not a tony peer: its first bytes are not the hello")
     if version != WIRE_VERSION:
-        raise ProtocolError(Code.VERSION, _versions(theirs=version))
+        raise ProtocolError(Code.VERSION, _versions(peer_version=version))
     if not hmac.compare_digest(given, token_bytes(token)):
         raise ProtocolError(Code.TOKEN, "the token is not this job's")
     kind = _KINDS.get(number)
@@ -107,7 +107,7 @@ def check_answer(data: bytes) -> None:
     if magic != _MAGIC:
         raise ProtocolError(Code.BAD_MESSAGE, "this address is not an application master of tony")
     if version != WIRE_VERSION:
-        raise ProtocolError(Code.VERSION, _versions(theirs=version))
+        raise ProtocolError(Code.VERSION, _versions(peer_version=version))
     if status == 0:
         return
     code = _STATUSES.get(status)
@@ -130,8 +130,8 @@ def token_bytes(token: str) -> bytes:
     return raw
 
 
-def _versions(theirs: int) -> str:
+def _versions(peer_version: int) -> str:
     return (
-        f"the other side speaks wire version {theirs}, this one version {WIRE_VERSION}; "
+        f"the other side speaks wire version {peer_version}, this one version {WIRE_VERSION}; "
         "use the same release of tony on both sides"
     )

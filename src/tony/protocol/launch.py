@@ -7,7 +7,7 @@ from dataclasses import field
 
 from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.staged import LeftOut, StagedRole
-from tony.model.states import Meeting
+from tony.model.states import RendezvousKind
 from tony.model.value_class import value_class
 
 
@@ -73,7 +73,7 @@ class TaskPart:
     connect_timeout: float
     job_settings: JobProgramSettings
     role_settings: RoleProgramSettings
-    meeting: Meeting | None = None
+    meeting: RendezvousKind | None = None
     board: str | None = None
     left_out: LeftOut | None = None
 

@@ -68,7 +68,7 @@ class SetLogLevel(Message):
 
 
 #: Maximum bytes of a task's stack traces.
-LONGEST_STACKS = 256 << 10
+MAX_STACKS_BYTES = 256 << 10
 
 
 @value_class

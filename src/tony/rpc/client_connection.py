@@ -28,7 +28,7 @@ _MAX_QUEUED = 16
 #: The same in bytes for tunnels: there may be hundreds of them.
 _MAX_QUEUED_RAW_BYTES = 4 * READ_SIZE
 #: Seconds between tries while the backlog of a Unix socket is full: the kernel does not signal its end.
-_QUEUE_FULL_PAUSE = 0.02
+_QUEUE_FULL_PAUSE_SECONDS = 0.02
 
 
 async def connect(
@@ -99,7 +99,7 @@ class _ConnectingSide(HandshakeSide):
         self._wakeup: asyncio.Future[None] | None = None
         self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def began(self, connection: RpcConnection) -> None:
+    def on_transport(self, connection: RpcConnection) -> None:
         connection.peer = self._address
 
     def greeting(self) -> bytes:
@@ -193,7 +193,7 @@ async def _connected_unix(path: str) -> socket.socket:
                 with suppress(BlockingIOError):
                     sock.connect(short)
                     return sock
-                await asyncio.sleep(_QUEUE_FULL_PAUSE)
+                await asyncio.sleep(_QUEUE_FULL_PAUSE_SECONDS)
     except BaseException:
         sock.close()
         raise

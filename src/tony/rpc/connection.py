@@ -49,7 +49,7 @@ class RpcConnection(asyncio.BufferedProtocol):
         "_buffer",
         "_decoder",
         "_drained",
-        "_end_began_in",
+        "_end_phase",
         "_greeting",
         "_lingering",
         "_outbox",
@@ -78,7 +78,7 @@ class RpcConnection(asyncio.BufferedProtocol):
         self._tls = tls
         self._transport: asyncio.Transport | None = None
         self._phase = Phase.SECURING
-        self._end_began_in: Phase | None = None
+        self._end_phase: Phase | None = None
         self._greeting = b""
         self._decoder: Decoder | None = None
         self._outbox: list[memoryview] = []
@@ -236,10 +236,10 @@ class RpcConnection(asyncio.BufferedProtocol):
                 self.peer = _tcp_peer(transport)
                 watch_for_death(sock)
         except (ProtocolError, OSError) as error:
-            self._side.began(self)
+            self._side.on_transport(self)
             self.abort(error if isinstance(error, ProtocolError) else ConnectionFailed(f"{self.peer} is gone: {error}"))
             return
-        self._side.began(self)
+        self._side.on_transport(self)
         if self._tls is None:
             self._secured()
         else:
@@ -294,7 +294,7 @@ class RpcConnection(asyncio.BufferedProtocol):
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
         self._decoder = self._tls = None
-        self._side.closed(self, self._end_began_in or Phase.SECURING)
+        self._side.closed(self, self._end_phase or Phase.SECURING)
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -394,8 +394,8 @@ class RpcConnection(asyncio.BufferedProtocol):
         self._close(error)
 
     def _end(self, error: ProtocolError | ConnectionFailed | None, *, by_peer: bool = False) -> None:
-        if self._end_began_in is None:
-            self._end_began_in = self._phase
+        if self._end_phase is None:
+            self._end_phase = self._phase
             self.error = error
             self.closed_by_peer = by_peer
             self._side.ended(self)

@@ -34,7 +34,7 @@ class HandshakeSide(ABC):
     limit_out: int
 
     @abstractmethod
-    def began(self, connection: RpcConnection) -> None:
+    def on_transport(self, connection: RpcConnection) -> None:
         """Handle a new transport."""
 
     def may_secure(self, connection: RpcConnection, data: memoryview) -> bool:

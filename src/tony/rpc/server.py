@@ -41,11 +41,11 @@ _MAX_FIRST_MESSAGE_BYTES = 4096
 _RECORD_HEAD_BYTES = 5
 _HANDSHAKE_RECORD = 22
 #: Minimum seconds between two log lines about the same kind of refusal.
-_LOG_EVERY_SECONDS = 5.0
+_LOG_INTERVAL_SECONDS = 5.0
 #: Maximum characters of a log line about a peer.
 _LINE = 500
 #: Seconds to wait when there are no file descriptors left.
-_NO_ROOM_PAUSE = 1.0
+_ACCEPT_PAUSE_SECONDS = 1.0
 #: Kinds of peers that connect to an AM.
 GUESTS = frozenset({PeerKind.EXECUTOR, PeerKind.CLIENT})
 _CODES = frozenset(code.value for code in Code)
@@ -93,7 +93,7 @@ class ServerStatistics:
 
     Attributes:
         open: connections now that have shown the right token.
-        strangers: connections now that have not yet.
+        unauthenticated: connections now that have not yet.
         accepted: connections so far.
         messages: received from all of them.
         refused: code -> how many connections ended with it, before or after the hello; `no-room`: how many were dropped
@@ -101,7 +101,7 @@ class ServerStatistics:
     """
 
     open: int
-    strangers: int
+    unauthenticated: int
     accepted: int
     messages: int
     refused: Mapping[str, int]
@@ -199,11 +199,11 @@ class _ListeningSide(HandshakeSide):
         self._max_unrecognized = limits.max_unrecognized
         self._few = min(_FEW_UNRECOGNIZED, limits.max_unrecognized)
         self._is_fitted = limits.max_unrecognized <= _FEW_UNRECOGNIZED
-        self._strangers: dict[RpcConnection, asyncio.TimerHandle] = {}
+        self._unauthenticated: dict[RpcConnection, asyncio.TimerHandle] = {}
         self._unrecognized = _Unrecognized()
         self._open: set[RpcConnection] = set()
-        self._room = asyncio.Event()
-        self._room.set()
+        self._can_accept = asyncio.Event()
+        self._can_accept.set()
         self._buffer = bytearray(READ_SIZE)
         self._accepted = self._messages = 0
         self._refused: Counter[str] = Counter()
@@ -212,14 +212,14 @@ class _ListeningSide(HandshakeSide):
     def statistics(self) -> ServerStatistics:
         return ServerStatistics(
             open=len(self._open),
-            strangers=len(self._strangers),
+            unauthenticated=len(self._unauthenticated),
             accepted=self._accepted,
             messages=self._messages,
             refused=dict(self._refused),
         )
 
     async def close(self) -> None:
-        everyone = [*self._open, *self._strangers]
+        everyone = [*self._open, *self._unauthenticated]
         for connection in everyone:
             connection.close() if connection.is_open else connection.abort()
         await asyncio.gather(*(connection.wait_closed() for connection in everyone))
@@ -234,7 +234,7 @@ class _ListeningSide(HandshakeSide):
         loop = asyncio.get_running_loop()
         listener.setblocking(False)
         while True:
-            await self._room.wait()
+            await self._can_accept.wait()
             if self._is_crowded():
                 await _wait_readable(listener)
                 if self._is_crowded() and not self._drop_one():
@@ -250,7 +250,7 @@ class _ListeningSide(HandshakeSide):
                     self._log_limited(
                         "no-room", f"cannot take another connection: {resource_limit_errors.describe_os_error(error)}"
                     )
-                    await asyncio.sleep(_DROP_RETRY_SECONDS if self._drop_one() else _NO_ROOM_PAUSE)
+                    await asyncio.sleep(_DROP_RETRY_SECONDS if self._drop_one() else _ACCEPT_PAUSE_SECONDS)
                 continue  # or that connection was closed before it was accepted
             sock.setblocking(False)
             await loop.connect_accepted_socket(lambda: self._connection(context), sock)
@@ -262,14 +262,14 @@ class _ListeningSide(HandshakeSide):
 
         return RpcConnection(self, self._buffer, PeerKind.EXECUTOR, TlsPipe(context, listens=True))
 
-    def began(self, connection: RpcConnection) -> None:
+    def on_transport(self, connection: RpcConnection) -> None:
         self._accepted += 1
         loop = asyncio.get_running_loop()
         timeout = self._limits.timeout_seconds
-        self._strangers[connection] = loop.call_later(timeout, self._on_handshake_timeout, connection)
+        self._unauthenticated[connection] = loop.call_later(timeout, self._on_handshake_timeout, connection)
         if connection.is_encrypted:
             self._unrecognized.add(connection, loop.time())
-        self._update_room()
+        self._update_can_accept()
 
     def may_secure(self, connection: RpcConnection, data: memoryview) -> bool:
         first = self._unrecognized.first_message(connection, data)
@@ -277,7 +277,7 @@ class _ListeningSide(HandshakeSide):
             return True
         if self.tag in first:
             self._unrecognized.remove(connection)
-            self._update_room()
+            self._update_can_accept()
             return True
         # Handshakes with all of them would let an attacker keep the CPU busy.
         return len(self._unrecognized) <= self._few or not _is_whole_record(first)
@@ -307,22 +307,22 @@ class _ListeningSide(HandshakeSide):
         self._unrecognized.remove(connection)
         connection.abort()
 
-    def _update_room(self) -> None:
-        if len(self._strangers) - len(self._unrecognized) < self._limits.max_unauthenticated:
-            self._room.set()
+    def _update_can_accept(self) -> None:
+        if len(self._unauthenticated) - len(self._unrecognized) < self._limits.max_unauthenticated:
+            self._can_accept.set()
         else:
-            self._room.clear()
+            self._can_accept.clear()
 
     def _on_handshake_timeout(self, connection: RpcConnection) -> None:
         text = f"no complete hello within {self._limits.timeout_seconds:g} s"
         connection.abort(ProtocolError(Code.TIMEOUT, text))
 
     def _forget_stranger(self, connection: RpcConnection) -> None:
-        timer = self._strangers.pop(connection, None)
+        timer = self._unauthenticated.pop(connection, None)
         if timer is not None:
             timer.cancel()
         self._unrecognized.remove(connection)
-        self._update_room()
+        self._update_can_accept()
 
     # --- the hello ------------------------------------------------------------------------------------------------
 
@@ -372,8 +372,8 @@ class _ListeningSide(HandshakeSide):
     def _log_limited(self, about: str, text: str) -> None:
         """Log a line, but not the same kind repeatedly: a peer must not be able to fill the log."""
         now = asyncio.get_running_loop().time()
-        last, kept_back = self._logged.get(about, (-_LOG_EVERY_SECONDS, 0))
-        if now - last < _LOG_EVERY_SECONDS:
+        last, kept_back = self._logged.get(about, (-_LOG_INTERVAL_SECONDS, 0))
+        if now - last < _LOG_INTERVAL_SECONDS:
             self._logged[about] = (last, kept_back + 1)
             return
         self._logged[about] = (now, 0)
@@ -413,11 +413,11 @@ class _Unrecognized:
         self._first_messages[connection] = before + bytes(data[:_MAX_FIRST_MESSAGE_BYTES])
         return self._first_messages[connection]
 
-    def find_droppable(self, began_before: float) -> RpcConnection | None:
+    def find_droppable(self, opened_before: float) -> RpcConnection | None:
         """Return the oldest connection of the address that has the most, except those with unread first bytes."""
         group = max(self._by_address.values(), key=len, default={})
-        for connection, began in group.items():
-            if began > began_before:
+        for connection, opened_at in group.items():
+            if opened_at > opened_before:
                 break
             if self._first_messages[connection] or not connection.has_unread:
                 return connection

@@ -104,9 +104,9 @@ async def _finish(writer: asyncio.StreamWriter) -> None:
 
 
 async def _watch(connection: RpcConnection) -> None:
-    gone = False
+    hung_up = False
     while True:
         await asyncio.sleep(_CHECK_SECONDS)
-        before, gone = gone, connection.hung_up
-        if before and gone:  # twice, so that the last data can still be read
+        before, hung_up = hung_up, connection.hung_up
+        if before and hung_up:  # twice, so that the last data can still be read
             raise ConnectionFailed("the tunnel broke")

@@ -42,13 +42,13 @@ class EnlistingContainer(ExecutorContainer):
     async def _enlist(self) -> TaskLaunch:
         """Ask each AM that there is for the task until one has it."""
         process = os.urandom(8).hex()
-        heard = clock.monotonic()
+        last_answer_at = clock.monotonic()
         for pause in _BACKOFF:
             trouble = "there is no application master"
             try:
                 if (address := self.find_am()) is not None:
                     connection = await connect(address, self.credentials, PeerKind.EXECUTOR)
-                    heard = clock.monotonic()
+                    last_answer_at = clock.monotonic()
                     connection.send(Enlist(container=self.container, process=process))
                     try:
                         if isinstance(answer := await connection.receive(), Assigned):
@@ -62,7 +62,7 @@ class EnlistingContainer(ExecutorContainer):
                 if error.code == Code.STALE:
                     raise InfraError(f"the application master refused this executor: {error}") from error
                 trouble = str(error)
-            if clock.monotonic() - heard > _MAX_SILENCE_SECONDS:
+            if clock.monotonic() - last_answer_at > _MAX_SILENCE_SECONDS:
                 break
             await asyncio.sleep(pause)
         raise InfraError(f"no application master assigned a task: {trouble}")

@@ -260,8 +260,8 @@ class ContainerAllocator(ABC):
         """Note that the executor of a container is connected, whichever AM attempt launched it."""
 
     @abstractmethod
-    def release(self, container: str, patience: float) -> None:
-        """Release a container. Its executor was asked to exit; it is killed after `patience` seconds.
+    def release(self, container: str, timeout: float) -> None:
+        """Release a container. Its executor was asked to exit; it is killed after `timeout` seconds.
 
         A container in which nothing was launched is released at once. `ContainerEnded` follows in every case.
         """

@@ -33,7 +33,7 @@ from tony.testing.container_faults import (
 from tony.testing.sample_jobs import credentials, task_part
 
 #: Timeout in seconds for expected events; generous, for slow machines.
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 #: Seconds to wait for events that must not occur.
 QUIET = 0.1
 
@@ -48,7 +48,7 @@ class Bench(ABC):
     job_id: str
 
     @abstractmethod
-    async def told(self, container: str) -> tuple[TaskPart, AmCredentials]:
+    async def fetch_payload(self, container: str) -> tuple[TaskPart, AmCredentials]:
         """Wait until the executor of a container has its launch data; return it."""
 
     @abstractmethod
@@ -218,7 +218,7 @@ class _Clauses:
         (grant,) = await self.granted(1)
         task, secret = self.task(grant.container, "ps", 0), credentials()
         await self.source.launch(grant.container, task, secret)
-        assert await self.bench.told(grant.container) == (task, secret)
+        assert await self.bench.fetch_payload(grant.container) == (task, secret)
 
     async def check_secrets_are_not_seen(self) -> None:
         """Neither the arguments nor the environment of an executor hold a secret."""
@@ -226,7 +226,7 @@ class _Clauses:
         (grant,) = await self.granted(1)
         secret = AmCredentials(token="ab" * 32, key="-----KEY-----", certificate="-----CERT-----", ca="-----CA-----")
         await self.source.launch(grant.container, self.task(grant.container, "ps", 0), secret)
-        await self.bench.told(grant.container)
+        await self.bench.fetch_payload(grant.container)
         seen = await self.bench.seen(grant.container)
         assert not [text for text in ("ab" * 32, "-----") if text in seen]
 
@@ -238,7 +238,7 @@ class _Clauses:
         await asyncio.gather(
             self.source.launch(grant.container, task, secret), self.source.launch(grant.container, task, secret)
         )
-        await self.bench.told(grant.container)
+        await self.bench.fetch_payload(grant.container)
         await self.source.launch(grant.container, task, secret)
         self.source.set_demand("worker", 0)
         await self.bench.crash_executor(grant.container)
@@ -277,7 +277,7 @@ class _Clauses:
         self.source.set_demand("worker", 2)
         first, _ = await self.granted(2)
         self.source.set_demand("worker", 1)
-        self.source.release(first.container, PATIENCE)
+        self.source.release(first.container, TIMEOUT_SECONDS)
         assert (await self.ended(1))[0].container == first.container
         await self.quiet()
         assert len(self.of(Granted)) == 2
@@ -286,7 +286,7 @@ class _Clauses:
         """A released executor that exits within the timeout is not killed."""
         (container,) = await self.launched("worker", 1)
         self.source.set_demand("worker", 0)
-        self.source.release(container, PATIENCE)
+        self.source.release(container, TIMEOUT_SECONDS)
         await self.quiet()
         assert self.of(ContainerEnded) == []
         assert await self.bench.lives(container)
@@ -307,9 +307,9 @@ class _Clauses:
         """The shortest timeout of repeated releases counts, and one end is reported."""
         (container,) = await self.launched("worker", 1)
         self.source.set_demand("worker", 0)
-        self.source.release(container, 10 * PATIENCE)
+        self.source.release(container, 10 * TIMEOUT_SECONDS)
         self.source.release(container, 0.05)
-        self.source.release(container, 10 * PATIENCE)
+        self.source.release(container, 10 * TIMEOUT_SECONDS)
         await self.ended(1)
         self.source.release(container, 0.0)
         await self.quiet()
@@ -341,7 +341,7 @@ class _Clauses:
         """A kill does not wait for the timeout of a release."""
         (container,) = await self.launched("worker", 1)
         self.source.set_demand("worker", 0)
-        self.source.release(container, 10 * PATIENCE)
+        self.source.release(container, 10 * TIMEOUT_SECONDS)
         self.source.kill(container, "now")
         await self.ended(1)
         assert not await self.bench.lives(container)
@@ -409,7 +409,7 @@ class _Clauses:
         assert end.container == container
         again = (await self.granted(2))[-1].container
         await self.source.launch(again, self.task(again, "worker", 0), credentials())
-        await self.bench.told(again)
+        await self.bench.fetch_payload(again)
         assert await self.bench.lives(again)
 
     @_needs(ContainerExitsBeforeRegistering)
@@ -446,7 +446,7 @@ class _Clauses:
         self.bench.make_room()
         await launching
         (grant,) = self.of(Granted)
-        await self.bench.told(grant.container)
+        await self.bench.fetch_payload(grant.container)
         assert await self.bench.lives(grant.container)
 
     @_needs(SilentExecutor)
@@ -457,7 +457,7 @@ class _Clauses:
         (grant,) = await self.granted(1)
         await self.quiet()
         await self.source.launch(grant.container, self.task(grant.container, "worker", 0), credentials())
-        await self.bench.told(grant.container)
+        await self.bench.fetch_payload(grant.container)
 
     @_needs(SilentExecutor)
     async def check_enlist_twice(self) -> None:
@@ -493,7 +493,7 @@ class _Clauses:
         self.source.set_demand("worker", 1)
         self.bench.make_room()
         await self.source.launch(container, self.task(container, "worker", 0), credentials())
-        await self.bench.told(container)
+        await self.bench.fetch_payload(container)
         assert (len(self.of(Granted)), self.of(ContainerEnded)) == (1, [])
 
     # --- tools ----------------------------------------------------------------------------------------------------
@@ -516,7 +516,7 @@ class _Clauses:
         for index, container in enumerate(containers):
             await self.source.launch(container, self.task(container, role, index), credentials())
         for container in containers:
-            await self.bench.told(container)
+            await self.bench.fetch_payload(container)
         return containers
 
     async def launching(self) -> asyncio.Task[None]:
@@ -541,12 +541,12 @@ class _Clauses:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while not condition():
                     await asyncio.sleep(0.002)
         except TimeoutError:
             raise AssertionError(
-                f"the expected event did not arrive within {PATIENCE:g} s; events: {self.events}"
+                f"the expected event did not arrive within {TIMEOUT_SECONDS:g} s; events: {self.events}"
             ) from None
 
     async def quiet(self) -> None:

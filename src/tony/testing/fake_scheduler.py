@@ -30,14 +30,14 @@ class FakeContainer:
 
     Attributes:
         number: counted from 1.
-        told: whether its grant was reported.
+        is_reported: whether its grant was reported.
         task: what was launched in it, or None.
     """
 
     id: str
     number: int
     role: str
-    told: bool = False
+    is_reported: bool = False
     task: TaskPart | None = None
     credentials: AmCredentials | None = None
     timer: asyncio.TimerHandle | None = None
@@ -83,7 +83,7 @@ class FakeSource(ContainerAllocator):
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
         """Keep the containers in which an executor was launched; drop the others."""
-        names = {each.id for each in known}
+        names = {container.id for container in known}
         for held in [held for held in self.containers.values() if held.task is None or held.id not in names]:
             if held.timer:
                 held.timer.cancel()
@@ -128,20 +128,20 @@ class FakeSource(ContainerAllocator):
         elif isinstance(fault, ContainerExitsBeforeRegistering):
             loop.call_soon(self.end, container, f"its executor ended with exit code {fault.exit_code}")
 
-    def release(self, container: str, patience: float) -> None:
+    def release(self, container: str, timeout: float) -> None:
         held = self.containers.get(container)
         if held is None:
             return
         self.log.append(f"release {container}")
-        if held.task is None or patience <= 0:
+        if held.task is None or timeout <= 0:
             self.end(container, "it was given back")
             return
         loop = asyncio.get_running_loop()
-        if held.timer is None or loop.time() + patience < held.timer.when():
+        if held.timer is None or loop.time() + timeout < held.timer.when():
             if held.timer:
                 held.timer.cancel()
-            cause = f"it was given back, and its executor did not end within {patience:g} s"
-            held.timer = loop.call_later(patience, self.end, container, cause)
+            cause = f"it was given back, and its executor did not end within {timeout:g} s"
+            held.timer = loop.call_later(timeout, self.end, container, cause)
 
     def kill(self, container: str, reason: str) -> None:
         if container in self.containers:
@@ -176,7 +176,7 @@ class FakeSource(ContainerAllocator):
         """Withdraw unanswered requests above a lower total, the newest first."""
         living = [held for held in self.containers.values() if held.role == role]
         surplus = len(living) - self._demand[role]
-        for held in [held for held in reversed(living) if not held.told][: max(surplus, 0)]:
+        for held in [held for held in reversed(living) if not held.is_reported][: max(surplus, 0)]:
             if held.timer:
                 held.timer.cancel()
             del self.containers[held.id]
@@ -196,13 +196,13 @@ class FakeSource(ContainerAllocator):
         self._note_queue()
 
     def _tell_granted(self, held: FakeContainer) -> None:
-        if not held.told:
-            held.told, held.timer = True, None
+        if not held.is_reported:
+            held.is_reported, held.timer = True, None
             self._note_queue()
             self._emit(Granted(container=held.id, role=held.role, host=self._host))
 
     def _note_queue(self) -> None:
-        slow = [held for held in self.containers.values() if not held.told and held.timer]
+        slow = [held for held in self.containers.values() if not held.is_reported and held.timer]
         if bool(slow) != self._queued:
             self._queued = bool(slow)
             self._emit(Queued(reason=f"no room for {len(slow)} containers: injected fault" if slow else ""))

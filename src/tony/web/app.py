@@ -72,8 +72,8 @@ def create(
         if not only:
             routes.append(Route(path, _wrap_page(page), methods=["GET"]))
         elif path.startswith("/job/{job}"):
-            here = path.removeprefix("/job/{job}") or "/"
-            routes.append(Route(here, _wrap_page_or_text(here, _wrap_page(page)), methods=["GET"]))
+            route = path.removeprefix("/job/{job}") or "/"
+            routes.append(Route(route, _wrap_page_or_text(route, _wrap_page(page)), methods=["GET"]))
     app = Starlette(
         routes=routes,
         exception_handlers={404: _render_missing_page, 405: _render_missing_page, OverloadedError: _render_overloaded},

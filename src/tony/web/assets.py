@@ -16,7 +16,7 @@ from typing import cast
 _CHARTS_PACKAGE = "metaflow-card-uplot"
 _CHARTS_FOLDER = "metaflow_extensions/card_uplot/plugins/cards/uplot/uplot"
 _TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
-_OWN = ("style.css", "page.js", "charts.js", "icon.svg")
+_OWN_FILES = ("style.css", "page.js", "charts.js", "icon.svg")
 _FOREIGN = {"uplot.js": "uPlot.iife.min.js", "uplot.css": "uPlot.min.css"}
 
 
@@ -43,7 +43,9 @@ class Assets:
     """
 
     def __init__(self) -> None:
-        found = [_build_asset(name, (resources.files("tony.web") / "assets" / name).read_bytes()) for name in _OWN]
+        found = [
+            _build_asset(name, (resources.files("tony.web") / "assets" / name).read_bytes()) for name in _OWN_FILES
+        ]
         folder = _find_charts()
         self.has_charts = folder is not None
         if folder is not None:

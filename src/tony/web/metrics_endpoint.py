@@ -21,7 +21,7 @@ from tony.web.job_source import Source
 
 PATH = "/metrics"
 #: Jobs in one response.
-MOST_JOBS = 500
+MAX_JOBS = 500
 #: Jobs that are read concurrently.
 _CONCURRENT_JOBS = 8
 
@@ -46,7 +46,7 @@ async def answer(request: Request) -> Response:
 async def _collect_snapshots(source: Source, portal_user: PortalUser, only: str) -> Sequence[JobSnapshot]:
     ids = [only]
     if not only:
-        query = Query(state="active", readers=portal_user.readers, most=MOST_JOBS)
+        query = Query(state="active", readers=portal_user.readers, most=MAX_JOBS)
         ids = [head.job for head in (await source.list_jobs(query)).heads if portal_user.may(PortalAction.SEE, head)]
     slots = asyncio.Semaphore(_CONCURRENT_JOBS)
 
@@ -55,7 +55,7 @@ async def _collect_snapshots(source: Source, portal_user: PortalUser, only: str)
             return await _read_job(source, job, portal_user)
 
     found = await asyncio.gather(*(read(job) for job in ids))
-    return [each for each in found if each]
+    return [snapshot for snapshot in found if snapshot]
 
 
 async def _read_job(source: Source, job: str, portal_user: PortalUser) -> JobSnapshot | None:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from tony.jobs.directory.view import DirectoryJobView
 from tony.model.ids import TaskId
-from tony.model.job_query import LONGEST
+from tony.model.job_query import MAX_WORD_CHARACTERS
 from tony.model.job_report import JobReport
 from tony.web.authorization import PortalUser, find_job
 from tony.web.job_source import Source
@@ -58,8 +58,8 @@ class PageRequest:
             PageError: it is too long.
         """
         text = self.words.get(name, "").strip()
-        if len(text) > LONGEST:
-            raise PageError(400, "The address is too long", f"{name} has more than {LONGEST} characters.")
+        if len(text) > MAX_WORD_CHARACTERS:
+            raise PageError(400, "The address is too long", f"{name} has more than {MAX_WORD_CHARACTERS} characters.")
         return text
 
     def get_number(self, name: str, usual: int, least: int = 0, most: int = 2**53) -> int:
@@ -99,6 +99,6 @@ class PageRequest:
             found = TaskId.parse(text)
         except ValueError:
             found = None
-        if found is None or not any(each.task == str(found) for each in report.tasks):
+        if found is None or not any(task.task == str(found) for task in report.tasks):
             raise PageError(404, "Task not found", "The job has no such task; see its list of tasks.")
         return found

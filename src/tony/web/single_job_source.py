@@ -55,7 +55,7 @@ class AmJobView(DirectoryJobView):
     """The `DirectoryJobView` next to the AM. Task output that is not in the directory is fetched through the AM."""
 
     def __init__(self, folder: JobFolder) -> None:
-        super().__init__(folder, partial(am_client.ask_report, folder), status_seconds=PAGE_STATUS_SECONDS)
+        super().__init__(folder, partial(am_client.request_report, folder), status_seconds=PAGE_STATUS_SECONDS)
         self._fetchers: dict[str, _OutputFetcher] = {}
 
     async def record(self) -> JobRecord | None:
@@ -70,22 +70,22 @@ class AmJobView(DirectoryJobView):
 
     async def kill(self, *, now: bool = False, actor: str = "") -> JobReport:
         report = await self.status()
-        await am_client.tell_kill(self.folder, actor, now)
+        await am_client.send_kill(self.folder, actor, now)
         self._forget_status()
         return report
 
     async def restart(self, actor: str = "") -> JobReport:
         report = await self.status()
-        await am_client.tell_restart(self.folder, actor)
+        await am_client.send_restart(self.folder, actor)
         self._forget_status()
         return report
 
     async def stacks(self, *tasks: str, actor: str = "") -> AsyncGenerator[Stacks, None]:
         for task in tasks:
-            yield await am_client.ask_stacks(self.folder, actor, task)
+            yield await am_client.request_stacks(self.folder, actor, task)
 
     async def set_log_level(self, level: str, actor: str = "") -> JobReport:
-        await am_client.tell_log_level(self.folder, level, actor)
+        await am_client.send_log_level(self.folder, level, actor)
         return await self.status()
 
 

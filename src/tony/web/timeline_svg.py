@@ -372,14 +372,14 @@ def _summarize(line: Timeline) -> str:
         )
         if number
     ]
-    began = (
-        f" The first task started after {format_duration(line.began)}."
-        if line.began is not None
+    first_start = (
+        f" The first task started after {format_duration(line.first_start)}."
+        if line.first_start is not None
         else " No task has started."
     )
     counted = f"; {', '.join(words)}" if words else ""
     length = f"{tasks} task{'' if tasks == 1 else 's'} over {format_duration(line.until)}"
-    return f"{length}, {sessions} session{'' if sessions == 1 else 's'}{counted}.{began}"
+    return f"{length}, {sessions} session{'' if sessions == 1 else 's'}{counted}.{first_start}"
 
 
 #: Cached pictures, and spans and markers of their timelines, each of which takes some 150 bytes.
@@ -413,10 +413,10 @@ class SvgCache:
             known = line, await to_thread(draw, line, since, until)
             self._known[key] = known
         self._known.move_to_end(key)
-        room = _MAX_PARTS - sum(_count_parts(line) for line, _ in self._known.values())
-        while len(self._known) > 1 and (len(self._known) > _MAX_PICTURES or room < 0):
+        spare = _MAX_PARTS - sum(_count_parts(line) for line, _ in self._known.values())
+        while len(self._known) > 1 and (len(self._known) > _MAX_PICTURES or spare < 0):
             _, (oldest, _) = self._known.popitem(last=False)
-            room += _count_parts(oldest)
+            spare += _count_parts(oldest)
         return known
 
 

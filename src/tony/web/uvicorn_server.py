@@ -25,7 +25,7 @@ _WRITE_TIMEOUT_SECONDS = 60.0
 _MAX_HEAD_BYTES = 32 << 10
 _MAX_HEADERS = 200
 #: Maximum concurrent connections, if the limit of open files allows, and open files reserved for other uses.
-_MOST_CONNECTIONS = 4000
+_MAX_CONNECTIONS = 4000
 _OTHER_FILES = 500
 _REFUSED = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
 #: Key in `scope` of the result of `identify_peer`.
@@ -78,7 +78,7 @@ def create_server(
         identify_peer: called for each accepted connection; its result becomes `scope[PEER]`.
         tls: TLS context, for HTTPS.
     """
-    connections = Connections(allow_open_files(_MOST_CONNECTIONS + _OTHER_FILES))
+    connections = Connections(allow_open_files(_MAX_CONNECTIONS + _OTHER_FILES))
     config = uvicorn.Config(
         app,
         http=_create_protocol(identify_peer, connections),
@@ -131,7 +131,7 @@ class Connections:
     """
 
     def __init__(self, open_files: int) -> None:
-        self.most = min(_MOST_CONNECTIONS, max(open_files - _OTHER_FILES, open_files // 2))
+        self.most = min(_MAX_CONNECTIONS, max(open_files - _OTHER_FILES, open_files // 2))
         self.most_of_one = self.most_silent = self.most // 2
         self.most_silent_of_one = self.most // 4
         self._peers: dict[asyncio.Transport, str] = {}

@@ -12,7 +12,7 @@ from tests.core.specs import roles, task, workers
 from tony.core.policies.restart_policy import (
     FREE_RESTARTS,
     LAUNCH_RESTARTS,
-    LONGEST_BACKOFF,
+    MAX_BACKOFF_SECONDS,
     MIN_RUN_SECONDS,
     PORT_RESTARTS,
     compute_backoff,
@@ -54,9 +54,9 @@ def standing(spec: JobSpec, *, charged: int = 0, for_ports: int = 0, free: int =
     state = State("j", spec)
     state.restarts = [Restart(NOW - 10.0 * number, "worker") for number in range(charged, 0, -1)]
     state.restarts_charged, state.restarts_for_ports, state.free = charged, for_ports, free
-    state.session, state.began = 1, NOW - ran
+    state.session, state.started_at = 1, NOW - ran
     for each in state.tasks.values():
-        each.session, each.try_, each.began = 1, 1, NOW - ran
+        each.session, each.try_, each.started_at = 1, 1, NOW - ran
     return state
 
 
@@ -186,10 +186,10 @@ def test_the_first_restart_is_at_once() -> None:
 def test_the_pause_doubles_up_to_a_minute_with_jitter(base: float, done: int, seed: str) -> None:
     """Never longer than the longest, never shorter than it was said, but for the jitter at the longest."""
     pause = compute_backoff(base, done, seed)
-    plain = 0.0 if done == 0 else min(base * 2.0 ** min(done - 1, 30), LONGEST_BACKOFF)
-    assert 0.0 <= pause <= LONGEST_BACKOFF
+    plain = 0.0 if done == 0 else min(base * 2.0 ** min(done - 1, 30), MAX_BACKOFF_SECONDS)
+    assert 0.0 <= pause <= MAX_BACKOFF_SECONDS
     assert 0.75 * plain <= pause <= 1.25 * plain
-    if plain < LONGEST_BACKOFF * 0.75:
+    if plain < MAX_BACKOFF_SECONDS * 0.75:
         assert pause >= plain
 
 

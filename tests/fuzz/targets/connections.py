@@ -33,7 +33,7 @@ from tony.rpc.tls_pipe import TlsPipe, client_context, server_context
 T = TypeVar("T")
 
 #: Seconds, of the clock on the wall, that nothing here comes near.
-_PATIENCE = 30.0
+_TIMEOUT_SECONDS = 30.0
 _TOKEN = JOB.am.token
 #: Between two pieces of a stream: what is before has arrived when the rest is sent.
 _PAUSE = b"\n--\n"
@@ -48,7 +48,7 @@ class _Hall:
         self.loop.set_exception_handler(lambda loop, context: self.strange.append(context))
         self.diary = Diary(answer=_answer)
         self.address, self.port = "", 0
-        self.server = RpcServer(JOB.am, self.diary, limits=HandshakeLimits(timeout_seconds=_PATIENCE))
+        self.server = RpcServer(JOB.am, self.diary, limits=HandshakeLimits(timeout_seconds=_TIMEOUT_SECONDS))
         self.run(self._listen())
 
     async def _listen(self) -> None:
@@ -57,7 +57,7 @@ class _Hall:
 
     def run(self, work: Awaitable[T]) -> T:
         async def within() -> T:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
                 return await work
 
         self.strange.clear()
@@ -105,7 +105,7 @@ async def _attack(hall: _Hall, over_tcp: bool, pieces: list[bytes]) -> None:
         pass  # it has heard enough of us
     finally:
         writer.close()
-    while hall.server.statistics().open or hall.server.statistics().strangers:
+    while hall.server.statistics().open or hall.server.statistics().unauthenticated:
         await asyncio.sleep(0)
     honest = await connect(hall.address, JOB.executors, PeerKind.CLIENT)
     honest.send(GetReport())
@@ -236,7 +236,7 @@ async def _call(porch: _Porch, over_tcp: bool, pieces: list[bytes]) -> None:
         pass  # it has heard enough of us
     finally:
         writer.close()
-    while porch.server.statistics().open or porch.server.statistics().strangers:
+    while porch.server.statistics().open or porch.server.statistics().unauthenticated:
         await asyncio.sleep(0)
     assert not (over_tcp and porch.heard), "obeyed without a certificate"
     assert len(porch.heard) <= 1, "one call, one answer"

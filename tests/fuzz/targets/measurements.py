@@ -24,7 +24,7 @@ from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.progress import Progress
 from tony.model.strict_json import loads
-from tony.protocol.client_messages import MOST_POINTS, GetMetrics
+from tony.protocol.client_messages import MAX_POINTS, GetMetrics
 from tony.protocol.executor_messages import Sample
 from tony.testing.sample_jobs import prepared_job
 
@@ -106,7 +106,7 @@ def samples(data: bytes) -> None:
         now += 60.0
         message = from_plain(Sample, loads(line), ignore_unknown=True)
         made.ingest_sample(tasks[number % 2].id, message)
-    answer = made.answer(GetMetrics(points=MOST_POINTS))
+    answer = made.answer(GetMetrics(points=MAX_POINTS))
     for points in answer.points:
         for least, mean, most in zip(points.least, points.mean, points.most, strict=True):
             hold(least <= most and math.isfinite(mean), points)

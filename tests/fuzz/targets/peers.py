@@ -31,7 +31,7 @@ from tony.executor.program.program_environment import (
 )
 from tony.frameworks.base import as_it_is
 from tony.frameworks.registry import home_of, load
-from tony.history.event_log import LONGEST_LINE
+from tony.history.event_log import MAX_LINE_BYTES
 from tony.model.codec import Json, from_plain, to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -93,7 +93,7 @@ class _Master:
         while self.fed:
             event = self.fed.pop(0)
             size = len(json.dumps(to_plain(event)))
-            assert size < _KEPT < LONGEST_LINE, f"an event of {size} bytes"
+            assert size < _KEPT < MAX_LINE_BYTES, f"an event of {size} bytes"
             self.simulation.deliver(event)
         self.desk.acknowledge(self.desk.take_unacknowledged())
         self.act()

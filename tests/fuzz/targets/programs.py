@@ -15,7 +15,7 @@ from tony.executor.metrics.tensorboard_progress import TensorBoardProgress
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.output_capture import Stream
 from tony.executor.output.writer_thread import WriterThread
-from tony.model.metric_definitions import MOST_OF_A_PROGRAM, series_of
+from tony.model.metric_definitions import MAX_PROGRAM_SERIES, series_of
 
 _PATTERN = r"(?:step|epoch) (?P<step>\S+)(?:/(?P<total>\S+))?(?: loss (?P<loss>\S+))?"
 
@@ -58,7 +58,7 @@ def printed_steps(data: bytes) -> None:
 
 def _drawable(advance: Advance) -> None:
     values = advance.to_values()
-    assert len(advance.metrics) <= MOST_OF_A_PROGRAM
+    assert len(advance.metrics) <= MAX_PROGRAM_SERIES
     assert all(math.isfinite(value) for value in values.values())
     assert all(series_of(name) for name in values)
 

@@ -21,7 +21,7 @@ from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.program.printed_values import Exports
 from tony.jobs.logs.log_follower import LogTail
 from tony.jobs.logs.log_names import STREAMS, LogName, Selection, find
-from tony.jobs.logs.log_reader import LONGEST_LINE, LogReader, open_readers
+from tony.jobs.logs.log_reader import MAX_LINE_BYTES, LogReader, open_readers
 from tony.jobs.logs.progress_bar_lines import LiveReader
 from tony.model.codec import DecodeError, from_plain
 from tony.model.job_report import JobReport
@@ -89,12 +89,12 @@ def reader(data: bytes) -> None:
         if how % 3 == 0 and number % 4 == 3:
             os.replace(place, _NAME.build_rotated_path(folder))
     got += [line.data for line in exact.drain()]
-    assert all(len(line) <= LONGEST_LINE + 256 * 1024 for line in got)
+    assert all(len(line) <= MAX_LINE_BYTES + 256 * 1024 for line in got)
     assert b"".join(got) == stream.replace(b"\n", b"")
     for keep in (0, 1, 3):
         last = [line.data for each in open_readers(folder, [_NAME], keep) for line in each.drain()]
         # A line that is too long comes in pieces of that length, and a rest.
-        assert sum(len(piece) != LONGEST_LINE for piece in last) <= keep
+        assert sum(len(piece) != MAX_LINE_BYTES for piece in last) <= keep
         assert stream.replace(b"\n", b"").endswith(b"".join(last))
 
 

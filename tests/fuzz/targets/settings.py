@@ -23,7 +23,7 @@ from tony.jobs.logs.log_names import LogName, Selection
 from tony.model.codec import from_plain, to_plain
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
-from tony.model.placeholders import check, fill, near_misses
+from tony.model.placeholders import check, fill, find_misspelled_names
 from tony.rpc.am_address import parse as parse_address
 from tony.storage.staging.staging_requests import clashes
 from tony.storage.staging.staging_requests import parse as parse_entry
@@ -136,7 +136,7 @@ def placeholders(data: bytes) -> None:
     """Braces in commands: the first line names parameters, the rest is the text."""
     names, _, rest = data.decode("utf-8", "surrogateescape").partition("\n")
     params = names.split(",")
-    found = [*check(rest, params), *near_misses(rest, params)]
+    found = [*check(rest, params), *find_misspelled_names(rest, params)]
     for mistake in found:
         assert rest[mistake.position] == "{"
         assert len(mistake.message) <= LONGEST_MESSAGE + len(rest) + len(names)

@@ -28,7 +28,7 @@ def _cluster() -> Iterator[PlayedWebHdfs]:
 
 @pytest.fixture(name="client")
 def _client(cluster: PlayedWebHdfs) -> Iterator[WebHdfs]:
-    with WebHdfs([cluster.url], WebLogin(user="alice"), WebOptions(patience=0.1)) as client:
+    with WebHdfs([cluster.url], WebLogin(user="alice"), WebOptions(timeout=0.1)) as client:
         yield client
 
 
@@ -158,7 +158,7 @@ def test_who_waits_is_not_kept_waiting(
     client: WebHdfs, cluster: PlayedWebHdfs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pauses of a long trouble grow to minutes here; a flush asks again soon."""
-    monkeypatch.setattr("tony.hadoop.hdfs.append_log._HURRIED_PAUSE", 0.01)
+    monkeypatch.setattr("tony.hadoop.hdfs.append_log._HURRIED_PAUSE_SECONDS", 0.01)
     log = AppendLog(client, _PATH, AppendOptions(interval=0.0, longest_pause=1000.0))
     assert log.flush(_CEILING)
     cluster.fail_next("APPEND", *[Trouble.SAFE_MODE] * 12)
@@ -171,7 +171,7 @@ def test_who_waits_is_not_kept_waiting(
 def test_patience_ends(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
     """After too much trouble the log gives up; everybody who waits or writes is told the cause."""
     cluster.fail_next("CREATE", *[Trouble.SAFE_MODE] * 1000)
-    log = AppendLog(client, _PATH, AppendOptions(patience=0.1, longest_pause=0.02))
+    log = AppendLog(client, _PATH, AppendOptions(timeout=0.1, longest_pause=0.02))
     log.write(b"x\n")
     with pytest.raises(SafeModeError):
         log.flush(_CEILING)
@@ -274,7 +274,7 @@ def test_who_listens_is_told(client: WebHdfs) -> None:
         if durable == 8:
             arrived.set()
 
-    log = AppendLog(client, _PATH, AppendOptions(interval=1000.0), told=listen)
+    log = AppendLog(client, _PATH, AppendOptions(interval=1000.0), on_durable=listen)
     log.write(b"one\n")
     log.write(b"two\n")
     log.hurry()

@@ -31,7 +31,7 @@ async def played() -> AsyncIterator[Scene]:
             daemons=[ServiceAddress(id="nn1", address=one.address), ServiceAddress(id="nn2", address=two.address)],
             login=LoginIdentity.simple("alice"),
             protocol=wire.PROTOCOL,
-            policy=Policy(patience=20, shortest=0.01, longest=0.02),
+            policy=Policy(give_up_after=20, shortest=0.01, longest=0.02),
         )
         async with NameNode(proxy, token_service="ha-hdfs:ns1") as client:
             yield client, files, one, two

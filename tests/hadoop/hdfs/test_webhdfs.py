@@ -52,7 +52,7 @@ def _cluster() -> Iterator[PlayedWebHdfs]:
 
 @pytest.fixture(name="client")
 def _client(cluster: PlayedWebHdfs) -> Iterator[WebHdfs]:
-    with WebHdfs([cluster.url], WebLogin(user="alice"), WebOptions(patience=2.0)) as client:
+    with WebHdfs([cluster.url], WebLogin(user="alice"), WebOptions(timeout=2.0)) as client:
         yield client
 
 
@@ -195,7 +195,7 @@ def test_later_is_asked_again(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
     cluster.fail_next("GETFILESTATUS", Trouble.RETRIABLE, Trouble.RETRIABLE)
     assert client.status("/").kind is FileKind.DIRECTORY
     cluster.fail_next("GETFILESTATUS", *[Trouble.RETRIABLE] * 30)
-    with WebHdfs([cluster.url], WebLogin(), WebOptions(patience=0.2)) as hasty, pytest.raises(RetriableError):
+    with WebHdfs([cluster.url], WebLogin(), WebOptions(timeout=0.2)) as hasty, pytest.raises(RetriableError):
         hasty.status("/")
 
 
@@ -204,7 +204,7 @@ def test_the_active_namenode_is_found_and_kept() -> None:
     with PlayedWebHdfs() as standby, PlayedWebHdfs() as active:
         standby.fail_next("GETFILESTATUS", *[Trouble.STANDBY] * 9)
         standby.fail_next("CREATE", *[Trouble.STANDBY] * 9)
-        with WebHdfs([_NOBODY, standby.url, active.url], WebLogin(user="a"), WebOptions(patience=5.0)) as client:
+        with WebHdfs([_NOBODY, standby.url, active.url], WebLogin(user="a"), WebOptions(timeout=5.0)) as client:
             client.create("/f", b"x")
             assert client.status("/f").length == 1
             assert [operation for operation, _ in standby.requests] == ["CREATE"]
@@ -218,7 +218,7 @@ def test_unreachable_servers() -> None:
         WebHdfs([_NOBODY], WebLogin()).status("/")
     assert caught.value.failure is ConnectFailure.REFUSED
     with pytest.raises(ConnectError):
-        WebHdfs([_NOBODY, _NOBODY], WebLogin(), WebOptions(patience=0.3)).status("/")
+        WebHdfs([_NOBODY, _NOBODY], WebLogin(), WebOptions(timeout=0.3)).status("/")
 
 
 def test_a_namenode_that_hangs() -> None:

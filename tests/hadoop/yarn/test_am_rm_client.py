@@ -25,7 +25,7 @@ from tony.retry import Backoff
 
 SMALL = ContainerRequest(resource=Resource(memory=512, vcores=1))
 NODES = (NodeId(host="node-1", port=1), NodeId(host="node-2", port=2))
-QUICK = Policy(patience=10.0, shortest=0.01, longest=0.02)
+QUICK = Policy(give_up_after=10.0, shortest=0.01, longest=0.02)
 
 
 class Story:
@@ -268,7 +268,7 @@ async def test_other_ways_to_refuse_an_ask(
     class_name: str, message: str, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By class, by what a wrapped exception says, or by saying the same until there is no other reason left."""
-    monkeypatch.setattr(am_rm_client, "_ODD_PAUSE", 0.001)
+    monkeypatch.setattr(am_rm_client, "_ODD_RESPONSE_PAUSE_SECONDS", 0.001)
     async with mastering(FakeResourceManager()) as story:
         await story.beats(1)
         story.manager.server.order(Refuse(class_name=class_name, message=message), method="allocate", times=times)
@@ -369,7 +369,7 @@ async def test_commands_of_old_resource_managers() -> None:
 
 async def test_odd_answers_are_borne_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """A NullPointerException of the ResourceManager's is no reason to die; many in a row are."""
-    monkeypatch.setattr(am_rm_client, "_ODD_PAUSE", 0.001)
+    monkeypatch.setattr(am_rm_client, "_ODD_RESPONSE_PAUSE_SECONDS", 0.001)
     odd = Refuse(class_name="java.lang.NullPointerException", message="")
     manager = FakeResourceManager()
     async with mastering(manager, registers=False) as story:
@@ -387,7 +387,7 @@ async def test_odd_answers_are_borne_for_a_while(monkeypatch: pytest.MonkeyPatch
 
 async def test_a_token_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ResourceManager that starts may know it in a moment; after some tries it never will."""
-    monkeypatch.setattr(am_rm_client, "_ODD_PAUSE", 0.001)
+    monkeypatch.setattr(am_rm_client, "_ODD_RESPONSE_PAUSE_SECONDS", 0.001)
     unknown = Refuse(class_name="org.apache.hadoop.security.token.SecretManager$InvalidToken", message="not found")
     manager = FakeResourceManager()
     async with mastering(manager, registers=False) as story:
@@ -416,7 +416,9 @@ async def test_two_masters_of_one_attempt() -> None:
 async def test_no_resource_manager_for_too_long() -> None:
     """The patience is the configuration's."""
     manager = FakeResourceManager()
-    async with mastering(manager, registers=False, policy=Policy(patience=0.2, shortest=0.01, longest=0.02)) as story:
+    async with mastering(
+        manager, registers=False, policy=Policy(give_up_after=0.2, shortest=0.01, longest=0.02)
+    ) as story:
         await story.master.register("here", 1, "")
         await manager.server.stop()
         with pytest.raises(Unavailable):

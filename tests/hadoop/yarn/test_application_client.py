@@ -51,7 +51,7 @@ async def played(servers: int = 1, **given: Any) -> AsyncIterator[Scene]:
         daemons=[ServiceAddress(id=f"rm{number}", address=server.address) for number, server in enumerate(made)],
         login=LoginIdentity.simple("alice"),
         protocol=wire.PROTOCOL,
-        policy=Policy(patience=20, shortest=0.01, longest=0.02),
+        policy=Policy(give_up_after=20, shortest=0.01, longest=0.02),
     )
     try:
         async with ApplicationClient(proxy) as client:
@@ -140,9 +140,9 @@ async def test_patience_ends() -> None:
     async with played(undecided=10**4, kill_takes=10**4) as (client, _, _):
         new = await client.new_application()
         with pytest.raises(NotDoneInTime, match="has not accepted it"):
-            await client.submit(context(new), patience=0.2)
+            await client.submit(context(new), timeout=0.2)
         with pytest.raises(NotDoneInTime, match="is not killed after"):
-            await client.kill(new.id, patience=0.2)
+            await client.kill(new.id, timeout=0.2)
 
 
 async def test_a_kill_is_asked_until_it_is_done() -> None:

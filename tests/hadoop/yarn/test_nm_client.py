@@ -179,7 +179,7 @@ async def test_a_node_that_is_lost() -> None:
     node = Node(tokens := NodeTokens())
     async with node.server:
         node.let_in(b"one")
-        nodes = NodeClients(tokens, patience=0.2)
+        nodes = NodeClients(tokens, timeout=0.2)
         await nodes.start(node.container(2), SLEEP)
     with pytest.raises((ConnectError, ConnectionLost)):
         await nodes.stop(node.manager.node, [identity_of(node.container(2))])

@@ -36,7 +36,7 @@ from tony.mini.cluster import MiniCluster
 
 CEILING = 120.0
 SIZE = Resource(memory=128, vcores=1)
-QUICK = Policy(patience=CEILING, shortest=0.1, longest=0.2)
+QUICK = Policy(give_up_after=CEILING, shortest=0.1, longest=0.2)
 
 
 class Application:

@@ -130,7 +130,7 @@ def test_large_launch_context(tmp_path: Path) -> None:
         (container,) = await granted(made, events, "ps", 1)
         part = replace(task_part(made.spec, made.job_id, container, "ps", 0), env={"LARGE": "x" * 3_000_000})
         await made.source.launch(container, part, credentials())
-        assert (await made.told(container))[0] == part
+        assert (await made.fetch_payload(container))[0] == part
 
     play(scenario, tmp_path)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tony.linux import process
-from tony.testing.conformance import PATIENCE
+from tony.testing.conformance import TIMEOUT_SECONDS
 
 #: Makes one, tells its pid, and does with it what it is told.
 CLIENT = """
@@ -45,14 +45,18 @@ if what == "gone":
 
 def client(what: str, folder: Path) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", CLIENT, what, str(folder)], capture_output=True, text=True, check=False, timeout=PATIENCE
+        [sys.executable, "-c", CLIENT, what, str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_SECONDS,
     )
     assert done.stderr == ""
     return done.stdout.split()
 
 
-def wait_gone(pid: int) -> None:
-    deadline = time.monotonic() + PATIENCE
+def wait_removed(pid: int) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while process.is_alive(pid):
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -69,7 +73,7 @@ def test_it_becomes_the_program(tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["dismiss", "die"])
 def test_it_leaves_no_trace_if_nobody_wants_it(what: str, tmp_path: Path) -> None:
     """Dismissed, or its client killed: it ends by itself and has made nothing."""
-    wait_gone(int(client(what, tmp_path)[0]))
+    wait_removed(int(client(what, tmp_path)[0]))
     assert list(tmp_path.iterdir()) == []
 
 

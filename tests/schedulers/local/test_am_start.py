@@ -14,7 +14,7 @@ from tony.linux import process
 from tony.model.layout import JobFolder
 from tony.schedulers.local.supervision import am_start
 from tony.schedulers.local.supervision.am_start import master_command, start_master
-from tony.testing.conformance import PATIENCE
+from tony.testing.conformance import TIMEOUT_SECONDS
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_returns_when_it_lives(folder: JobFolder) -> None:
 
 def wait_reaped(pid: int) -> None:
     async def wait() -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while process.start_time(pid) is not None:
                 await asyncio.sleep(0.005)
 
@@ -92,7 +92,7 @@ def test_cancelled_start_leaves_nothing(folder: JobFolder) -> None:
             start_master(folder, program("open('pid', 'w').write(str(os.getpid())); time.sleep(600)"))
         )
         pid = folder.path / "pid"
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not (pid.exists() and pid.read_text()):
                 await asyncio.sleep(0.005)
         starting.cancel()

@@ -15,7 +15,7 @@ from tony.errors import ExitCode
 from tony.linux import process
 from tony.schedulers.local.containers import fork_server
 from tony.schedulers.local.containers.fork_server import ForkServer
-from tony.testing.conformance import PATIENCE
+from tony.testing.conformance import TIMEOUT_SECONDS
 
 #: Says what it is, then waits for the end of its input.
 PROGRAM = """
@@ -162,7 +162,7 @@ def test_a_server_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mon
         with pytest.raises(OSError, match="did not answer"):
             await bench.start(python())
         assert process.start_time(stopped) is None
-        monkeypatch.setattr(fork_server, "_ANSWER_SECONDS", PATIENCE)
+        monkeypatch.setattr(fork_server, "_ANSWER_SECONDS", TIMEOUT_SECONDS)
         assert await bench.ended(await bench.start(python())) == 5
 
     play(tmp_path, scene)

@@ -15,7 +15,7 @@ from tony.schedulers.local.claims.ledger import ResourceLedger, new_claim
 from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.schedulers.local.claims.peak_demand import Need
 from tony.schedulers.local.claims.resource_claim import ResourceClaim
-from tony.testing.conformance import PATIENCE
+from tony.testing.conformance import TIMEOUT_SECONDS
 from tony.testing.sample_jobs import prepared_job, two_roles
 
 
@@ -60,7 +60,7 @@ def test_removed_claim_is_put_back(place: Path, monkeypatch: pytest.MonkeyPatch)
         keeping = asyncio.ensure_future(held.keep_alive())
         before = seen(place)
         shutil.rmtree(place)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while seen(place) != before:
                 await asyncio.sleep(0.005)
         keeping.cancel()
@@ -84,7 +84,7 @@ def test_ledger_that_goes_away_while_waiting(place: Path, monkeypatch: pytest.Mo
             other = ledger.post(replace(new_claim(job="other", job_name="n", memory=10, gpus=0), devices=()))
         held = hold(place)
         waiting = asyncio.ensure_future(held.acquire(said.append))
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not said:
                 await asyncio.sleep(0.005)
             shutil.rmtree(place)
@@ -181,7 +181,7 @@ def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
         assert set(before) < set(seen(place))
         assert len(seen(place)) == 3
         other.withdraw()
-        assert (await asyncio.wait_for(going_on, PATIENCE)).devices == ("a",)
+        assert (await asyncio.wait_for(going_on, TIMEOUT_SECONDS)).devices == ("a",)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         second.close()

@@ -15,7 +15,7 @@ import pytest
 from tests.facts import mentions
 from tony.linux import process
 from tony.model.layout import JobFolder
-from tony.testing.conformance import PATIENCE
+from tony.testing.conformance import TIMEOUT_SECONDS
 
 #: A job of masters that do what they are told, each a word: they note their pid, and whether they are the first.
 JOB = """
@@ -90,7 +90,7 @@ def start(folder: JobFolder, *words: str) -> subprocess.Popen[str]:
 def play(folder: JobFolder, *words: str) -> tuple[int, str, list[list[str]]]:
     """Runs such a job; answers its exit code, what was logged, and the notes of each attempt."""
     job = start(folder, *words)
-    said = job.communicate(timeout=PATIENCE)[1]
+    said = job.communicate(timeout=TIMEOUT_SECONDS)[1]
     return job.returncode, said, notes(folder)
 
 
@@ -101,7 +101,7 @@ def notes(folder: JobFolder) -> list[list[str]]:
 
 def wait(condition: object, what: str) -> None:
     assert callable(condition)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.005)
@@ -194,7 +194,7 @@ def test_signals_of_terminals_do_not_end_it(folder: JobFolder) -> None:
         os.kill(job.pid, number)
     assert process.is_alive(master)
     os.kill(master, signal.SIGTERM)
-    assert "it was asked to stop" in job.communicate(timeout=PATIENCE)[1]
+    assert "it was asked to stop" in job.communicate(timeout=TIMEOUT_SECONDS)[1]
 
 
 def _ignores(pid: int, number: signal.Signals) -> bool:

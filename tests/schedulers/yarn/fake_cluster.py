@@ -38,7 +38,7 @@ class Played:
     """The source, the cluster around it, and what the source has told.
 
     Attributes:
-        patience: seconds for which the source looks for its ResourceManager; set before `source` is made.
+        timeout: seconds for which the source looks for its ResourceManager; set before `source` is made.
         reports: what clients are told of the application, one look after the other; the last one for ever.
     """
 
@@ -154,7 +154,7 @@ class Played:
             },
             folder=FOLDER,
             user="ann",
-            room=self._room,
+            suitable_nodes=self._room,
         )
 
     def _container_env(self) -> ContainerEnv:

@@ -307,7 +307,7 @@ async def test_a_release_is_no_proof(tmp_path: Path) -> None:
     """The node could not be told; YARN calls the container ended as soon as it is given back."""
     async with playing(tmp_path) as played:
         (container,) = await played.launched()
-        played.source._nodes._patience = 0.05  # type: ignore[union-attr]
+        played.source._nodes._timeout = 0.05  # type: ignore[union-attr]
         await played.node(container).server.stop()
         played.source.set_demand("worker", 0)
         played.source.kill(container, "it fell silent")

@@ -14,7 +14,7 @@ class Job:
     def __init__(self, room: Mapping[str, int]) -> None:
         self.left_out: list[str] = []
         self.told: list[Event] = []
-        self.nodes = NodesWithoutPython(room, leave_out=self.left_out.append, tell=self.told.append)
+        self.nodes = NodesWithoutPython(room, leave_out=self.left_out.append, emit=self.told.append)
 
 
 def refused(said: str) -> Unsatisfiable:

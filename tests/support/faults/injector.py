@@ -137,7 +137,7 @@ class FaultInjector:
                 while not self._stop.is_set() and not self._over():
                     self._follow()
                     self._strike_due()
-                    waker.wait(self._patience())
+                    waker.wait(self._timeout())
         except Exception as error:  # raised in `wait` and `close`
             self._failed = error
         finally:
@@ -229,7 +229,7 @@ class FaultInjector:
                 continue
             self._turns[number] = (now + TURN * ((1 - harm.share) if runs else harm.share), not runs)
 
-    def _patience(self) -> float:
+    def _timeout(self) -> float:
         """Return the seconds until the next action that needs no event."""
         times = [until - time.monotonic() for until, _ in self._turns.values()]
         if self._conductor.next_at is not None:

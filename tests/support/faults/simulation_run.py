@@ -256,8 +256,8 @@ class _Rehearsal:
         pending[:] = [each for each in pending if each.source != executor.container]
 
     def _expect_silence(self, executor: SimulatedExecutor) -> None:
-        patience = self._simulation.app.state.spec.heartbeat_timeout
-        self._silent_at.setdefault(executor.container, self._simulation.now + patience)
+        timeout = self._simulation.app.state.spec.heartbeat_timeout
+        self._silent_at.setdefault(executor.container, self._simulation.now + timeout)
 
     def _falls(self, task: TaskId, harm: type[Drop | Delay | Duplicate], traffic: Traffic) -> bool:
         """Return True if a message of a task has this kind of fault."""

@@ -73,10 +73,10 @@ def _advise_at_portal(url: str, job: str, job_file: Path | None, only: tuple[str
 
     if job_file or only:
         raise click.UsageError("--apply and --only work for jobs of this machine only; leave out --portal.")
-    with open_portal(url) as there:
-        name = there.resolve(job)
-        advice = from_plain(Advice, there.fetch_advice(name), ignore_unknown=True)
-        title = there.fetch_report(name, tasks=False).name
+    with open_portal(url) as portal_client:
+        name = portal_client.resolve(job)
+        advice = from_plain(Advice, portal_client.fetch_advice(name), ignore_unknown=True)
+        title = portal_client.fetch_report(name, tasks=False).name
     for problem in advice.problems:
         warn(problem)
     if as_json:
@@ -143,7 +143,7 @@ def _show(name: str, advice: Advice) -> None:
         say()
         saving = saved(finding.saving)
         say(f"{finding.severity.value}: {finding.says}", bold=True)
-        say_all(f"    {format_evidence(each)}" for each in finding.evidence)
+        say_all(f"    {format_evidence(evidence)}" for evidence in finding.evidence)
         if saving:
             say(f"    would save per run: {saving}")
         if finding.hint:

@@ -45,9 +45,9 @@ def command(a: str, b: str, as_json: bool) -> None:
             "b": side(found.b),
             "settings": None
             if settings is None
-            else [{"key": each.key, "a": _value(each.a), "b": _value(each.b)} for each in settings],
+            else [{"key": setting.key, "a": _value(setting.a), "b": _value(setting.b)} for setting in settings],
             "same": found.same,
-            "measured": [to_plain(each) for each in found.measures],
+            "measured": [to_plain(measure) for measure in found.measures],
         }
 
     found = asyncio.run(compare_jobs(find_job(a), find_job(b)))

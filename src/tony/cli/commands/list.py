@@ -27,7 +27,7 @@ _HEADING = ("JOB", "NAME", "STATE", "TASKS", "SUBMITTED", "TOOK", "EXIT", "USER"
 #: Columns that are dropped when the terminal is too narrow, in this order: user, tasks, took, submitted, exit, name.
 _EXPENDABLE = (7, 3, 5, 4, 6, 1)
 #: Width of a name on a terminal; the other columns matter more.
-_LONGEST_NAME = 30
+_MAX_NAME_CHARACTERS = 30
 #: Terminals narrower than this show only the end of a job id, as much of it as identifies the job.
 _NARROW = 60
 #: Default of -n with a portal, which may have a million jobs.
@@ -94,8 +94,8 @@ def command(
         until=until,
     )
     if portal is not None:
-        with open_portal(portal) as there:
-            _print(_fetch_heads(there, wanted, limit), there.address, wanted, as_json)
+        with open_portal(portal) as portal_client:
+            _print(_fetch_heads(portal_client, wanted, limit), portal_client.address, wanted, as_json)
         return
     place = home()
     jobs = list_ended_jobs(place, wanted) or _query_jobs(place, wanted)
@@ -159,12 +159,12 @@ def _show(heads: Sequence[JobHead]) -> None:
     longest_name: int | None = None
     names = {head.job: head.job for head in heads}
     if columns is not None:
-        longest_name = _LONGEST_NAME
+        longest_name = _MAX_NAME_CHARACTERS
         if columns < _NARROW:
             ids = {*list_job_ids(home()), *names}
             names = {job: find_unique_suffix(job, ids) for job in names}
             others = max(map(len, names.values())) + max(len(head.state.value) for head in heads) + 4
-            longest_name = min(_LONGEST_NAME, max(len("NAME"), columns - others))
+            longest_name = min(_MAX_NAME_CHARACTERS, max(len("NAME"), columns - others))
     rows = [_HEADING, *(_row(head, names[head.job], longest_name) for head in heads)]
     say_all(table(rows, columns, _EXPENDABLE))
 

@@ -44,11 +44,11 @@ def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) 
             "Use --without-tls if the network is trusted."
         )
     made = KeptToken(portal=address, user="", token=_token(), without_tls=without_tls)
-    there = PortalClient(address, made)
+    portal_client = PortalClient(address, made)
     try:
-        me = there.fetch_user()
+        me = portal_client.fetch_user()
     finally:
-        there.close()
+        portal_client.close()
     user = str(me.get("user", ""))
     keep_token(place, replace(made, user=user), address)
     if as_json:
@@ -61,7 +61,7 @@ def _default_portal(place: Home) -> str:
     from tony.jobs.portal_client.client import load_tokens
 
     named = os.environ.get(VARIABLE, "")
-    known = [each.portal for each in load_tokens(place)]
+    known = [token.portal for token in load_tokens(place)]
     if named or len(known) == 1:
         return named or known[0]
     raise UserError(f"No portal given. Use --portal URL or set {VARIABLE}.")

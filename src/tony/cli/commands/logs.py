@@ -141,8 +141,10 @@ def _check_session(folder: JobFolder, report: JobReport, selection: Selection, *
     if session is None or find(folder.logs, Selection(session=session)):
         return
     if session > report.session and (report.state.ended or not following):
-        there = {0: "no session yet", 1: "session 1 only"}.get(report.session, f"sessions 1 to {report.session}")
-        raise UserError(f"job {report.job} has no session {session}; it has {there}")
+        known_sessions = {0: "no session yet", 1: "session 1 only"}.get(
+            report.session, f"sessions 1 to {report.session}"
+        )
+        raise UserError(f"job {report.job} has no session {session}; it has {known_sessions}")
 
 
 def _warn_rotated(folder: JobFolder, record: JobRecord, selection: Selection, tail: int | None) -> None:

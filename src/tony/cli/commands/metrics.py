@@ -52,7 +52,7 @@ def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, a
     record = record_of(home, name)
     every = tuple(map(str, record.spec.task_ids))
     selected = select_named_tasks(name, record.spec.task_ids, tasks)
-    mine = [task for task in every if selected is None or task in selected]
+    selected_tasks = [task for task in every if selected is None or task in selected]
     named = tuple(filter(None, (series or "").split(",")))
     wanted = named or (("*",) if as_csv or as_json else _DEFAULT_SERIES)
     live = not home.job(name).summary.exists()
@@ -65,13 +65,13 @@ def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, a
         if len(lines) > 1:
             say_all(lines)
             return
-    measures = [] if as_csv else asyncio.run(load_series(home.job(name), mine, wanted, points, live=live))
-    if not (_print_csv(home.job(name), mine, wanted, points, live=live) if as_csv else measures):
+    measures = [] if as_csv else asyncio.run(load_series(home.job(name), selected_tasks, wanted, points, live=live))
+    if not (_print_csv(home.job(name), selected_tasks, wanted, points, live=live) if as_csv else measures):
         _explain_absence(home.job(name), record.spec.metrics_interval, ", ".join(tasks) if named else "", live=live)
         if as_csv:
             print(csv_heading())
     if as_json and not as_csv:
-        print_json([{"unit": unit_of(each.series).value, **_plain(each)} for each in measures])
+        print_json([{"unit": unit_of(measure.series).value, **_plain(measure)} for measure in measures])
     elif measures:
         say_all(task_table(measures, columns_of(), unicode=unicode))
 
@@ -125,19 +125,19 @@ def _check_series(folder: JobFolder, tasks: Sequence[str], named: Sequence[str],
         UserError: none of them exists.
     """
     with open_metrics(folder.metrics) as metrics:
-        there = set(metrics.series())
+        available = set(metrics.series())
 
     def missing_series() -> list[str]:
-        return [each for each in named if not any(matches((each,), name) for name in there)]
+        return [each for each in named if not any(matches((each,), name) for name in available)]
 
     is_complete = not live
     if missing_series() and live:  # the newest series may not be on disk yet
         recent = {points.series for points in asyncio.run(fetch_newest(folder, tasks, (), 1))}
-        there, is_complete = there | recent, bool(recent)
-    if not there or not (missing := missing_series()):
+        available, is_complete = available | recent, bool(recent)
+    if not available or not (missing := missing_series()):
         return
     message = (
-        f"job {folder.job_id} has no series {', '.join(map(repr, missing))}; it has {', '.join(sort_series(there))}"
+        f"job {folder.job_id} has no series {', '.join(map(repr, missing))}; it has {', '.join(sort_series(available))}"
     )
     if not is_complete:
         message = f"{message} on disk; newer ones are unknown because its application master does not answer"
@@ -156,8 +156,8 @@ def _explain_absence(folder: JobFolder, interval: float, tasks: str, *, live: bo
         UserError: the job has ended, and only other tasks have these series.
     """
     with open_metrics(folder.metrics) as metrics:
-        there, problem = metrics.series(), metrics.problem
-    if tasks and there:
+        available, problem = metrics.series(), metrics.problem
+    if tasks and available:
         yet, list_all = " yet" if live else "", f"tony metrics {folder.job_id} --series '*'"
         message = f"{tasks} has none of these series{yet}; list all with: {list_all}"
         if not live:

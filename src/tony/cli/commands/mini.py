@@ -86,10 +86,10 @@ def start(
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _abort_start)
-    began = time.monotonic()
+    started_at = time.monotonic()
     cluster = _cluster()
     state = cluster.start(options, warn)
-    took = time.monotonic() - began
+    took = time.monotonic() - started_at
     web = {name: f"http://{state.address(f'{name}.web')}" for name in ("rm", "nn")}
     if as_json:
         print_json({"conf": str(cluster.conf), "seconds": round(took, 3), "web": web, "fs": state.address("nn.rpc")})
@@ -151,13 +151,13 @@ def kill(daemon: str, name: str) -> None:
 @click.argument("daemon")
 def restart(daemon: str) -> None:
     """Restart DAEMON (nn, rm, dn1, nm1...) and wait until the cluster is ready."""
-    began = time.monotonic()
+    started_at = time.monotonic()
     dead = _cluster().restart(daemon)
     if dead:
         verb = "is" if len(dead) == 1 else "are"
         say(f"Restarted {daemon}; {' and '.join(dead)} {verb} still down; next: tony mini restart {dead[0]}")
     else:
-        say(f"Restarted {daemon}; the cluster was ready after {time.monotonic() - began:.1f} s")
+        say(f"Restarted {daemon}; the cluster was ready after {time.monotonic() - started_at:.1f} s")
 
 
 def _abort_start(number: int, frame: object) -> None:

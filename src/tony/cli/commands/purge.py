@@ -99,19 +99,19 @@ def _carry_out(
     from tony.portal.histories.retention import carry_out
 
     removed = []
-    for each in going:
+    for removal in going:
         try:
-            if carry_out(store, each, target, own=own):
-                removed.append(each)
+            if carry_out(store, removal, target, own=own):
+                removed.append(removal)
         except TonyError as error:
-            warn(f"{each.record.head.job} was kept: {' '.join(str(error).split())}")
+            warn(f"{removal.record.head.job} was kept: {' '.join(str(error).split())}")
     return removed
 
 
 def _show(store: FileStore, found: RetentionPlan, removed: list[RemovedRecord] | None, to: str) -> None:
     for job, why in sorted(found.problems.items()):
         warn(f"{job}: {why}")
-    rows = [_row(each) for each in (found.going if removed is None else removed)]
+    rows = [_row(removal) for removal in (found.going if removed is None else removed)]
     if rows:
         say_all(table([_HEADING, *rows], columns_of(), (1, 2)))
         say()
@@ -125,7 +125,7 @@ def _show(store: FileStore, found: RetentionPlan, removed: list[RemovedRecord] |
         elif found.stays:
             say("Jobs are always kept for ten minutes after their end.")
         return
-    size = format_size(sum(each.record.size for each in removed))
+    size = format_size(sum(removal.record.size for removal in removed))
     say(f"{_jobs(len(removed))} of {store.address} {f'moved to {to}' if to else 'deleted'}, {size}; {kept}.")
 
 
@@ -148,19 +148,19 @@ def _row(going: RemovedRecord) -> tuple[str, ...]:
 
 
 def _plain(found: RetentionPlan, removed: list[RemovedRecord] | None) -> dict[str, Any]:
-    done = {each.record.head.job for each in removed or ()}
+    done = {removal.record.head.job for removal in removed or ()}
     return {
         "applied": removed is not None,
         "jobs": [
             {
-                "job": each.record.head.job,
-                "user": each.record.head.user,
-                "ended": each.record.head.ended,
-                "size": each.record.size,
-                "why": each.why,
-                "gone": each.record.head.job in done,
+                "job": removal.record.head.job,
+                "user": removal.record.head.user,
+                "ended": removal.record.head.ended,
+                "size": removal.record.size,
+                "why": removal.why,
+                "gone": removal.record.head.job in done,
             }
-            for each in found.going
+            for removal in found.going
         ],
         "size": found.size,
         "stay": found.stays,

@@ -173,7 +173,7 @@ def command(
         resolved = load(sets=sets, params=params, overrides=given, assumed=assumed)
     except ConfigError as error:
         raise ConfigError(
-            [replace(each, source=_place(each.key, each.source, option)) for each in error.problems]
+            [replace(problem, source=_place(problem.key, problem.source, option)) for problem in error.problems]
         ) from None
     sources = {key: _place(key, source, option) or source for key, source in resolved.sources.items()}
     resolved = replace(resolved, sources=sources)

@@ -21,7 +21,7 @@ from tony.model.layout import Home
 
 if TYPE_CHECKING:
     from tony.core.events import Event
-    from tony.history.session_facts import Told
+    from tony.history.session_facts import EventSource
     from tony.jobs.portal_client.client import PortalClient
     from tony.model.progress import JobProgress
 
@@ -36,10 +36,10 @@ def command(job: str, portal: str | None, as_json: bool) -> None:
     JOB is a job id, a unique part of one, or `last`. The exit code is 0 whatever the state of the job.
     """
     if portal is not None:
-        with open_portal(portal) as there:
-            report = there.fetch_report(there.resolve(job))
-            progress = _fetch_progress(there, report)
-            events = () if as_json else _fetch_restart_events(there, report)
+        with open_portal(portal) as portal_client:
+            report = portal_client.fetch_report(portal_client.resolve(job))
+            progress = _fetch_progress(portal_client, report)
+            events = () if as_json else _fetch_restart_events(portal_client, report)
         if as_json:
             _print_as_json(report, progress)
         else:
@@ -83,27 +83,27 @@ def _read_progress(home: Home, report: JobReport) -> JobProgress | None:
     return None
 
 
-def _fetch_progress(there: PortalClient, report: JobReport) -> JobProgress | None:
+def _fetch_progress(portal_client: PortalClient, report: JobReport) -> JobProgress | None:
     """Return the progress of a running job from a portal; None if it is unknown."""
     if not report.state.ended and report.session:
         with contextlib.suppress(TonyError):  # there may be no metrics
-            return there.fetch_progress(report.job)
+            return portal_client.fetch_progress(report.job)
     return None
 
 
-def _fetch_restart_events(there: PortalClient, report: JobReport) -> Sequence[Event]:
+def _fetch_restart_events(portal_client: PortalClient, report: JobReport) -> Sequence[Event]:
     """Fetch the events about restarts from a portal; without a request for a job that had none."""
     from tony.history.session_facts import TELLING
 
     if report.session > 1 or report.restarts is not None:
         with contextlib.suppress(InfraError):
-            return [*there.iterate_events(report.job, TELLING)]
+            return [*portal_client.iterate_events(report.job, TELLING)]
     return ()
 
 
 def _show(
     report: JobReport,
-    events: Told,
+    events: EventSource,
     alone: Sequence[tuple[int, str]] | None = None,
     progress: JobProgress | None = None,
 ) -> None:

@@ -119,7 +119,7 @@ class Top:
     def _on_key(self, key: str) -> None:
         if key in ("q", "Q"):
             self._quit = True
-        chosen = next((each for each in TopSort if each.value[0] == key.lower()), None)
+        chosen = next((sort for sort in TopSort if sort.value[0] == key.lower()), None)
         self._sort = chosen or self._sort
         self._changed.set()
 

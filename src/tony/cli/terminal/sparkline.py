@@ -64,8 +64,8 @@ def _in_bins(values: Sequence[float | None], columns: int) -> list[float | None]
     bins: list[float | None] = []
     for number in range(columns):
         first = number * len(finite) // columns
-        mine = [value for value in finite[first : (number + 1) * len(finite) // columns] if value is not None]
-        bins.append(math.fsum(value / len(mine) for value in mine) if mine else None)
+        present = [value for value in finite[first : (number + 1) * len(finite) // columns] if value is not None]
+        bins.append(math.fsum(value / len(present) for value in present) if present else None)
     return bins
 
 

@@ -73,21 +73,23 @@ def _facts(found: Comparison) -> list[Line]:
 def _seconds(found: Comparison) -> list[Line]:
     """Return the goodput buckets that are not zero in both jobs."""
     return [
-        (name, _duration(mine), _duration(theirs), change(mine, theirs))
-        for name, mine, theirs in ((each, found.a.seconds[each], found.b.seconds[each]) for each in found.a.seconds)
-        if mine or theirs
+        (name, _duration(left), _duration(right), change(left, right))
+        for name, left, right in (
+            (second, found.a.seconds[second], found.b.seconds[second]) for second in found.a.seconds
+        )
+        if left or right
     ]
 
 
 def _measures(found: Comparison) -> list[Line]:
     return [
         (
-            safe(f"{each.role} {each.series}"),
-            number(each.a, unit_of(each.series)),
-            number(each.b, unit_of(each.series)),
-            change(each.a, each.b),
+            safe(f"{measure.role} {measure.series}"),
+            number(measure.a, unit_of(measure.series)),
+            number(measure.b, unit_of(measure.series)),
+            change(measure.a, measure.b),
         )
-        for each in found.measures
+        for measure in found.measures
     ]
 
 
@@ -101,9 +103,9 @@ def _settings(found: Comparison, columns: int | None) -> list[str]:
     lines = ["", f"settings ({len(found.settings)} differ, {same}):"]
     alone = _roles_of_one(found)
     lines += [f"  roles.{safe(role)}: only in {which}" for role, which in alone.items()]
-    for each in found.settings:
-        if _role_of(each.key) not in alone:
-            lines += _setting(each, columns)
+    for setting in found.settings:
+        if _role_of(setting.key) not in alone:
+            lines += _setting(setting, columns)
     return lines
 
 

@@ -16,7 +16,7 @@ from tony.model.states import TaskState
 from tony.units import format_duration
 
 if TYPE_CHECKING:
-    from tony.history.session_facts import Told
+    from tony.history.session_facts import EventSource
 
 _HEADING = ("TASK", "STATE", "HOST", "PID", "SINCE", "SESSION", "OUTPUT", "EXIT", "NOTE")
 #: Columns that are dropped when the terminal is too narrow, in this order: host, since, session, output, pid.
@@ -45,7 +45,7 @@ def status_page(
     lines += _restarts(report, sessions, alone)
     for sentence in filter(None, (progress, report.waiting, report.unfinished)):
         lines += ["", safe(sentence)]
-    failure_lines = format_report(report, here="status")
+    failure_lines = format_report(report, shown_by="status")
     if report.state.ended and failure_lines:
         lines += ["", *(safe(line) for line in failure_lines)]
     elif report.failure is not None:
@@ -55,7 +55,7 @@ def status_page(
     return lines
 
 
-def further_sessions(source: Told, report: JobReport) -> dict[int, str]:
+def further_sessions(source: EventSource, report: JobReport) -> dict[int, str]:
     """Return session -> why it began, for all but the first; reads nothing for a job with one session."""
     if report.session < 2:
         return {}
@@ -72,7 +72,7 @@ def further_sessions(source: Told, report: JobReport) -> dict[int, str]:
     return {number: f"{reason}; {sizes[number]}" if number in sizes else reason for number, reason in found.items()}
 
 
-def lone_restarts(source: Told, report: JobReport) -> list[tuple[int, str]]:
+def lone_restarts(source: EventSource, report: JobReport) -> list[tuple[int, str]]:
     """Return session and text for each task that restarted alone; reads nothing for a job without restarts."""
     if report.restarts is None:
         return []

@@ -134,8 +134,8 @@ def timeline_text(
     lanes = divide_into_lanes(list(shown), 1 if is_single else -(-len(shown) // _LANE_COUNT))
     label = min(_MAX_LABEL_COLUMNS, max((width(lane.label("-")) for lane in lanes), default=0), max(8, columns // 3))
     label = max(label, len("sessions"))
-    room = max(_MIN_PICTURE_COLUMNS, columns - label - 2)
-    scale = _Scale(0.0, line.until, room)
+    picture_columns = max(_MIN_PICTURE_COLUMNS, columns - label - 2)
+    scale = _Scale(0.0, line.until, picture_columns)
     marks = [mark for mark in line.marks if not mark.task or mark.task in shown]
     used: set[_Cell] = set()
 
@@ -148,11 +148,13 @@ def timeline_text(
         rows.append(f"{_padded('sessions', label)}  {_sessions(line, scale)}".rstrip())
     general = [mark for mark in marks if not mark.task]
     if general:
-        rows.append(drawn("job", _with_marks([TaskPhase.GONE] * room, general, scale)))
+        rows.append(drawn("job", _with_marks([TaskPhase.GONE] * picture_columns, general, scale)))
     for lane in lanes:
-        mine = set(lane.tasks)
+        lane_tasks = set(lane.tasks)
         cells = _cells([span for task in lane.tasks for span in shown[task]], scale)
-        rows.append(drawn(lane.label("-"), _with_marks(cells, [mark for mark in marks if mark.task in mine], scale)))
+        rows.append(
+            drawn(lane.label("-"), _with_marks(cells, [mark for mark in marks if mark.task in lane_tasks], scale))
+        )
     return [*rows, "", *_legend(used, alphabet, paint, columns), *_marker_list(marks, columns)]
 
 
@@ -168,26 +170,26 @@ def headline(line: Timeline, state: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Scale(TimeScale):
-    """A scale of `room` columns."""
+    """A scale of `columns` columns."""
 
-    room: int
+    columns: int
 
     @property
     def step(self) -> float:
         """Seconds per column."""
-        return self.seconds / self.room
+        return self.seconds / self.columns
 
     def column(self, at: float) -> int:
         """Return the column of a time."""
-        return min(self.room - 1, max(0, int(at / self.step)))
+        return min(self.columns - 1, max(0, int(at / self.step)))
 
 
 def _axis(scale: _Scale, alphabet: Alphabet) -> list[str]:
     """Return the times, and below them a line with ticks."""
-    times, line = [" "] * scale.room, [alphabet.dash] * scale.room
-    for at in scale.ticks(max(1, scale.room // _TICK_COLUMNS)):
+    times, line = [" "] * scale.columns, [alphabet.dash] * scale.columns
+    for at in scale.ticks(max(1, scale.columns // _TICK_COLUMNS)):
         place, text = scale.column(at), "0" if at == 0 else format_duration(at)
-        if place + len(text) <= scale.room:
+        if place + len(text) <= scale.columns:
             times[place : place + len(text)] = text
             line[place] = alphabet.tick
     return ["".join(times), "".join(line)]
@@ -195,11 +197,11 @@ def _axis(scale: _Scale, alphabet: Alphabet) -> list[str]:
 
 def _sessions(line: Timeline, scale: _Scale) -> str:
     """Return the number of each session where it begins; of sessions too close together, the first ones."""
-    cells = [" "] * scale.room
+    cells = [" "] * scale.columns
     free = 0
     for session in line.sessions:
         place, text = scale.column(session.since), f"|{session.number}"
-        if place >= free and place + len(text) <= scale.room:
+        if place >= free and place + len(text) <= scale.columns:
             cells[place : place + len(text)] = text
             free = place + len(text) + 1
     return "".join(cells)
@@ -207,13 +209,13 @@ def _sessions(line: Timeline, scale: _Scale) -> str:
 
 def _cells(spans: Iterable[Span], scale: _Scale) -> list[_Cell]:
     """Return the phase with the most time in each column."""
-    if scale.room <= 0:
+    if scale.columns <= 0:
         return []
     # Per phase: where it begins and ends in whole columns (summed up below), and the fractions at its edges.
-    sums: dict[TaskPhase, list[float]] = {what: [0.0] * (scale.room + 1) for what in TaskPhase}
-    edges: dict[TaskPhase, list[float]] = {what: [0.0] * (scale.room + 1) for what in TaskPhase}
+    sums: dict[TaskPhase, list[float]] = {what: [0.0] * (scale.columns + 1) for what in TaskPhase}
+    edges: dict[TaskPhase, list[float]] = {what: [0.0] * (scale.columns + 1) for what in TaskPhase}
     for span in spans:
-        first, last = span.since / scale.step, min(span.until / scale.step, float(scale.room))
+        first, last = span.since / scale.step, min(span.until / scale.step, float(scale.columns))
         left, right = scale.column(span.since), scale.column(max(span.since, span.until - 1e-9))
         if left == right:
             edges[span.what][left] += last - first
@@ -222,9 +224,9 @@ def _cells(spans: Iterable[Span], scale: _Scale) -> list[_Cell]:
         edges[span.what][right] += last - right
         sums[span.what][left + 1] += 1.0
         sums[span.what][right] -= 1.0
-    cells: list[_Cell] = [TaskPhase.GONE] * scale.room
+    cells: list[_Cell] = [TaskPhase.GONE] * scale.columns
     running = dict.fromkeys(TaskPhase, 0.0)
-    for place in range(scale.room):
+    for place in range(scale.columns):
         best = 1e-9
         for what in TaskPhase:
             running[what] += sums[what][place]
@@ -241,8 +243,8 @@ def _with_marks(cells: Sequence[_Cell], marks: Iterable[Mark], scale: _Scale) ->
     rank = {kind: number for number, kind in enumerate(_MARKS)}
     for mark in marks:
         place = scale.column(mark.at)
-        there = found[place]
-        if not isinstance(there, MarkerKind) or rank[mark.what] < rank[there]:
+        existing = found[place]
+        if not isinstance(existing, MarkerKind) or rank[mark.what] < rank[existing]:
             found[place] = mark.what
     return found
 
@@ -307,7 +309,7 @@ def _marker_list(marks: Sequence[Mark], columns: int) -> list[str]:
             :_MAX_MARKER_LINES
         ] or [""]
         lines.append(cut(f"{format_duration(max(0.0, mark.at)):>10}  {first}", columns))
-        lines += [cut(f"{'':>10}  {each}", columns) for each in others]
+        lines += [cut(f"{'':>10}  {other}", columns) for other in others]
     if checkpoints:
         lines.append(f"{'':>10}  {checkpoints} checkpoint{'s' if checkpoints != 1 else ''}")
     return lines

@@ -146,17 +146,17 @@ def top_table(
         else []
     )
     head += [safe(sentence) for sentence in (report.waiting, report.unfinished) if sentence]
-    room = None if lines is None else max(1, lines - len(head) - len(foot) - 1)
+    row_count = None if lines is None else max(1, lines - len(head) - len(foot) - 1)
     chosen = ordered(rows, sort)
-    if room is not None and len(chosen) > room:
-        chosen = chosen[: max(1, room - 1)]
+    if row_count is not None and len(chosen) > row_count:
+        chosen = chosen[: max(1, row_count - 1)]
         foot.insert(0, f"and {len(rows) - len(chosen)} more")
     cells = [_HEADING, *(_cells(row, unicode=unicode) for row in chosen)]
-    gone = {*(() if any(row.gpu is not None for row in chosen) else _GPU)}
-    gone |= {
+    dropped = {*(() if any(row.gpu is not None for row in chosen) else _GPU)}
+    dropped |= {
         place for place in range(2, len(_HEADING)) if not any(row[place] not in ("", NOTHING) for row in cells[1:])
     }
-    kept = [place for place in range(len(_HEADING)) if place not in gone]
+    kept = [place for place in range(len(_HEADING)) if place not in dropped]
     drop = [kept.index(place) for place in _EXPENDABLE if place in kept]
     made = table([[row[place] for place in kept] for row in cells], columns, drop)
     text = [*head, *made, *foot]

@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 # The two registries are above this package; they are imported when a job is checked.
 
 
-def unknown_names(sheet: ValueTable) -> bool:
+def unknown_names(value_table: ValueTable) -> bool:
     """Report an unknown framework or scheduler; return True if the framework is known."""
     from tony.schedulers import registry as schedulers
 
-    scheduler = sheet.value(("scheduler", "name"))
+    scheduler = value_table.value(("scheduler", "name"))
     if scheduler is not None and scheduler not in schedulers.built_in_names() and scheduler not in schedulers.names():
-        sheet.add_error(("scheduler", "name"), _unknown("scheduler", scheduler, schedulers.names()))
-    framework = sheet.value(("framework",))
+        value_table.add_error(("scheduler", "name"), _unknown("scheduler", scheduler, schedulers.names()))
+    framework = value_table.value(("framework",))
     if framework is None or _has_framework(framework):
         return True
     from tony.frameworks.registry import names
 
-    sheet.add_error(("framework",), _unknown("framework", framework, names()))
+    value_table.add_error(("framework",), _unknown("framework", framework, names()))
     return False
 
 
-def with_default_kinds(spec: JobSpec, sheet: ValueTable) -> JobSpec:
+def with_default_kinds(spec: JobSpec, value_table: ValueTable) -> JobSpec:
     """Return the job with the kinds that its framework gives to roles whose kind is not set."""
     adapter = _load_adapter(spec)
     if isinstance(adapter, Problem):
@@ -46,7 +46,7 @@ def with_default_kinds(spec: JobSpec, sheet: ValueTable) -> JobSpec:
     changed = {
         name: replace(role, kind=RoleKind.UNTRACKED)
         for name, role in spec.roles.items()
-        if name in serving and ("roles", name, "kind") not in sheet.found
+        if name in serving and ("roles", name, "kind") not in value_table.found
     }
     return replace(spec, roles={**spec.roles, **changed}) if changed else spec
 

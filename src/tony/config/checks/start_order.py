@@ -13,12 +13,12 @@ from tony.model.states import AfterCondition
 _NAMED_ROLES = 5
 
 
-def conditions(sheet: ValueTable, role: str) -> Iterator[tuple[Key, int, str, AfterCondition]]:
+def conditions(value_table: ValueTable, role: str) -> Iterator[tuple[Key, int, str, AfterCondition]]:
     """Yield what a role waits for, in the order of the file: key, index, other role, condition."""
     place = ("roles", role, "after")
-    for number, name in enumerate(sheet.value(place) or ()):
+    for number, name in enumerate(value_table.value(place) or ()):
         yield place, number, name, AfterCondition.SUCCEEDED
-    for word, names in sheet.below(place).items():
+    for word, names in value_table.below(place).items():
         for number, name in enumerate(names):
             yield (*place, word), number, name, AfterCondition(word)
 

@@ -13,7 +13,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.placeholders import find_parameters
 
 
-def check_names(spec: JobSpec, sheet: ValueTable, file: Branch, given: Collection[str]) -> None:
+def check_names(spec: JobSpec, value_table: ValueTable, file: Branch, given: Collection[str]) -> None:
     """Report parameters that the job does not have, and new roles that resemble one of the job.
 
     Args:
@@ -25,21 +25,23 @@ def check_names(spec: JobSpec, sheet: ValueTable, file: Branch, given: Collectio
     for name in given:
         if name not in known and name in spec.params:
             hint = suggest_names(name, known, "write it as {params." + name + "} in a command or variable.")
-            sheet.add_error(("params", name), f"the job has no such parameter; {hint}")
+            value_table.add_error(("params", name), f"the job has no such parameter; {hint}")
     roles = _names_below(file, "roles")
-    for name in sheet.roles:
-        like = None if name in roles or ("roles", name, "command") in sheet.found else closest_match(name, roles)
+    for name in value_table.roles:
+        like = None if name in roles or ("roles", name, "command") in value_table.found else closest_match(name, roles)
         if like is not None:
-            sheet.add_error(("roles", name), f"unknown role; did you mean `{like}`? A new role needs its own command.")
+            value_table.add_error(
+                ("roles", name), f"unknown role; did you mean `{like}`? A new role needs its own command."
+            )
 
 
-def unused_parameters(spec: JobSpec, sheet: ValueTable) -> Iterator[Note]:
+def unused_parameters(spec: JobSpec, value_table: ValueTable) -> Iterator[Note]:
     """Yield a note for each parameter that no command and no variable uses."""
     used = find_parameters(text for _, text, _ in texts_with_placeholders(spec))
     for name in spec.params:
         if name not in used:
             message = f"no command or variable uses {{params.{name}}}, so this has no effect."
-            yield Note(key=f"params.{name}", message=message, source=sheet.source(("params", name)))
+            yield Note(key=f"params.{name}", message=message, source=value_table.source(("params", name)))
 
 
 def _names_below(tree: Branch, table: str) -> Collection[str]:

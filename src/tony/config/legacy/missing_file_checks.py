@@ -52,7 +52,7 @@ def _check_interpreter(draft: DraftJob, archive: str, path: str, cwd: Path) -> N
     if members is None or wanted in members or any(members.get(each) for each in _folders_above(wanted)):
         return
     place, last = posixpath.split(wanted)
-    same = [each for each in members if posixpath.basename(each) == last]
+    same = [member for member in members if posixpath.basename(member) == last]
     likely = min(same, key=lambda each: (not each.endswith(f"{place}/{last}"), len(each), each), default=None)
     remedy = "name a file of the archive, or an absolute path on the nodes."
     if likely:
@@ -75,7 +75,8 @@ def _members(archive: Path) -> dict[str, bool] | None:
     try:
         with zipfile.ZipFile(archive) as file:
             return {
-                posixpath.normpath(each.filename): stat.S_ISLNK(each.external_attr >> 16) for each in file.infolist()
+                posixpath.normpath(member.filename): stat.S_ISLNK(member.external_attr >> 16)
+                for member in file.infolist()
             }
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
         return None

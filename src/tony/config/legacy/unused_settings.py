@@ -37,7 +37,7 @@ def check(draft: DraftJob) -> None:
 def _hint(draft: DraftJob, value: LegacyValue) -> str:
     _, _, rest = value.key.partition(".")
     name, _, ending = rest.partition(".")
-    types = {each.key.split(".")[1] for each in draft.settings if each.key.endswith(".instances")} - RESERVED
+    types = {setting.key.split(".")[1] for setting in draft.settings if setting.key.endswith(".instances")} - RESERVED
     if name in types:
         near = closest_match(ending, TYPE_ENDINGS)
         near = near and f"tony.{name}.{near}"

@@ -127,9 +127,9 @@ class ValueTable:
 
 def read(tree: Branch) -> ValueTable:
     """Convert the merged settings according to the table of settings."""
-    sheet = ValueTable(secret=_declared_secret(tree))
-    _read_table(sheet, schema(), tree, ())
-    return sheet
+    value_table = ValueTable(secret=_declared_secret(tree))
+    _read_table(value_table, schema(), tree, ())
+    return value_table
 
 
 def _declared_secret(tree: Branch) -> frozenset[str]:
@@ -166,46 +166,46 @@ def _item(raw: Any, item: int | None) -> Any:
     return value[item] if item is not None and isinstance(value, list | tuple) and item < len(value) else raw
 
 
-def _read_table(sheet: ValueTable, node: SettingsNode, branch: Branch, key: Key) -> None:
-    sheet.tables[key] = branch.layer
+def _read_table(value_table: ValueTable, node: SettingsNode, branch: Branch, key: Key) -> None:
+    value_table.tables[key] = branch.layer
     for name, child in branch.children.items():
         inner = node.child(name)
         place = (*key, name)
         if inner is None:
-            _unknown(sheet, node, place, child)
+            _unknown(value_table, node, place, child)
             continue
-        named = name in node.named or _name_is_possible(sheet, node, place, child)
+        named = name in node.named or _name_is_possible(value_table, node, place, child)
         if named and key == ("roles",):
-            sheet.roles.append(name)
+            value_table.roles.append(name)
         if isinstance(child, Branch) and inner.is_table:
-            _read_table(sheet, inner, child, place)
+            _read_table(value_table, inner, child, place)
         elif isinstance(child, Leaf) and inner.setting and named:
-            _read_value(sheet, inner.setting, child, place)
+            _read_value(value_table, inner.setting, child, place)
         elif not (isinstance(child, Leaf) and _is_nothing(child)):
-            _misplaced(sheet, inner, place, child)
+            _misplaced(value_table, inner, place, child)
 
 
-def _read_value(sheet: ValueTable, setting: Setting, leaf: Leaf, key: Key) -> None:
+def _read_value(value_table: ValueTable, setting: Setting, leaf: Leaf, key: Key) -> None:
     try:
         value = convert(setting, leaf.value, leaf.layer.base)
     except WrongValue as wrong:
-        sheet.broken[key] = leaf.layer
+        value_table.broken[key] = leaf.layer
         if wrong.items:
-            sheet.partial[key] = wrong.items
-            sheet.raw[key] = leaf.value
+            value_table.partial[key] = wrong.items
+            value_table.raw[key] = leaf.value
         for fault in wrong.faults:
             place = key if fault.item is None else (*key, str(fault.item))
-            sheet.problems.append(
+            value_table.problems.append(
                 Problem(
                     key=_numbered(key, fault.item),
                     message=fault.message,
-                    value=shown(key, _item(leaf.value, fault.item), sheet.secret),
+                    value=shown(key, _item(leaf.value, fault.item), value_table.secret),
                     source=leaf.layer.where(place),
                 )
             )
     else:
-        sheet.found[key] = ConvertedValue(value, leaf.value, leaf.layer)
-        sheet.children.setdefault(key[:-1], {})[key[-1]] = value
+        value_table.found[key] = ConvertedValue(value, leaf.value, leaf.layer)
+        value_table.children.setdefault(key[:-1], {})[key[-1]] = value
 
 
 def _is_nothing(leaf: Leaf) -> bool:
@@ -213,30 +213,32 @@ def _is_nothing(leaf: Leaf) -> bool:
     return leaf.value is None or (isinstance(leaf.value, Written) and leaf.value.value is None)
 
 
-def _name_is_possible(sheet: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> bool:
+def _name_is_possible(value_table: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> bool:
     pattern, rule = _NAMES[node.word if node.word != "name" else key[-2]]
     if key[-2] in ("env", "container_env", "exports") and key[-1] in RESERVED_ENV:
         rule = RESERVED_ENV[key[-1]]
-    elif key[-2] == "container_env" and is_secret(key[-1], sheet.secret):
+    elif key[-2] == "container_env" and is_secret(key[-1], value_table.secret):
         rule = (
             "this is a secret, by its name or by `secret`, and container variables end up in files that others can "
             "read. Set it below [env], which is protected."
         )
     elif pattern.fullmatch(key[-1]):
         return True
-    sheet.problems.append(Problem(key=dotted(key), message=rule, source=child.layer.where(key)))
-    sheet.broken[key] = child.layer
+    value_table.problems.append(Problem(key=dotted(key), message=rule, source=child.layer.where(key)))
+    value_table.broken[key] = child.layer
     return False
 
 
-def _unknown(sheet: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> None:
-    value = shown(key, child.value, sheet.secret) if isinstance(child, Leaf) else None
+def _unknown(value_table: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> None:
+    value = shown(key, child.value, value_table.secret) if isinstance(child, Leaf) else None
     # A suggestion takes a millisecond: too slow for thousands.
     hint = (
-        _suggest(node, key) if len(sheet.problems) < _MAX_SUGGESTIONS else "`tony settings --all` lists the known ones."
+        _suggest(node, key)
+        if len(value_table.problems) < _MAX_SUGGESTIONS
+        else "`tony settings --all` lists the known ones."
     )
     message = f"unknown key; {hint}"
-    sheet.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))
+    value_table.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))
 
 
 def _suggest(node: SettingsNode, key: Key) -> str:
@@ -274,10 +276,10 @@ def _synonyms(node: SettingsNode) -> tuple[str, ...]:
     return setting.also if setting else ()
 
 
-def _misplaced(sheet: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> None:
-    if key in sheet.broken:
+def _misplaced(value_table: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> None:
+    if key in value_table.broken:
         return
-    sheet.broken[key] = child.layer
+    value_table.broken[key] = child.layer
     if isinstance(child, Branch):
         message = "expected a single value, not a table."
     elif node.named.keys() >= {"instances"}:
@@ -285,5 +287,5 @@ def _misplaced(sheet: ValueTable, node: SettingsNode, key: Key, child: Branch | 
     else:
         below = f"{next(iter(node.named), node.word.upper() or 'NAME')} = ..."
         message = f"expected a table: write [{dotted(key)}] and below it {below}"
-    value = shown(key, child.value, sheet.secret) if isinstance(child, Leaf) else None
-    sheet.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))
+    value = shown(key, child.value, value_table.secret) if isinstance(child, Leaf) else None
+    value_table.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))

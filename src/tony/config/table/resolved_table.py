@@ -36,14 +36,14 @@ def resolved_rows(resolved: Resolved) -> tuple[ResolvedRow, ...]:
     """Return every value of the job, including defaults and the values that roles inherit."""
     values = from_spec(_expand(resolved.spec), with_defaults=True)
     named, mask = resolved.spec.secret, build_mask(resolved.spec)
-    sheet = read(merge([Layer(values=values, where=dotted, base=Path("/"))]))
+    value_table = read(merge([Layer(values=values, where=dotted, base=Path("/"))]))
     return tuple(
         ResolvedRow(
             key=dotted(key),
             value=mask.hide_text(_shown(key, found.value, named)),
             source=_source(key, resolved.sources),
         )
-        for key, found in sheet.found.items()
+        for key, found in value_table.found.items()
     )
 
 

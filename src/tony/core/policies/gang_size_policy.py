@@ -53,9 +53,9 @@ def _find_minimum(role: RoleState) -> int:
 
 
 #: Mean seconds of the first pause; each further one is twice as long.
-FIRST_PAUSE = 5.0
+FIRST_PAUSE_SECONDS = 5.0
 #: Upper bound of the mean, in seconds.
-LONGEST_PAUSE = 60.0
+MAX_PAUSE_SECONDS = 60.0
 
 
 def compute_gang_timeout(base: float, done: int, seed: str) -> float:
@@ -65,7 +65,7 @@ def compute_gang_timeout(base: float, done: int, seed: str) -> float:
 
 def compute_gang_pause(times: int, seed: str) -> float:
     """Return the seconds to request nothing after the `times`-th release in a row: exponential, jitter of ±50 %."""
-    middle = min(FIRST_PAUSE * 2.0 ** min(times - 1, 30), LONGEST_PAUSE)
+    middle = min(FIRST_PAUSE_SECONDS * 2.0 ** min(times - 1, 30), MAX_PAUSE_SECONDS)
     return middle * (0.5 + _compute_jitter(f"{seed}/pause/{times}"))
 
 

@@ -25,7 +25,7 @@ FREE_RESTARTS = 10
 #: Seconds of running after which consecutive restarts are counted from zero again.
 MIN_RUN_SECONDS = 60.0
 #: Maximum back-off in seconds.
-LONGEST_BACKOFF = 60.0
+MAX_BACKOFF_SECONDS = 60.0
 
 _FREE = "does not count against max_restarts"
 #: Causes with which the program was never started.
@@ -98,10 +98,10 @@ def _decide_free_restart(state: State, failure: Failure, now: float, alone: Task
 def count_consecutive_restarts(state: State, now: float, alone: Task | None) -> int:
     """Return the uncounted restarts since anything ran for long: of the gang, or of one task alone."""
     if alone:
-        began, done = alone.began if alone.session == state.session else None, alone.free
+        started_at, done = alone.started_at if alone.session == state.session else None, alone.free
     else:
-        began, done = state.began, state.free
-    return 0 if began is not None and now - began >= MIN_RUN_SECONDS else done
+        started_at, done = state.started_at, state.free
+    return 0 if started_at is not None and now - started_at >= MIN_RUN_SECONDS else done
 
 
 # --- failures that are not retried ------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def _is_early(state: State, failure: Failure, task: Task) -> bool:
     limit = state.spec.min_uptime
     if not limit or failure.failure_class is not FailureClass.USER or failure.cause not in _PROGRAM_ENDED:
         return False
-    return task.session != state.session or failure.at - task.began < limit
+    return task.session != state.session or failure.at - task.started_at < limit
 
 
 def _was_early_before(state: State, task: Task) -> bool:
@@ -146,12 +146,12 @@ def _decide_by_budget(state: State, now: float, task: Task | None, alone: Task |
     name = task.id.role if task else ""
     own = state.roles[name].spec.max_restarts if task else None
     if own is not None:
-        mine = sum(each.role == name for each in counted)
-        if mine >= own:
+        role_restarts = sum(restart.role == name for restart in counted)
+        if role_restarts >= own:
             key = f"roles.{name}.max_restarts"
             return Decision(False, _explain_used_up(own, within, key))
-        reason += f", {mine + 1} of {own} for {name}"
-    before = sum(each.alone == (alone.name if alone else "") for each in counted)
+        reason += f", {role_restarts + 1} of {own} for {name}"
+    before = sum(restart.alone == (alone.name if alone else "") for restart in counted)
     delay = compute_backoff(state.spec.backoff, before, _build_seed(state, alone))
     return Decision(True, reason, delay, early=early)
 
@@ -164,7 +164,7 @@ def _explain_used_up(limit: int, within: str, key: str) -> str:
 def select_counted_restarts(state: State, now: float) -> Sequence[Restart]:
     """Return the restarts that count against `max_restarts` now."""
     window = state.spec.restart_window
-    return [each for each in state.restarts if window is None or each.at > now - window]
+    return [restart for restart in state.restarts if window is None or restart.at > now - window]
 
 
 # --- back-off ---------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def compute_backoff(base: float, done: int, seed: str) -> float:
     if done == 0:
         return 0.0
     jitter = zlib.crc32(f"{seed}/{done}".encode()) / 2**32 / 4
-    return min(base * 2.0 ** min(done - 1, 30) * (1 + jitter), LONGEST_BACKOFF * (1 - jitter))
+    return min(base * 2.0 ** min(done - 1, 30) * (1 + jitter), MAX_BACKOFF_SECONDS * (1 - jitter))
 
 
 #: Failures on one host within the window after which it is excluded.

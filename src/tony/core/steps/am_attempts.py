@@ -74,7 +74,7 @@ def on_reconcile_closed(ctx: StepContext, event: ev.ReconcileClosed) -> None:
     state.reconciling = False
     _extend_executor_deadlines(ctx)
     for container in list(state.containers.values()):
-        if container.id not in state.found and not container.presumed:
+        if container.id not in state.found and not container.is_end_unconfirmed:
             _mark_lost(ctx, container)
     state.found.clear()
     for container in list(state.containers.values()):
@@ -111,7 +111,7 @@ def _mark_lost(ctx: StepContext, container: Container) -> None:
 
 def _repeat_request(ctx: StepContext, container: Container) -> None:
     """Repeat what was requested for a container of the previous AM attempt."""
-    if container.presumed:
+    if container.is_end_unconfirmed:
         return  # it cannot be reached
     if container.intent is ContainerIntent.RELEASED:
         ctx.request(act.Release(container=container.id))

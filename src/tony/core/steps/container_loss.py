@@ -24,7 +24,7 @@ from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.states import JobState, TaskState
 
 #: Seconds that a task's last report may arrive after its container's end: they take different routes.
-REPORT_WAIT = 2.0
+REPORT_WAIT_SECONDS = 2.0
 
 _NOT_STARTED = (TaskState.STARTING, TaskState.REGISTERED)
 
@@ -57,7 +57,7 @@ def on_silent(ctx: StepContext, event: ev.Silent) -> None:
     state = ctx.state
     task = state.tasks.get(event.task)
     container = containers.find_container(state, task) if task else None
-    if task is None or container is None or container.intent is ContainerIntent.KILLED or container.presumed:
+    if task is None or container is None or container.intent is ContainerIntent.KILLED or container.is_end_unconfirmed:
         return
     if not gang_start.is_current_executor(state, task.id, event.container or container.id, event.incarnation):
         return
@@ -66,7 +66,7 @@ def on_silent(ctx: StepContext, event: ev.Silent) -> None:
         _replace(ctx, task, failure.reason, container)
         return
     containers.kill(ctx, container, failure.reason)
-    if task.living and not task.judged:
+    if task.living and not task.is_classified:
         task_exit.on_failure(ctx, task, failure)
 
 
@@ -81,7 +81,7 @@ def _on_task_container_ended(ctx: StepContext, task: Task, container: Container,
         elif container.intent is ContainerIntent.KILLED or event.silent or not state.active:
             task_exit.on_lost(ctx, task)
         else:
-            state.timers.set(Deadline(DeadlineKind.REPORT, task.id), ctx.now + REPORT_WAIT)
+            state.timers.set(Deadline(DeadlineKind.REPORT, task.id), ctx.now + REPORT_WAIT_SECONDS)
             if event.blameless:
                 state.unexplained.add(task.id)
     elif task.state in _NOT_STARTED and state.active:

@@ -78,10 +78,10 @@ def on_queued(ctx: StepContext, event: ev.Queued) -> None:
 def on_granted(ctx: StepContext, event: ev.Granted) -> None:
     """Give a container to the first task that waits for one; release it if there is none."""
     state = ctx.state
-    if event.container in state.containers or event.container in state.gone:
+    if event.container in state.containers or event.container in state.ended_ids:
         return
     if state.job.ended:
-        state.gone.add(event.container)
+        state.ended_ids.add(event.container)
         ctx.request(act.Release(container=event.container))
         return
     container = Container(event.container, event.role, event.host, since=ctx.now)
@@ -191,7 +191,7 @@ def remove_ended(ctx: StepContext, container: Container) -> Task | None:
     """Remove a container that has ended; return the task that was in it. Does not update the demand."""
     state = ctx.state
     del state.containers[container.id]
-    state.gone.add(container.id)
+    state.ended_ids.add(container.id)
     if role := state.roles.get(container.role):
         role.used += ctx.now - container.since
     if container.intent is ContainerIntent.HELD:

@@ -48,7 +48,7 @@ def _on_task_timeout(kind: DeadlineKind, ctx: StepContext, task: Task) -> None:
         task_exit.handle_external_stop(ctx, task)
     elif task.container_ended_at is not None:
         task_exit.on_lost(ctx, task)
-    elif not task.judged:
+    elif not task.is_classified:
         task_exit.on_failure(ctx, task, failures.failure_from_timeout(ctx.state, task, kind, ctx.now))
 
 

@@ -19,7 +19,7 @@ from tony.core.transitions import TaskMove
 #: Seconds to wait for more containers once the wait has expired: containers are often granted together.
 SETTLE_SECONDS = 1.0
 #: Seconds between releasing containers and releasing more, if other roles still lack room.
-ROOM_WAIT = 10.0
+RELEASE_INTERVAL_SECONDS = 10.0
 
 
 def start_wait(ctx: StepContext) -> None:
@@ -61,15 +61,15 @@ def on_wait_end(ctx: StepContext) -> None:
         if spare > 0:
             lacking -= spare
             _release_tasks(ctx, role, spare)
-            state.timers.set(gang_size_policy.SOON, ctx.now + ROOM_WAIT)
+            state.timers.set(gang_size_policy.SOON, ctx.now + RELEASE_INTERVAL_SECONDS)
     state.chief = state.find_first_chief()
 
 
 def _release_tasks(ctx: StepContext, role: RoleState, count: int) -> None:
     """Leave out the last `count` tasks of a role that have a container; nothing runs in it yet."""
     state = ctx.state
-    here = [task for task in reversed(role.members) if task.container]
-    for task in here[:count]:
+    with_container = [task for task in reversed(role.members) if task.container]
+    for task in with_container[:count]:
         state.timers.cancel(Deadline(DeadlineKind.REGISTRATION, task.id))
         state.move_task(task, TaskMove.RESET, ctx.now)
         role.left_out.add(task.id.index)

@@ -16,7 +16,7 @@ from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.states import TaskState
 
 #: Seconds to wait for the end of its container, after a program was stopped externally: it gives the cause.
-STOP_CAUSE_WAIT = 5.0
+STOP_CAUSE_WAIT_SECONDS = 5.0
 
 _STARTUP = (DeadlineKind.STARTUP,)
 _NEVER_RAN = (ExitReason.NOT_STARTED, ExitReason.LAUNCH_FAILED)
@@ -80,7 +80,7 @@ def on_exited(ctx: StepContext, event: ev.Exited) -> None:
     if not task.started and status.reason not in _NEVER_RAN:
         _mark_started(ctx, task)
     task.status, task.note = status, ProgramEnd(status=status)
-    if task.judged:  # its exit is neither a second failure nor a success
+    if task.is_classified:  # its exit is neither a second failure nor a success
         task_exit.end_classified(ctx, task, TaskMove.FAIL, at)
         return
     if status.ok:
@@ -92,7 +92,7 @@ def on_exited(ctx: StepContext, event: ev.Exited) -> None:
         task.external_exit, task.external_exit_at = status, at
         state.unexplained.add(task.id)
         state.timers.cancel(Deadline(DeadlineKind.STARTUP, task.id))
-        state.timers.set(Deadline(DeadlineKind.STOP_CAUSE, task.id), ctx.now + STOP_CAUSE_WAIT)
+        state.timers.set(Deadline(DeadlineKind.STOP_CAUSE, task.id), ctx.now + STOP_CAUSE_WAIT_SECONDS)
         return
     else:
         task_exit.on_failed_exit(ctx, task, status, at)

@@ -31,7 +31,7 @@ def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:
     if decision.effect is Effect.TOLERATE:
         if state.roles[task.id.role].kind is RoleKind.TRACKED:
             state.tolerated.append(failure)
-        ctx.request(act.Verdict(failure=failure, decision=ev.FailureResponse.TOLERATE, reason=decision.reason))
+        ctx.request(act.ReportFailure(failure=failure, decision=ev.FailureResponse.TOLERATE, reason=decision.reason))
         return
     if decision.effect is Effect.FAIL_ALL:
         state.tolerated.append(failure)
@@ -68,7 +68,7 @@ def fail_group(ctx: StepContext, role: RoleState, rule: TimeoutAfter) -> None:
     failure = failures.failure_from_group(ctx.state, role, rule, ctx.now)
     for task in role.tasks:
         if task.living:
-            task.judged, task.note = True, TaskFailed(failure=failure)
+            task.is_classified, task.note = True, TaskFailed(failure=failure)
     ctx.state.failures.append(failure)
     if role.spec.stop_on_failure:
         _finish_failed(ctx, failure, f"{role.name} has stop_on_failure")
@@ -94,13 +94,13 @@ def _fail_session(ctx: StepContext, failure: Failure, why: str) -> None:
     decision = restart_policy.decide(ctx.state, failure, ctx.now)
     if decision.restart:
         ctx.request(
-            act.Verdict(failure=failure, decision=ev.FailureResponse.RESTART, reason=f"{why}; {decision.reason}")
+            act.ReportFailure(failure=failure, decision=ev.FailureResponse.RESTART, reason=f"{why}; {decision.reason}")
         )
         session_restart.restart(ctx, failure, decision)
     else:
         _finish_failed(ctx, failure, f"{why}; {decision.reason}", decision.reason)
 
 
-def _finish_failed(ctx: StepContext, failure: Failure, why: str, verdict: str = "") -> None:
-    ctx.request(act.Verdict(failure=failure, decision=ev.FailureResponse.FAIL, reason=why))
-    job_finish.finish(ctx, JobState.FAILED, failure, verdict=verdict)
+def _finish_failed(ctx: StepContext, failure: Failure, why: str, no_restart_reason: str = "") -> None:
+    ctx.request(act.ReportFailure(failure=failure, decision=ev.FailureResponse.FAIL, reason=why))
+    job_finish.finish(ctx, JobState.FAILED, failure, no_restart_reason=no_restart_reason)

@@ -84,14 +84,14 @@ def start_gang_if_complete(ctx: StepContext) -> None:
 
 
 def _build_cluster_spec(state: State, gang: Iterable[RoleState]) -> ClusterSpec:
-    here = (TaskState.REGISTERED, TaskState.RUNNING)
+    registered = (TaskState.REGISTERED, TaskState.RUNNING)
     return ClusterSpec(
         session=state.session,
         version=state.version,
         roles={
             role.name: tuple(task.address or "" for task in role.members)
             for role in gang
-            if role.total and sum(role.counts[s] for s in here) == role.total
+            if role.total and sum(role.counts[s] for s in registered) == role.total
         },
         absent={role.name: tuple(sorted(role.left_out)) for role in state.roles.values() if role.left_out},
     )

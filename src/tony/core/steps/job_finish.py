@@ -25,18 +25,22 @@ _LAST_MOVE: Mapping[JobState, JobMove] = {
 
 
 def finish(
-    ctx: StepContext, result: JobState, reason: Failure | Success, grace: float | None = None, verdict: str = ""
+    ctx: StepContext,
+    result: JobState,
+    reason: Failure | Success,
+    grace: float | None = None,
+    no_restart_reason: str = "",
 ) -> None:
     """Decide the job's result, unless it is decided, and stop what is left.
 
     Args:
-        verdict: why nothing is restarted.
+        no_restart_reason: why nothing is restarted.
     """
     state = ctx.state
     if state.final:
         return
     state.move_job(JobMove.STOP)
-    state.final = Final(result, reason if isinstance(reason, Failure) else None, verdict)
+    state.final = Final(result, reason if isinstance(reason, Failure) else None, no_restart_reason)
     state.queue_reason = ""
     state.timers.clear()
     for role in state.roles.values():
@@ -66,7 +70,7 @@ def abandon(ctx: StepContext) -> None:
         task.container = task.incarnation = task.executor_pid = None
     for role in state.roles.values():
         role.held = 0
-    state.gone.update(state.containers)
+    state.ended_ids.update(state.containers)
     state.containers.clear()
     finish_if_idle(ctx)
 
@@ -79,7 +83,7 @@ def finish_if_idle(ctx: StepContext) -> None:
         return
     state.timers.clear()
     if final.failure and final.state is JobState.FAILED:
-        final.failure = replace(failures.select_root_cause(state, final.failure), verdict=final.verdict)
+        final.failure = replace(failures.select_root_cause(state, final.failure), verdict=final.no_restart_reason)
     state.move_job(_LAST_MOVE[final.state])
     state.ended_at = ctx.now
     request_finish(ctx)

@@ -69,7 +69,7 @@ def report_blocked(ctx: StepContext) -> None:
             failure_handling.fail_job(ctx, failure)
             return
         ctx.request(
-            act.Verdict(failure=failure, decision=ev.FailureResponse.TOLERATE, reason=f"{role.name} is a sidecar")
+            act.ReportFailure(failure=failure, decision=ev.FailureResponse.TOLERATE, reason=f"{role.name} is a sidecar")
         )
 
 

@@ -22,7 +22,7 @@ def on_opened(ctx: StepContext, event: ev.SessionOpened) -> None:
         return
     state.session, state.version, state.restart_due = event.session, 0, False
     state.session_reason = state.restart
-    state.began = None
+    state.started_at = None
     state.specs.clear()
     state.failures.clear()
     state.tolerated.clear()
@@ -60,7 +60,7 @@ def _reset(ctx: StepContext, role: RoleState) -> None:
     for task in role.tasks:
         if task.state is not TaskState.PENDING:
             ctx.state.move_task(task, TaskMove.RESET, ctx.now)
-        task.started = task.judged = False
+        task.started = task.is_classified = False
         task.launches = 0
         task.address = task.tb_port = task.pid = task.status = task.ended_at = None
         task.note = None

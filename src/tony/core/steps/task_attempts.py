@@ -35,14 +35,14 @@ def start(ctx: StepContext, tasks: Iterable[Task], version: int) -> None:
     for task in tasks:
         state.move_task(task, TaskMove.START, ctx.now)
         task.try_ = task.try_ + 1 if task.session == state.session else 1
-        task.session, task.version, task.began = state.session, version, ctx.now
+        task.session, task.version, task.started_at = state.session, version, ctx.now
         task.note = LaterAttempt(number=task.try_, before=task.note) if task.try_ > 1 else None
         task.retry_at = None
         if limit:
             state.timers.set(Deadline(DeadlineKind.EXECUTION, task.id), ctx.now + limit)
         role = task.id.role
-        if state.began is None and state.roles[role].kind is not RoleKind.SETUP:
-            state.began = ctx.now
+        if state.started_at is None and state.roles[role].kind is not RoleKind.SETUP:
+            state.started_at = ctx.now
         if role not in exports:
             exports[role] = state.collect_variables(role)
         start = act.Start(task=task.id, session=task.session, try_=task.try_, version=version, variables=exports[role])
@@ -95,8 +95,8 @@ def end_lost(ctx: StepContext, task: Task) -> Failure | None:
     """
     failure = failure_from_loss(ctx, task)
     at = ctx.now if task.container_ended_at is None else task.container_ended_at
-    stopped = failure is None and not task.judged
-    if not task.judged:
+    stopped = failure is None and not task.is_classified
+    if not task.is_classified:
         task.note = ContainerLost(cause=task.container_end_cause)
     end_attempt(ctx, task, TaskMove.END if stopped else TaskMove.LOSE, at)
     return failure
@@ -106,7 +106,7 @@ def failure_from_loss(ctx: StepContext, task: Task) -> Failure | None:
     """Return the failure for the loss of a running program; None as for `end_lost`. Reads only."""
     state = ctx.state
     at = ctx.now if task.container_ended_at is None else task.container_ended_at
-    if task.judged or (task.state is TaskState.STOPPING and at >= task.since):
+    if task.is_classified or (task.state is TaskState.STOPPING and at >= task.since):
         return None
     if task.over_memory:
         return failures.failure_from_memory_limit(state, task, task.container_end_cause, at)

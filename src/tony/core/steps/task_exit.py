@@ -83,7 +83,7 @@ def end_classified(ctx: StepContext, task: Task, move: TaskMove, at: float) -> N
 
 def on_failure(ctx: StepContext, task: Task, failure: Failure) -> None:
     """Handle a failure that is not the program's exit: a timeout, silence, no container that works."""
-    task.judged, task.note = True, TaskFailed(failure=failure)
+    task.is_classified, task.note = True, TaskFailed(failure=failure)
     if task_retry.decide(ctx, task, failure):
         if not task.living:
             task_retry.replace(ctx, task)
@@ -104,7 +104,7 @@ def on_failure(ctx: StepContext, task: Task, failure: Failure) -> None:
 
 def on_lost(ctx: StepContext, task: Task) -> None:
     """Handle that the container of a running program is gone and its report will not arrive."""
-    if task.judged:
+    if task.is_classified:
         end_classified(
             ctx, task, TaskMove.LOSE, ctx.now if task.container_ended_at is None else task.container_ended_at
         )

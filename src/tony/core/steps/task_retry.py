@@ -44,7 +44,9 @@ def decide(ctx: StepContext, task: Task, failure: Failure) -> bool:
     task.retry_at = ctx.now + decision.delay
     task.note = RestartAfterFailure(failure=failure, decision=decision.reason)
     ctx.request(
-        act.Verdict(failure=failure, decision=ev.FailureResponse.RETRY, reason=f"only {task.name}: {decision.reason}")
+        act.ReportFailure(
+            failure=failure, decision=ev.FailureResponse.RETRY, reason=f"only {task.name}: {decision.reason}"
+        )
     )
     if failure.cause is FailureCause.PORT_COLLISION:  # its ports are taken: reserve others in another container
         held = containers.find_container(state, task)
@@ -71,7 +73,7 @@ def begin(ctx: StepContext, task: Task, at: float) -> bool:
     moves = _needs_move(state, task) or (not bound and node_exclusion.is_avoided(state, task))
     note = task.note
     task_attempts.clear_attempt(ctx, task, at)
-    task.judged = False
+    task.is_classified = False
     if moves:
         _move_to_other_container(ctx, task)
     else:
@@ -85,7 +87,7 @@ def begin(ctx: StepContext, task: Task, at: float) -> bool:
 
 def replace(ctx: StepContext, task: Task) -> None:
     """Request another container for a task that restarts and whose program never ran in this attempt."""
-    task.judged, task.launches = False, 0
+    task.is_classified, task.launches = False, 0
     note = task.note
     if task.session != ctx.state.session:
         task.retry_at = None  # it starts with its gang

@@ -21,7 +21,7 @@ from tony.model.states import TaskState
 def handle_unconfirmed_exit(ctx: StepContext, container: Container, event: ev.ContainerEnded) -> bool:
     """Return True if the program in a container must be waited for, after doing what can be done now."""
     state = ctx.state
-    if container.presumed:
+    if container.is_end_unconfirmed:
         return event.presumed  # a repetition
     task = state.tasks[container.task] if container.task else None
     if not event.presumed or task is None or not task.living or task.external_exit is not None:
@@ -29,13 +29,13 @@ def handle_unconfirmed_exit(ctx: StepContext, container: Container, event: ev.Co
     until = compute_latest_exit_time(event.contact, event.lease, state.spec.stop_grace_of(task.id.role))
     if until <= ctx.now:
         return False
-    container.presumed = True
+    container.is_end_unconfirmed = True
     state.timers.set(Deadline(DeadlineKind.LEASE, task.id), until)
     if container.intent is ContainerIntent.HELD:
         containers.mark_released(ctx, container)
     task.container_end_cause = event.cause
     lost = failures.failure_from_loss(state, task, event.cause, ctx.now, blameless=event.blameless)
-    if task.state is TaskState.RUNNING and not task.judged:
+    if task.state is TaskState.RUNNING and not task.is_classified:
         task_exit.on_failure(ctx, task, lost)
     if task.living:
         task.note = ProgramUnreachable(failure=lost, seconds=round(until - ctx.now))
@@ -45,7 +45,7 @@ def handle_unconfirmed_exit(ctx: StepContext, container: Container, event: ev.Co
 def on_exit_report(ctx: StepContext, task: Task) -> None:
     """Forget the container of a program that reported its exit: the container's own end will not be reported."""
     held = containers.find_container(ctx.state, task)
-    if held and held.presumed:
+    if held and held.is_end_unconfirmed:
         containers.remove_ended(ctx, held)
         if held.intent is ContainerIntent.RELEASED:
             ctx.request(act.Release(container=held.id))

@@ -361,7 +361,7 @@ class Lease:
     """The right to continue, renewed by each proof that the application master receives the executor's messages.
 
     An executor cannot tell a dead application master from a network that is cut. If something says that no AM is there,
-    it continues for `length` seconds after the last proof; if nothing says so, for `patience`, if that is more.
+    it continues for `length` seconds after the last proof; if nothing says so, for `timeout`, if that is more.
 
     A lease runs from when the executor *sent* the message that the application master answered, never from when the
     answer arrived. So it expires no later than the application master assumes, which counts from when it received the
@@ -371,9 +371,9 @@ class Lease:
         term: seconds after which it expires in any case, unless it is renewed.
     """
 
-    def __init__(self, length: float, patience: float, now: float) -> None:
+    def __init__(self, length: float, timeout: float, now: float) -> None:
         self._length = length
-        self.term = max(length, patience)
+        self.term = max(length, timeout)
         self._proof = now
 
     def renew(self, sent: float) -> None:

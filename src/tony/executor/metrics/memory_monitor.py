@@ -79,10 +79,10 @@ class MemoryMonitor:
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(_FIRST_SECONDS)
         while True:
-            began = time.monotonic()
+            started_at = time.monotonic()
             if not self._is_within():
                 return
-            await asyncio.sleep(max(_INTERVAL_SECONDS, _PAUSE_RATIO * (time.monotonic() - began)))
+            await asyncio.sleep(max(_INTERVAL_SECONDS, _PAUSE_RATIO * (time.monotonic() - started_at)))
 
     def describe(self, peak: int | None, *, killed: bool) -> str:
         """Return a phrase on what happened at the limit; empty if it was kept.

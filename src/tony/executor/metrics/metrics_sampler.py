@@ -66,7 +66,7 @@ class Outbox:
         while self._kept:
             at, sample = self._kept[0]
             late = clock.monotonic() - at
-            saved = tuple(replace(each, ago=each.ago + late) for each in sample.saved)
+            saved = tuple(replace(checkpoint, ago=checkpoint.ago + late) for checkpoint in sample.saved)
             first_ago, step_ago = sample.first_ago + late, sample.step_ago + late
             later = replace(sample, ago=sample.ago + late, saved=saved, first_ago=first_ago, step_ago=step_ago)
             if not self.send(later):
@@ -154,11 +154,11 @@ class MetricsSampler:
         usual = self._interval() <= _USUAL_INTERVAL_SECONDS
         await asyncio.sleep(min(_FIRST_SECONDS, self._interval()) if usual else self._interval() * random.random())
         while True:
-            began = clock.monotonic()
+            started_at = clock.monotonic()
             self._sampling = asyncio.ensure_future(to_thread(self._take_sample))
             values = await asyncio.shield(self._sampling)
-            self._send(values, clock.monotonic() - began)
-            await self._report_steps_until(began + self._pause)
+            self._send(values, clock.monotonic() - started_at)
+            await self._report_steps_until(started_at + self._pause)
 
     async def _report_steps_until(self, end: float) -> None:
         """Report each new step soon, between the samples."""
@@ -168,9 +168,9 @@ class MetricsSampler:
             pause = max(interval, _PAUSE_RATIO * cost) if interval > 0 else left
             await asyncio.sleep(min(pause, left))
             if pause < left:
-                began = clock.processor()
+                started_at = clock.processor()
                 self._report_step()
-                cost = clock.processor() - began
+                cost = clock.processor() - started_at
 
     def _report_step(self) -> None:
         """Send the newest step alone, if it has not been sent."""
@@ -226,8 +226,8 @@ class MetricsSampler:
     def _build_sample(self, values: Mapping[str, float], ago: float) -> Sample:
         now = clock.monotonic()
         saved = tuple(
-            Saved(step=each.step, ago=round(now - each.at, 3), took=round(each.took, 3))
-            for each in self._saved[:_MAX_CHECKPOINTS]
+            Saved(step=checkpoint.step, ago=round(now - checkpoint.at, 3), took=round(checkpoint.took, 3))
+            for checkpoint in self._saved[:_MAX_CHECKPOINTS]
         )
         return Sample(
             session=self._session,
@@ -249,8 +249,8 @@ class MetricsSampler:
         if self._pattern:
             self._merge(_PRINTED, self._pattern.poll(self._streams))
         if self._progress:
-            advance, told = self._progress.advance(), self._progress
-            self._merge(_REPORTED, advance, told.first, told.stepped, told.reports)
+            advance, progress = self._progress.advance(), self._progress
+            self._merge(_REPORTED, advance, progress.first, progress.stepped, progress.reports)
         files, printed, reported = self._progress_by_source
         return files.merge_with(printed).merge_with(reported).to_values()
 
@@ -279,12 +279,12 @@ class MetricsSampler:
 
     def _take_sample(self) -> dict[str, float]:
         """Take a sample, in a thread."""
-        began = clock.processor()
+        started_at = clock.processor()
         values = self._usage.look(self._pids())
         if self._devices:
             values.update(self._devices.poll())
         self._read_summaries()
-        self._cost = clock.processor() - began
+        self._cost = clock.processor() - started_at
         return values
 
     def _take_last_sample(self) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tony import clock
-from tony.model.metric_definitions import MOST_OF_A_PROGRAM, NAME, OF_PROGRAMS
+from tony.model.metric_definitions import MAX_PROGRAM_SERIES, NAME, OF_PROGRAMS
 from tony.rpc.sockets import short_path
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Advance:
         return Advance(
             self.step if later.step is None else later.step,
             self.total if later.total is None else later.total,
-            dict(list(metrics.items())[-MOST_OF_A_PROGRAM:]),
+            dict(list(metrics.items())[-MAX_PROGRAM_SERIES:]),
         )
 
     def to_values(self) -> dict[str, float]:
@@ -103,7 +103,7 @@ def _advance(parts: list[str]) -> Advance:
         name, _, value = part.rpartition("=")
         with contextlib.suppress(ValueError):
             metrics[qualify_name(name)] = parse_number(value)
-        if len(metrics) == MOST_OF_A_PROGRAM:
+        if len(metrics) == MAX_PROGRAM_SERIES:
             break
     return Advance(step, total, metrics)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tony.executor.metrics.progress_listener import Advance, qualify_name
 from tony.executor.metrics.tfevents import HEAD, DamagedFileError, TFRecord, is_short, parse_record, read_length
-from tony.model.metric_definitions import MOST_OF_A_PROGRAM
+from tony.model.metric_definitions import MAX_PROGRAM_SERIES
 
 #: Directory entries that are listed.
 _MAX_NAMES = 2000
@@ -47,7 +47,7 @@ class TensorBoardProgress:
                 metrics.update(scalars[1])
         if step is None:
             return None
-        kept = sorted(metrics, key=lambda name: "loss" not in name)[:MOST_OF_A_PROGRAM]
+        kept = sorted(metrics, key=lambda name: "loss" not in name)[:MAX_PROGRAM_SERIES]
         return Advance(step, None, {name: metrics[name] for name in kept})
 
     def _find_recent_files(self) -> list[str]:
@@ -98,7 +98,7 @@ class _File:
             return []
         finally:
             os.close(descriptor)
-        found = [scalars for each in records if (scalars := each.parse_scalars())]
+        found = [scalars for record in records if (scalars := record.parse_scalars())]
         return [
             (each.step, {name: value for tag, value in each.values.items() if (name := self._build_metric_name(tag))})
             for each in found

@@ -110,10 +110,10 @@ class TaskPorts:
         if not words:
             return ""
         named = {int(number) for line in words for number in _PORT.findall(line)}
-        ours = [(name, port) for name, port in self._list_named() if not named or port in named]
-        if not ours:
+        own_ports = [(name, port) for name, port in self._list_named() if not named or port in named]
+        if not own_ports:
             return ""
-        name, port = ours[0]
+        name, port = own_ports[0]
         in_use = f"{name} {port}, reserved for this task, was in use when the program tried to bind it"
         if self._is_free:
             return f"{in_use}, by a process that no longer listens on it"

@@ -17,10 +17,10 @@ from resource import struct_rusage
 
 from tony.errors import InfraError
 from tony.executor.program.spawn import Reaper
-from tony.frameworks.base import meeting_folder
+from tony.frameworks.base import rendezvous_folder
 from tony.isolated_interpreter import command
 from tony.linux import oom_score, process, resource_limit_errors
-from tony.model.states import Meeting
+from tony.model.states import RendezvousKind
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Rendezvous:
         pid: of the process; 0 while there is none.
     """
 
-    def __init__(self, kind: Meeting | None, work_folder: str, reaper: Reaper) -> None:
+    def __init__(self, kind: RendezvousKind | None, work_folder: str, reaper: Reaper) -> None:
         self.pid = 0
         self._kind = kind
         self._work_folder = work_folder
@@ -81,9 +81,9 @@ class Rendezvous:
             process.send(pid, signal.SIGKILL)
 
     def _build_command(self, session: int) -> list[str]:
-        if self._kind is Meeting.STORE:
+        if self._kind is RendezvousKind.STORE:
             return command("tony.executor.network.rendezvous_store")
-        folder = meeting_folder(self._work_folder, session)
+        folder = rendezvous_folder(self._work_folder, session)
         os.makedirs(folder, exist_ok=True)
         # The file system's own time, for comparison with files elsewhere that may be of an earlier session.
         return command(

@@ -72,10 +72,10 @@ class BoundedLogFile:
         if self._half < 1:
             return
         start = max(0, len(data) - self._limit)  # what is before would be rotated away at once
-        while len(data) - start > (room := self._half - self._size):
+        while len(data) - start > (spare_bytes := self._half - self._size):
             # Up to the last line end that fits, if there is one, so that the next file begins with a whole line.
-            end = data.rfind(b"\n", start, start + room) + 1
-            end = end if end > start else start + room
+            end = data.rfind(b"\n", start, start + spare_bytes) + 1
+            end = end if end > start else start + spare_bytes
             self._append(memoryview(data)[start:end])
             start = end
             trouble = self._rotate()

@@ -56,30 +56,30 @@ class HadoopClasspath:
         self._environment = classpath
         self._work_folder = container.work_folder
         self._reaper = reaper
-        self._asked: asyncio.Task[str | None] | None = None
+        self._query: asyncio.Task[str | None] | None = None
 
-    def ask(self) -> None:
+    def start_query(self) -> None:
         """Start to determine it unless that is done or under way."""
-        if self._asked is None:
-            self._asked = asyncio.get_running_loop().create_task(self._ask())
+        if self._query is None:
+            self._query = asyncio.get_running_loop().create_task(self._run_query())
 
     async def wait_for_classpath(self) -> str:
         """Return the class path once the node's part is known."""
-        self.ask()
-        assert self._asked is not None
-        hadoop = await asyncio.shield(self._asked)
+        self.start_query()
+        assert self._query is not None
+        hadoop = await asyncio.shield(self._query)
         if hadoop is None:
-            self._asked = None  # the end of a session kills all of its processes: asked again in the next one
+            self._query = None  # the end of a session kills all of its processes: asked again in the next one
         jars = [f"{self._work_folder}/{name}" for name in _list_jars(self._work_folder)]
         parts = [part for part in (hadoop or "").split(":") if part]
         classpath = ":".join([_JOB_JARS, *jars, *expand_folders(parts)])
         return classpath if len(os.fsencode(classpath)) < _MAX_BYTES else ":".join([_JOB_JARS, *jars, *parts])
 
     def close(self) -> None:
-        if self._asked:
-            self._asked.cancel()
+        if self._query:
+            self._query.cancel()
 
-    async def _ask(self) -> str | None:
+    async def _run_query(self) -> str | None:
         """Return the output of `hadoop classpath`, empty if it fails; None if it was killed."""
         program = find(self._environment)
         if program is None:

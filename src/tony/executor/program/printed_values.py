@@ -9,11 +9,11 @@ import json
 import re
 from collections.abc import Mapping
 
-from tony.protocol.executor_messages import LONGEST_EXPORT
+from tony.protocol.executor_messages import MAX_EXPORT_BYTES
 
 #: Bytes at the beginning of a line that are searched; the text may be anywhere in them. Bounds the memory for a program
 #: that prints gigabytes without a line end.
-LONGEST_LINE = 2 * LONGEST_EXPORT
+MAX_LINE_BYTES = 2 * MAX_EXPORT_BYTES
 #: Bytes that all values of a program may take in a message together, which has room for twice as much.
 _MAX_TOTAL_BYTES = 512 << 10
 #: As in `output_capture`: progress bars end their lines with a carriage return.
@@ -43,11 +43,11 @@ class Exports:
         for reader in self._readers:
             reader.finish()
         values: dict[str, str | None] = {}
-        room = _MAX_TOTAL_BYTES
+        spare_bytes = _MAX_TOTAL_BYTES
         for name in self._patterns:
             value = _clean_text(self._found[name]) if name in self._found else None
-            room -= 0 if value is None else len(json.dumps(value, ensure_ascii=False).encode())
-            values[name] = value if room >= 0 else None
+            spare_bytes -= 0 if value is None else len(json.dumps(value, ensure_ascii=False).encode())
+            values[name] = value if spare_bytes >= 0 else None
         return values
 
 
@@ -64,9 +64,9 @@ class ExportReader:
         if end:
             self._search(bytes(self._partial) + data[:end] if self._partial else data[:end])
             self._partial.clear()
-        room = LONGEST_LINE - len(self._partial)
-        if room > 0:
-            self._partial += data[end : end + room]
+        spare_bytes = MAX_LINE_BYTES - len(self._partial)
+        if spare_bytes > 0:
+            self._partial += data[end : end + spare_bytes]
 
     def finish(self) -> None:
         """Search the last line, which may have no line end."""
@@ -77,7 +77,7 @@ class ExportReader:
         for name, pattern in self._patterns.items():
             rest = _find_rest(lines, pattern)
             if rest is not None:
-                self._found[name] = rest[:LONGEST_EXPORT]
+                self._found[name] = rest[:MAX_EXPORT_BYTES]
 
 
 def _find_rest(lines: bytes, pattern: bytes) -> bytes | None:
@@ -86,7 +86,7 @@ def _find_rest(lines: bytes, pattern: bytes) -> bytes | None:
     while place >= 0:
         begin = max(lines.rfind(b"\n", 0, place), lines.rfind(b"\r", 0, place)) + 1
         ended = _LINE_END.search(lines, place)
-        line = lines[begin : min(ended.start() if ended else len(lines), begin + LONGEST_LINE)]
+        line = lines[begin : min(ended.start() if ended else len(lines), begin + MAX_LINE_BYTES)]
         first = line.find(pattern)
         if first >= 0:
             return line[first + len(pattern) :].strip()
@@ -96,5 +96,5 @@ def _find_rest(lines: bytes, pattern: bytes) -> bytes | None:
 
 def _clean_text(value: bytes) -> str:
     """Return a value as a variable can hold it: without NUL, and without half a character where it was cut."""
-    cut = value if len(value) < LONGEST_EXPORT else value.decode(errors="ignore").encode()
+    cut = value if len(value) < MAX_EXPORT_BYTES else value.decode(errors="ignore").encode()
     return cut.decode(errors="replace").replace("\0", "").strip()

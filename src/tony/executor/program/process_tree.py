@@ -53,13 +53,13 @@ class ProcessTree:
         marker = self._marker.encode()
         return [pid for pid in pids if not process.has_marker(pid, marker)]
 
-    def list_near(self) -> list[int]:
+    def list_contained(self) -> list[int]:
         """Return those below the executor and in the control group; a runaway is found only by `all`."""
         return list(dict.fromkeys([*self.list_descendants(), *cgroup.processes(self.folders)]))
 
     def list_all(self) -> list[int]:
         """Return those that any handle finds. Reads every process of the machine."""
-        found = dict.fromkeys([*self.list_near(), *process.with_marker(self._marker)])
+        found = dict.fromkeys([*self.list_contained(), *process.with_marker(self._marker)])
         return [pid for pid in found if process.is_alive(pid)]
 
     def signal(self, signum: int) -> None:
@@ -69,7 +69,7 @@ class ProcessTree:
         """
         signals = (signum, signal.SIGCONT) if signum == signal.SIGTERM else (signum,)
         groups = set()
-        for pid in self.list_near():
+        for pid in self.list_contained():
             try:
                 groups.add(os.getpgid(pid))
             except OSError:

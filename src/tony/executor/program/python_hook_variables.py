@@ -35,8 +35,8 @@ def build_variables(environment: Mapping[str, str], progress: str | None, *, hoo
         found[STACKS] = str(int(STACKS_SIGNAL))
     base = find_folder()
     if base is not None:
-        ours = [f"{base}/library", *([f"{base}/hooks"] if hooks or _JAX in environment else [])]
-        found[_PATH] = os.pathsep.join([*filter(None, [environment.get(_PATH)]), *ours])
+        hook_folders = [f"{base}/library", *([f"{base}/hooks"] if hooks or _JAX in environment else [])]
+        found[_PATH] = os.pathsep.join([*filter(None, [environment.get(_PATH)]), *hook_folders])
     return found
 
 

@@ -248,7 +248,7 @@ def _kill_all(marker: str, folders: Sequence[str], reported: dict[int, int]) -> 
 
     def kill() -> Collection[int]:
         pointed_out = [pid for pid, started in reported.items() if process.start_time(pid) == started]
-        below = [each for pid in pointed_out for each in process.descendants(pid)]
+        below = [descendant for pid in pointed_out for descendant in process.descendants(pid)]
         for each in below:
             reported.setdefault(each, process.start_time(each) or 0)
         found = {*process.with_marker(marker), *pointed_out, *below} - {own}

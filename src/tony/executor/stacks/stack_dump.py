@@ -25,7 +25,7 @@ from tony.linux.process import command_of, wait_channel
 from tony.linux.thread_pools import to_thread
 from tony.model.masking import SecretMask
 from tony.protocol.launch import ContainerPart
-from tony.protocol.messages import LONGEST_STACKS
+from tony.protocol.messages import MAX_STACKS_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -207,9 +207,9 @@ def _escape_control_characters(text: str) -> str:
 
 def _truncate(text: str) -> str:
     data = text.encode()
-    if len(data) <= LONGEST_STACKS:
+    if len(data) <= MAX_STACKS_BYTES:
         return text
-    return f"{data[: LONGEST_STACKS - 100].decode(errors='ignore')}\n(truncated)\n"
+    return f"{data[: MAX_STACKS_BYTES - 100].decode(errors='ignore')}\n(truncated)\n"
 
 
 def _append(path: Path, text: str) -> None:

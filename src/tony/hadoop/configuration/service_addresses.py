@@ -159,9 +159,9 @@ def _build_single(settings: HadoopConfiguration, authority: str, uri: str | None
         raise settings.build_error("fs.defaultFS", f"{authority!r:.200}: {error}.") from None
     source = "the path given" if uri is not None else f"fs.defaultFS, {settings.find_source('fs.defaultFS')}"
     scheme, web = _find_web_address(settings, "")
-    ours = address == _find_own_address(settings)
+    is_own = address == _find_own_address(settings)
     return ServiceAddress(
-        id="", address=address, web=_make_reachable(web, address) if ours else None, web_scheme=scheme, source=source
+        id="", address=address, web=_make_reachable(web, address) if is_own else None, web_scheme=scheme, source=source
     )
 
 

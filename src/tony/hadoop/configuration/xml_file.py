@@ -180,8 +180,8 @@ class _File:
         try:
             parser.Parse(self._content, True)
         except expat.ExpatError as error:
-            said = expat.errors.messages.get(error.code, "not well-formed")
-            raise self._build_error(f"not valid XML: {said}.", error.lineno) from None
+            reason = expat.errors.messages.get(error.code, "not well-formed")
+            raise self._build_error(f"not valid XML: {reason}.", error.lineno) from None
         except (ValueError, LookupError) as error:  # an encoding that Python does not know; ours, from includes
             raise self._build_error(escape_line(str(error), 500)) from None
         return self._properties

@@ -12,7 +12,7 @@ Guarantees:
   have it in their page caches; `dfs.datanode.synconclose` makes them sync disks as well.)
 - Without `flush()` bytes are sent about `interval` seconds after they were written, in order. A reader always sees a
   prefix of what was written; it may end in the middle of a write while DataNodes fail.
-- Errors are repaired in the background for `patience` seconds: before bytes are sent again the file is fenced (an
+- Errors are repaired in the background for `timeout` seconds: before bytes are sent again the file is fenced (an
   empty append: an earlier writer can write no more) and its length says how many had arrived. So no byte is
   written twice.
 - One writer at a time. A successor opens the log with the same path and goes on behind what its predecessor wrote: if
@@ -84,7 +84,7 @@ class AppendOptions:
         interval: seconds between two appends, unless a caller waits in `flush`.
         most_batch: bytes sent by one append.
         most_waiting: bytes kept in memory while HDFS is in trouble.
-        patience: seconds of trouble after which the log gives up. The lease's soft limit (60 s) and the start of a
+        timeout: seconds of trouble after which the log gives up. The lease's soft limit (60 s) and the start of a
             NameNode should be in it.
         longest_pause: maximum seconds between two attempts; half a second while a caller waits in `flush`.
         permission: bits of a new file; None for the server's default.
@@ -95,7 +95,7 @@ class AppendOptions:
     interval: float = 0.25
     most_batch: int = 4 * 2**20
     most_waiting: int = 64 * 2**20
-    patience: float = 600.0
+    timeout: float = 600.0
     longest_pause: float = 5.0
     permission: int | None = None
     replication: int | None = None
@@ -103,7 +103,7 @@ class AppendOptions:
 
 
 #: Maximum seconds between two attempts while a caller waits in `flush`.
-_HURRIED_PAUSE = 0.5
+_HURRIED_PAUSE_SECONDS = 0.5
 #: Errors that are not retried.
 _FINAL = (AccessControlError, AuthorizationError, InvalidTokenError, LoginError, FileMissingError, ForeignWriterError)
 
@@ -117,7 +117,7 @@ class AppendLog:
         options: how it behaves.
         recover: takes a file from a writer that died, at once: `NameNode.recover_lease` by RPC, which HTTP lacks.
             Called repeatedly while another writer holds the file.
-        told: called in the log's thread with the number of durable bytes: whenever it grows, and when the log has
+        on_durable: called in the log's thread with the number of durable bytes: whenever it grows, and when the log has
             ended.
     """
 
@@ -128,13 +128,13 @@ class AppendLog:
         options: AppendOptions | None = None,
         *,
         recover: Callable[[str], object] | None = None,
-        told: Callable[[int], object] = lambda durable: None,
+        on_durable: Callable[[int], object] = lambda durable: None,
     ) -> None:
         self._client = client
         self._path = path
         self._options = options or AppendOptions()
         self._recover = recover
-        self._told = told
+        self._on_durable = on_durable
         self._changed = threading.Condition()
         self._waiting: deque[bytes] = deque()
         self._written = 0  # bytes taken from the caller
@@ -258,7 +258,7 @@ class AppendLog:
                 self._ended = True
                 durable = self._durable
                 self._changed.notify_all()
-            self._told(max(0, durable))
+            self._on_durable(max(0, durable))
 
     def _next_batch(self) -> bytes | None:
         """Return the next batch to send; None when all is done."""
@@ -345,7 +345,7 @@ class AppendLog:
             try:
                 work()
             except HadoopError as error:
-                if isinstance(error, _FINAL) or time.monotonic() - since + pause > self._options.patience:
+                if isinstance(error, _FINAL) or time.monotonic() - since + pause > self._options.timeout:
                     raise
                 self._pause(error, pause)
             else:
@@ -361,8 +361,8 @@ class AppendLog:
                 pass  # the next try tells
         with self._changed:
             self._trouble = error
-            self._changed.wait_for(lambda: self._error, min(seconds, _HURRIED_PAUSE))
-            self._changed.wait_for(self._is_urgent, max(0.0, seconds - _HURRIED_PAUSE))
+            self._changed.wait_for(lambda: self._error, min(seconds, _HURRIED_PAUSE_SECONDS))
+            self._changed.wait_for(self._is_urgent, max(0.0, seconds - _HURRIED_PAUSE_SECONDS))
             if self._error is not None:
                 raise error
 
@@ -372,7 +372,7 @@ class AppendLog:
             self._durable += size
             durable = self._durable
             self._changed.notify_all()
-        self._told(max(0, durable))
+        self._on_durable(max(0, durable))
 
     def _foreign(self, length: int) -> ForeignWriterError:
         return ForeignWriterError(

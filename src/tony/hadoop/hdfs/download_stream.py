@@ -13,7 +13,7 @@ from tony.hadoop.ipc.errors import CallTimeout, ConnectionLost, HadoopError, Rem
 Opener = Callable[[int, int | None, list[str]], tuple[HttpResponse, str]]
 
 #: Broken connections in a row, without a byte between them.
-_MOST_TROUBLE = 4
+_MAX_FAILURES = 4
 #: What HDFS says of an offset at or behind the end; it has no class of its own for that.
 _BEHIND_THE_END = "out of the range"
 
@@ -99,7 +99,7 @@ class Download:
     def _failed(self, error: HadoopError) -> None:
         """Continue with another DataNode, or raise after too many failures."""
         self._trouble += 1
-        if self._trouble >= _MOST_TROUBLE:
+        if self._trouble >= _MAX_FAILURES:
             raise error
         if self._host and self._host not in self._excluded:
             self._excluded.append(self._host)

@@ -67,7 +67,7 @@ def _unwrapped(class_name: str, message: str) -> tuple[str, str]:
     """Return the exception in a SecurityException: over HTTP it wraps a refused token, and a standby NameNode."""
     if not message.startswith(_NO_USER):
         return class_name, message
-    inner, _, said = message.removeprefix(_NO_USER).strip().partition(": ")
-    if said.startswith("StandbyException") or inner.endswith("StandbyException"):
-        return "org.apache.hadoop.ipc.StandbyException", said
-    return inner, said
+    inner, _, text = message.removeprefix(_NO_USER).strip().partition(": ")
+    if text.startswith("StandbyException") or inner.endswith("StandbyException"):
+        return "org.apache.hadoop.ipc.StandbyException", text
+    return inner, text

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     import ssl
 
 #: Jetty ends an idle connection after 10 s (Hadoop 2) or 60 s.
-_MOST_IDLE = 5.0
+_MAX_IDLE_SECONDS = 5.0
 #: Kept for each address; more threads than that open connections of their own.
-_MOST_KEPT = 4
+_MAX_IDLE_CONNECTIONS = 4
 #: Of an answer that is not a file's content. A listing of 1,000 names is some 300 KB.
-MOST_ANSWER = 8 * 2**20
+MAX_RESPONSE_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,13 +131,13 @@ class HttpResponse:
             ConnectionLost, CallTimeout: as above.
         """
         parts = []
-        left = MOST_ANSWER
+        left = MAX_RESPONSE_BYTES
         while part := self.read(min(left + 1, 64 * 2**10)):
             parts.append(part)
             left -= len(part)
             if left < 0:
                 self.close()
-                raise IpcProtocolError(f"{self._origin} answers with more than {MOST_ANSWER} bytes.")
+                raise IpcProtocolError(f"{self._origin} answers with more than {MAX_RESPONSE_BYTES} bytes.")
         self.close()
         return b"".join(parts)
 
@@ -227,7 +227,7 @@ class HttpPool:
         """Return a connection to the pool."""
         with self._lock:
             kept = self._kept.setdefault(origin, [])
-            if len(kept) < _MOST_KEPT:
+            if len(kept) < _MAX_IDLE_CONNECTIONS:
                 kept.append((time.monotonic(), link))
                 return
         link.close()
@@ -247,7 +247,7 @@ class HttpPool:
                 if not kept:
                     return None
                 since, link = kept.pop()
-            if time.monotonic() - since < _MOST_IDLE and _is_quiet(link):
+            if time.monotonic() - since < _MAX_IDLE_SECONDS and _is_quiet(link):
                 return link
             link.close()
 

@@ -43,11 +43,11 @@ _Result = TypeVar("_Result")
 Hosts = list[str]
 
 #: HttpFS sends a request that has no data to itself, WebHDFS to a DataNode; gateways add one more.
-_MOST_REDIRECTS = 3
+_MAX_REDIRECTS = 3
 #: DataNodes tried for one file, if they refuse connections: the NameNode believes in a dead one for ten minutes.
-_MOST_DATANODES = 4
+_MAX_DATANODES = 4
 #: Names asked for in one folder, unless told otherwise.
-MOST_NAMES = 100_000
+MAX_NAMES = 100_000
 #: Between two rounds through the NameNodes.
 _BACKOFF = Backoff(first=0.1, most=2.0)
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -61,13 +61,13 @@ class WebOptions:
 
     Attributes:
         http: time-outs of a connection, and https.
-        patience: seconds to look for an active NameNode, of several, or to wait for one that says "later". A single
+        timeout: seconds to look for an active NameNode, of several, or to wait for one that says "later". A single
             NameNode that refuses connections is an error at once.
         hangs: seconds of silence after which another NameNode is asked, where there are several.
     """
 
     http: HttpOptions = field(default_factory=HttpOptions)
-    patience: float = 20.0
+    timeout: float = 20.0
     hangs: float = 15.0
 
 
@@ -123,7 +123,7 @@ class WebHdfs:
         except FileMissingError:
             return None
 
-    def list(self, path: str, most: int = MOST_NAMES) -> tuple[FileStatus, ...]:
+    def list(self, path: str, most: int = MAX_NAMES) -> tuple[FileStatus, ...]:
         """Return a folder's entries sorted by name; for a file its own entry, with an empty name.
 
         Raises:
@@ -312,7 +312,7 @@ class WebHdfs:
         def ask(base: tuple[HttpOrigin, str]) -> dict[str, Any]:
             origin, target = self._target(base, path, operation, query or {})
             where = f"{origin} {operation} {path}"
-            for _ in range(_MOST_REDIRECTS + 1):
+            for _ in range(_MAX_REDIRECTS + 1):
                 answer = self._pool.request(method, origin, target, timeout=self._timeout)
                 if answer.status in _REDIRECTS:  # HttpFS and gateways
                     origin, target = read_redirect(answer, origin, where)
@@ -321,7 +321,7 @@ class WebHdfs:
                 if answer.status >= 300:
                     raise refusal(answer.status, data, where)
                 return parsed(data, where)
-            raise IpcProtocolError(f"{where}: more than {_MOST_REDIRECTS} redirects.")
+            raise IpcProtocolError(f"{where}: more than {_MAX_REDIRECTS} redirects.")
 
         return self._logged_in(ask, repeat=repeat)
 
@@ -338,7 +338,7 @@ class WebHdfs:
                 answer = self._pool.request(method, origin, target, body=pieces.read(), headers=headers)
             except ConnectError:
                 # Nothing was sent, so another DataNode may have it.
-                if len(excluded) + 1 >= _MOST_DATANODES or not pieces.repeatable:
+                if len(excluded) + 1 >= _MAX_DATANODES or not pieces.repeatable:
                     raise
                 excluded.append(origin.host)
                 continue
@@ -386,14 +386,14 @@ class WebHdfs:
             try:
                 return self._follow(first, path), origin.host
             except ConnectError:
-                if origin.host in excluded or len(excluded) + 1 >= _MOST_DATANODES:
+                if origin.host in excluded or len(excluded) + 1 >= _MAX_DATANODES:
                     raise
                 excluded.append(origin.host)
 
     def _follow(self, place: tuple[HttpOrigin, str], path: str) -> HttpResponse:
         """Follow redirects to the DataNode, and return the response with the file's bytes."""
         origin, target = place
-        for _ in range(_MOST_REDIRECTS):
+        for _ in range(_MAX_REDIRECTS):
             where = f"{origin} OPEN {path}"
             answer = self._pool.request("GET", origin, target)
             if answer.status in _REDIRECTS:
@@ -402,7 +402,7 @@ class WebHdfs:
             if answer.status >= 300:
                 raise refusal(answer.status, answer.body(), where)
             return answer
-        raise IpcProtocolError(f"OPEN {path}: more than {_MOST_REDIRECTS} redirects.")
+        raise IpcProtocolError(f"OPEN {path}: more than {_MAX_REDIRECTS} redirects.")
 
     def _target(
         self, base: tuple[HttpOrigin, str], path: str, operation: str, query: dict[str, str]
@@ -431,7 +431,7 @@ class WebHdfs:
 
         `repeat`: whether a request that may have been carried out may be sent again.
         """
-        deadline = time.monotonic() + self._options.patience
+        deadline = time.monotonic() + self._options.timeout
         pauses = iter(_BACKOFF)
         last = self._active
         while True:

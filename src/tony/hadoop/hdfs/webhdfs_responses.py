@@ -91,12 +91,12 @@ def usage(value: Any, where: str) -> SpaceUsage:
     Raises:
         ProtocolError: not one.
     """
-    told = _mapping(value, where)
+    fields = _mapping(value, where)
     return SpaceUsage(
-        names=_number(told, "fileAndDirectoryCount", where),
-        most_names=_limit(told, "quota", where),
-        space=_number(told, "spaceConsumed", where),
-        most_space=_limit(told, "spaceQuota", where),
+        names=_number(fields, "fileAndDirectoryCount", where),
+        most_names=_limit(fields, "quota", where),
+        space=_number(fields, "spaceConsumed", where),
+        most_space=_limit(fields, "spaceQuota", where),
     )
 
 
@@ -112,12 +112,12 @@ def remaining(value: Any, where: str) -> int:
 def refusal(status: int, data: bytes, where: str) -> HadoopError:
     """Return the error for an unsuccessful response."""
     try:
-        told = parsed(data, where).get("RemoteException")
+        fields = parsed(data, where).get("RemoteException")
     except IpcProtocolError:
-        told = None
-    if isinstance(told, dict) and (told.get("javaClassName") or told.get("exception")):
-        name = str(told.get("javaClassName") or told["exception"])
-        return file_system_error(name, str(told.get("message") or ""), where=where)
+        fields = None
+    if isinstance(fields, dict) and (fields.get("javaClassName") or fields.get("exception")):
+        name = str(fields.get("javaClassName") or fields["exception"])
+        return file_system_error(name, str(fields.get("message") or ""), where=where)
     if status == 401:
         return LoginError(
             f"{where}: the server requires authentication (401). A secure cluster needs a delegation token here."

@@ -141,12 +141,12 @@ class IpcConnection:
         self._layer: SecurityLayer | None = None
         self._is_ready = False
         self._steps: deque[bytes] = deque()
-        self._step_came = asyncio.Event()
+        self._step_arrived = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
         self._held = b""
         self._pending: dict[int, _Pending] = {}
-        self._last_heard = 0.0
+        self._last_received_at = 0.0
         self._ping: asyncio.TimerHandle | None = None
         self._error: HadoopError | None = None
         self._is_closing = False
@@ -241,8 +241,8 @@ class IpcConnection:
         while not self._steps:
             if self._error is not None:
                 raise self._error
-            self._step_came.clear()
-            await self._step_came.wait()
+            self._step_arrived.clear()
+            await self._step_arrived.wait()
         return self._steps.popleft()
 
     def _step(self, frame: bytes) -> RpcSasl:
@@ -277,7 +277,7 @@ class IpcConnection:
 
     def _watch(self) -> None:
         """Schedule pings while calls are pending and the daemon is silent."""
-        self._last_heard = self._loop.time()
+        self._last_received_at = self._loop.time()
         if self._ping is None:
             self._ping = self._loop.call_later(self._options.ping_interval, self._ping_if_silent)
 
@@ -285,7 +285,7 @@ class IpcConnection:
         self._ping = None
         if not self._pending or not self.is_open:
             return
-        left = self._last_heard + self._options.ping_interval - self._loop.time()
+        left = self._last_received_at + self._options.ping_interval - self._loop.time()
         if left <= 0:
             self._send(ping_frame())
             left = self._options.ping_interval
@@ -294,7 +294,7 @@ class IpcConnection:
     # -- in
 
     def _receive(self, data: bytes) -> None:
-        self._last_heard = self._loop.time()
+        self._last_received_at = self._loop.time()
         try:
             frames = self._reader.feed(data)
         except IpcProtocolError as error:
@@ -302,7 +302,7 @@ class IpcConnection:
             return
         if not self._is_ready:
             self._steps.extend(frames)
-            self._step_came.set()
+            self._step_arrived.set()
             return
         for frame in frames:
             self._take(frame)
@@ -351,7 +351,7 @@ class IpcConnection:
                 self._error = ConnectionLost(f"{self._error}, in the middle of a response")
         self._fail_all(self._error)
         self._closed.set()
-        self._step_came.set()
+        self._step_arrived.set()
         self._writable.set()
         if self._ping is not None:
             self._ping.cancel()
@@ -360,10 +360,10 @@ class IpcConnection:
     def _reason(self, error: Exception | None) -> HadoopError:
         if self._is_closing:
             return ConnectionLost(f"{self._where()}: the client closed the connection")
-        said = f": {error.strerror or error}" if isinstance(error, OSError) else ""
+        reason = f": {error.strerror or error}" if isinstance(error, OSError) else ""
         if self._is_ready:
-            return ConnectionLost(f"{self._where()}: the daemon closed the connection{said}")
-        text = f"{self._where()}: the daemon closed the connection during the login{said}"
+            return ConnectionLost(f"{self._where()}: the daemon closed the connection{reason}")
+        text = f"{self._where()}: the daemon closed the connection during the login{reason}"
         if self._negotiation.begun and self._login.method is LoginMethod.TOKEN:
             text += (
                 ". If this happens again, the daemon cannot read the token: "
@@ -381,7 +381,7 @@ class IpcConnection:
             if waiting is not None and not waiting.answer.done():
                 waiting.answer.set_exception(self._refused(answer, waiting.method))
         self._fail_all(self._error)
-        self._step_came.set()
+        self._step_arrived.set()
         self._abort()
 
     def _fail_all(self, error: HadoopError) -> None:
@@ -398,8 +398,8 @@ class IpcConnection:
             return
         error = self._error
         if isinstance(error, ConnectionLost) or error is None:
-            said = str(error) if error else f"{self._name(method)}: the connection is closed"
-            raise ConnectionLost(said, maybe_executed=False)
+            reason = str(error) if error else f"{self._name(method)}: the connection is closed"
+            raise ConnectionLost(reason, maybe_executed=False)
         raise _copy(error)
 
     def _refused(self, answer: RpcResponse, where: str) -> RemoteError:

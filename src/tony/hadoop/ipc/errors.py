@@ -106,9 +106,9 @@ class RemoteError(HadoopError):
         self.remote_message = escape_text(without_trace(message))
         self.fatal = fatal
         simple = self.class_name.rpartition(".")[2] or "unnamed error"
-        said = f"{where}: {simple}" if where else simple
-        said = f"{said}: {self.remote_message}" if self.remote_message else said
-        super().__init__(f"{said}\n{self.advice}" if self.advice else said)
+        text = f"{where}: {simple}" if where else simple
+        text = f"{text}: {self.remote_message}" if self.remote_message else text
+        super().__init__(f"{text}\n{self.advice}" if self.advice else text)
 
 
 class StandbyError(RemoteError):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # ctypes is loaded only where Kerberos is spoken
     from tony.hadoop.sasl.gssapi import GssapiClient
 
 #: Steps of the longest conversation that makes sense; Kerberos needs four.
-_MOST_STEPS = 12
+_MAX_STEPS = 12
 #: What each method must be done with: nothing else is understood.
 _MECHANISMS = {"TOKEN": "DIGEST-MD5", "KERBEROS": "GSSAPI", "SIMPLE": ""}
 
@@ -75,8 +75,8 @@ class Negotiation:
         self._steps += 1
         if self.done:
             raise IpcProtocolError(self._at("the daemon continues a login that is complete"))
-        if self._steps > _MOST_STEPS:
-            raise IpcProtocolError(self._at(f"the login is not complete after {_MOST_STEPS} messages of the daemon"))
+        if self._steps > _MAX_STEPS:
+            raise IpcProtocolError(self._at(f"the login is not complete after {_MAX_STEPS} messages of the daemon"))
         try:
             return self._next(message)
         except SaslFailure as error:
@@ -191,13 +191,13 @@ class Negotiation:
         for auth in auths:
             if auth.method == method:
                 return f"unsupported SASL mechanism {escape_line(auth.mechanism, 60)} for {method}"
-        theirs = ", ".join(escape_line(auth.method, 40) for auth in auths[:8]) or "nothing"
+        offered_names = ", ".join(escape_line(auth.method, 40) for auth in auths[:8]) or "nothing"
         advice = {
             "TOKEN": "Only a token that this daemon knows can be used",
             "KERBEROS": "Set hadoop.security.authentication to simple if the cluster is not secure",
             "SIMPLE": "Set hadoop.security.authentication to kerberos if the cluster is secure",
         }[method]
-        return f"the daemon accepts {theirs}, but the login method is {method}. {advice}."
+        return f"the daemon accepts {offered_names}, but the login method is {method}. {advice}."
 
     def _at(self, text: str) -> str:
         return f"cannot log in at {self._address}: {text}"

@@ -87,9 +87,9 @@ async def _places(address: Address) -> list[Place]:
         except socket.gaierror:
             found = await asyncio.get_running_loop().run_in_executor(None, find)
     except (OSError, UnicodeError) as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConnectError(
-            f"cannot connect to {address}: unknown host ({said}). "
+            f"cannot connect to {address}: unknown host ({reason}). "
             "Is the name right, and does this machine's DNS know the cluster?",
             ConnectFailure.UNKNOWN_HOST,
         ) from None
@@ -110,7 +110,7 @@ def _failed(address: Address, failures: list[OSError]) -> ConnectError:
             f"cannot connect to {address}: connection refused. Is the daemon running, and is the port right?",
             ConnectFailure.REFUSED,
         )
-    error = next((each for each in failures if not isinstance(each, ConnectionRefusedError)), None)
-    said = os.strerror(error.errno) if error is not None and error.errno else str(error or "no address")
+    error = next((failure for failure in failures if not isinstance(failure, ConnectionRefusedError)), None)
+    reason = os.strerror(error.errno) if error is not None and error.errno else str(error or "no address")
     kind = ConnectFailure.TIMED_OUT if isinstance(error, TimeoutError) else ConnectFailure.UNREACHABLE
-    return ConnectError(f"cannot connect to {address}: {said}", kind)
+    return ConnectError(f"cannot connect to {address}: {reason}", kind)

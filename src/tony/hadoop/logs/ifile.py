@@ -20,7 +20,7 @@ from tony.hadoop.logs.range_reader import Opener, RangeReader
 #: Lengths of the mark, by version: a digest, before it a UUID as text.
 _MARKS = (32, 36)
 #: Of an index: some 100 bytes for each log file.
-MOST_INDEX = 16 * 2**20
+MAX_INDEX_BYTES = 16 * 2**20
 #: Ends the name of the file that tells how long the other one was.
 CHECKSUM_SUFFIX = "-checksum"
 _PACKAGE = "org.apache.hadoop.yarn.logaggregation.filecontroller.ifile.LogAggregationIndexedFileController$"
@@ -77,7 +77,7 @@ def read_index(open_at: Opener, size: int) -> Index:
     """
     mark, length = _mark(open_at, size)
     end = size - mark - 4
-    if not 0 < length <= min(MOST_INDEX, end - mark):
+    if not 0 < length <= min(MAX_INDEX_BYTES, end - mark):
         raise MalformedLogFile(f"claims an index of {length} bytes, which cannot be")
     reader = RangeReader(open_at, end - length, end)
     try:

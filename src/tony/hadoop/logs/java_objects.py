@@ -21,9 +21,9 @@ _FIRST_HANDLE = 0x7E0000
 _WROTE_MORE, _SERIALIZABLE, _EXTERNALIZABLE, _IS_ENUM = 1, 2, 4, 16
 
 #: Of a node's index: some five objects for each log file.
-MOST_OBJECTS = 500_000
-_MOST_DEPTH = 40
-_MOST_FIELDS = 200
+MAX_OBJECTS = 500_000
+_MAX_DEPTH = 40
+_MAX_FIELDS = 200
 
 _PRIMITIVES = {
     "B": struct.Struct(">b"),
@@ -143,15 +143,15 @@ class _Reader:
         return self.take(size).decode("utf-8", "replace")
 
     def _remember(self, value: Any) -> int:
-        if len(self._handles) >= MOST_OBJECTS:
-            _refuse(f"has more than {MOST_OBJECTS} objects")
+        if len(self._handles) >= MAX_OBJECTS:
+            _refuse(f"has more than {MAX_OBJECTS} objects")
         self._handles.append(value)
         return len(self._handles) - 1
 
     def read_content(self, depth: int) -> Any:
         """Read one value of any type."""
-        if depth > _MOST_DEPTH:
-            _refuse(f"is nested more than {_MOST_DEPTH} deep")
+        if depth > _MAX_DEPTH:
+            _refuse(f"is nested more than {_MAX_DEPTH} deep")
         kind = self._read_byte()
         match kind:
             case 0x70:  # null
@@ -200,7 +200,7 @@ class _Reader:
 
     def _read_class(self, depth: int) -> JavaClass | None:
         """Return a description of a class, or a reference to one, or none."""
-        if depth > _MOST_DEPTH:
+        if depth > _MAX_DEPTH:
             _refuse("has classes nested too deep")
         kind = self._read_byte()
         if kind == _NULL:
@@ -221,7 +221,7 @@ class _Reader:
         self._remember(described)
         described.flags = self._read_byte()
         count = self._read_short()
-        if count > _MOST_FIELDS:
+        if count > _MAX_FIELDS:
             _refuse(f"has a class with {count} fields")
         described.fields = tuple(self._read_field(depth) for _ in range(count))
         while (annotation := self.read_content(depth + 1)) is not _END_MARK:
@@ -299,7 +299,7 @@ def _from_the_top(described: JavaClass) -> list[JavaClass]:
     found: list[JavaClass] = []
     one: JavaClass | None = described
     while one is not None:
-        if len(found) > _MOST_DEPTH:
+        if len(found) > _MAX_DEPTH:
             _refuse("has classes nested too deep")
         found.insert(0, one)
         one = one.parent
@@ -336,7 +336,7 @@ def _parse_elements(value: JavaObject, each: int) -> list[Any]:
     plain = [item for item in found if not isinstance(item, Added)]
     if len(found) - len(plain) != 1 or not isinstance(found[0], Added) or len(plain) % each:
         _refuse("has a collection that is damaged")
-    said = value.fields.get("size", int.from_bytes(found[0].data[-4:], "big"))
-    if said * each != len(plain):
+    declared = value.fields.get("size", int.from_bytes(found[0].data[-4:], "big"))
+    if declared * each != len(plain):
         _refuse("has a collection that is damaged")
     return plain

@@ -25,12 +25,12 @@ from tony.hadoop.remote_text import escape_line
 #: Bytes of the end asked for before the length is known, and more than needed later: a file may grow meanwhile.
 _SLACK = 64 * 2**10
 #: Of the lines before the content: container, type, a line of `=`, name, time, length.
-_MOST_HEAD = 16 * 2**10
+_MAX_HEAD_BYTES = 16 * 2**10
 _CONTENT = b"LogContents:\n"
 #: Tries to catch the beginning of a file that grows by more than the slack between two requests.
-_MOST_TRIES = 6
+_MAX_TRIES = 6
 #: Log files of one container.
-_MOST_FILES = 10_000
+_MAX_FILES = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class NodeWeb:
         """Return the log files of a container, by name.
 
         Raises:
-            NodeWebError: the node does not have the container (`gone`), or refuses, or is no NodeManager.
+            NodeWebError: the node does not have the container (`is_gone`), or refuses, or is no NodeManager.
             ConnectError, ConnectionLost, CallTimeout: the node cannot be reached.
         """
         answer = self._get(f"/ws/v1/node/containers/{quote(container, safe='')}/logs", {}, accept="application/json")
@@ -139,22 +139,22 @@ class NodeWeb:
             for info in _list_objects(value, "containerLogsInfo", where)
             for log in _parse_local(info, where)
         }
-        if len(found) > _MOST_FILES:
-            raise NodeWebError(f"{where}: more than {_MOST_FILES} files.")
+        if len(found) > _MAX_FILES:
+            raise NodeWebError(f"{where}: more than {_MAX_FILES} files.")
         return tuple(sorted(found.values(), key=lambda log: log.name))
 
     def open(self, container: str, name: str, offset: int = 0) -> LogStream:
         """Return the bytes of a log file from an offset on; empty if there are none behind it.
 
         Raises:
-            NodeWebError: the node does not have the container or the file (`gone`), or refuses.
+            NodeWebError: the node does not have the container or the file (`is_gone`), or refuses.
             ConnectError, ConnectionLost, CallTimeout: the node cannot be reached.
         """
         if offset < 0:
             raise ValueError("an offset is not negative")
         wanted = None if offset == 0 else _SLACK
         slack = _SLACK
-        for _ in range(_MOST_TRIES):
+        for _ in range(_MAX_TRIES):
             stream = self._stream(container, name, wanted)
             if stream.position <= offset:
                 stream.skip(offset - stream.position)
@@ -194,23 +194,23 @@ class NodeWeb:
         answer = self._pool.request("GET", self._origin, target, headers={"Accept": accept})
         if answer.status == 200:
             return answer
-        said = answer.body()[:4000].decode("utf-8", "replace")
+        text = answer.body()[:4000].decode("utf-8", "replace")
         if 300 <= answer.status < 400:
             raise NodeWebError(f"{self._origin} has the logs no longer, and sends us to a log server.", gone=True)
         if answer.status == 401:
             raise NodeWebError(f"{self._origin} wants a Kerberos login for its pages (401); we log in by RPC alone.")
-        words = escape_line(said.rpartition("Exception:")[2].partition('"')[0]) or "no words"
-        gone = answer.status == 404 or "NotFoundException" in said
-        raise NodeWebError(f"{self._origin} says no ({answer.status}): {words}", gone=gone)
+        words = escape_line(text.rpartition("Exception:")[2].partition('"')[0]) or "no words"
+        is_gone = answer.status == 404 or "NotFoundException" in text
+        raise NodeWebError(f"{self._origin} says no ({answer.status}): {words}", gone=is_gone)
 
 
 def _read_head(read: Callable[[int], bytes], where: str) -> tuple[bytes, bytes]:
     """Return the lines before the content, and what of the content came with them."""
     data = b""
     while _CONTENT not in data:
-        part = read(_MOST_HEAD)
+        part = read(_MAX_HEAD_BYTES)
         data += part
-        if not part or len(data) > 2 * _MOST_HEAD:
+        if not part or len(data) > 2 * _MAX_HEAD_BYTES:
             raise NodeWebError(f"{where}: the answer does not begin as a NodeManager's does (Hadoop 2.9 and newer).")
     head, _, ahead = data.partition(_CONTENT)
     return head, ahead

@@ -22,10 +22,10 @@ MAGIC = bytes.fromhex("d111d36891b5d7b639df414092bae150")
 #: Offset of the meta index (8), version (2 + 2), magic.
 _TAIL = 8 + 4 + len(MAGIC)
 #: Of an index. A block holds 256 KiB and more, so 100,000 are enough for 24 GiB of compressed logs on one node.
-MOST_INDEX = 16 * 2**20
-_MOST_BLOCKS = 100_000
+MAX_INDEX_BYTES = 16 * 2**20
+_MAX_BLOCKS = 100_000
 #: Of a key or a file's name; Java's writeUTF ends at 65,535 bytes.
-_MOST_NAME = 65_535
+_MAX_NAME_BYTES = 65_535
 _INDEX_NAME = "data:BCFile.index"
 #: Keys that are no containers.
 _OTHER_KEYS = {"VERSION", "APPLICATION_OWNER", "APPLICATION_ACL"}
@@ -116,7 +116,7 @@ def read_index(open_at: Opener, size: int) -> TFileIndex:
 
 def _read_stretch(open_at: Opener, size: int, tail: bytes, offset: int, length: int) -> bytes:
     """Return some bytes of the file, from what was read already if they are there."""
-    if not len(MAGIC) <= offset <= size or not 0 <= length <= min(MOST_INDEX, size - offset):
+    if not len(MAGIC) <= offset <= size or not 0 <= length <= min(MAX_INDEX_BYTES, size - offset):
         raise MalformedLogFile(f"has an index of {length} bytes at byte {offset}, which cannot be")
     from_tail = offset - (size - len(tail))
     if from_tail >= 0:
@@ -149,7 +149,7 @@ def _read_data_index(open_at: Opener, size: int, tail: bytes, meta: bytes) -> TF
 
 
 def _decompress(stored: bytes, compression: str, size: int) -> bytes:
-    if size > MOST_INDEX:
+    if size > MAX_INDEX_BYTES:
         raise MalformedLogFile(f"has an index of {size} bytes, which cannot be")
 
     def open_at(offset: int, length: int) -> _Bytes:
@@ -201,7 +201,7 @@ class _Fields:
 
     def read_count(self, what: str) -> int:
         number = self.read_number()
-        if not 0 <= number <= _MOST_BLOCKS:
+        if not 0 <= number <= _MAX_BLOCKS:
             raise MalformedLogFile(f"claims to have {number} {what}")
         return number
 
@@ -387,7 +387,7 @@ def read_number(take: Callable[[int], bytes]) -> int:
 
 
 def _check_length(number: int, what: str) -> int:
-    if not 0 <= number <= _MOST_NAME + 2:
+    if not 0 <= number <= _MAX_NAME_BYTES + 2:
         raise MalformedLogFile(f"claims {number} bytes for {what}")
     return number
 

@@ -23,7 +23,7 @@ from tony.hadoop.sasl.digest_layers import (
 )
 
 #: Characters of a challenge. The RFC says 2048; a generous few times that.
-_LONGEST = 8192
+_MAX_CHALLENGE_BYTES = 8192
 #: What we take in one sealed message, as we tell the server. It seals longer answers all the same.
 MAX_BUFFER = 65536
 #: Bytes that sealing adds at most: signature, number, version, padding.
@@ -79,8 +79,8 @@ class Secrets:
         a2 = f"{'' if of_server else 'AUTHENTICATE'}:{self.uri}"
         if self.protection is not Protection.AUTHENTICATION:
             a2 += ":" + "0" * 32
-        said = f"{self.nonce}:{_COUNT}:{self.cnonce}:{QOP[self.protection]}:{_encode_hex(md5(a2.encode()))}"
-        return _encode_hex(md5(f"{hexlify(self.compute_a1()).decode()}:{said}".encode()))
+        middle = f"{self.nonce}:{_COUNT}:{self.cnonce}:{QOP[self.protection]}:{_encode_hex(md5(a2.encode()))}"
+        return _encode_hex(md5(f"{hexlify(self.compute_a1()).decode()}:{middle}".encode()))
 
 
 class DigestClient:
@@ -113,20 +113,20 @@ class DigestClient:
         Raises:
             SaslFailure: not a challenge, or no protection or cipher that both sides have.
         """
-        heard = parse_challenge(challenge)
-        protection = select_protection(self._wanted, heard.protections)
+        challenge_fields = parse_challenge(challenge)
+        protection = select_protection(self._wanted, challenge_fields.protections)
         if protection is Protection.PRIVACY:
-            self._cipher = _choose_cipher(heard.ciphers)
+            self._cipher = _choose_cipher(challenge_fields.ciphers)
         secrets = Secrets(
             user=_encode_base64(self._identifier),
             password=_encode_base64(self._password),
-            realm=heard.realm,
-            nonce=heard.nonce,
+            realm=challenge_fields.realm,
+            nonce=challenge_fields.nonce,
             cnonce=self._cnonce,
             uri=self._uri,
             protection=protection,
         )
-        self._secrets, self._challenge = secrets, heard
+        self._secrets, self._challenge = secrets, challenge_fields
         return _build_response(secrets, self._cipher)
 
     def confirm(self, final: bytes) -> None:
@@ -156,21 +156,21 @@ def parse_challenge(data: bytes) -> Challenge:
     Raises:
         SaslFailure: not one of DIGEST-MD5, or one that asks for what we do not do.
     """
-    said = parse_directives(data)
-    if not said.get("nonce"):
+    directives = parse_directives(data)
+    if not directives.get("nonce"):
         raise SaslFailure("the daemon's challenge has no nonce")
-    if said.get("algorithm", "") != "md5-sess":
+    if directives.get("algorithm", "") != "md5-sess":
         raise SaslFailure("the daemon's challenge asks for another algorithm than md5-sess")
     words = {qop: protection for protection, qop in QOP.items()}
-    offered = tuple(words[word] for word in _split_words(said.get("qop", "auth")) if word in words)
-    size = said.get("maxbuf", str(MAX_BUFFER))
+    offered = tuple(words[word] for word in _split_words(directives.get("qop", "auth")) if word in words)
+    size = directives.get("maxbuf", str(MAX_BUFFER))
     if not (size.isascii() and size.isdigit() and len(size) <= 8):
         raise SaslFailure("the daemon's challenge has a maxbuf that is no number")
     return Challenge(
-        realm=said.get("realm", ""),
-        nonce=said["nonce"],
+        realm=directives.get("realm", ""),
+        nonce=directives["nonce"],
         protections=offered,
-        ciphers=_split_words(said.get("cipher", "")),
+        ciphers=_split_words(directives.get("cipher", "")),
         max_buffer=int(size),
     )
 
@@ -181,8 +181,8 @@ def parse_directives(data: bytes) -> dict[str, str]:
     Raises:
         SaslFailure: too long, not text, or not of that form.
     """
-    if len(data) > _LONGEST:
-        raise SaslFailure(f"a challenge of {len(data)} bytes; {_LONGEST} are more than enough")
+    if len(data) > _MAX_CHALLENGE_BYTES:
+        raise SaslFailure(f"a challenge of {len(data)} bytes; {_MAX_CHALLENGE_BYTES} are more than enough")
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -233,13 +233,15 @@ def _split_words(text: str) -> tuple[str, ...]:
 def _choose_cipher(offered: tuple[str, ...]) -> str:
     from tony.hadoop.sasl.digest_layers import find_usable_ciphers
 
-    ours = find_usable_ciphers()
-    for cipher in ours:
+    usable = find_usable_ciphers()
+    for cipher in usable:
         if cipher in offered:
             return cipher
-    theirs = ", ".join(offered[:10]) or "none"
-    hint = "" if "3des" in ours or "3des" not in offered else " 3des needs the Python package cryptography."
-    raise SaslFailure(f"no cipher that both sides have: ours are {', '.join(ours)}, the daemon's {theirs:.200}.{hint}")
+    offered_names = ", ".join(offered[:10]) or "none"
+    hint = "" if "3des" in usable or "3des" not in offered else " 3des needs the Python package cryptography."
+    raise SaslFailure(
+        f"no cipher that both sides have: ours are {', '.join(usable)}, the daemon's {offered_names:.200}.{hint}"
+    )
 
 
 def _build_response(secrets: Secrets, cipher: str) -> bytes:

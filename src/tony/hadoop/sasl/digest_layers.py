@@ -66,7 +66,7 @@ def parse_protections(text: str) -> tuple[Protection, ...]:
         name = word.strip().lower()
         if not name:
             continue
-        known = next((each for each in Protection if name in (each.value, QOP[each])), None)
+        known = next((protection for protection in Protection if name in (protection.value, QOP[protection])), None)
         if known is None:
             raise ValueError(f"{name!r:.100} is no protection; write authentication, integrity or privacy")
         found.append(known)
@@ -79,14 +79,14 @@ def select_protection(wanted: tuple[Protection, ...], offered: Iterable[Protecti
     Raises:
         SaslFailure: the two lists do not meet.
     """
-    there = tuple(offered)
-    for each in wanted or there:
-        if each in there:
-            return each
-    ours = ", ".join(each.value for each in wanted) or "any"
-    theirs = ", ".join(each.value for each in there) or "nothing that we know"
+    offered_set = tuple(offered)
+    for protection in wanted or offered_set:
+        if protection in offered_set:
+            return protection
+    wanted_names = ", ".join(protection.value for protection in wanted) or "any"
+    offered_names = ", ".join(protection.value for protection in offered_set) or "nothing that we know"
     raise SaslFailure(
-        f"no protection that both sides take: ours are {ours}, the daemon offers {theirs}. "
+        f"no protection that both sides take: ours are {wanted_names}, the daemon offers {offered_names}. "
         "Set hadoop.rpc.protection here to what the daemon has."
     )
 

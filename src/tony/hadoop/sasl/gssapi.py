@@ -108,12 +108,12 @@ class _Library:
         if not major & _ERRORS:
             return
         # The mechanism's own words say more than GSSAPI's, if there are any.
-        said = [
+        messages = [
             text
             for text in (self._describe_status(minor.value, 2), self._describe_status(major, 1))
             if text not in ("", "Success")
         ]
-        reason = escape_line(": ".join(said[:1]) or f"GSSAPI error {major:#x}")
+        reason = escape_line(": ".join(messages[:1]) or f"GSSAPI error {major:#x}")
         raise SaslFailure(f"{what}: {reason}.{_format_advice(major, reason)}")
 
     def _describe_status(self, status: int, kind: int) -> str:
@@ -280,12 +280,12 @@ class GssapiClient:
         return opened
 
     def _import_target_name(self) -> ctypes.c_void_p:
-        mine = f"{self._service}/{self._host}"
+        principal = f"{self._service}/{self._host}"
         for glob in self._expected:
             name, at, realm = glob.rpartition("@")
-            if at and realm and not any(char in realm for char in "*?[") and matches(mine, (name,)):
+            if at and realm and not any(char in realm for char in "*?[") and matches(principal, (name,)):
                 return self._lib.import_name(
-                    f"{mine}@{realm}", _KRB5_NAME
+                    f"{principal}@{realm}", _KRB5_NAME
                 )  # nothing to look up: no DNS has a say in it
         return self._lib.import_name(f"{self._service}@{self._host}", _HOSTBASED_SERVICE)
 
@@ -337,8 +337,8 @@ class GssapiClient:
         self._protection = select_protection(self._wanted, offered)
         bit = next(bit for bit, protection in _LAYERS.items() if protection is self._protection)
         self._limit = max(64, int.from_bytes(word[1:], "big") - _OVERHEAD)
-        ours = 0 if self._protection is Protection.AUTHENTICATION else _MAX_BUFFER
-        answer = self.wrap(bytes((bit,)) + ours.to_bytes(3, "big"), private=False)
+        offered_size = 0 if self._protection is Protection.AUTHENTICATION else _MAX_BUFFER
+        answer = self.wrap(bytes((bit,)) + offered_size.to_bytes(3, "big"), private=False)
         self.complete = True
         return answer
 

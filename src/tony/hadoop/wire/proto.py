@@ -225,15 +225,15 @@ class _Plan:
     __slots__ = ("by_key", "fields", "names", "repeated", "required")
 
     def __init__(self, cls: type[ProtoMessage]) -> None:
-        mine = {name: field for name, field in cls.__dict__.items() if isinstance(field, Field)}
-        self.names = tuple(mine)
-        self.required = tuple(name for name, field in mine.items() if field.required)
-        self.repeated = frozenset(name for name, field in mine.items() if field.repeated)
+        own_fields = {name: field for name, field in cls.__dict__.items() if isinstance(field, Field)}
+        self.names = tuple(own_fields)
+        self.required = tuple(name for name, field in own_fields.items() if field.required)
+        self.repeated = frozenset(name for name, field in own_fields.items() if field.repeated)
         #: Key on the wire -> (how to decode, name, class or reader, whether repeated).
         self.by_key: dict[int, tuple[int, str, Any, bool]] = {}
         #: By field number: name, key as bytes, class or kind, whether repeated.
         self.fields: list[tuple[str, bytes, Any, bool]] = []
-        for name, field in sorted(mine.items(), key=lambda item: item[1].number):
+        for name, field in sorted(own_fields.items(), key=lambda item: item[1].number):
             self._add(name, field)
             setattr(cls, name, field.default)
 

@@ -157,7 +157,7 @@ class Resource(ProtoMessage):
 
     def amounts(self) -> dict[str, int]:
         """Return the amounts by name: memory in MiB as `memory-mb`, cores as `vcores`, others in their own units."""
-        named = {each.name: each.value or 0 for each in self.others if each.name not in ("memory-mb", "vcores")}
+        named = {other.name: other.value or 0 for other in self.others if other.name not in ("memory-mb", "vcores")}
         return {"memory-mb": self.memory or 0, "vcores": self.vcores or 0, **named}
 
 

@@ -81,18 +81,18 @@ from tony.hadoop.yarn.nm_client import NodeTokens
 from tony.hadoop.yarn.request_table import AllocationUpdate, AskTable, ContainerRequest, HeartbeatInterval
 
 #: Seconds between two checks whether the unregistration is stored; it takes the ResourceManager about 20 ms.
-_FINISH_PAUSE: Final = 0.02
+_FINISH_PAUSE_SECONDS: Final = 0.02
 #: Consecutive unexpected responses or refused logins that are tolerated. A starting ResourceManager may know the
 #: attempt slightly before its token.
-_PATIENCE: Final = 5
-_ODD_PAUSE: Final = 1.0
+_MAX_ODD_RESPONSES: Final = 5
+_ODD_RESPONSE_PAUSE_SECONDS: Final = 1.0
 
 #: Consecutive calls that may go unanswered before the ResourceManager considers the AM dead.
 _CHANCES: Final = 4
 
 #: Other refusals of a request by the ResourceManager: an unknown label, a request that the scheduler itself rejected
 #: (the misspelt class is Hadoop's), a constraint while its handler is disabled.
-_REFUSALS: Final = (
+_REFUSAL_TEXTS: Final = (
     "InvalidLabelResourceRequestException",
     "SchedulerInvalidResoureRequestException",
     "SchedulingRequest",
@@ -200,9 +200,9 @@ class MasterClient:
         self._is_ending = False
         self._changed_at = -math.inf
         self._sent_at = -math.inf
-        self._heard_at = -math.inf
+        self._last_received_at = -math.inf
         self._known_at = _now()
-        self._odd = 0
+        self._odd_responses = 0
         #: Key -> the timer that repeats its request; and the pause before that, while none of it is granted.
         self._again: dict[int, asyncio.TimerHandle] = {}
         self._pauses: dict[int, Iterator[float]] = {}
@@ -247,7 +247,7 @@ class MasterClient:
     @property
     def silence(self) -> float:
         """Return the seconds for which a heartbeat has waited for its response; 0 if none is pending."""
-        return asyncio.get_running_loop().time() - self._sent_at if self._heard_at < self._sent_at else 0.0
+        return asyncio.get_running_loop().time() - self._sent_at if self._last_received_at < self._sent_at else 0.0
 
     @property
     def unknown_for(self) -> float:
@@ -348,9 +348,9 @@ class MasterClient:
         try:
             response = await self._proxy.call(ALLOCATE, self._table.request())
         except ApplicationMasterNotRegisteredError:
-            self._odd += 1
-            if self._odd > _PATIENCE:  # it forgets the registration each time: slow down
-                await asyncio.sleep(_ODD_PAUSE)
+            self._odd_responses += 1
+            if self._odd_responses > _MAX_ODD_RESPONSES:  # it forgets the registration each time: slow down
+                await asyncio.sleep(_ODD_RESPONSE_PAUSE_SECONDS)
             await self._register_again()
             return AllocationUpdate()
         except ApplicationAttemptNotFoundError as error:
@@ -362,13 +362,13 @@ class MasterClient:
             if isinstance(error, InvalidApplicationMasterRequestError):
                 raise
             if self._is_refusal(error):
-                self._odd = 0
+                self._odd_responses = 0
                 self.wake()
                 return self._table.refused(error.remote_message)
             await self._bear(error)
             return AllocationUpdate()
-        self._odd = 0
-        self._heard_at = asyncio.get_running_loop().time()
+        self._odd_responses = 0
+        self._last_received_at = asyncio.get_running_loop().time()
         self._known_at = _now()
         return await self._take(response)
 
@@ -391,10 +391,10 @@ class MasterClient:
         """Schedule the repetition of rejected requests: soon after a grant, else with growing pauses."""
         for container in news.granted:
             self._pauses.pop(container.allocation_request_id, None)
-        for each in news.rejected:
-            if each.key not in self._again:
-                pause = next(self._pauses.setdefault(each.key, iter(self._pace.again)))
-                self._again[each.key] = asyncio.get_running_loop().call_later(pause, self._ask_again, each.key)
+        for rejected in news.rejected:
+            if rejected.key not in self._again:
+                pause = next(self._pauses.setdefault(rejected.key, iter(self._pace.again)))
+                self._again[rejected.key] = asyncio.get_running_loop().call_later(pause, self._ask_again, rejected.key)
 
     def _ask_again(self, key: int) -> None:
         del self._again[key]
@@ -408,17 +408,17 @@ class MasterClient:
             return False
         if isinstance(error, InvalidResourceRequestError):
             return True
-        said = error.class_name + error.remote_message
-        return any(each in said for each in _REFUSALS) or self._odd >= _PATIENCE
+        text = error.class_name + error.remote_message
+        return any(each in text for each in _REFUSAL_TEXTS) or self._odd_responses >= _MAX_ODD_RESPONSES
 
     async def _bear(self, error: HadoopError) -> None:
         """Wait after an error that may be temporary; raise it if it recurs too often."""
-        self._odd += 1
-        if self._odd > _PATIENCE:
+        self._odd_responses += 1
+        if self._odd_responses > _MAX_ODD_RESPONSES:
             if isinstance(error, InvalidTokenError):
                 raise AttemptOver(f"the ResourceManager does not know this attempt's token: {error}") from error
             raise error
-        await asyncio.sleep(_ODD_PAUSE)
+        await asyncio.sleep(_ODD_RESPONSE_PAUSE_SECONDS)
 
     async def _pause(self) -> None:
         """Wait until the next heartbeat is due or `wake` is called."""
@@ -458,7 +458,7 @@ class MasterClient:
                     answer = await self._proxy.call(FINISH, request)
                 except ApplicationMasterNotRegisteredError:
                     again += 1
-                    if again > _PATIENCE:
+                    if again > _MAX_ODD_RESPONSES:
                         raise
                     await self._register_again()
                     continue
@@ -469,7 +469,7 @@ class MasterClient:
                 if answer.unregistered:
                     return
                 is_sent = True
-                await asyncio.sleep(_FINISH_PAUSE)
+                await asyncio.sleep(_FINISH_PAUSE_SECONDS)
 
     async def close(self) -> None:
         """Close the connection."""

@@ -38,8 +38,8 @@ UNDECIDED: Final = frozenset((ApplicationState.NEW, ApplicationState.NEW_SAVING,
 ENDED: Final = frozenset((ApplicationState.FINISHED, ApplicationState.FAILED, ApplicationState.KILLED))
 #: Seconds between polls: at first, and after a long wait.
 _BACKOFF: Final = Backoff(first=0.02, factor=1.25, most=0.05)
-_LATER: Final = 0.2
-_LONG: Final = 2.0
+_LATER_PAUSE_SECONDS: Final = 0.2
+_LONG_WAIT_SECONDS: Final = 2.0
 
 
 class ApplicationRejected(HadoopError):  # noqa: N818 - a noun reads better where it is raised
@@ -100,14 +100,14 @@ class ApplicationClient:
             raise IpcProtocolError(f"{self._proxy.name}: the response to getNewApplication has no id")
         return NewApplication(id=answer.application_id, maximum=answer.maximum_capability or Resource())
 
-    async def submit(self, context: ApplicationSubmissionContext, *, patience: float = 60.0) -> ApplicationReport:
+    async def submit(self, context: ApplicationSubmissionContext, *, timeout: float = 60.0) -> ApplicationReport:
         """Submit an application, and wait until the scheduler has accepted it.
 
         If the ResourceManager fails over before it has stored the application, the same context is submitted again.
 
         Args:
             context: submission context, with an id from `new_application`.
-            patience: seconds within which the scheduler must accept it.
+            timeout: seconds within which the scheduler must accept it.
 
         Raises:
             ApplicationRejected: the queue does not exist, is not permitted, has too many applications, ...
@@ -119,7 +119,7 @@ class ApplicationClient:
             raise ValueError("the context has no application id; get one from new_application()")
         request = wire.SubmitApplicationRequest(context=context)
         await self._proxy.call(wire.SUBMIT_APPLICATION, request)
-        watch = _Watch(patience)
+        watch = _Watch(timeout)
         while True:
             try:
                 report = await self.report(application)
@@ -131,7 +131,7 @@ class ApplicationClient:
             if not await watch.pause():
                 raise NotDoneInTime(
                     f"{ids.application_text(application)} was submitted, but the scheduler has not accepted it "
-                    f"after {patience:g} s. Is the ResourceManager's state store reachable, and is it overloaded?"
+                    f"after {timeout:g} s. Is the ResourceManager's state store reachable, and is it overloaded?"
                 )
 
     async def report(self, application: ApplicationId) -> ApplicationReport:
@@ -189,7 +189,7 @@ class ApplicationClient:
         )
         return (await self._proxy.call(wire.GET_APPLICATIONS, request)).applications
 
-    async def kill(self, application: ApplicationId, why: str = "", *, patience: float = 60.0) -> None:
+    async def kill(self, application: ApplicationId, why: str = "", *, timeout: float = 60.0) -> None:
         """Kill an application, and wait until the ResourceManager confirms it. Containers may take longer to end.
 
         An application that has already ended is left unchanged.
@@ -199,10 +199,10 @@ class ApplicationClient:
             NotDoneInTime: it is not killed in time.
         """
         request = wire.KillApplicationRequest(application_id=application, diagnostics=why or None)
-        watch = _Watch(patience)
+        watch = _Watch(timeout)
         while not (await self._proxy.call(wire.FORCE_KILL_APPLICATION, request)).completed:
             if not await watch.pause():
-                raise NotDoneInTime(f"{ids.application_text(application)} is not killed after {patience:g} s")
+                raise NotDoneInTime(f"{ids.application_text(application)} is not killed after {timeout:g} s")
 
     # -- the cluster
 
@@ -242,18 +242,18 @@ class ApplicationClient:
 class _Watch:
     """Growing pauses between polls, until a deadline."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, timeout: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
-        self._patience = patience
+        self._timeout = timeout
         self._pauses = iter(_BACKOFF)
 
     async def pause(self) -> bool:
         """Wait until the next poll; return False at once if the deadline has passed."""
         waited = self._loop.time() - self._start
-        if waited >= self._patience:
+        if waited >= self._timeout:
             return False
-        await asyncio.sleep(_LATER if waited > _LONG else next(self._pauses))
+        await asyncio.sleep(_LATER_PAUSE_SECONDS if waited > _LONG_WAIT_SECONDS else next(self._pauses))
         return True
 
 
@@ -262,6 +262,6 @@ def _accepted(report: ApplicationReport) -> ApplicationReport:
     attempt = report.current_attempt
     if report.state is not ApplicationState.FAILED or (attempt is not None and (attempt.number or 0) > 0):
         return report
-    said = escape_text(report.diagnostics).strip()
+    diagnostics = escape_text(report.diagnostics).strip()
     name = ids.application_text(report.id or ApplicationId())
-    raise ApplicationRejected(f"the ResourceManager rejected {name} in queue {report.queue!r}: {said}", report)
+    raise ApplicationRejected(f"the ResourceManager rejected {name} in queue {report.queue!r}: {diagnostics}", report)

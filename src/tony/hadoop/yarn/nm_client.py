@@ -66,9 +66,9 @@ class NodeTokens:
 
     def put(self, tokens: Iterable[NodeToken]) -> None:
         """Store the tokens of a ResourceManager response."""
-        for each in tokens:
-            if each.node is not None and each.token is not None:
-                self._tokens[each.node] = from_message(each.token)
+        for token in tokens:
+            if token.node is not None and token.token is not None:
+                self._tokens[token.node] = from_message(token.token)
 
     def get(self, node: NodeId) -> HadoopToken | None:
         """Return the newest token of a node, if there is one."""
@@ -79,7 +79,7 @@ class NodeTokens:
 
 
 #: Messages of a NodeManager when a container is started twice: it is running, or its token was already used.
-_STARTED_ALREADY: Final = ("already is running on this node", "Attempt to relaunch the same container")
+_ALREADY_STARTED_TEXTS: Final = ("already is running on this node", "Attempt to relaunch the same container")
 _BACKOFF: Final = Backoff(first=0.1, most=1.0)
 
 Connector = Callable[..., Coroutine[Any, Any, IpcConnection]]
@@ -113,7 +113,7 @@ class NodeClients:
         options: connection options.
         most: maximum number of open connections; the least recently used ones are closed first.
         dialing: maximum number of simultaneous connection attempts.
-        patience: seconds to retry an unreachable node, which may be starting.
+        timeout: seconds to retry an unreachable node, which may be starting.
         connector: creates connections; replaced in tests.
     """
 
@@ -125,11 +125,11 @@ class NodeClients:
         options: ConnectionOptions = DEFAULTS,
         most: int = 256,
         dialing: int = 32,
-        patience: float = 10.0,
+        timeout: float = 10.0,
         connector: Connector = connect,
     ) -> None:
         self._tokens, self._protections, self._options = tokens, protections, options
-        self._most, self._patience, self._connector = most, patience, connector
+        self._most, self._timeout, self._connector = most, timeout, connector
         self._dialing = asyncio.Semaphore(dialing)
         self._slots: OrderedDict[NodeId, _Slot] = OrderedDict()
 
@@ -148,7 +148,7 @@ class NodeClients:
         request = StartContainersRequest(requests=(StartContainerRequest(context=context, token=container.token),))
         is_repeated = False
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._patience
+        until = loop.time() + self._timeout
         while True:
             try:
                 answer = await self._call(container.node, START_CONTAINERS, request, until)
@@ -160,7 +160,7 @@ class NodeClients:
                 is_repeated = True
         for failure in answer.failed:
             error = _error(container.node, "startContainers", failure)
-            if not (is_repeated and any(said in error.remote_message for said in _STARTED_ALREADY)):
+            if not (is_repeated and any(message in error.remote_message for message in _ALREADY_STARTED_TEXTS)):
                 raise error
 
     async def stop(self, node: NodeId, containers: Iterable[ContainerId]) -> dict[ContainerId, HadoopError | None]:
@@ -205,7 +205,7 @@ class NodeClients:
     # -- connections
 
     def _until(self) -> float:
-        return asyncio.get_running_loop().time() + self._patience
+        return asyncio.get_running_loop().time() + self._timeout
 
     async def _call(self, node: NodeId, method: Method[Request, Response], request: Request, until: float) -> Response:
         """Call a method, repeating it if that is safe until the deadline."""

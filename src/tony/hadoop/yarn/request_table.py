@@ -156,20 +156,20 @@ class AllocationUpdate:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Want:
+class _RequestState:
     """The state of a key.
 
     Attributes:
         changed: whether the total must be sent.
         sought: number that the ResourceManager still tries to place; less than `outstanding` after rejections.
-        told: entries that the ResourceManager may still hold: location and priority -> entry.
+        sent: entries that the ResourceManager may still hold: location and priority -> entry.
     """
 
     ask: ContainerRequest
     outstanding: int
     changed: bool = True
     sought: int = 0
-    told: dict[tuple[str, int], ResourceRequest | SchedulingRequest]
+    sent: dict[tuple[str, int], ResourceRequest | SchedulingRequest]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -185,9 +185,9 @@ class AskTable:
     """All outstanding requests, releases and exclusions."""
 
     def __init__(self) -> None:
-        self._wants: dict[int, _Want] = {}
+        self._requests: dict[int, _RequestState] = {}
         self._excluded: set[str] = set()
-        self._told_excluded: frozenset[str] = frozenset()
+        self._sent_excluded: frozenset[str] = frozenset()
         #: Released, but not yet reported as completed.
         self._releasing: dict[ContainerId, None] = {}
         self._unsent: dict[ContainerId, None] = {}
@@ -214,30 +214,30 @@ class AskTable:
         Raises:
             ValueError: a negative number, or an unknown key without `ask`.
         """
-        want = self._wants.get(key)
+        request = self._requests.get(key)
         if ask is None:
-            ask = want.ask if want else None
+            ask = request.ask if request else None
         if key < 0 or total < 0 or ask is None:
             raise ValueError(f"key {key}, {total} containers, {ask}: must not be negative; a new key needs a request")
         if ask.is_scheduling_request and (ask.hosts or ask.racks or ask.label is not None):
             raise ValueError(f"key {key}: a request with tags or a constraint cannot have hosts, racks or a label")
-        if want is None:
+        if request is None:
             if total:
-                self._wants[key] = _Want(ask=ask, outstanding=total, told={})
-        elif (want.outstanding, want.ask) != (total, ask):
-            want.ask, want.outstanding, want.changed = ask, total, True
+                self._requests[key] = _RequestState(ask=ask, outstanding=total, sent={})
+        elif (request.outstanding, request.ask) != (total, ask):
+            request.ask, request.outstanding, request.changed = ask, total, True
 
     def outstanding(self, key: int | None = None) -> int:
         """Return the number of outstanding containers, of one key or of all."""
         if key is None:
-            return sum(want.outstanding for want in self._wants.values())
-        return self._wants[key].outstanding if key in self._wants else 0
+            return sum(request.outstanding for request in self._requests.values())
+        return self._requests[key].outstanding if key in self._requests else 0
 
     def again(self, key: int) -> None:
         """Repeat the rejected part of a key's request."""
-        want = self._wants.get(key)
-        if want is not None and want.outstanding > want.sought:
-            want.changed = True
+        request = self._requests.get(key)
+        if request is not None and request.outstanding > request.sought:
+            request.changed = True
 
     def release(self, container: ContainerId) -> None:
         """Release a container, started or not; its end will be reported."""
@@ -255,7 +255,9 @@ class AskTable:
 
     def adopt(self, containers: Iterable[Container]) -> tuple[Container, ...]:
         """Add containers of earlier attempts; return those that were unknown."""
-        new = tuple(each for each in containers if each.id is not None and each.id not in self._granted)
+        new = tuple(
+            container for container in containers if container.id is not None and container.id not in self._granted
+        )
         self._granted.update(each.id for each in new if each.id is not None)
         return new
 
@@ -263,7 +265,9 @@ class AskTable:
     def is_changed(self) -> bool:
         """Return True if the next request contains any change."""
         return bool(
-            self._unsent or self._excluded != self._told_excluded or any(want.changed for want in self._wants.values())
+            self._unsent
+            or self._excluded != self._sent_excluded
+            or any(request.changed for request in self._requests.values())
         )
 
     @property
@@ -298,8 +302,10 @@ class AskTable:
             recovered=self.adopt(response.previous_containers),
             rejected=self._take_rejected(response),
             nodes=response.updated_nodes,
-            preempted=tuple(each.id for each in strict.containers if each.id) if strict else (),
-            preemptible=tuple(each.id for each in negotiable.containers if each.id) if negotiable else (),
+            preempted=tuple(container.id for container in strict.containers if container.id) if strict else (),
+            preemptible=tuple(container.id for container in negotiable.containers if container.id)
+            if negotiable
+            else (),
             headroom=response.limit,
             cluster_nodes=response.num_cluster_nodes,
         )
@@ -312,73 +318,73 @@ class AskTable:
         flight, self._flight = self._flight, None
         carried = list(flight.carried) if flight else []
         for key in carried:
-            self._wants[key].changed = True
+            self._requests[key].changed = True
         if len(carried) != 1:
             self._singly = set(carried)
             return AllocationUpdate()
         key = carried[0]
         self._singly.discard(key)
-        want = self._wants[key]
-        count, want.outstanding = want.outstanding, 0
-        want.changed = bool(want.told)
-        if not count and want.changed:  # even a lower total is refused: drop the key
-            want.told, want.changed = {}, False
+        request = self._requests[key]
+        count, request.outstanding = request.outstanding, 0
+        request.changed = bool(request.sent)
+        if not count and request.changed:  # even a lower total is refused: drop the key
+            request.sent, request.changed = {}, False
         return AllocationUpdate(refused=(RefusedRequest(key=key, count=count, reason=reason),) if count else ())
 
     def forgotten(self) -> None:
         """Start over with a ResourceManager that knows nothing: the next request contains everything."""
         self._flight = None
         self._response_id = 0
-        self._told_excluded = frozenset()
+        self._sent_excluded = frozenset()
         self._unsent = dict(self._releasing)
         self._singly.clear()
-        for want in self._wants.values():
-            want.told, want.sought = {}, 0
-            want.changed = want.outstanding > 0
+        for request in self._requests.values():
+            request.sent, request.sought = {}, 0
+            request.changed = request.outstanding > 0
 
     # -- internals
 
     def _new_flight(self) -> _Flight:
-        changed = [key for key, want in self._wants.items() if want.changed]
+        changed = [key for key, request in self._requests.items() if request.changed]
         if self._singly:
             changed = [key for key in changed if key in self._singly][:1]
         asks: list[ResourceRequest] = []
         requests: list[SchedulingRequest] = []
         carried = {}
         for key in changed:
-            want = self._wants[key]
-            want.changed = False
-            known = want.sought if self._is_adding_up(want) else 0
-            entries = carried[key] = _entries(key, want.ask, max(0, want.outstanding - known))
-            gone = [_none_of(told) for place, told in want.told.items() if place not in entries]
-            for entry in [*gone, *entries.values()]:
+            request = self._requests[key]
+            request.changed = False
+            known = request.sought if self._is_adding_up(request) else 0
+            entries = carried[key] = _entries(key, request.ask, max(0, request.outstanding - known))
+            withdrawn = [_none_of(sent) for place, sent in request.sent.items() if place not in entries]
+            for entry in [*withdrawn, *entries.values()]:
                 if isinstance(entry, ResourceRequest):
                     asks.append(entry)
                 else:
                     requests.append(entry)
         excluded = frozenset(self._excluded)
-        additions = tuple(sorted(excluded - self._told_excluded))
-        removals = tuple(sorted(self._told_excluded - excluded))
-        request = AllocateRequest(
+        additions = tuple(sorted(excluded - self._sent_excluded))
+        removals = tuple(sorted(self._sent_excluded - excluded))
+        allocate = AllocateRequest(
             asks=tuple(asks),
             scheduling_requests=tuple(requests),
             releases=tuple(self._unsent),
             blacklist=Blacklist(additions=additions, removals=removals) if additions or removals else None,
             response_id=self._response_id,
         )
-        return _Flight(request=request, carried=carried, excluded=excluded)
+        return _Flight(request=allocate, carried=carried, excluded=excluded)
 
     def _settle(self, flight: _Flight) -> None:
         """Record what the ResourceManager knows after answering a request."""
-        self._told_excluded = flight.excluded
+        self._sent_excluded = flight.excluded
         for container in flight.request.releases:
             self._unsent.pop(container, None)
         for key, entries in flight.carried.items():
             self._singly.discard(key)
-            want = self._wants[key]
-            known = want.sought if self._is_adding_up(want) else 0
-            want.sought = known + max(map(_count, entries.values()))
-            want.told = {place: entry for place, entry in entries.items() if _count(entry)}
+            request = self._requests[key]
+            known = request.sought if self._is_adding_up(request) else 0
+            request.sought = known + max(map(_count, entries.values()))
+            request.sent = {place: entry for place, entry in entries.items() if _count(entry)}
 
     def _take_granted(
         self, containers: Iterable[Container], flight: _Flight
@@ -389,24 +395,24 @@ class AskTable:
             if container.id is None or container.id in self._granted:
                 continue
             self._granted.add(container.id)
-            want = self._wants.get(container.allocation_request_id)
-            if want is not None:
-                want.sought = max(0, want.sought - 1)
-                crosses = container.allocation_request_id in flight.carried or not want.outstanding
-                if crosses and not self._is_adding_up(want):
-                    want.changed = True  # the last total was sent before this grant was known
-            if want is None or not want.outstanding:
+            request = self._requests.get(container.allocation_request_id)
+            if request is not None:
+                request.sought = max(0, request.sought - 1)
+                crosses = container.allocation_request_id in flight.carried or not request.outstanding
+                if crosses and not self._is_adding_up(request):
+                    request.changed = True  # the last total was sent before this grant was known
+            if request is None or not request.outstanding:
                 surplus.append(container)
                 self._returned.add(container.id)
                 self.release(container.id)
             else:
-                want.outstanding -= 1
+                request.outstanding -= 1
                 granted.append(container)
         return tuple(granted), tuple(surplus)
 
-    def _is_adding_up(self, want: _Want) -> bool:
+    def _is_adding_up(self, request: _RequestState) -> bool:
         """Return True if the ResourceManager adds a key's requests up, instead of reading them as totals."""
-        return self._adds_up and want.ask.is_scheduling_request
+        return self._adds_up and request.ask.is_scheduling_request
 
     def _take_completed(self, statuses: Iterable[ContainerStatus]) -> tuple[ContainerStatus, ...]:
         new: list[ContainerStatus] = []
@@ -425,13 +431,13 @@ class AskTable:
         rejected: dict[int, Rejected] = {}
         for each in response.rejected:
             key, sizing = each.request.allocation_request_id, each.request.sizing
-            want = self._wants.get(key)
-            if want is None:
+            request = self._requests.get(key)
+            if request is None:
                 continue
             number = (sizing.count if sizing else None) or 1
-            want.sought = max(0, want.sought - number)
+            request.sought = max(0, request.sought - number)
             number += rejected[key].count if key in rejected else 0
-            count = min(number, want.outstanding - want.sought)
+            count = min(number, request.outstanding - request.sought)
             if count > 0:  # else it was cancelled before it was rejected
                 reason = each.reason.name.lower().replace("_", " ")
                 rejected[key] = Rejected(key=key, count=count, reason=reason)

@@ -14,15 +14,15 @@ from tony.model.layout import JobFolder
 #: Bytes per read when an event log is read backwards from its end.
 _BLOCK = 64 << 10
 #: How many events before the last one a request may start.
-MOST_LATEST_EVENTS = 100_000
+MAX_LATEST_EVENTS = 100_000
 #: Maximum bytes of events in one answer.
-_MOST_EVENT_BYTES = 16 << 20
+_MAX_EVENT_BYTES = 16 << 20
 
 
 def read_events(folder: JobFolder, after: int, most: int, kinds: Set[str], *, own: bool) -> list[LogEntry]:
     """Read events. Numbers are consecutive over all segments, so unwanted events are only counted, not decoded."""
     if not own:
-        event_log.check_length_of_others(folder.path, event_log.LONGEST_LISTED_LOG_OF_OTHERS)
+        event_log.check_foreign_length(folder.path, event_log.MAX_FOREIGN_LISTED_LOG_BYTES)
     found: list[LogEntry] = []
     segments = event_log.segments(folder.path)
     words = [f'"{kind}"'.encode() for kind in kinds]
@@ -31,9 +31,9 @@ def read_events(folder: JobFolder, after: int, most: int, kinds: Set[str], *, ow
     number = size = 0
     for attempt, path in enumerate(segments, start=1):
         with event_log.opened(path) as file:
-            file.readline(event_log.LONGEST_LINE)
+            file.readline(event_log.MAX_LINE_BYTES)
             place = 1
-            while event_log.is_whole(f"{path}:{place + 1}", line := file.readline(event_log.LONGEST_LINE)):
+            while event_log.is_whole(f"{path}:{place + 1}", line := file.readline(event_log.MAX_LINE_BYTES)):
                 number, place = number + 1, place + 1
                 if number > after and (not words or any(word in line for word in words)):
                     entry = event_log.decode_entry(f"{path}:{place}", line, attempt)
@@ -48,10 +48,8 @@ def read_events(folder: JobFolder, after: int, most: int, kinds: Set[str], *, ow
 
 
 def _check_event_bytes(path: Path, size: int) -> None:
-    if size > _MOST_EVENT_BYTES:
-        raise RecordError(
-            f"{path}: these events have more than {_MOST_EVENT_BYTES >> 20} MiB; request fewer at a time."
-        )
+    if size > _MAX_EVENT_BYTES:
+        raise RecordError(f"{path}: these events have more than {_MAX_EVENT_BYTES >> 20} MiB; request fewer at a time.")
 
 
 def _latest(segments: Sequence[Path], most: int) -> list[LogEntry]:

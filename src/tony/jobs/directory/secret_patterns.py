@@ -51,7 +51,7 @@ _BEFORE_NAME_END = re.compile(
 _AFTER_NAME = frozenset(bytes([each]) for each in b" \t:=\"'\\&")
 #: Text before a name that is a command-line option or a URL parameter, for which every value is masked.
 _OPTION = re.compile(rb"(?:--|[?&;])[a-z0-9_-]*$")
-_LONGEST_OPTION_BYTES = 60
+_MAX_OPTION_BYTES = 60
 
 
 class FormMask:
@@ -109,7 +109,7 @@ class FormMask:
         found = self._assigned.match(data, end)
         if found is not None:
             return found.span(found.lastindex or 0)
-        if _OPTION.search(data, max(0, begin - _LONGEST_OPTION_BYTES), begin) is None:
+        if _OPTION.search(data, max(0, begin - _MAX_OPTION_BYTES), begin) is None:
             return None
         found = self._option.match(data, end)
         return found.span(1) if found else None

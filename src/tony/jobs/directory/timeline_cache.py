@@ -20,7 +20,7 @@ from tony.model.submission_record import JobRecord
 _TIMELINE_COST_FACTOR = 20.0
 _MIN_CURRENT_SECONDS = 1.0
 #: Time limit for reading an event log in one request of a user, and events between two checks of the clock.
-_LONGEST_READ_SECONDS = 20.0
+_MAX_READ_SECONDS = 20.0
 _EVENTS_PER_CLOCK_CHECK = 1000
 
 
@@ -47,7 +47,7 @@ class TimelineCache:
                 return self._loaded
             started_at = clock.monotonic()
             if not self._is_own:
-                event_log.check_length_of_others(self._folder.path)
+                event_log.check_foreign_length(self._folder.path)
             if self._reader is None:
                 self._reader = TimelineReader(record)
             for entry in self._tail.new():
@@ -56,7 +56,7 @@ class TimelineCache:
                 if (
                     current_user() is not None
                     and not self._events % _EVENTS_PER_CLOCK_CHECK
-                    and clock.monotonic() - started_at > _LONGEST_READ_SECONDS
+                    and clock.monotonic() - started_at > _MAX_READ_SECONDS
                 ):
                     raise OverloadedError(
                         f"the event log of {self._folder.job_id} is long: {self._events:,} events read so far. "
@@ -80,5 +80,7 @@ def _with_metrics(line: Timeline, metrics: Metrics | None) -> tuple[Timeline, Go
     if metrics is None:
         return line, ledger(line)
     with metrics:
-        line = with_checkpoints(line, [(each.task, each.until, each.step) for each in metrics.checkpoints()])
+        line = with_checkpoints(
+            line, [(checkpoint.task, checkpoint.until, checkpoint.step) for checkpoint in metrics.checkpoints()]
+        )
         return line, ledger(line, metrics)

@@ -61,9 +61,9 @@ _FACTOR_OF_JSON = 8
 _FACTOR_OF_JOB = 16  # it may have many short texts
 _FACTOR_OF_LOG = 3
 #: Containers listed per task: the newest.
-_MOST_CONTAINERS = 10
+_MAX_CONTAINERS = 10
 #: Files listed per job.
-_MOST_FILES = 5000
+_MAX_FILES = 5000
 _NOT_OWN = (
     "Only a portal of the job's own user can do that: this portal does not have the job in its own state directory. "
     "The user can also use the `tony` command."
@@ -317,7 +317,7 @@ class DirectoryJobView(JobView):
     def _files(self) -> list[RecordFile]:
         found = [*self._list_folder("", _is_readable)]
         found += self._list_folder("logs", lambda name: True)
-        return sorted(found, key=lambda file: file.path)[:_MOST_FILES]
+        return sorted(found, key=lambda file: file.path)[:_MAX_FILES]
 
     def _list_folder(self, folder: str, readable: Callable[[str], bool]) -> Iterator[RecordFile]:
         for item in self._store.list_files(joined(self._path, folder)):
@@ -361,7 +361,7 @@ class DirectoryJobView(JobView):
         line = await self.timeline() if self._remote is not None else None
         if self._remote is None or line is None:
             return ()
-        hosts = dict(line.held.get(task, ())[-_MOST_CONTAINERS:])
+        hosts = dict(line.held.get(task, ())[-_MAX_CONTAINERS:])
         links = await self._remote.find_container_links(hosts)
         return [
             TaskContainer(container=each, host=host, links=tuple(links.get(each, ()))) for each, host in hosts.items()

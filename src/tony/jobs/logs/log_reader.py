@@ -14,7 +14,7 @@ from typing import BinaryIO
 from tony.jobs.logs.log_names import LogName
 
 #: A longer incomplete line is returned in pieces, so that endless lines do not fill the memory.
-LONGEST_LINE = 64 * 1024
+MAX_LINE_BYTES = 64 * 1024
 _CHUNK = 256 * 1024
 #: Maximum lines and approximate bytes passed on at once.
 _PORTION_LINES = 500
@@ -68,12 +68,12 @@ class LogReader:
         """Yield complete lines printed since the last call; an incomplete one is kept for the next call."""
         with ExitStack() as stack:
             files = self._open(stack)
-            ours = [self._is_known_file(file) for file in files]
-            if any(ours):
-                files = files[ours.index(True) :]
+            are_known = [self._is_known_file(file) for file in files]
+            if any(are_known):
+                files = files[are_known.index(True) :]
             # None is the known file at the first read and after two rotations: then start with the oldest one left.
             for number, file in enumerate(files):
-                yield from self._read_on(file, self._offset if number == 0 and any(ours) else 0)
+                yield from self._read_on(file, self._offset if number == 0 and any(are_known) else 0)
 
     def drain(self) -> Iterator[LogLine]:
         """Yield the rest, including an incomplete last line, when no more output will follow."""
@@ -126,8 +126,8 @@ class LogReader:
         self._incomplete = rest
         for line in lines:
             yield LogLine(self.name, line)
-        while len(self._incomplete) > LONGEST_LINE:
-            piece, self._incomplete = self._incomplete[:LONGEST_LINE], self._incomplete[LONGEST_LINE:]
+        while len(self._incomplete) > MAX_LINE_BYTES:
+            piece, self._incomplete = self._incomplete[:MAX_LINE_BYTES], self._incomplete[MAX_LINE_BYTES:]
             yield LogLine(self.name, piece)
 
     def _skip_to_last(self, keep: int) -> None:

@@ -42,8 +42,8 @@ async def iterate_lines(
     """
     folder = home.job(job_id)
     record = record_of(home, job_id)
-    far = find_remote_submitter(home, record) is not None
-    if far and (keep is not None or not follow):
+    is_remote = find_remote_submitter(home, record) is not None
+    if is_remote and (keep is not None or not follow):
         await bring(home, record, selection, notice)
     async with fetch_logs(home, record, selection, notice) if follow else nullcontext() as remote:
         with LogTail(folder.logs, selection, keep) as tail:
@@ -63,5 +63,5 @@ async def iterate_lines(
                         changed = await tail.wait_change()
                 except TimeoutError:
                     changed = None
-                    if far or job_status.load_submitter(home, record).am_alive(folder) is False:
+                    if is_remote or job_status.load_submitter(home, record).am_alive(folder) is False:
                         await job_status.load_report(home, job_id)

@@ -126,7 +126,7 @@ def load_tokens(home: Home) -> tuple[KeptToken, ...]:
 
 def stored_token(home: Home, portal: str) -> KeptToken | None:
     """Return the token that `tony login` stored for a portal; None without one. Raises as `load_tokens`."""
-    return next((each for each in load_tokens(home) if each.portal == portal), None)
+    return next((token for token in load_tokens(home) if token.portal == portal), None)
 
 
 def keep_token(home: Home, token: KeptToken | None, portal: str) -> None:
@@ -188,8 +188,8 @@ class PortalClient:
         """
         after, left = "", most
         while left > 0:
-            here = {"most": str(min(MAX_PAGE_JOBS, max(left, 50))), **({"after": after} if after else {})}
-            page = self.get("jobs", {**words, **here})
+            page_words = {"most": str(min(MAX_PAGE_JOBS, max(left, 50))), **({"after": after} if after else {})}
+            page = self.get("jobs", {**words, **page_words})
             for head in self._decode(tuple[JobHead, ...], page.get("jobs")):
                 if takes(head) and left > 0:
                     left -= 1
@@ -250,18 +250,18 @@ class PortalClient:
         return found
 
     def change(
-        self, job: str, what: str, words: Mapping[str, str] | None = None, patience: float = _TIMEOUT_SECONDS
+        self, job: str, what: str, words: Mapping[str, str] | None = None, timeout: float = _TIMEOUT_SECONDS
     ) -> Any:
         """Send a command for a job, without retries. Raises as `get`.
 
         Args:
             what: the last part of its path in the API: `restart`.
-            patience: seconds until the response begins.
+            timeout: seconds until the response begins.
         """
         # Without a token of its own a client is identified by its process, and needs the CSRF token as a page does.
         token = "" if self._token is not None else str(self.fetch_user().get("page_token") or "")
         body = json.dumps({"token": token}).encode() if token else b""
-        status, answer = self._send_request(f"jobs/{quote(job, safe='')}/{what}", words or {}, body, patience)
+        status, answer = self._send_request(f"jobs/{quote(job, safe='')}/{what}", words or {}, body, timeout)
         found = _decode_json(answer)
         if status == 200 and isinstance(found, dict):
             return found
@@ -301,7 +301,7 @@ class PortalClient:
         raise self._build_error(status, found)
 
     def _send_request(
-        self, path: str, words: Mapping[str, str], change: bytes | None = None, patience: float = _TIMEOUT_SECONDS
+        self, path: str, words: Mapping[str, str], change: bytes | None = None, timeout: float = _TIMEOUT_SECONDS
     ) -> tuple[int, bytes]:
         """Return status and body of a response; `change` is the body of a PUT request."""
         target = f"{urlsplit(self.address).path}/{_API}/{path}" + (f"?{urlencode(words)}" if words else "")
@@ -318,7 +318,7 @@ class PortalClient:
         while True:
             # A kept connection may have been closed meanwhile; only requests that change nothing are repeated.
             kept = self._take_idle() if change is None else None
-            connection = kept or self._connect(patience)
+            connection = kept or self._connect(timeout)
             try:
                 connection.request("GET" if change is None else "PUT", target, change, headers)
                 response = connection.getresponse()
@@ -327,7 +327,7 @@ class PortalClient:
                 connection.close()
                 if kept is None:
                     raise ConnectionFailed(
-                        f"{self.address} cannot be reached: {_describe_error(error, patience)}"
+                        f"{self.address} cannot be reached: {_describe_error(error, timeout)}"
                     ) from error
                 continue
             if len(body) > _MAX_ANSWER_BYTES:
@@ -342,26 +342,26 @@ class PortalClient:
         except IndexError:
             return None
 
-    def _connect(self, patience: float) -> http.client.HTTPConnection:
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
         parts = urlsplit(self.address)
         host = parts.hostname or ""
         if parts.scheme == "https":
             context = ssl.create_default_context()
-            return http.client.HTTPSConnection(host, parts.port, timeout=patience, context=context)
-        return http.client.HTTPConnection(host, parts.port, timeout=patience)
+            return http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=context)
+        return http.client.HTTPConnection(host, parts.port, timeout=timeout)
 
     def _build_error(self, status: int, found: object) -> TonyError:
         facts = found.get("error") if isinstance(found, dict) else None
         if not isinstance(facts, dict):
             return InfraError(f"{self.address} answered with HTTP {status}; it does not seem to be a portal.")
-        said = " ".join(str(facts.get(key) or "") for key in ("message", "advice")).strip()
+        text = " ".join(str(facts.get(key) or "") for key in ("message", "advice")).strip()
         if status == 401:
-            return UserError(f"{self.address}: {said} Then: tony login --portal {self.address}")
+            return UserError(f"{self.address}: {text} Then: tony login --portal {self.address}")
         if facts.get("code") == "no-job":
-            return UnknownJobError(f"{self.address}: {said}")
+            return UnknownJobError(f"{self.address}: {text}")
         if status < 500:
-            return UserError(f"{self.address}: {said}")
-        return InfraError(f"{self.address}: {said}")
+            return UserError(f"{self.address}: {text}")
+        return InfraError(f"{self.address}: {text}")
 
     def _decode(self, cls: type[T], data: Json) -> T:
         try:
@@ -377,9 +377,9 @@ def _decode_json(body: bytes) -> object:
         return None
 
 
-def _describe_error(error: Exception, patience: float) -> str:
+def _describe_error(error: Exception, timeout: float) -> str:
     if isinstance(error, TimeoutError):
-        return f"no answer within {patience:g} s"
+        return f"no answer within {timeout:g} s"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}. Trust its CA with SSL_CERT_FILE=ca.pem"
     if isinstance(error, socket.gaierror):

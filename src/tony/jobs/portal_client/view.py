@@ -10,7 +10,7 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError
 from tony.jobs.actions import NOT_RESTARTED, NOTHING_LOGS, require_running, select_tasks
 from tony.jobs.logs.log_names import LogName, Selection, select_named_tasks
-from tony.jobs.logs.log_reader import LONGEST_LINE, LogLine
+from tony.jobs.logs.log_reader import MAX_LINE_BYTES, LogLine
 from tony.jobs.portal_client.client import PortalClient, RemoteLog
 from tony.jobs.view import JobView
 from tony.linux.thread_pools import to_thread
@@ -43,16 +43,16 @@ class PortalJobView(JobView):
         return await to_thread(self._portal.fetch_report, self.id, tasks=tasks)
 
     async def last_report(self, timeout: float | None) -> JobReport:
-        give_up = None if timeout is None else clock.monotonic() + timeout
+        deadline = None if timeout is None else clock.monotonic() + timeout
         while not (await self.status(tasks=False)).state.ended:
-            if give_up is not None and clock.monotonic() > give_up:
+            if deadline is not None and clock.monotonic() > deadline:
                 raise TimeoutError
-            left = _POLL_SECONDS if give_up is None else give_up - clock.monotonic()
+            left = _POLL_SECONDS if deadline is None else deadline - clock.monotonic()
             await asyncio.sleep(max(0.0, min(_POLL_SECONDS, left)))
         return await self.status()
 
     async def task_ids(self) -> Sequence[TaskId]:
-        return [TaskId(each.role, each.index) for each in (await self.status()).tasks]
+        return [TaskId(task.role, task.index) for task in (await self.status()).tasks]
 
     async def output(
         self, selection: Selection, *, follow: bool = False, tail: int | None = None
@@ -160,7 +160,7 @@ class _LogPosition:
         """Return the lines that further data completes, or that are too long."""
         self.offset += len(data)
         *lines, rest = (self._incomplete + data).split(b"\n")
-        if len(rest) > LONGEST_LINE:
+        if len(rest) > MAX_LINE_BYTES:
             lines, rest = [*lines, rest], b""
         self._incomplete = rest
         return [LogLine(self.name, line) for line in lines]

@@ -48,7 +48,7 @@ _LOCK_POLL_SECONDS = 0.3
 _RECONNECT_SECONDS = 1.0
 #: At a job's end: for the AM's last pieces, and for other processes to write theirs.
 _END_TIMEOUT_SECONDS = 10.0
-_END_TIMEOUT_OF_OTHERS_SECONDS = 2.0
+_FOREIGN_END_TIMEOUT_SECONDS = 2.0
 
 
 class LogFetcher:
@@ -143,8 +143,8 @@ class LogFetcher:
         try:
             await asyncio.wait(waits, timeout=_RECONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in waits:
-                each.cancel()
+            for wait in waits:
+                wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
     async def _fetch_from_am(self, connection: RpcConnection) -> None:
@@ -168,14 +168,14 @@ class LogFetcher:
     async def _request_all(self, connection: RpcConnection) -> None:
         """Request every stream; those locked by another process as soon as it releases them."""
         while waiting := [stream for stream in self._open_streams() if not stream.most]:
-            self._resume_unlocked(stream for stream in waiting if not stream.ours)
-            for number, stream in enumerate(stream for stream in waiting if stream.ours):
+            self._resume_unlocked(stream for stream in waiting if not stream.is_writer)
+            for number, stream in enumerate(stream for stream in waiting if stream.is_writer):
                 self._request(connection, stream)
                 if number % _REQUEST_BATCH == 0:
                     await connection.drain()
             if not self._wait:  # output fetched by another process need not be fetched again
                 for stream in waiting:
-                    if not stream.ours:
+                    if not stream.is_writer:
                         self._on_done(stream)
             await asyncio.sleep(_LOCK_POLL_SECONDS)
 
@@ -183,7 +183,7 @@ class LogFetcher:
         """Lock streams without a writer, and resume them at the end of their newest local file."""
         taken = {(it.task.role, it.task.index, it.stream): it for it in streams if self._try_lock(it)}
         for stream in taken.values():
-            stream.ours = True
+            stream.is_writer = True
         for name in find(self._folder.logs, Selection()) if taken else ():
             found = taken.get((name.role, name.index, name.stream))
             if found:
@@ -253,8 +253,8 @@ class LogFetcher:
         self._unlock(stream)
 
     def _unlock(self, stream: RemoteStream) -> None:
-        if stream.ours:
-            stream.ours = False
+        if stream.is_writer:
+            stream.is_writer = False
             try:
                 self._mirror.leave(stream.number)
             except OSError:
@@ -266,11 +266,11 @@ class LogFetcher:
     async def _wait_for_other_processes(self) -> None:
         """Wait briefly for other processes that fetch streams."""
         try:
-            async with asyncio.timeout(_END_TIMEOUT_OF_OTHERS_SECONDS):
+            async with asyncio.timeout(_FOREIGN_END_TIMEOUT_SECONDS):
                 for stream in self._open_streams():
-                    while not stream.ours and not self._try_lock(stream):
+                    while not stream.is_writer and not self._try_lock(stream):
                         await asyncio.sleep(_LOCK_POLL_SECONDS / 10)
-                    stream.ours = True
+                    stream.is_writer = True
                     self._unlock(stream)
         except TimeoutError:
             pass
@@ -289,15 +289,15 @@ class LogFetcher:
         """Fetch output of exited executors. Rotated files are skipped: their local copies cannot be continued."""
         await asyncio.sleep(0)
         wanted = [stream for stream in self._streams.values() if not _is_whole(stream)]
-        taken = [stream for stream in wanted if not stream.ours and self._try_lock(stream)]
-        streams = [stream for stream in wanted if stream.ours or stream in taken]
+        taken = [stream for stream in wanted if not stream.is_writer and self._try_lock(stream)]
+        streams = [stream for stream in wanted if stream.is_writer or stream in taken]
         try:
             await fetch_from_scheduler(
                 self._submitter, self._folder, SchedulerLogSink(self._mirror, streams, again=False), self._notice
             )
         finally:
             for stream in taken:
-                stream.ours = True
+                stream.is_writer = True
                 self._unlock(stream)
 
 

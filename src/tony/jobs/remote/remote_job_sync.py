@@ -17,7 +17,7 @@ from tony.history.event_log import segments
 from tony.history.job_record import pending_report, read_summary, record_of, write_summary
 from tony.history.json_files import write_json
 from tony.history.session_facts import session_reasons
-from tony.jobs.am_client import AmLocation, ask_report, locate_am
+from tony.jobs.am_client import AmLocation, locate_am, request_report
 from tony.jobs.state_dir import prepare
 from tony.jobs.status import aborted_submissions, cached_status
 from tony.jobs.status.finalize_lost import add_signal_source, close_lost, was_killed_by_signal
@@ -46,23 +46,23 @@ async def poll_job(folder: JobFolder, record: JobRecord, submitter: Submitter) -
         ConnectionFailed: the AM is running, but cannot be reached.
     """
     submitting = aborted_submissions.is_under_way(Home(folder.path.parent.parent), folder.job_id)
-    sight = await _query_scheduler(folder, submitter)
-    if isinstance(sight, JobReport):
-        return sight
-    if submitting and not sight.address:  # unknown to the scheduler does not mean ended
+    status = await _query_scheduler(folder, submitter)
+    if isinstance(status, JobReport):
+        return status
+    if submitting and not status.address:  # unknown to the scheduler does not mean ended
         return replace(pending_report(folder, record), waiting="it is being submitted")
-    if sight.alive is False:
-        return await _report_ended(folder, record, submitter, sight)
-    if not sight.address:
-        return await _report_unregistered(folder, record, submitter, sight)
-    note_master(folder, sight)
+    if status.alive is False:
+        return await _report_ended(folder, record, submitter, status)
+    if not status.address:
+        return await _report_unregistered(folder, record, submitter, status)
+    note_master(folder, status)
     if not folder.credentials.exists():
         await submitter.fetch(folder)
         if read_summary(folder) is not None:  # it has ended meanwhile, and another process has removed them
             forget_secrets(folder)
             return None
     try:
-        report = await ask_report(folder)
+        report = await request_report(folder)
     except ConnectionFailed as error:
         if not error.gone:
             raise
@@ -83,9 +83,9 @@ async def _query_scheduler(folder: JobFolder, submitter: Submitter) -> Applicati
             report = await without
             if report is not None:
                 return report
-        sight = await query
-        assert sight is not None
-        return sight
+        status = await query
+        assert status is not None
+        return status
     finally:
         for task in (query, without):
             task.cancel()
@@ -111,33 +111,33 @@ async def _query_without_scheduler(
 async def _query_am(folder: JobFolder) -> JobReport | None:
     """Return the report of a known AM; None if it does not answer, or was just killed by a signal."""
     try:
-        report = await ask_report(folder)
+        report = await request_report(folder)
     except (ConnectionFailed, ProtocolError):
         return None
     return None if was_killed_by_signal(report) else replace(report, folder=str(folder.path))
 
 
 async def _report_unregistered(
-    folder: JobFolder, record: JobRecord, submitter: Submitter, sight: ApplicationStatus
+    folder: JobFolder, record: JobRecord, submitter: Submitter, status: ApplicationStatus
 ) -> JobReport:
     """Return the status of a running job whose AM has not registered with the scheduler, or not again after a restart
     of either."""
-    there, trouble = locate_am(folder), ""
-    if sight.attempt > 1 or there:
+    location, trouble = locate_am(folder), ""
+    if status.attempt > 1 or location:
         trouble = await _fetch(folder, submitter)
     if not segments(folder.path) and not folder.am.exists():
-        return replace(pending_report(folder, record), waiting=sight.note or "waiting for its application master")
+        return replace(pending_report(folder, record), waiting=status.note or "waiting for its application master")
     report = await _query_am(folder)
     if report is None:
         report = await to_thread(cached_status.load_cached_report, folder, record, fresh=not trouble)
-        before = max(1, report.attempt, there.attempt if there else 0)
-        waiting = sight.note
-        if sight.attempt > before:
-            died = f"AM attempt {sight.attempt - 1} died; waiting for AM attempt {sight.attempt}"
-            report = replace(report, attempt=sight.attempt, am=None)
-            waiting = f"{died}: {sight.note}" if sight.note else died
-        elif not waiting and sight.attempt > 1:
-            waiting = f"waiting for AM attempt {sight.attempt}"
+        before = max(1, report.attempt, location.attempt if location else 0)
+        waiting = status.note
+        if status.attempt > before:
+            died = f"AM attempt {status.attempt - 1} died; waiting for AM attempt {status.attempt}"
+            report = replace(report, attempt=status.attempt, am=None)
+            waiting = f"{died}: {status.note}" if status.note else died
+        elif not waiting and status.attempt > 1:
+            waiting = f"waiting for AM attempt {status.attempt}"
         report = replace(report, waiting=(waiting or "waiting for its application master to register again") + trouble)
     return report
 
@@ -158,19 +158,21 @@ async def report_unanswered(folder: JobFolder, record: JobRecord, submitter: Sub
     The AM may be still writing the end of the job directory, or have died with its node.
     """
     trouble = await _fetch(folder, submitter)
-    there = locate_am(folder)
-    where = f" at {there.address.removeprefix('tls:')}" if there else ""
+    location = locate_am(folder)
+    where = f" at {location.address.removeprefix('tls:')}" if location else ""
     waiting = f"its application master no longer listens{where}, and its end has not been reported yet{trouble}"
     return replace(
         await to_thread(cached_status.load_cached_report, folder, record, fresh=not trouble), waiting=waiting
     )
 
 
-def note_master(folder: JobFolder, sight: ApplicationStatus) -> None:
+def note_master(folder: JobFolder, status: ApplicationStatus) -> None:
     """Write down where the AM is, if that has changed."""
-    there = AmLocation(pid=0, host=sight.host, attempt=sight.attempt, address=sight.address, dialed_by=sight.dialed_by)
-    if locate_am(folder) != there:
-        write_json(folder.am, to_plain(there))
+    location = AmLocation(
+        pid=0, host=status.host, attempt=status.attempt, address=status.address, dialed_by=status.dialed_by
+    )
+    if locate_am(folder) != location:
+        write_json(folder.am, to_plain(location))
 
 
 async def build_last_am_report(folder: JobFolder, submitter: Submitter, report: JobReport) -> JobReport:
@@ -178,9 +180,9 @@ async def build_last_am_report(folder: JobFolder, submitter: Submitter, report: 
     if was_killed_by_signal(report):
         with contextlib.suppress(InfraError, TimeoutError):
             async with asyncio.timeout(_END_TIMEOUT_SECONDS):
-                while (sight := await submitter.application_status(folder.job_id)) and sight.alive is not False:
+                while (status := await submitter.application_status(folder.job_id)) and status.alive is not False:
                     await asyncio.sleep(_POLL_SECONDS)
-                report = add_signal_source(report, sight) if sight else report
+                report = add_signal_source(report, status) if status else report
                 await submitter.sweep(folder)  # it may have been killed before it removed its credentials
     return keep(folder, report)
 
@@ -216,14 +218,14 @@ async def refresh(home: Home, job_id: str) -> None:
     submitter = registry.load(record.spec.scheduler).submitter(home)
     if submitter.capabilities.same_host or folder.am_log.exists():  # the AM's log is written after everything else
         return
-    give_up = clock.monotonic() + _END_TIMEOUT_SECONDS
+    deadline = clock.monotonic() + _END_TIMEOUT_SECONDS
     try:
         while True:
-            sight = await _fetch_with_status(folder, submitter)
+            status = await _fetch_with_status(folder, submitter)
             if folder.summary.exists():
                 forget_secrets(folder)
-            over = sight is None or sight.alive is False or folder.am_log.exists()
-            if over or not folder.summary.exists() or clock.monotonic() > give_up:
+            over = status is None or status.alive is False or folder.am_log.exists()
+            if over or not folder.summary.exists() or clock.monotonic() > deadline:
                 return
             await asyncio.sleep(_POLL_SECONDS)
     except InfraError:
@@ -240,9 +242,9 @@ async def _fetch_with_status(folder: JobFolder, submitter: Submitter) -> Applica
             await submitter.fetch(folder)
             if segments(folder.path):
                 return ApplicationStatus(alive=None)
-        sight = await query
+        status = await query
         await submitter.fetch(folder)  # after the status: what had ended by then is complete
-        return sight
+        return status
     finally:
         query.cancel()
         await asyncio.gather(query, return_exceptions=True)
@@ -300,11 +302,11 @@ async def kill_foreign(home: Home, job_id: str) -> bool:
         SchedulerError: the scheduler cannot be reached.
     """
     submitters = (registry.load(name).submitter(home) for name in registry.names())
-    return await next(each for each in submitters if each.owns(job_id)).kill_foreign(job_id)
+    return await next(submitter for submitter in submitters if submitter.owns(job_id)).kill_foreign(job_id)
 
 
 async def _report_ended(
-    folder: JobFolder, record: JobRecord, submitter: Submitter, sight: ApplicationStatus
+    folder: JobFolder, record: JobRecord, submitter: Submitter, status: ApplicationStatus
 ) -> JobReport | None:
     """Fetch what the AM left; without a summary finalize the job here, with the scheduler's explanation."""
     try:
@@ -314,10 +316,10 @@ async def _report_ended(
             raise
     ended = read_summary(folder)
     if ended is not None:
-        known = add_signal_source(ended, sight)
+        known = add_signal_source(ended, status)
         if known != ended:
             write_summary(folder, known)
         return keep(folder, known)
-    if sight.note and not folder.am_log.exists():
-        folder.am_log.write_text(f"{sight.note}\n", encoding="utf-8")
-    return await close_lost(folder, record, submitter, sight)
+    if status.note and not folder.am_log.exists():
+        folder.am_log.write_text(f"{status.note}\n", encoding="utf-8")
+    return await close_lost(folder, record, submitter, status)

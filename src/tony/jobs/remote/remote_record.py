@@ -82,12 +82,14 @@ class RemoteRecord:
         one = self._states.setdefault(task, _FetchState())
         pause = _REPEAT_SECONDS if one.ended else _FRESH_SECONDS
         if one.work is None and clock.monotonic() - one.at >= pause:
-            one.began = clock.monotonic()
+            one.started_at = clock.monotonic()
             one.work = asyncio.get_running_loop().create_task(self._fetch(one, task))
             _BACKGROUND_TASKS.add(one.work)
             one.work.add_done_callback(_BACKGROUND_TASKS.discard)
         if one.work is not None:
-            await asyncio.wait([one.work], timeout=max(0.0, one.began + _OUTPUT_TIMEOUT_SECONDS - clock.monotonic()))
+            await asyncio.wait(
+                [one.work], timeout=max(0.0, one.started_at + _OUTPUT_TIMEOUT_SECONDS - clock.monotonic())
+            )
         return "The log is being fetched from the cluster; reload in a moment." if one.work else one.note
 
     async def _fetch(self, one: _FetchState, task: str) -> str:
@@ -193,13 +195,13 @@ class _FetchState:
 
     Attributes:
         at: when it finished.
-        began: when the current one started.
+        started_at: when the current one started.
         ended: the job had ended when it started.
         note: what was missing.
     """
 
     def __init__(self) -> None:
-        self.at = self.began = float("-inf")
+        self.at = self.started_at = float("-inf")
         self.ended = False
         self.note = ""
         self.work: asyncio.Task[str] | None = None

@@ -19,7 +19,7 @@ from tony.model.submission_record import JobRecord
 from tony.schedulers.interface import LogSink, Submitter
 
 #: Maximum bytes of one log file of another user's job.
-_MAX_FILE_BYTES_OF_OTHERS = 2 << 30
+_MAX_FOREIGN_FILE_BYTES = 2 << 30
 #: Seconds at a job's end for the scheduler to provide output that the AM did not.
 _SCHEDULER_TIMEOUT_SECONDS = 30.0
 
@@ -30,7 +30,7 @@ class RemoteStream:
 
     Attributes:
         number: among all streams of the job.
-        ours: this process holds the lock and writes the local files.
+        is_writer: this process holds the lock and writes the local files.
         most: bytes that the open request may return; 0 if none is open.
         done: the stream is complete.
         missed: the AM could not get some of the output.
@@ -41,7 +41,7 @@ class RemoteStream:
     stream: str
     name: str = ""
     offset: int = 0
-    ours: bool = False
+    is_writer: bool = False
     most: int = 0
     full: bool = False
     done: bool = False
@@ -125,15 +125,15 @@ class SchedulerLogSink:
             self.too_long.append(name)
             return None
         self._mirror.forget(parsed)
-        here = self._mirror.read_sizes(parsed)
-        if here == (older, newer):
+        local_sizes = self._mirror.read_sizes(parsed)
+        if local_sizes == (older, newer):
             return None
-        if older or self._mirror.is_rotated(parsed) or sum(here) > newer:
-            if any(here) and not self._again:
+        if older or self._mirror.is_rotated(parsed) or sum(local_sizes) > newer:
+            if any(local_sizes) and not self._again:
                 return None
             self._mirror.remove(parsed)
             return 0
-        return here[1]
+        return local_sizes[1]
 
     def put(self, name: str, start: int, offset: int, data: bytes) -> None:
         """Write a piece."""
@@ -165,12 +165,12 @@ async def fetch_ended(
         return
     mirror = Mirror(folder.logs)
     try:
-        sink = SchedulerLogSink(mirror, missing, again=True, most=_MAX_FILE_BYTES_OF_OTHERS if owner else None)
+        sink = SchedulerLogSink(mirror, missing, again=True, most=_MAX_FOREIGN_FILE_BYTES if owner else None)
         whole = await fetch_from_scheduler(submitter, folder, sink, notice, owner)
         if sink.too_long:
             own = submitter.own_logs_command(record.job_id)
             how = f"; read it with: {own}" if own else ""
-            notice(f"{sink.too_long[0]} is longer than {_MAX_FILE_BYTES_OF_OTHERS >> 30} GiB{how}")
+            notice(f"{sink.too_long[0]} is longer than {_MAX_FOREIGN_FILE_BYTES >> 30} GiB{how}")
         if whole:
             note_complete(folder.logs, [stream.label for stream in missing])
     finally:

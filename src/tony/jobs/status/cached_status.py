@@ -47,13 +47,13 @@ def load_cached_report(folder: JobFolder, record: JobRecord, *, fresh: bool) -> 
     """
     from tony.jobs.status.status_from_log import report_as_logged  # late: it loads the state machine
 
-    logged, heard = report_as_logged(folder, record), _read_cached(folder)
-    if heard is None:
+    logged, cached = report_as_logged(folder, record), _read_cached(folder)
+    if cached is None:
         return logged
-    newer = (heard.attempt, heard.session), (logged.attempt, logged.session)
+    newer = (cached.attempt, cached.session), (logged.attempt, logged.session)
     if newer[0] > newer[1] or (newer[0] == newer[1] and not fresh):
-        return replace(heard, folder=str(folder.path))
-    return replace(logged, submitted=heard.submitted)  # by the scheduler's clock, as in every report of its AM
+        return replace(cached, folder=str(folder.path))
+    return replace(logged, submitted=cached.submitted)  # by the scheduler's clock, as in every report of its AM
 
 
 def cache_report(folder: JobFolder, report: JobReport) -> None:
@@ -102,10 +102,10 @@ def _read_cached(folder: JobFolder) -> JobReport | None:
 def add_stop_hint(home: Home, job_id: str, error: ConnectionFailed) -> ConnectionFailed:
     """Add to the error what will happen to a job on another machine whose AM is alive but does not answer."""
     try:
-        here = registry.load(record_of(home, job_id).spec.scheduler).submitter(home).capabilities.same_host
+        is_local = registry.load(record_of(home, job_id).spec.scheduler).submitter(home).capabilities.same_host
     except LookupError:
         return error
-    if here or error.gone:
+    if is_local or error.gone:
         return error
     return ConnectionFailed(
         f"{error}. User programs continue without it. If it stays silent, the scheduler starts another AM attempt "

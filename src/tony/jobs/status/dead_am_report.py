@@ -32,23 +32,23 @@ _LOST = "lost with the application master"
 _NEVER_RAN = (TaskState.PENDING, TaskState.REQUESTED)
 
 
-def build_last_report(folder: JobFolder, record: JobRecord, sight: ApplicationStatus | None = None) -> JobReport:
+def build_last_report(folder: JobFolder, record: JobRecord, status: ApplicationStatus | None = None) -> JobReport:
     """Return the final report of a job whose AM is dead. Blocking: replays the whole log.
 
     Args:
-        sight: the scheduler's report of the end, if any; it decides where the event log breaks off.
+        status: the scheduler's report of the end, if any; it decides where the event log breaks off.
     """
     report = _build_last_report(folder, record)
     lost = report.failure
-    if lost is None or lost.cause is not FailureCause.AM_LOST or sight is None or sight.result is None:
+    if lost is None or lost.cause is not FailureCause.AM_LOST or status is None or status.result is None:
         return report
-    if sight.overdue:
-        return build_timed_out_report(mark_tasks_stopped(report), sight.overdue)
-    if sight.result is JobState.SUCCEEDED:
+    if status.overdue:
+        return build_timed_out_report(mark_tasks_stopped(report), status.overdue)
+    if status.result is JobState.SUCCEEDED:
         tasks = tuple(_mark_stopped(task, "the end of its event log is missing") for task in report.tasks)
         return replace(report, state=JobState.SUCCEEDED, exit_code=int(ExitCode.SUCCEEDED), failure=None, tasks=tasks)
-    reason = sight.note or f"the scheduler reports that it was {sight.result.value}"
-    if sight.result is JobState.KILLED:
+    reason = status.note or f"the scheduler reports that it was {status.result.value}"
+    if status.result is JobState.KILLED:
         failure = replace(
             lost,
             failure_class=FailureClass.KILLED,
@@ -132,9 +132,9 @@ def _build_lost_report(folder: JobFolder, report: JobReport, last_sign: float, n
 def _read_supervisor_note(folder: JobFolder) -> str:
     """Return a note that the AM's supervisor, which would have restarted it, is dead too; empty if it is not."""
     with contextlib.suppress(RecordError, StorageError):
-        there = locate_am(folder)
-        if there and there.supervisor is not None:
-            return f" Its supervisor (pid {there.supervisor}), which would have restarted it, is dead as well."
+        location = locate_am(folder)
+        if location and location.supervisor is not None:
+            return f" Its supervisor (pid {location.supervisor}), which would have restarted it, is dead as well."
     return ""
 
 

@@ -21,20 +21,20 @@ from tony.schedulers.interface import ApplicationStatus, Submitter
 
 
 async def close_lost(
-    folder: JobFolder, record: JobRecord, submitter: Submitter, sight: ApplicationStatus | None = None
+    folder: JobFolder, record: JobRecord, submitter: Submitter, status: ApplicationStatus | None = None
 ) -> JobReport | None:
     """Clean up after a dead AM and write the job's final report.
 
     Safe to call concurrently: one caller does it; the others get None and must poll again.
 
     Args:
-        sight: the scheduler's report of the end, if any.
+        status: the scheduler's report of the end, if any.
 
     Raises:
         StorageError: the summary cannot be written.
     """
-    with lock_finalization(folder) as mine:
-        if not mine:
+    with lock_finalization(folder) as is_locked:
+        if not is_locked:
             return None
         known = read_summary(folder)
         if known is not None:
@@ -43,8 +43,8 @@ async def close_lost(
         # Late: rarely needed, and it loads the state machine.
         from tony.jobs.status.dead_am_report import build_last_report, mark_tasks_stopped
 
-        report = await to_thread(build_last_report, folder, record, sight)
-        report = add_signal_source(report, sight) if sight else _apply_kill_request(folder, report)
+        report = await to_thread(build_last_report, folder, record, status)
+        report = add_signal_source(report, status) if status else _apply_kill_request(folder, report)
         if report.state is JobState.KILLED:
             report = mark_tasks_stopped(report)
         _remove_secrets(folder)
@@ -76,17 +76,17 @@ def was_killed_by_signal(report: JobReport) -> bool:
     return actor is not None and actor.kind is ActorKind.SIGNAL
 
 
-def add_signal_source(report: JobReport, sight: ApplicationStatus) -> JobReport:
+def add_signal_source(report: JobReport, status: ApplicationStatus) -> JobReport:
     """Add the scheduler's explanation to the report, if the scheduler sent the signal to the AM.
 
     It either killed the job on request, or gave up the AM, which is a failure of the cluster, or enforced a time limit.
     """
     if report.failure is None or not was_killed_by_signal(report):
         return report
-    if sight.overdue:
-        return build_timed_out_report(report, sight.overdue)
-    if sight.given_up:
-        reason = f"the scheduler has given up the application master{f': {sight.note}' if sight.note else ''}"
+    if status.overdue:
+        return build_timed_out_report(report, status.overdue)
+    if status.given_up:
+        reason = f"the scheduler has given up the application master{f': {status.note}' if status.note else ''}"
         failure = replace(
             report.failure,
             failure_class=FailureClass.INFRASTRUCTURE,
@@ -95,10 +95,10 @@ def add_signal_source(report: JobReport, sight: ApplicationStatus) -> JobReport:
             actor=None,
         )
         return replace(report, state=JobState.FAILED, exit_code=int(ExitCode.INFRASTRUCTURE), failure=failure)
-    if not sight.note or sight.result is not JobState.KILLED:
+    if not status.note or status.result is not JobState.KILLED:
         return report
     return replace(
-        report, failure=replace(report.failure, reason=sight.note, actor=Actor(sight.note, ActorKind.SCHEDULER))
+        report, failure=replace(report.failure, reason=status.note, actor=Actor(status.note, ActorKind.SCHEDULER))
     )
 
 

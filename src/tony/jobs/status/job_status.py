@@ -12,7 +12,7 @@ from tony import clock
 from tony.errors import ConnectionFailed, InfraError
 from tony.history import event_log
 from tony.history.job_record import pending_report, read_summary, record_of
-from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS, ask_report, describe_delay
+from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS, describe_delay, request_report
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.status.finalize_lost import close_lost
 from tony.model.job_report import JobReport
@@ -48,14 +48,14 @@ def load_submitter(home: Home, record: JobRecord) -> Submitter:
         ) from None
 
 
-async def load_report(home: Home, job_id: str, patience: float | None = None) -> JobReport:
+async def load_report(home: Home, job_id: str, timeout: float | None = None) -> JobReport:
     """Return the status of a job.
 
     If its AM died, the job is finalized first and its final report returned. If another AM attempt follows, wait for
     it.
 
     Args:
-        patience: seconds to wait for a reachable AM; default `PATIENCE`.
+        timeout: seconds to wait for a reachable AM; default `ANSWER_TIMEOUT_SECONDS`.
 
     Raises:
         UnknownJobError: there is no such job.
@@ -66,23 +66,23 @@ async def load_report(home: Home, job_id: str, patience: float | None = None) ->
     submitter: Submitter | None = None
     broken = False
     pauses = iter(_REMOTE_BACKOFF)
-    give_up = clock.monotonic() + (ANSWER_TIMEOUT_SECONDS if patience is None else patience)
+    deadline = clock.monotonic() + (ANSWER_TIMEOUT_SECONDS if timeout is None else timeout)
     while True:
         ended = read_summary(folder)
         if ended is not None:
             return ended
         record = record or record_of(home, job_id)
         submitter = submitter or load_submitter(home, record)
-        began = clock.monotonic()
+        started_at = clock.monotonic()
         try:
             found = await _poll(folder, record, submitter)
         except ConnectionFailed:
-            if broken or clock.monotonic() - began > PROMPT:
+            if broken or clock.monotonic() - started_at > PROMPT:
                 raise
             broken, found = True, None
         if found is not None:
             return found
-        if clock.monotonic() > give_up:
+        if clock.monotonic() > deadline:
             if not submitter.capabilities.same_host:
                 return await remote_job_sync.report_unanswered(folder, record, submitter)
             raise ConnectionFailed(
@@ -100,7 +100,7 @@ async def _poll(folder: JobFolder, record: JobRecord, submitter: Submitter) -> J
     if submitter.am_alive(folder) is False:
         return await close_lost(folder, record, submitter)
     try:
-        return await ask_report(folder)
+        return await request_report(folder)
     except ConnectionFailed as error:
         if not error.gone:
             raise
@@ -113,8 +113,8 @@ async def _poll(folder: JobFolder, record: JobRecord, submitter: Submitter) -> J
 def _is_being_submitted(folder: JobFolder, record: JobRecord) -> bool:
     """Return True if an AM may be about to start: the job is new, and there is no trace of an AM."""
     try:
-        since, patience = folder.am_lock.stat().st_mtime, _FIRST_EVENT_SECONDS
+        since, timeout = folder.am_lock.stat().st_mtime, _FIRST_EVENT_SECONDS
     except FileNotFoundError:
-        since, patience = record.submitted, _SUBMISSION_SECONDS
+        since, timeout = record.submitted, _SUBMISSION_SECONDS
     # abs(): a clock that was set back must not make this true for as long as it was set back.
-    return abs(clock.wall() - since) < patience and not event_log.segments(folder.path)
+    return abs(clock.wall() - since) < timeout and not event_log.segments(folder.path)

@@ -56,8 +56,8 @@ class QueueLimit:
             InfraError: the scheduler cannot be reached.
             StorageError: the summary cannot be written.
         """
-        with lock_finalization(self._folder) as mine:
-            if not mine or read_summary(self._folder) is not None:
+        with lock_finalization(self._folder) as is_locked:
+            if not is_locked or read_summary(self._folder) is not None:
                 return
             reason = await self._find_reason(report)
             await self._submitter.withdraw(self._folder, reason)
@@ -79,11 +79,11 @@ class QueueLimit:
         return f"no application master was started within {limit} (queue_timeout) of submission{known}"
 
     async def _wait_ended(self) -> None:
-        give_up = clock.monotonic() + _END_TIMEOUT_SECONDS
-        while clock.monotonic() < give_up:
+        deadline = clock.monotonic() + _END_TIMEOUT_SECONDS
+        while clock.monotonic() < deadline:
             with contextlib.suppress(InfraError):
-                sight = await self._submitter.application_status(self._record.job_id)
-                if sight is None or sight.alive is False:
+                status = await self._submitter.application_status(self._record.job_id)
+                if status is None or status.alive is False:
                     return
             await asyncio.sleep(_POLL_SECONDS)
 

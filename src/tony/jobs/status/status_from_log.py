@@ -9,7 +9,7 @@ from tony import clock
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, build_report
 from tony.errors import InvalidTransition, UnknownJobError
-from tony.history.event_log import EventTail, check_length_of_others, segments
+from tony.history.event_log import EventTail, check_foreign_length, segments
 from tony.history.job_record import pending_report, read_job, read_summary
 from tony.linux.thread_pools import lock_held
 from tony.model.job_report import JobReport
@@ -46,10 +46,10 @@ class StatusFromLog:
                     return pending_report(self._folder, record)
                 replay = _LogReplay(self._folder, record)
             if not self._own:
-                check_length_of_others(self._folder.path)
-            told = replay.report()
+                check_foreign_length(self._folder.path)
+            report = replay.report()
             self._replay = replay  # not after an error: then the whole log is read again
-            return told
+            return report
 
 
 class _LogReplay:

@@ -35,7 +35,7 @@ from tony.web.user_authentication import PERSON, TokenOwner
 USUAL = 90 * 86400.0
 SESSION = 12 * 3600.0
 #: Ended cookies remembered per token; beyond that the ones that would expire first are forgotten.
-_MOST_ENDED = 100
+_MAX_ENDED = 100
 #: Random bytes of a token, and of the portal's key.
 _SECRET_BYTES = 32
 _TOKEN = re.compile(r"tony_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
@@ -129,7 +129,7 @@ class TokenFile:
             now = clock.wall()
             ended = {known: {n: t for n, t in of.items() if t > now} for known, of in self._read_ended().items()}
             latest = sorted({**ended.get(token, {}), name: float(until)}.items(), key=lambda each: each[1])
-            ended[token] = dict(latest[-_MOST_ENDED:])
+            ended[token] = dict(latest[-_MAX_ENDED:])
             write_json(self._ended_path, to_plain({known: of for known, of in ended.items() if of}), durable=True)
 
     def _read_ended(self) -> dict[str, dict[str, float]]:
@@ -237,9 +237,9 @@ class TokenFile:
             StorageError: the file cannot be written.
         """
         with self._edit_entries() as entries:
-            gone = tuple(entry for entry in entries if words in (entry.name, entry.user))
-            entries[:] = [entry for entry in entries if entry not in gone]
-        return gone
+            removed = tuple(entry for entry in entries if words in (entry.name, entry.user))
+            entries[:] = [entry for entry in entries if entry not in removed]
+        return removed
 
     @contextlib.contextmanager
     def _edit_entries(self) -> Iterator[list[TokenEntry]]:

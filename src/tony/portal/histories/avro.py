@@ -206,7 +206,7 @@ def _union(readers: list[_Read]) -> _Read:
 
 
 def _enum(symbols: Any) -> _Read:
-    words = [str(each) for each in symbols] if isinstance(symbols, list) else []
+    words = [str(symbol) for symbol in symbols] if isinstance(symbols, list) else []
 
     def read(source: _Bytes) -> str:
         number = source.long()

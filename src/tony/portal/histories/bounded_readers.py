@@ -18,7 +18,7 @@ R = TypeVar("R")
 @dataclass(slots=True)
 class _Task(Generic[T, R]):
     item: T
-    began_at: float = 0.0
+    started_at: float = 0.0
     result: R | None = None
     error: Exception | None = None
     is_finished: bool = False
@@ -95,12 +95,12 @@ class Readers(Generic[T, R]):
     ) -> list[_Task[T, R]]:
         """Return the tasks that are finished, or that exceeded the time limit."""
         while True:
-            oldest = min((task.began_at for task in running.values() if task.began_at), default=clock.monotonic())
+            oldest = min((task.started_at for task in running.values() if task.started_at), default=clock.monotonic())
             try:
                 finished = done.get(timeout=max(0.01, oldest + self._longest - clock.monotonic()))
             except queue.Empty:
                 now = clock.monotonic()
-                late = [task for task in running.values() if task.began_at and now - task.began_at > self._longest]
+                late = [task for task in running.values() if task.started_at and now - task.started_at > self._longest]
                 if late:
                     return late
                 continue
@@ -109,13 +109,13 @@ class Readers(Generic[T, R]):
 
     def _work(self, todo: queue.SimpleQueue[_Task[T, R] | None], done: queue.SimpleQueue[_Task[T, R]]) -> None:
         while (task := todo.get()) is not None:
-            task.began_at = clock.monotonic()
+            task.started_at = clock.monotonic()
             try:
                 task.result = self._look(task.item)
             except Exception as error:  # raised or returned by the consumer
                 task.error = error
             task.is_finished = True
-            late = clock.monotonic() - task.began_at > self._longest
+            late = clock.monotonic() - task.started_at > self._longest
             done.put(task)
             if late:
                 return

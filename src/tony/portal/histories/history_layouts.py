@@ -59,7 +59,7 @@ def places(store: FileStore, parent: str) -> Sequence[RecordLocation]:
         if item.folder and JOB_ID.fullmatch(item.name)
     ]
     if not parent:  # other folders there are no jobs: cache, mini, ...
-        found = [each for each in found if not _YEAR.fullmatch(each.job)]
+        found = [location for location in found if not _YEAR.fullmatch(location.job)]
     found.sort(key=lambda each: (each.item.changed, each.job), reverse=True)
     return found
 
@@ -70,15 +70,15 @@ def dated(job: str, ended: float) -> str:
 
 
 def _parents(store: FileStore, days: int | None) -> Iterator[str]:
-    there = store.list()
-    names = {item.name for item in there if item.folder}
+    items = store.list()
+    names = {item.name for item in items if item.folder}
     if "jobs" in names:
         yield "jobs"
     if names & {"intermediate", "finished"}:
         yield "intermediate"
         yield from islice(_dated(store, "finished", store.list("finished")), days)
     if any(_YEAR.fullmatch(name) for name in names):
-        yield from islice(_dated(store, "", there), days)
+        yield from islice(_dated(store, "", items), days)
     elif not names & {"jobs", "intermediate", "finished"}:
         yield ""
 

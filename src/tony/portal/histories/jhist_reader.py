@@ -37,7 +37,7 @@ _RUNNING = re.compile(r"(application_\d+_\d+)-(\d{1,15})-(.+)\.jhist\.inprogress
 _STATES = {"SUCCEEDED": JobState.SUCCEEDED, "FAILED": JobState.FAILED, "KILLED": JobState.KILLED}
 _SETTINGS = ("tony-final.xml", "config.xml")
 #: Maximum bytes of an event file, and of the settings.
-MOST_EVENTS = 64 << 20
+MAX_EVENT_FILE_BYTES = 64 << 20
 _MAX_SETTINGS_BYTES = 8 << 20
 _MAX_TASKS = 100_000
 #: Maximum characters of a diagnostic message.
@@ -67,42 +67,42 @@ class _EventFileName:
 
     file: str
     job: str
-    began: float
+    submitted: float
     ended: float | None
     user: str
     state: JobState
 
 
-def head(store: FileStore, place: RecordLocation, there: Sequence[Item]) -> JobHead:
+def head(store: FileStore, place: RecordLocation, items: Sequence[Item]) -> JobHead:
     """Return a list entry of such a job.
 
     Raises:
         RecordError: its files are damaged.
         TonyError: the file system does not answer.
     """
-    original = read(store, place.path, there)
+    original = read(store, place.path, items)
     if original.problem:
         raise RecordError(original.problem)
     return head_of_report(original.report)
 
 
-def read(store: FileStore, path: str, there: Sequence[Item]) -> Original:
+def read(store: FileStore, path: str, items: Sequence[Item]) -> Original:
     """Read such a job. Damaged parts are left out and reported in `problem`.
 
     Args:
         path: of its folder.
-        there: the folder's content.
+        items: the folder's content.
 
     Raises:
         RecordError: nothing can be read.
         TonyError: the file system does not answer.
     """
-    names = sorted((name for item in there if (name := _parse_name(item.name))), key=lambda name: name.began)
+    names = sorted((name for item in items if (name := _parse_name(item.name))), key=lambda name: name.submitted)
     if not names:
         raise RecordError(f"{path} has no event file with a valid name")
-    name = _mark_abandoned(names[-1], there)
+    name = _mark_abandoned(names[-1], items)
     problems: list[str] = []
-    settings = _settings(store, path, there, problems)
+    settings = _settings(store, path, items, problems)
     events = _events(store, joined(path, name.file), name, problems)
     spec, sources = job_of(settings)
     record = JobRecord(
@@ -110,7 +110,7 @@ def read(store: FileStore, path: str, there: Sequence[Item]) -> Original:
         job_id=name.job,
         user=name.user,
         host="",
-        submitted=name.began,
+        submitted=name.submitted,
         tony_version=ORIGINAL,
         spec=_with_tasks(spec, events),
         staged=StagedJob(),
@@ -130,16 +130,16 @@ def _parse_name(file: str) -> _EventFileName | None:
     return None
 
 
-def _mark_abandoned(name: _EventFileName, there: Sequence[Item]) -> _EventFileName:
+def _mark_abandoned(name: _EventFileName, items: Sequence[Item]) -> _EventFileName:
     """Mark an abandoned file as failed: a killed AM leaves it as if the job were running."""
-    changed = next((item.changed for item in there if item.name == name.file), 0.0)
+    changed = next((item.changed for item in items if item.name == name.file), 0.0)
     if name.ended is None and 0 < changed < clock.wall() - _ABANDONED_SECONDS:
-        return replace(name, ended=max(changed, name.began), state=JobState.FAILED)
+        return replace(name, ended=max(changed, name.submitted), state=JobState.FAILED)
     return name
 
 
-def _settings(store: FileStore, path: str, there: Sequence[Item], problems: list[str]) -> Mapping[str, tuple[str, str]]:
-    present = {item.name for item in there}
+def _settings(store: FileStore, path: str, items: Sequence[Item], problems: list[str]) -> Mapping[str, tuple[str, str]]:
+    present = {item.name for item in items}
     file = next((file for file in _SETTINGS if file in present), None)
     if file is None:
         return {}
@@ -154,7 +154,7 @@ def _events(store: FileStore, path: str, name: _EventFileName, problems: list[st
     """Return the complete events. The end of a file that is still being written may be torn."""
     found: list[Mapping[str, Any]] = []
     try:
-        for each in records(store.read(path, MOST_EVENTS) or b""):
+        for each in records(store.read(path, MAX_EVENT_FILE_BYTES) or b""):
             if isinstance(each, dict) and isinstance(each.get("event"), dict):
                 found.append(each)
     except (RecordError, ValueError) as error:
@@ -193,17 +193,17 @@ def _convert(record: JobRecord, name: _EventFileName, events: Sequence[Mapping[s
     app = Application(record.job_id, record.spec)
     entries: list[LogEntry] = []
     for at, event in _convert_events(record, name, events):
-        entry = LogEntry(seq=len(entries) + 1, at=at, wall=name.began + at, attempt=1, event=event)
+        entry = LogEntry(seq=len(entries) + 1, at=at, wall=name.submitted + at, attempt=1, event=event)
         try:
             app.handle(event, at)
         except InvalidTransition:  # two AM attempts in one file, or a task that ended twice: visible in the timeline
             continue
         entries.append(entry)
-    context = ReportContext(folder="", user=record.user, submitted=name.began, live={})
+    context = ReportContext(folder="", user=record.user, submitted=name.submitted, live={})
     seen = build_report(app, entries[-1].at if entries else 0.0, context)
     exit_code = None if name.ended is None else int(name.state is not JobState.SUCCEEDED)
     failed = name.state in (JobState.FAILED, JobState.KILLED)
-    told = replace(
+    report = replace(
         seen,
         state=name.state,
         ended=name.ended,
@@ -213,7 +213,7 @@ def _convert(record: JobRecord, name: _EventFileName, events: Sequence[Mapping[s
         waiting="",
         tasks=seen.tasks if name.ended is None else tuple(_stopped(task) for task in seen.tasks),
     )
-    return Original(record=record, report=told, entries=tuple(entries), problem=problem)
+    return Original(record=record, report=report, entries=tuple(entries), problem=problem)
 
 
 def _stopped(task: TaskReport) -> TaskReport:
@@ -229,7 +229,7 @@ def _convert_events(
     for each in events:
         event, kind = each["event"], each.get("type")
         moment = each.get("timestamp")
-        last = at = max(last, moment / 1000 - name.began if isinstance(moment, int) else last)
+        last = at = max(last, moment / 1000 - name.submitted if isinstance(moment, int) else last)
         task = _task(event)
         if kind == "APPLICATION_INITED":
             session += 1
@@ -237,7 +237,7 @@ def _convert_events(
                 host = str(event.get("host") or "")
                 yield (
                     at,
-                    ev.AttemptStarted(attempt=1, wall=name.began, settings=settings_digest(record.spec), host=host),
+                    ev.AttemptStarted(attempt=1, wall=name.submitted, settings=settings_digest(record.spec), host=host),
                 )
             yield at, ev.SessionOpened(session=session, reason="begun" if session == 1 else "begun again")
         elif kind == "TASK_STARTED" and task:
@@ -260,7 +260,7 @@ def _convert_events(
 
 def _convert_status(event: Mapping[str, Any]) -> ExitStatus:
     word = str(event.get("status") or "")
-    said = _diagnostic(event)
+    diagnostic = _diagnostic(event)
     peak = next(
         (
             int(each["value"])
@@ -275,8 +275,10 @@ def _convert_status(event: Mapping[str, Any]) -> ExitStatus:
     if word == "SUCCEEDED":
         return ExitStatus(reason=ExitReason.EXITED, code=0, peak_memory=peak)
     if word in ("KILLED", "FINISHED"):
-        return ExitStatus(reason=ExitReason.STOPPED, peak_memory=peak, message=said)
-    return ExitStatus(reason=ExitReason.EXITED, code=1, peak_memory=peak, message=said, tail=tuple(said.splitlines()))
+        return ExitStatus(reason=ExitReason.STOPPED, peak_memory=peak, message=diagnostic)
+    return ExitStatus(
+        reason=ExitReason.EXITED, code=1, peak_memory=peak, message=diagnostic, tail=tuple(diagnostic.splitlines())
+    )
 
 
 def _diagnostic(event: Mapping[str, Any]) -> str:
@@ -299,9 +301,9 @@ def _failure(name: _EventFileName, events: Sequence[Mapping[str, Any]]) -> Failu
         event = each["event"]
         if each.get("type") != "TASK_FINISHED" or event.get("status") in ("SUCCEEDED", "KILLED", "FINISHED"):
             continue
-        task, said = _task(event), _diagnostic(event)
+        task, diagnostic = _task(event), _diagnostic(event)
         moment = each.get("timestamp")
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        lines = [line.strip() for line in diagnostic.splitlines() if line.strip()]
         # A Python traceback has the exception in its last line.
         which = -1 if lines and lines[0].startswith("Traceback") else 0
         first = lines[which] if lines else str(event.get("status") or "failed").lower()
@@ -310,14 +312,14 @@ def _failure(name: _EventFileName, events: Sequence[Mapping[str, Any]]) -> Failu
             cause=FailureCause.PROGRAM,
             reason=f"{task} failed: {first}" if task else first,
             session=1,
-            at=max(0.0, moment / 1000 - name.began) if isinstance(moment, int) else 0.0,
+            at=max(0.0, moment / 1000 - name.submitted) if isinstance(moment, int) else 0.0,
             task=str(task) if task else None,
-            tail=tuple(said.splitlines()[-50:]),
+            tail=tuple(diagnostic.splitlines()[-50:]),
         )
     return Failure(
         failure_class=FailureClass.KILLED if killed else FailureClass.USER,
         cause=FailureCause.KILLED if killed else FailureCause.PROGRAM,
         reason=_default_reason(name),
         session=1,
-        at=max(0.0, (name.ended or name.began) - name.began),
+        at=max(0.0, (name.ended or name.submitted) - name.submitted),
     )

@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tony.errors import RecordError, StorageError
-from tony.history.event_log import FORMAT, LONGEST_LISTED_LOG_OF_OTHERS, VERSION, Header, LogWriter
-from tony.history.json_files import LONGEST_OF_OTHERS, check_json_of_others, decoding, write_json
+from tony.history.event_log import FORMAT, MAX_FOREIGN_LISTED_LOG_BYTES, VERSION, Header, LogWriter
+from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, decoding, write_json
 from tony.jobs.logs.log_names import LogName
 from tony.model.codec import Json, to_plain
 from tony.model.ids import JOB_ID
@@ -30,14 +30,14 @@ from tony.portal.job_index.index_schema import IndexEntry
 from tony.storage.stores.store_interface import FileStore, Item, joined
 
 #: Files that are copied, and maximum bytes of each.
-_FILES = {"job.json": LONGEST_OF_OTHERS, "am.log": 16 << 20, "metrics.db": 1 << 30, "pinned.json": 1 << 16}
+_FILES = {"job.json": MAX_FOREIGN_JSON_BYTES, "am.log": 16 << 20, "metrics.db": 1 << 30, "pinned.json": 1 << 16}
 _EVENTS = re.compile(r"(events\.\d{1,9})(?:\.closed)?\.jsonl", re.ASCII)
 #: Maximum segments of an event log: one for each AM attempt.
-_MOST_SEGMENTS = 1000
+_MAX_SEGMENTS = 1000
 #: Maximum bytes of one log, of the logs of one task, and of all cached logs of one job.
-_MOST_LOG = 256 << 20
-_MOST_TASK_LOG_BYTES = 2 << 30
-_MOST_RECORD_LOG_BYTES = 8 << 30
+_MAX_LOG_BYTES = 256 << 20
+_MAX_TASK_LOG_BYTES = 2 << 30
+_MAX_RECORD_LOG_BYTES = 8 << 30
 _LOG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}", re.ASCII)
 #: Cached job directories, and maximum logs of one.
 _MAX_DIRECTORIES = 50
@@ -90,38 +90,38 @@ class RecordCache:
         self._drop_old(folder)
 
     def _update(self, store: FileStore, entry: IndexEntry, folder: JobFolder, logs: bool) -> None:
-        there = store.list(entry.path)
-        if not any(item.name == "job.json" for item in there):
-            _write_original(folder, jhist_reader.read(store, entry.path, there))
+        items = store.list(entry.path)
+        if not any(item.name == "job.json" for item in items):
+            _write_original(folder, jhist_reader.read(store, entry.path, items))
             return
-        segments = {item.name: f"{found[1]}.jsonl" for item in there if (found := _EVENTS.fullmatch(item.name))}
-        _check_segments(entry, [item for item in there if item.name in segments])
+        segments = {item.name: f"{found[1]}.jsonl" for item in items if (found := _EVENTS.fullmatch(item.name))}
+        _check_segments(entry, [item for item in items if item.name in segments])
         for path in folder.path.glob("events.*.jsonl"):
             if path.name not in segments.values():  # a segment that is renamed repeatedly must not fill the disk
                 path.unlink()
-        left = LONGEST_LISTED_LOG_OF_OTHERS  # a file may have grown since its size was checked
-        for item in there:
+        left = MAX_FOREIGN_LISTED_LOG_BYTES  # a file may have grown since its size was checked
+        for item in items:
             try:
                 if most := _FILES.get(item.name):
                     _fetch(store, joined(entry.path, item.name), item, folder.path / item.name, most)
                 elif item.name in segments:
-                    here = folder.path / segments[item.name]
-                    left -= _fetch(store, joined(entry.path, item.name), item, here, left, grows=True)
+                    local_path = folder.path / segments[item.name]
+                    left -= _fetch(store, joined(entry.path, item.name), item, local_path, left, grows=True)
             except StorageError as error:
                 if item.name == "job.json" or not _is_refused(error):
                     raise  # other files are optional: show what may be read
         if logs:
             try:
-                _fetch_logs(store, entry, folder, _small_logs(_logs(store, entry, there)))
+                _fetch_logs(store, entry, folder, _small_logs(_logs(store, entry, items)))
             except StorageError as error:
                 if not _is_refused(error):
                     raise
         try:
-            summary = store.read(joined(entry.path, "summary.json"), LONGEST_OF_OTHERS)
+            summary = store.read(joined(entry.path, "summary.json"), MAX_FOREIGN_JSON_BYTES)
         except ValueError as error:
             raise RecordError(f"{entry.head.job}: {error}") from error
         if summary is not None:
-            check_json_of_others(summary, f"summary.json of {entry.head.job}")
+            check_foreign_json(summary, f"summary.json of {entry.head.job}")
             with decoding(summary):
                 write_json(folder.summary, _relocate_summary(folder, summary))
 
@@ -170,11 +170,11 @@ def _check_segments(entry: IndexEntry, segments: Sequence[Item]) -> None:
         RecordError: it is too large. A sparse file costs its writer nothing.
     """
     size = sum(item.size for item in segments)
-    if size > LONGEST_LISTED_LOG_OF_OTHERS or len(segments) > _MOST_SEGMENTS:
+    if size > MAX_FOREIGN_LISTED_LOG_BYTES or len(segments) > _MAX_SEGMENTS:
         raise RecordError(
             f"the event log of {entry.head.job} is too large to copy: {size >> 20:,} MiB in {len(segments):,} files. "
-            f"Outside of the portal's own state directory the limit is {LONGEST_LISTED_LOG_OF_OTHERS >> 20:,} MiB in "
-            f"{_MOST_SEGMENTS:,} files."
+            f"Outside of the portal's own state directory the limit is {MAX_FOREIGN_LISTED_LOG_BYTES >> 20:,} MiB in "
+            f"{_MAX_SEGMENTS:,} files."
         )
 
 
@@ -190,14 +190,14 @@ def _relocate_summary(folder: JobFolder, summary: bytes) -> Json:
         RecordError: it is not JSON.
     """
     try:
-        told = loads(summary, halves=True)
+        report = loads(summary, halves=True)
     except BadJson as error:
         raise RecordError(f"summary.json of {folder.job_id} is not JSON: {error}") from error
-    return {**told, "folder": str(folder.path)} if isinstance(told, dict) else told
+    return {**report, "folder": str(folder.path)} if isinstance(report, dict) else report
 
 
-def _logs(store: FileStore, entry: IndexEntry, there: Iterable[Item]) -> Sequence[Item]:
-    if not any(item.name == "logs" and item.folder for item in there):
+def _logs(store: FileStore, entry: IndexEntry, items: Iterable[Item]) -> Sequence[Item]:
+    if not any(item.name == "logs" and item.folder for item in items):
         return ()
     found = store.list(joined(entry.path, "logs"))
     return [item for item in found if not item.folder and _LOG.fullmatch(item.name)][:_MAX_LOGS]
@@ -214,27 +214,32 @@ def _small_logs(logs: Iterable[Item]) -> Iterator[Item]:
 
 
 def _fetch_logs(store: FileStore, entry: IndexEntry, folder: JobFolder, logs: Iterable[Item]) -> None:
-    if _size(folder.logs, "*") > _MOST_RECORD_LOG_BYTES - _MOST_TASK_LOG_BYTES:
+    if _size(folder.logs, "*") > _MAX_RECORD_LOG_BYTES - _MAX_TASK_LOG_BYTES:
         shutil.rmtree(folder.logs)  # they are copied again on demand
     folder.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-    left = _MOST_TASK_LOG_BYTES
+    left = _MAX_TASK_LOG_BYTES
     for item in logs:
         path = joined(entry.path, "logs", item.name)
-        left -= _fetch(store, path, item, folder.logs / item.name, min(_MOST_LOG, left), grows=True)
+        left -= _fetch(store, path, item, folder.logs / item.name, min(_MAX_LOG_BYTES, left), grows=True)
 
 
-def _fetch(store: FileStore, path: str, item: Item, here: Path, most: int, *, grows: bool = False) -> int:
+def _fetch(store: FileStore, path: str, item: Item, local_path: Path, most: int, *, grows: bool = False) -> int:
     """Copy a file; of files that only grow, only what is new.
 
     Returns:
         The bytes of the copy.
     """
-    have = here.stat().st_size if grows and here.exists() else 0
-    if not grows and here.exists() and here.stat().st_size == item.size and here.stat().st_mtime >= item.changed:
+    have = local_path.stat().st_size if grows and local_path.exists() else 0
+    if (
+        not grows
+        and local_path.exists()
+        and local_path.stat().st_size == item.size
+        and local_path.stat().st_mtime >= item.changed
+    ):
         return item.size
     if min(item.size, most) <= have:
         return have
-    target = here if grows else here.with_name(f".{here.name}.{os.getpid()}.new")
+    target = local_path if grows else local_path.with_name(f".{local_path.name}.{os.getpid()}.new")
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (0 if grows else os.O_TRUNC), 0o600)
     with open(descriptor, "wb", buffering=0) as file:
         file.seek(have)
@@ -244,7 +249,7 @@ def _fetch(store: FileStore, path: str, item: Item, here: Path, most: int, *, gr
             if have >= most:
                 break
     if not grows:
-        target.replace(here)
+        target.replace(local_path)
     return have
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tony.errors import RecordError
 from tony.history.directory_scan import head_from
-from tony.history.json_files import LONGEST_OF_OTHERS, check_json_of_others, decoding
+from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, decoding
 from tony.model.codec import Json
 from tony.model.job_summary import JobHead
 from tony.model.layout import JobFolder
@@ -21,8 +21,8 @@ from tony.portal.job_index.index_schema import IndexEntry
 from tony.storage.stores.store_interface import FileStore, Item, joined
 
 #: Maximum bytes of the two files: the summary of a job with 100,000 tasks has 40 MiB.
-MOST_JOB = 16 << 20
-MOST_SUMMARY = 64 << 20
+MAX_JOB_BYTES = 16 << 20
+MAX_SUMMARY_BYTES = 64 << 20
 #: Bytes at the end of an event log from which the state is read.
 _TAIL_BYTES = 64 << 10
 #: Files other than the event log that determine a list entry.
@@ -47,11 +47,11 @@ def stamp_of(store: FileStore, item: Item) -> str:
 
 def open_stamp(store: FileStore, place: RecordLocation) -> str:
     """Return the stamp of a job that has not ended; it includes the event log, whose growth leaves the folder as is."""
-    there = store.list(place.path)
-    segments = _segments(there)
+    items = store.list(place.path)
+    segments = _segments(items)
     if store.dated:
         return f"{place.item.changed!r} {segments[-1].name} {segments[-1].size}" if segments else ""
-    telling = [item for item in there if item.name in _STATUS_FILES] + segments[-1:]
+    telling = [item for item in items if item.name in _STATUS_FILES] + segments[-1:]
     return " ".join(f"{item.name} {item.size} {item.changed!r}" for item in sorted(telling, key=lambda item: item.name))
 
 
@@ -96,10 +96,10 @@ def damaged(place: RecordLocation, why: str) -> JobHead:
 
 
 def _head(store: FileStore, place: RecordLocation, *, own: bool) -> JobHead | None:
-    job = _read_bounded(store, joined(place.path, "job.json"), MOST_JOB, own=own)
+    job = _read_bounded(store, joined(place.path, "job.json"), MAX_JOB_BYTES, own=own)
     if job is None:
         return _without_job(store, place)
-    summary = _read_bounded(store, joined(place.path, "summary.json"), MOST_SUMMARY, own=own)
+    summary = _read_bounded(store, joined(place.path, "summary.json"), MAX_SUMMARY_BYTES, own=own)
     with decoding(job + (summary or b"")):
         # Named by its path in the location, for error messages.
         head = head_from(
@@ -113,9 +113,9 @@ def _head(store: FileStore, place: RecordLocation, *, own: bool) -> JobHead | No
 def _read_bounded(store: FileStore, path: str, most: int, *, own: bool) -> bytes | None:
     if own:
         return store.read(path, most)
-    content = store.read(path, min(most, LONGEST_OF_OTHERS))
+    content = store.read(path, min(most, MAX_FOREIGN_JSON_BYTES))
     if content is not None:
-        check_json_of_others(content, path)
+        check_foreign_json(content, path)
     return content
 
 
@@ -130,12 +130,12 @@ def _without_job(store: FileStore, place: RecordLocation) -> JobHead | None:
     """Return a job of LinkedIn TonY, or the remains of one of tony's."""
     from tony.portal.histories.jhist_reader import head as original
 
-    there = store.list(place.path)
-    names = {item.name for item in there if not item.folder}
+    items = store.list(place.path)
+    names = {item.name for item in items if not item.folder}
     if "job.json" in names:  # it was just created or removed: the next scan finds out
         return None
     if any(name.endswith((".jhist", ".jhist.inprogress")) for name in names):
-        return original(store, place, there)
+        return original(store, place, items)
     if names & {"summary.json", "am.log"} or any(map(_SEGMENT.fullmatch, names)):
         return damaged(place, "job.json is missing")
     return None
@@ -167,6 +167,6 @@ def _session(line: bytes) -> int:
     return number if type(number) is int and 0 < number < 1_000_000 else 0
 
 
-def _segments(there: Sequence[Item]) -> list[Item]:
-    numbered = [(int(found[1]), item) for item in there if (found := _SEGMENT.fullmatch(item.name))]
+def _segments(items: Sequence[Item]) -> list[Item]:
+    numbered = [(int(found[1]), item) for item in items if (found := _SEGMENT.fullmatch(item.name))]
     return [item for _, item in sorted(numbered, key=lambda each: each[0])]

@@ -92,7 +92,7 @@ class RetentionPlan:
     @property
     def size(self) -> int:
         """Bytes that would be freed."""
-        return sum(each.record.size for each in self.going)
+        return sum(removal.record.size for removal in self.going)
 
 
 def plan(store: FileStore, rules: RetentionRules, *, own: bool = False) -> RetentionPlan:
@@ -130,19 +130,19 @@ def decide(
             # Anyone can write any user into a job's files; grouped by owner too, no user can push out another's jobs.
             by_user.setdefault((each.head.user, each.place.item.owner), []).append(each)
     going: list[RemovedRecord] = []
-    for mine in by_user.values():
-        mine.sort(key=lambda each: (each.head.ended or 0.0, each.head.job), reverse=True)
-        going += _apply_to_user(mine, rules, now)
+    for candidates in by_user.values():
+        candidates.sort(key=lambda each: (each.head.ended or 0.0, each.head.job), reverse=True)
+        going += _apply_to_user(candidates, rules, now)
     going.sort(key=lambda each: (each.record.head.ended or 0.0, each.record.head.job))
-    jobs = {each.record.head.job for each in going}
-    staying = [each for each in everything if each.head.job not in jobs]
+    jobs = {removal.record.head.job for removal in going}
+    staying = [candidate for candidate in everything if candidate.head.job not in jobs]
     return RetentionPlan(
         going=tuple(going),
         stays=len(staying),
-        stays_size=sum(each.size for each in staying),
-        pinned=sum(each.head.pinned for each in staying),
-        unended=sum(each.head.ended is None and not each.head.damaged for each in staying),
-        damaged=sum(bool(each.head.damaged) for each in staying),
+        stays_size=sum(candidate.size for candidate in staying),
+        pinned=sum(candidate.head.pinned for candidate in staying),
+        unended=sum(candidate.head.ended is None and not candidate.head.damaged for candidate in staying),
+        damaged=sum(bool(candidate.head.damaged) for candidate in staying),
         problems=problems or {},
     )
 
@@ -205,8 +205,8 @@ def move(store: FileStore, path: str, to: FileStore, target: str) -> None:
     files = [(name, item) for name, item in _files(store, path) if name.partition("/")[0] not in _NOT_MOVED]
     files.sort(key=lambda each: each[0] == "summary.json")
     for name, item in files:
-        there = to.find(joined(target, name))
-        if there is None or there.size != item.size:
+        existing = to.find(joined(target, name))
+        if existing is None or existing.size != item.size:
             _copy(store, joined(path, name), to, joined(target, name))
 
 

@@ -158,12 +158,12 @@ class ScanThreads:
             self._quick(watch)
 
     def _quick(self, watch: _WatchedLocation) -> None:
-        began, before, took = clock.monotonic(), watch.scanner.requests, 0.0
+        started_at, before, took = clock.monotonic(), watch.scanner.requests, 0.0
         try:
             watch.scanner.quick()
-            took = clock.monotonic() - began
+            took = clock.monotonic() - started_at
         finally:  # a failed scan is repeated as soon as its cost allows
-            watch.quick_at = began + quick_pause(watch.scanner.store, took, watch.scanner.requests - before)
+            watch.quick_at = started_at + quick_pause(watch.scanner.store, took, watch.scanner.requests - before)
 
 
 def quick_pause(store: FileStore, took: float, requests: int) -> float:

@@ -29,7 +29,7 @@ _BATCH_JOBS = 500
 _BATCH_SECONDS = 1.0
 #: Concurrent reads, and seconds for one.
 _THREADS = 4
-LONGEST = 20.0
+MAX_PAUSE_SECONDS = 20.0
 #: Unended jobs that are polled, the newest: locally, and in HDFS, where each poll is a request.
 _MAX_POLLED = 2_000
 _MAX_POLLED_REMOTE = 200
@@ -64,7 +64,7 @@ class _NoEntry(Enum):
     """Results of a read other than an entry: unchanged, or removed."""
 
     NOTHING = auto()
-    GONE = auto()
+    MISSING = auto()
 
 
 class Scanner:
@@ -155,7 +155,7 @@ class Scanner:
         if not self.store.dated and self._round == 0:
             # Already damaged at the start: they may be repaired like any other. Half of the room is for new ones.
             broken = self._index.still_open(self.store.address, _MAX_POLLED_REMOTE // 2, damaged=True)
-            self._new_folders = {each.path: clock.monotonic() for each in broken.values()} | self._new_folders
+            self._new_folders = {record.path: clock.monotonic() for record in broken.values()} | self._new_folders
         self._days.forget("")
         self._found = array("q")
         self._round += 1
@@ -178,7 +178,7 @@ class Scanner:
             **self._index.known(path.rpartition("/")[2] for path in self._new_folders),
             **self._index.still_open(self.store.address, most),
         }
-        before = {each.path: each for each in known.values() if each.place == self.store.address}
+        before = {record.path: record for record in known.values() if record.place == self.store.address}
         open_ = (path for path, each in before.items() if not each.ended)
         paths = self._select_due([*dict.fromkeys([*self._new_folders, *open_])])
         self._read(_ReadTask(path=path, item=None, before=before.get(path)) for path in paths)
@@ -206,7 +206,7 @@ class Scanner:
         new: list[RecordLocation] = []
         for some in _batches(unseen, _BATCH_JOBS):
             known = self._index.known(place.job for place in some)
-            new += [each for each in some if not self._is_indexed_here(known.get(each.job), each)]
+            new += [location for location in some if not self._is_indexed_here(known.get(location.job), location)]
         self._turns.update((place.path, self._round) for place in new)
         return new
 
@@ -251,7 +251,7 @@ class Scanner:
         return known is not None and known.place == self.store.address and known.path == place.path
 
     def _read(self, looks: Iterable[_ReadTask]) -> None:
-        readers: Readers[_ReadTask, IndexEntry | _NoEntry | None] = Readers(self._look, _THREADS, LONGEST)
+        readers: Readers[_ReadTask, IndexEntry | _NoEntry | None] = Readers(self._look, _THREADS, MAX_PAUSE_SECONDS)
         self._put(readers.each(looks))
 
     def _look(self, look: _ReadTask) -> IndexEntry | _NoEntry | None:
@@ -259,7 +259,7 @@ class Scanner:
         files = self.store.hold(look.path) if self.store.local else Listings(self.store)
         item = (look.item or self._item(files, look.path)) if files else None
         if files is None or item is None:
-            return _NoEntry.GONE
+            return _NoEntry.MISSING
         place = RecordLocation(path=look.path, item=item)
         before = look.before
         if before and not before.ended:
@@ -282,7 +282,7 @@ class Scanner:
             self._requests += self.store.local is None
             if isinstance(entry, Exception):
                 entry = self._handle_unreadable(look.place, entry)
-            if entry is _NoEntry.GONE:
+            if entry is _NoEntry.MISSING:
                 self._handle_removed(look)
             if isinstance(entry, _NoEntry):
                 continue
@@ -342,8 +342,8 @@ class Scanner:
 
     def _forget(self, seen: array[int]) -> None:
         """Remove jobs from the index whose folder is gone; without holding a million names in memory."""
-        gone = (job for job in self._index.ids(self.store.address) if not _has(seen, _hash(job)))
-        while some := [*islice(gone, _BATCH_JOBS)]:
+        missing = (job for job in self._index.ids(self.store.address) if not _has(seen, _hash(job)))
+        while some := [*islice(missing, _BATCH_JOBS)]:
             self._index.remove(some)
 
 

@@ -69,7 +69,7 @@ def _wanted(query: Query) -> dict[str, list[str]]:
         "queue": [query.queue],
         "tag": [query.tag],
         "failure": [query.failure_class.value if query.failure_class else ""],
-        "state": sorted(each.value for each in GROUPS[query.state]) if query.state in GROUPS else [query.state],
+        "state": sorted(state.value for state in GROUPS[query.state]) if query.state in GROUPS else [query.state],
     }
     return {kind: texts for kind, texts in wanted.items() if texts != [""]}
 

@@ -23,7 +23,7 @@ COUNTED = 20_000
 #: Up to this number all matches are looked up and sorted, which costs a disk access each.
 FEW = 2_000
 #: Maximum values offered of each kind.
-_MOST_FACETS = 200
+_MAX_FACETS = 200
 #: Sort order -> column, and whether rows with 0 are sorted as a separate group.
 _COLUMNS = {
     JobSort.NAME: ("name", False),
@@ -124,12 +124,12 @@ class IndexQuery:
                 "select w.text, count(*) from (select t.rowid as rid from job_text t where t.job_text match ? "
                 f"order by t.rowid desc limit {COUNTED}) join job j using (rid) join word w on w.id = j.{kind} "
                 "where w.text != '' group by 1 order by 2 desc, 1 limit ?",
-                (visible.match, _MOST_FACETS),
+                (visible.match, _MAX_FACETS),
             )
             return tuple(Facet(value=text, jobs=jobs) for text, jobs in rows)
         rows = self._connection.execute(
             "select text, jobs from word where kind = ? and jobs > 0 and text != '' order by jobs desc, text limit ?",
-            (kind, _MOST_FACETS),
+            (kind, _MAX_FACETS),
         )
         return tuple(Facet(value=text, jobs=jobs) for text, jobs in rows)
 

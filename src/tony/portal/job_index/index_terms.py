@@ -11,8 +11,8 @@ from tony.model.job_summary import JobHead
 #: First character of reserved words: a private-use character, which the tokenizer takes for a letter.
 _MARK = "\ue000"
 #: Maximum characters indexed and kept of names and messages, which can be of any length.
-LONGEST_NAME = 200
-LONGEST_REASON = 500
+MAX_NAME_CHARACTERS = 200
+MAX_REASON_CHARACTERS = 500
 #: Values shared by many jobs, in the order of the columns of `job`.
 KINDS = ("user", "state", "framework", "scheduler", "queue", "failure", "cause")
 #: Kinds of filters -> second character of their reserved words.
@@ -54,7 +54,13 @@ def mark(kind: str, number: int) -> str:
 
 def searched(head: JobHead) -> str:
     """Return the searchable text of a job."""
-    parts = (head.job, head.name[:LONGEST_NAME], head.user, *head.tags, (head.damaged or head.reason)[:LONGEST_REASON])
+    parts = (
+        head.job,
+        head.name[:MAX_NAME_CHARACTERS],
+        head.user,
+        *head.tags,
+        (head.damaged or head.reason)[:MAX_REASON_CHARACTERS],
+    )
     return "\n".join(parts).replace(_MARK, " ")
 
 

@@ -12,7 +12,14 @@ from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
 from tony.portal.job_index.index_schema import IndexEntry
-from tony.portal.job_index.index_terms import KINDS, LONGEST_NAME, LONGEST_REASON, mark, searched, words_of
+from tony.portal.job_index.index_terms import (
+    KINDS,
+    MAX_NAME_CHARACTERS,
+    MAX_REASON_CHARACTERS,
+    mark,
+    searched,
+    words_of,
+)
 
 #: Largest row id, in milliseconds since 1970: in the year 5138.
 _MAX_MILLISECONDS = 100_000_000_000_000
@@ -207,14 +214,14 @@ def _limit(entry: IndexEntry) -> IndexEntry:
         entry,
         head=replace(
             head,
-            name=_storable(head.name[:LONGEST_NAME]),
-            user=_storable(head.user[:LONGEST_NAME]),
-            framework=_storable(head.framework[:LONGEST_NAME]),
-            scheduler=_storable(head.scheduler[:LONGEST_NAME]),
-            queue=_storable(head.queue[:LONGEST_NAME]),
-            cause=_storable(head.cause[:LONGEST_NAME]),
-            reason=_storable(head.reason[:LONGEST_REASON]),
-            damaged=_storable(head.damaged[:LONGEST_REASON]),
+            name=_storable(head.name[:MAX_NAME_CHARACTERS]),
+            user=_storable(head.user[:MAX_NAME_CHARACTERS]),
+            framework=_storable(head.framework[:MAX_NAME_CHARACTERS]),
+            scheduler=_storable(head.scheduler[:MAX_NAME_CHARACTERS]),
+            queue=_storable(head.queue[:MAX_NAME_CHARACTERS]),
+            cause=_storable(head.cause[:MAX_NAME_CHARACTERS]),
+            reason=_storable(head.reason[:MAX_REASON_CHARACTERS]),
+            damaged=_storable(head.damaged[:MAX_REASON_CHARACTERS]),
             tags=_limit_words(head.tags),
             viewers=_limit_words(head.viewers),
             editors=_limit_words(head.editors),
@@ -228,7 +235,9 @@ def _limit(entry: IndexEntry) -> IndexEntry:
 
 
 def _limit_words(texts: tuple[str, ...]) -> tuple[str, ...]:
-    cut = (" ".join(_storable(text[:LONGEST_NAME]).splitlines()).replace("\t", " ") for text in texts[:_MAX_TAGS])
+    cut = (
+        " ".join(_storable(text[:MAX_NAME_CHARACTERS]).splitlines()).replace("\t", " ") for text in texts[:_MAX_TAGS]
+    )
     return tuple(dict.fromkeys(text for text in cut if text))
 
 

@@ -28,8 +28,8 @@ _RESPONSE_HEADERS = (
     b"vary",
 )
 #: Maximum bytes of a request's body, and of a response's.
-MOST_ASKED = 4 << 20
-MOST_ANSWERED = 512 << 20
+MAX_REQUEST_BYTES = 4 << 20
+MAX_RESPONSE_BYTES = 512 << 20
 #: Until a response begins, and between two pieces of it.
 _TIMEOUT_SECONDS = 120.0
 _READ_BYTES = 64 << 10
@@ -96,7 +96,7 @@ async def _body(request: Request) -> bytes:
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > MOST_ASKED:
+        if size > MAX_REQUEST_BYTES:
             raise RequestTooLargeError
         parts.append(part)
     return b"".join(parts)
@@ -121,7 +121,7 @@ async def _next(talk: h11.Connection, reader: asyncio.StreamReader) -> object:
 
 
 async def _pieces(talk: h11.Connection, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    left = MOST_ANSWERED
+    left = MAX_RESPONSE_BYTES
     while True:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
             event = await _next(talk, reader)

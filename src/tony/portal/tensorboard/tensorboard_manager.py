@@ -386,13 +386,13 @@ class TensorBoardManager:
 
 def _remove_orphaned_folders(top: Path, own: Path) -> None:
     """Remove the folders of killed portals, whose locks are free."""
-    for each in top.iterdir():
-        if each == own:
+    for path in top.iterdir():
+        if path == own:
             continue
         with contextlib.suppress(OSError):
-            descriptor = os.open(each / "lock", os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(each, ignore_errors=True)
+                shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(descriptor)

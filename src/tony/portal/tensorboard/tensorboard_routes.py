@@ -101,13 +101,13 @@ class TensorBoardRoutes:
 
     def routes(self) -> list[Route]:
         """Return the routes for the application."""
-        here, to = "/tensorboard/{jobs}", self._with_authentication
+        near_end, to = "/tensorboard/{jobs}", self._with_authentication
         return [
             Route("/tensorboard", to(self._page_of_form), methods=["GET"]),
-            Route(here, to(self._page), methods=["GET"]),
-            Route(f"{here}/start", to(self._start, as_json=True), methods=["PUT"]),
-            Route(f"{here}/board/{{path:path}}", to(self._board), methods=["GET", "POST"]),
-            Route(f"{here}/live/{{path:path}}", to(self._live), methods=["GET", "POST"]),
+            Route(near_end, to(self._page), methods=["GET"]),
+            Route(f"{near_end}/start", to(self._start, as_json=True), methods=["PUT"]),
+            Route(f"{near_end}/board/{{path:path}}", to(self._board), methods=["GET", "POST"]),
+            Route(f"{near_end}/live/{{path:path}}", to(self._live), methods=["GET", "POST"]),
         ]
 
     async def close(self) -> None:
@@ -121,11 +121,11 @@ class TensorBoardRoutes:
         self, answer: Callable[[Request, PortalUser], Awaitable[Response]], *, as_json: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
         async def run(request: Request) -> Response:
-            visitor = await self._authenticator.authenticate(request)
-            if isinstance(visitor, AccessDenied):
-                return _error(visitor.status, visitor.reason) if as_json else render_refusal(request, visitor)
+            user = await self._authenticator.authenticate(request)
+            if isinstance(user, AccessDenied):
+                return _error(user.status, user.reason) if as_json else render_refusal(request, user)
             try:
-                return await answer(request, visitor)
+                return await answer(request, user)
             except _NotShown as error:
                 status, title, what = error.status, error.title, error.what
             except OverloadedError as error:
@@ -140,23 +140,23 @@ class TensorBoardRoutes:
 
     # --- pages --------------------------------------------------------------------------------------------------------
 
-    async def _page_of_form(self, request: Request, visitor: PortalUser) -> Response:
+    async def _page_of_form(self, request: Request, user: PortalUser) -> Response:
         """Show the page of the jobs chosen in a form."""
         names = [request.query_params.get("jobs", ""), request.query_params.get("with", "")]
         jobs = [job for text in names for job in text.split(",") if job]
-        return await self._render_page(request, visitor, _checked(jobs))
+        return await self._render_page(request, user, _checked(jobs))
 
-    async def _page(self, request: Request, visitor: PortalUser) -> Response:
-        return await self._render_page(request, visitor, _jobs(request))
+    async def _page(self, request: Request, user: PortalUser) -> Response:
+        return await self._render_page(request, user, _jobs(request))
 
     async def _render_page(
-        self, request: Request, visitor: PortalUser, jobs: tuple[str, ...], *, stopped: bool = False, status: int = 200
+        self, request: Request, user: PortalUser, jobs: tuple[str, ...], *, stopped: bool = False, status: int = 200
     ) -> Response:
-        ones = await self._find_jobs(visitor, jobs)
+        ones = await self._find_jobs(user, jobs)
         found = await STORES.run(self._find_once, ones)
         asked = PageRequest(
             request=request,
-            portal_user=visitor,
+            portal_user=user,
             source=self._portal,
             links=Links.from_path(request.scope["path"]),
             only="",
@@ -166,32 +166,32 @@ class TensorBoardRoutes:
             "reports": [one.report for one in ones],
             "jobs": ",".join(jobs),
             "found": [_FoundFiles(job, summaries) for job, summaries in found.items()],
-            "any": any(each.files for each in found.values()),
+            "any": any(file_set.files for file_set in found.values()),
             "installed": self.boards.is_installed(),
-            "running": _live_board(visitor, ones[0], asked.links) if len(ones) == 1 else None,
-            "others": await self._other_jobs(visitor, ones) if len(jobs) < _MAX_JOBS else (),
+            "running": _live_board(user, ones[0], asked.links) if len(ones) == 1 else None,
+            "others": await self._other_jobs(user, ones) if len(jobs) < _MAX_JOBS else (),
             "stopped": stopped,
         }
         return render("tensorboard.html", asked, values, status)
 
-    async def _other_jobs(self, visitor: PortalUser, ones: list[_ShownJob]) -> list[JobHead]:
+    async def _other_jobs(self, user: PortalUser, ones: list[_ShownJob]) -> list[JobHead]:
         query = Query(text=ones[0].report.name, most=_MAX_OTHER_JOBS)
         shown = {one.report.job for one in ones}
-        page = await list_visible_jobs(visitor, self._portal, query)
+        page = await list_visible_jobs(user, self._portal, query)
         return [head for head in page.heads if head.job not in shown and not head.damaged]
 
-    async def _start(self, request: Request, visitor: PortalUser) -> Response:
+    async def _start(self, request: Request, user: PortalUser) -> Response:
         token = await _token(request)
-        refusal = self._authenticator.check_change(request, visitor, token)
+        refusal = self._authenticator.check_change(request, user, token)
         if refusal is not None:
             return _error(refusal.status, refusal.reason)
         jobs = _jobs(request)
-        ones = await self._find_jobs(visitor, jobs)
+        ones = await self._find_jobs(user, jobs)
 
         def bring(folder: Path) -> None:
             with ExitStack() as stack:
                 found = self._find(ones, stack)
-                if not any(each.files for each in found.values()):
+                if not any(file_set.files for file_set in found.values()):
                     raise UserError("no event files were found; the job's TensorBoard page lists the places searched.")
                 gather(found, folder)
 
@@ -229,14 +229,14 @@ class TensorBoardRoutes:
 
     # --- forwarding ---------------------------------------------------------------------------------------------------
 
-    async def _board(self, request: Request, visitor: PortalUser) -> Response:
+    async def _board(self, request: Request, user: PortalUser) -> Response:
         jobs = _jobs(request)
-        await self._find_jobs(visitor, jobs)
+        await self._find_jobs(user, jobs)
         self._check_own_page(request)
         board = self.boards.find(jobs)
         if board is None:
             if request.method == "GET" and not request.path_params["path"]:
-                return await self._render_page(request, visitor, jobs, stopped=True, status=404)
+                return await self._render_page(request, user, jobs, stopped=True, status=404)
             raise _NotShown(404, "TensorBoard is not running", "This TensorBoard was stopped. Start it again.")
         with ExitStack() as stack:
             slot = await self._slots.acquire()
@@ -248,9 +248,9 @@ class TensorBoardRoutes:
                 raise ConnectionFailed(f"TensorBoard has ended: {error}") from error
             return await _forward(request, reader, writer, stack.pop_all())
 
-    async def _live(self, request: Request, visitor: PortalUser) -> Response:
-        one, *others = await self._find_jobs(visitor, _jobs(request))
-        running = None if others else _live_board(visitor, one, Links.from_path(request.scope["path"]))
+    async def _live(self, request: Request, user: PortalUser) -> Response:
+        one, *others = await self._find_jobs(user, _jobs(request))
+        running = None if others else _live_board(user, one, Links.from_path(request.scope["path"]))
         if running is None or not running.href:
             why = running.why if running else "Only a running job serves a TensorBoard itself."
             raise _NotShown(404, "TensorBoard is not running", why)
@@ -266,9 +266,9 @@ class TensorBoardRoutes:
         self, folder: JobFolder, task: TaskId
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, asyncio.Task[None]]:
         """Connect to the port reserved for a task, while the asyncio task that carries the connection runs."""
-        here, there = socket.socketpair()
-        reader, writer = await asyncio.open_unix_connection(sock=here)
-        far_reader, far_writer = await asyncio.open_unix_connection(sock=there)
+        near_end, far_end = socket.socketpair()
+        reader, writer = await asyncio.open_unix_connection(sock=near_end)
+        far_reader, far_writer = await asyncio.open_unix_connection(sock=far_end)
         open_: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def run() -> None:
@@ -297,7 +297,7 @@ class TensorBoardRoutes:
 
     # --- authorization ------------------------------------------------------------------------------------------------
 
-    async def _find_jobs(self, visitor: PortalUser, jobs: tuple[str, ...]) -> list[_ShownJob]:
+    async def _find_jobs(self, user: PortalUser, jobs: tuple[str, ...]) -> list[_ShownJob]:
         """Return the jobs, each of which the user may see.
 
         Raises:
@@ -305,7 +305,7 @@ class TensorBoardRoutes:
         """
         found = []
         for job in jobs:
-            seen = await find_job(visitor, self._portal, job)
+            seen = await find_job(user, self._portal, job)
             view = await self._portal.find_job(job) if seen else None
             if seen is None or view is None:
                 raise _NotShown(404, "Job not found", "It does not exist, or you do not have permission to view it.")
@@ -318,7 +318,7 @@ class TensorBoardRoutes:
             raise _NotShown(403, "Request refused", "It came from a page of another site.")
 
 
-def _live_board(visitor: PortalUser, one: _ShownJob, links: Links) -> _LiveBoard | None:
+def _live_board(user: PortalUser, one: _ShownJob, links: Links) -> _LiveBoard | None:
     """Return the job's own TensorBoard; None if the job has ended.
 
     At that port any program of the job may listen, unless the role is `tensorboard`, and it may allow its clients to do
@@ -331,7 +331,7 @@ def _live_board(visitor: PortalUser, one: _ShownJob, links: Links) -> _LiveBoard
         return _LiveBoard("", "", "No task of this job has a port for a TensorBoard; add a role named `tensorboard`.")
     if not one.place.own:
         return _LiveBoard(str(task), "", "It can be reached only through a portal run by the job's owner.")
-    if task.role != "tensorboard" and not visitor.may(PortalAction.CHANGE, one.report, one.record):
+    if task.role != "tensorboard" and not user.may(PortalAction.CHANGE, one.report, one.record):
         return _LiveBoard(str(task), "", f"Only users who may change the job can access {task}.")
     return _LiveBoard(str(task), links.to_page(f"tensorboard/{one.report.job}/live/"))
 

@@ -86,9 +86,9 @@ class HdfsJobStore(JobStore):
 
     def open_log(self, name: str, interval: float, most_waiting: int, on_durable: Callable[[int], None]) -> AppendLog:
         self.make()
-        options = AppendOptions(interval=interval, permission=0o600, patience=math.inf, most_waiting=most_waiting)
+        options = AppendOptions(interval=interval, permission=0o600, timeout=math.inf, most_waiting=most_waiting)
         recover = self._hdfs.recover_lease
-        return AppendLog(self._web(), f"{self.path}/{name}", options, recover=recover, told=on_durable)
+        return AppendLog(self._web(), f"{self.path}/{name}", options, recover=recover, on_durable=on_durable)
 
     def take_over_log(self, name: str) -> StoredFile | None:
         closed = closed_name(name)
@@ -96,10 +96,10 @@ class HdfsJobStore(JobStore):
             self._fence(f"{self.path}/{name}", f"{self.path}/{closed}")
         return self.find(closed) if self._hdfs.recover_lease(f"{self.path}/{closed}") else None
 
-    def _fence(self, there: str, closed: str) -> None:
+    def _fence(self, path: str, closed: str) -> None:
         """Rename the log. If there is none, create it, which fences an AM attempt that has not written yet."""
         try:
-            self._web().rename(there, closed)
+            self._web().rename(path, closed)
         except FileExistsAlreadyError:
             return  # a previous attempt of ours has succeeded
         except FileMissingError:

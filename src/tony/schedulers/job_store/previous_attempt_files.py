@@ -29,12 +29,12 @@ class PreviousAttempts:
         attempt: this AM attempt.
         store: the job's files.
         folder: the job directory in the container.
-        patience: seconds for which the store may be unavailable, while the scheduler waits for this AM attempt.
+        timeout: seconds for which the store may be unavailable, while the scheduler waits for this AM attempt.
     """
 
-    def __init__(self, attempt: int, store: JobStore, folder: JobFolder, patience: float) -> None:
+    def __init__(self, attempt: int, store: JobStore, folder: JobFolder, timeout: float) -> None:
         self._attempt, self._store, self._folder = attempt, store, folder
-        self._give_up = clock.monotonic() + patience
+        self._give_up = clock.monotonic() + timeout
 
     def fetch_event_logs(self) -> None:
         """Take over their event logs, and copy them whole.
@@ -48,14 +48,14 @@ class PreviousAttempts:
 
     def fetch_metrics(self) -> None:
         """Copy their metrics, if available: the job can continue without them."""
-        here = self._folder.metrics
-        draft = here.with_name(f".{here.name}.new")
+        local_path = self._folder.metrics
+        draft = local_path.with_name(f".{local_path.name}.new")
         try:
-            stored = self._store.find(here.name)
+            stored = self._store.find(local_path.name)
             if stored is None:
                 return
             self._copy(stored, draft)
-            os.replace(draft, here)
+            os.replace(draft, local_path)
         except (InfraError, OSError) as error:
             _log.warning("cannot fetch the metrics of earlier AM attempts: %s", error)
 

@@ -37,17 +37,17 @@ class RecordDownload:
             InfraError: the store refuses, or cannot be reached.
         """
         try:
-            there = self._store.list()
-            if not there:
+            stored_files = self._store.list()
+            if not stored_files:
                 return
             self._folder.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for name, stored in sorted(there.items()):
-                if here := local_name(name):
-                    self._fetch_events(stored, self._folder.path / here)
-            self._fetch_metrics(there.get(self._folder.metrics.name), is_finished="summary.json" in there)
+            for name, stored in sorted(stored_files.items()):
+                if local_path := local_name(name):
+                    self._fetch_events(stored, self._folder.path / local_path)
+            self._fetch_metrics(stored_files.get(self._folder.metrics.name), is_finished="summary.json" in stored_files)
             for name, path in self._whole_files().items():
-                if name in there and not path.exists():
-                    self._fetch(there[name], path)
+                if name in stored_files and not path.exists():
+                    self._fetch(stored_files[name], path)
             self._remove_secrets()
         finally:
             self._store.close()
@@ -110,14 +110,14 @@ class RecordDownload:
 
     def _fetch_metrics(self, stored: StoredFile | None, *, is_finished: bool) -> None:
         """Fetch the metrics file if it has changed; a large one, which is rewritten repeatedly, only after the end."""
-        here = self._folder.metrics
+        local_path = self._folder.metrics
         if stored is None or (stored.size > _MAX_REPEATED_BYTES and not is_finished):
             return
-        if here.exists():
-            have = here.stat()
+        if local_path.exists():
+            have = local_path.stat()
             if (have.st_size, have.st_mtime_ns // 1_000_000) == (stored.size, stored.modified_ms):
                 return
-        draft = here.with_name(f".{here.name}.{os.getpid()}.{threading.get_ident()}.new")
+        draft = local_path.with_name(f".{local_path.name}.{os.getpid()}.{threading.get_ident()}.new")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             with open(descriptor, "wb", buffering=0) as file:
@@ -132,7 +132,7 @@ class RecordDownload:
             if changed is None or changed.modified_ms != stored.modified_ms:
                 return  # it may be a mix of two versions
             os.utime(draft, ns=(stored.modified_ms * 1_000_000, stored.modified_ms * 1_000_000))
-            os.replace(draft, here)
+            os.replace(draft, local_path)
         finally:
             draft.unlink(missing_ok=True)
 
@@ -142,11 +142,11 @@ class RecordDownload:
             return json.dumps({**json.loads(summary), "folder": str(self._folder.path)}).encode()
         return summary
 
-    def _fetch_events(self, stored: StoredFile, here: Path) -> None:
+    def _fetch_events(self, stored: StoredFile, local_path: Path) -> None:
         """Fetch what our copy of the log is missing: logs only grow. Concurrent fetches write the same bytes."""
-        have = here.stat().st_size if here.exists() else 0
+        have = local_path.stat().st_size if local_path.exists() else 0
         most = min(stored.size, _MAX_EVENTS_BYTES)
-        descriptor = os.open(here, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(local_path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb", buffering=0) as file:
             file.seek(have)
             while have < most:

@@ -132,7 +132,7 @@ class RecordPublisher:
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
-        give_up = clock.monotonic() + _FINISH_SECONDS - _FINISH_RETRY_SECONDS
+        deadline = clock.monotonic() + _FINISH_SECONDS - _FINISH_RETRY_SECONDS
         try:
             async with asyncio.timeout(_FINISH_SECONDS):
                 if journal:
@@ -142,11 +142,11 @@ class RecordPublisher:
                         self._log_error(error)
                 if self._first_files:
                     await asyncio.wait([self._first_files])
-                await to_thread(self._finish, give_up)
+                await to_thread(self._finish, deadline)
         except TimeoutError:
             _log.error("could not complete the job's history in %s within %g s", self._store.path, _FINISH_SECONDS)
 
-    def _finish(self, give_up: float) -> None:
+    def _finish(self, deadline: float) -> None:
         """Write the last files. A failure of one step does not stop the others, above all the summary."""
         steps: tuple[Callable[[], object], ...] = (
             lambda: self._store.delete("access.json"),
@@ -159,7 +159,7 @@ class RecordPublisher:
         )
         for left, step in zip(range(len(steps) - 1, -1, -1), steps, strict=True):
             try:
-                self._call_with_retry(step, give_up - left)  # leaves each later step at least a second
+                self._call_with_retry(step, deadline - left)  # leaves each later step at least a second
             except (InfraError, OSError) as error:
                 self._log_error(error)
         with contextlib.suppress(InfraError, OSError):  # it cannot even be opened, as has been logged
@@ -192,13 +192,13 @@ class RecordPublisher:
             file.seek(max(0, size - _LOG_TAIL_BYTES))
             self._store.put("am.log", file.read())
 
-    def _call_with_retry(self, step: Callable[[], object], give_up: float) -> None:
+    def _call_with_retry(self, step: Callable[[], object], deadline: float) -> None:
         """Call the step, and retry while there is time: the store may just be starting."""
         while True:
             try:
                 step()
             except InfraError as error:
-                if self._store.is_lasting(error) or clock.monotonic() + _FINISH_RETRY_SECONDS > give_up:
+                if self._store.is_lasting(error) or clock.monotonic() + _FINISH_RETRY_SECONDS > deadline:
                     raise
                 time.sleep(_FINISH_RETRY_SECONDS)
             else:

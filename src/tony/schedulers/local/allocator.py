@@ -144,11 +144,11 @@ class LocalAllocator(ContainerAllocator):
         self._number = max(self._number, await to_thread(self._recovery.highest_number))
         await self._orphan_cleanup.end_helpers()
         noted = cleanup.read_launch_record(self._job.folder.remains)
-        new = [each for each in known if each.id not in self._containers]
+        new = [container for container in known if container.id not in self._containers]
         for held in self._recovery.reattach(new, noted, self._orphan_cleanup.supervisor):
             self._containers[held.id] = held
             self._allocation.add_recovered(held.role, held.devices)
-        adopted = [each.id for each in known if each.task and each.id in self._containers]
+        adopted = [container.id for container in known if container.task and container.id in self._containers]
         if not await self._orphan_cleanup.end_others(noted, kept=list(self._containers)):
             _log.warning("some processes of an earlier AM attempt could not be killed")
         _log.info("recovered %d of %d containers", len(adopted), len(known))
@@ -240,7 +240,7 @@ class LocalAllocator(ContainerAllocator):
 
     # --- ending ---------------------------------------------------------------------------------------------------
 
-    def release(self, container: str, patience: float) -> None:
+    def release(self, container: str, timeout: float) -> None:
         held = self._containers.get(container)
         if held is None:
             return
@@ -249,11 +249,11 @@ class LocalAllocator(ContainerAllocator):
         elif not held.cause:
             again = held.force.when() if held.force else float("inf")
             loop = asyncio.get_running_loop()
-            if loop.time() + patience < again:
+            if loop.time() + timeout < again:
                 if held.force:
                     held.force.cancel()
-                cause = f"released, and killed because its executor did not exit within {patience:g} s"
-                held.force = loop.call_later(patience, self._end, held, cause)
+                cause = f"released, and killed because its executor did not exit within {timeout:g} s"
+                held.force = loop.call_later(timeout, self._end, held, cause)
 
     def kill(self, container: str, reason: str) -> None:
         held = self._containers.get(container)
@@ -325,7 +325,7 @@ class LocalAllocator(ContainerAllocator):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_EXECUTOR_EXIT_SECONDS):
                 for executor in living:
-                    await executor.wait_gone()
+                    await executor.wait_removed()
         await self._server.close()
         await self._orphan_cleanup.end_all()
         self._containers.clear()

@@ -130,7 +130,7 @@ def master_container(
         staged: of each role; an environment among them may have the Python to use.
         objects: `JobPayload.objects`.
     """
-    python = next(filter(None, (_environment_of(settings, each) for each in staged.values())), None)
+    python = next(filter(None, (_environment_of(settings, role) for role in staged.values())), None)
     key = "scheduler.yarn.am_docker_image" if settings.am_docker_image else _DOCKER_IMAGE
     docker = _docker(settings.am_docker_image or settings.docker_image, settings.docker_mounts, key, sources)
     python_resource = (_resource(python, objects[python], LocalResourceType.FILE),) if python else ()

@@ -60,7 +60,7 @@ class JobPayload:
         pages: archive with the packages of the job's web pages, if the submitter has them.
         nodes: host -> rack of nodes to request by name: that way containers are granted sooner.
         node_count: number of running nodes; 0 if unknown.
-        room: role -> number of nodes that could run its tasks; roles that are missing are unknown.
+        suitable_nodes: role -> number of nodes that could run its tasks; roles that are missing are unknown.
     """
 
     record: JobRecord
@@ -75,7 +75,7 @@ class JobPayload:
     pages: Uploaded | None = None
     nodes: Mapping[str, str] = field(default_factory=dict)
     node_count: int = 0
-    room: Mapping[str, int] = field(default_factory=dict)
+    suitable_nodes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def programs(self) -> dict[str, Uploaded]:

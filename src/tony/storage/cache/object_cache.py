@@ -32,7 +32,7 @@ from pathlib import Path
 from tony.errors import StorageError
 from tony.model.staged import StagedItem
 from tony.storage.cache.file_copy import Copier
-from tony.storage.stores.disk_errors import explain_os_error, require_room
+from tony.storage.stores.disk_errors import explain_os_error, require_free_space
 
 #: Modification time of every object and of everything that is packed: 2000-01-01 UTC. A time that zip can represent
 #: (from 1980 on), so that programs can pack their own working directory.
@@ -213,7 +213,7 @@ class Cache:
         Raises:
             StorageError: the file system refuses.
         """
-        require_room(doing, self.path, needed)
+        require_free_space(doing, self.path, needed)
         part = self.path / f".{os.urandom(8).hex()}.part"
         with explain_os_error(doing, self.path, needed):
             file = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -32,7 +32,7 @@ _RENEWER = "yarn.resourcemanager.principal"
 _ANYWHERE = ("0.0.0.0", "::")
 
 #: Timeouts in seconds for a user at a terminal: a cluster that does not respond, or one of an HA pair that hangs.
-POLICY = Policy(patience=10.0, shortest=0.1, longest=0.5, first_answer=10.0)
+POLICY = Policy(give_up_after=10.0, shortest=0.1, longest=0.5, first_answer=10.0)
 
 
 def tokens_for_programs(credentials: TokenCredentials) -> TokenCredentials:

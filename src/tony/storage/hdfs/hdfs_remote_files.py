@@ -40,8 +40,12 @@ class HdfsFiles(RemoteFiles):
             if status.kind is FileKind.DIRECTORY:
                 found = client.list(path)
                 return RemoteFolder(
-                    files=tuple(self._file(service, f"{path}/{each.name}", each) for each in found if each.is_file),
-                    folders=tuple(each.name for each in found if not each.is_file),
+                    files=tuple(
+                        self._file(service, f"{path}/{file_status.name}", file_status)
+                        for file_status in found
+                        if file_status.is_file
+                    ),
+                    folders=tuple(file_status.name for file_status in found if not file_status.is_file),
                 )
             if not status.is_file:
                 raise ValueError(f"{service.uri}{path} is neither a file nor a folder.")

@@ -43,7 +43,7 @@ class HdfsStore(FileStore):
             found = self._files.list(self._split(path))
         except FileMissingError:
             return ()
-        return tuple(_item(each, each.name) for each in found if each.name)
+        return tuple(_item(file_status, file_status.name) for file_status in found if file_status.name)
 
     def find(self, path: str) -> Item | None:
         found = self._files.find(self._split(path))

@@ -41,17 +41,17 @@ def build_storage_error(doing: str, folder: Path, error: OSError, needed: int | 
     return StorageError(f"cannot {doing}: {error.strerror or error}.")
 
 
-def require_room(doing: str, folder: Path, needed: int) -> None:
+def require_free_space(doing: str, folder: Path, needed: int) -> None:
     """Refuse at once what cannot fit, rather than filling the disk first.
 
     Raises:
         StorageError: `folder` has less than `needed` bytes free.
     """
-    if needed > room(folder):
+    if needed > free_bytes(folder):
         raise disk_full_error(doing, folder, needed)
 
 
-def room(folder: Path) -> int:
+def free_bytes(folder: Path) -> int:
     """Return the bytes that this user may still write at `folder`, which must exist."""
     status = os.statvfs(folder)
     return status.f_bavail * status.f_frsize
@@ -60,7 +60,7 @@ def room(folder: Path) -> int:
 def disk_full_error(doing: str, folder: Path, needed: int | None, *, quota: bool = False) -> StorageError:
     """Return the error for a full disk."""
     wants = f"{format_size(needed)} needed" if needed else "more space needed"
-    why = "your disk quota is exhausted" if quota else f"{format_size(room(folder))} free"
+    why = "your disk quota is exhausted" if quota else f"{format_size(free_bytes(folder))} free"
     return StorageError(
         f"cannot {doing}: not enough disk space in {folder}: {wants}, {why}. "
         "Free some space there, or set TONY_HOME to a folder on a larger disk."

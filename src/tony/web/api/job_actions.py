@@ -17,9 +17,9 @@ from tony.web.authorization import PortalAction
 #: Audit log: which user changed which job.
 _audit = logging.getLogger("tony.web.audit")
 #: Refused changes that are logged per user and interval, and users that are tracked.
-_MOST_REFUSALS = 5
+_MAX_REFUSALS = 5
 _REFUSAL_SECONDS = 60.0
-_MOST_USERS = 1000
+_MAX_USERS = 1000
 
 
 class RefusalLog:
@@ -35,11 +35,11 @@ class RefusalLog:
         if now - since >= _REFUSAL_SECONDS:
             since, count = now, 0
         self._users[user] = since, count + 1
-        while len(self._users) > _MOST_USERS:
+        while len(self._users) > _MAX_USERS:
             self._users.popitem(last=False)
-        if count < _MOST_REFUSALS:
+        if count < _MAX_REFUSALS:
             _audit.warning("refused: %s of %s by %r", what, job, user)
-        elif count == _MOST_REFUSALS:
+        elif count == _MAX_REFUSALS:
             _audit.warning(
                 "refused: more requests by %r; further ones are not logged for %.0f s", user, _REFUSAL_SECONDS
             )

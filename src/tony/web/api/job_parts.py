@@ -39,7 +39,7 @@ from tony.web.pages.files import build_download_headers
 
 T = TypeVar("T")
 #: Maximum number of markers, checkpoints and progress records in a response.
-_MOST_MARKS = 10_000
+_MAX_MARKS = 10_000
 
 
 async def get_events(call: OperationCall) -> EventList:
@@ -84,10 +84,10 @@ async def get_timeline(call: OperationCall) -> TimelinePage:
         job=made.job,
         accepted=made.accepted,
         until=made.until,
-        began=made.began,
+        began=made.first_start,
         ended=made.ended,
         sessions=made.sessions,
-        marks=made.marks[-_MOST_MARKS:],
+        marks=made.marks[-_MAX_MARKS:],
         roles=made.roles,
         queued=made.queued,
         spans=tuple(span for _, spans in chosen[:most] for span in spans),
@@ -134,9 +134,9 @@ async def get_metrics(call: OperationCall) -> MetricsIndex:
                 for name, series in known
                 if series is not None
             ),
-            progress=tuple(found.progress())[:_MOST_MARKS],
+            progress=tuple(found.progress())[:_MAX_MARKS],
             job_progress=find_job_progress(read_reports(found), report),
-            checkpoints=tuple(found.checkpoints())[:_MOST_MARKS],
+            checkpoints=tuple(found.checkpoints())[:_MAX_MARKS],
             problem=found.problem,
         )
 

@@ -66,10 +66,10 @@ async def list_tasks(call: OperationCall) -> TaskList:
     """Return a page of a job's tasks, in the order of the job file."""
     _, report = await call.find_job()
     role, state, after, most = (call.values[name] for name in ("role", "state", "after", "most"))
-    found = [each for each in report.tasks if role in ("", each.role) and state in ("", each.state.value)]
+    found = [task for task in report.tasks if role in ("", task.role) and state in ("", task.state.value)]
     start = 0
     if after is not None:
-        names = [each.task for each in report.tasks]
+        names = [task.task for task in report.tasks]
         if str(after) not in names:
             raise ApiError(400, "bad-parameter", f"after: the job has no task {after}.", "Omit it for the first page.")
         remaining = set(names[names.index(str(after)) + 1 :])
@@ -84,4 +84,4 @@ async def get_task(call: OperationCall) -> TaskReport:
     """Return the status of a task."""
     _, report = await call.find_job()
     name = call.find_task(report)
-    return next(each for each in report.tasks if each.task == name)
+    return next(task for task in report.tasks if task.task == name)

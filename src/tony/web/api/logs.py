@@ -75,7 +75,7 @@ async def _find_log(call: OperationCall) -> tuple[str, TaskLogs]:
     view, report = await call.find_job()
     name = call.values["name"]
     known = LogName.parse(name)
-    if known is None or known.file != name or not any(each.task == known.task for each in report.tasks):
+    if known is None or known.file != name or not any(task.task == known.task for task in report.tasks):
         raise _build_missing_error(name)
     return name, view.task_logs(known.task)
 

@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from tony import __version__
 from tony.model.codec import Json
-from tony.model.job_query import LONGEST
+from tony.model.job_query import MAX_WORD_CHARACTERS
 from tony.web.api.operation import Operation, Parameter, ParameterKind
 from tony.web.api.response_types import ChangeBody, ErrorAnswer
 
@@ -84,8 +84,8 @@ def build_document(operations: Sequence[Operation]) -> Json:
         "content": _build_content(schemas.build_schema(ErrorAnswer)),
     }
     paths: dict[str, dict[str, Json]] = {}
-    for each in operations:
-        paths.setdefault(each.path, {})[each.method.lower()] = _build_operation(each, schemas, error)
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _build_operation(operation, schemas, error)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -158,11 +158,11 @@ def _build_parameter_schema(parameter: Parameter) -> Json:
         schema["pattern"] = _TASK
     elif parameter.kind is ParameterKind.WORDS:
         word = f"({'|'.join(parameter.choices)})"
-        schema |= {"pattern": f"^{word}(,{word})*$", "maxLength": LONGEST}
+        schema |= {"pattern": f"^{word}(,{word})*$", "maxLength": MAX_WORD_CHARACTERS}
     elif parameter.choices:
         schema["enum"] = list(parameter.choices)
     else:
-        schema |= {"minLength": 1 if parameter.required else 0, "maxLength": LONGEST}
+        schema |= {"minLength": 1 if parameter.required else 0, "maxLength": MAX_WORD_CHARACTERS}
     if parameter.usual not in (None, "", frozenset()):
         schema["default"] = (
             ("yes" if parameter.usual else "no") if parameter.kind is ParameterKind.TRUTH else parameter.usual

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from tony.jobs.directory.view import DirectoryJobView
 from tony.model.ids import TaskId
-from tony.model.job_query import LONGEST
+from tony.model.job_query import MAX_WORD_CHARACTERS
 from tony.model.job_report import JobReport
 from tony.web.authorization import PortalUser, find_job
 from tony.web.job_source import Source
@@ -96,8 +96,8 @@ class Parameter:
         Raises:
             ValueError: the text is invalid; the message says why.
         """
-        if len(text) > LONGEST:
-            raise ValueError(f"more than {LONGEST} characters")
+        if len(text) > MAX_WORD_CHARACTERS:
+            raise ValueError(f"more than {MAX_WORD_CHARACTERS} characters")
         words = text.split(",") if self.kind is ParameterKind.WORDS else [text]
         if self.choices and not set(words) <= set(self.choices):
             raise ValueError(f"one of {', '.join(self.choices)} is expected")

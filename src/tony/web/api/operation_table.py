@@ -9,7 +9,7 @@ from tony.core.events import EVENTS
 from tony.history.goodput import GoodputLedger
 from tony.history.metric_buckets import RolePoints
 from tony.jobs.comparison import Comparison
-from tony.jobs.directory.event_pages import MOST_LATEST_EVENTS
+from tony.jobs.directory.event_pages import MAX_LATEST_EVENTS
 from tony.jobs.directory.task_logs import LOG_PIECE, LogSearchResult
 from tony.model.codec import Json
 from tony.model.job_query import DAMAGED, DEFAULT_PAGE_JOBS, GROUPS, MAX_PAGE_JOBS, JobSort
@@ -77,10 +77,14 @@ OPERATIONS: Sequence[Operation] = (
             _make_text("scheduler", "only jobs of this scheduler"),
             _make_text("queue", "only jobs of this queue"),
             _make_text("tag", "only jobs with this tag"),
-            _make_text("failure_class", "only jobs with this class of failure", *(each.value for each in FailureClass)),
+            _make_text(
+                "failure_class",
+                "only jobs with this class of failure",
+                *(failure_class.value for failure_class in FailureClass),
+            ),
             _make_text("since", "submitted at or after: an ISO 8601 date or time, or seconds since 1970"),
             _make_text("until", "submitted at or before"),
-            _make_text("sort", "sort key; default `submitted`", *(each.value for each in JobSort)),
+            _make_text("sort", "sort key; default `submitted`", *(sort.value for sort in JobSort)),
             Parameter(name="descending", what="largest or newest first", kind=ParameterKind.TRUTH, usual=True),
             _make_text("after", "`next` of the previous page"),
             _make_most("jobs per page", DEFAULT_PAGE_JOBS, MAX_PAGE_JOBS),
@@ -121,7 +125,7 @@ OPERATIONS: Sequence[Operation] = (
         parameters=(
             _JOB,
             _make_text("role", "only tasks of this role"),
-            _make_text("state", "only tasks in this state", *(each.value for each in TaskState)),
+            _make_text("state", "only tasks in this state", *(state.value for state in TaskState)),
             _AFTER_TASK,
             _make_most("tasks per page", 200, 10_000),
         ),
@@ -147,7 +151,7 @@ OPERATIONS: Sequence[Operation] = (
                 what="`next` of the previous page; negative: start this many events before the last one",
                 kind=ParameterKind.INTEGER,
                 usual=0,
-                least=-MOST_LATEST_EVENTS,
+                least=-MAX_LATEST_EVENTS,
             ),
             Parameter(
                 name="kind",

@@ -55,7 +55,7 @@ class Api(BaseRoute):
 
     def __init__(self, source: Source, auth: AuthBackend, only: str = "") -> None:
         self._source, self._auth, self._only = source, auth, only
-        self._routes = [(_compile_pattern(each.path), each) for each in OPERATIONS]
+        self._routes = [(_compile_pattern(operation.path), operation) for operation in OPERATIONS]
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         is_api = scope["type"] == "http" and _get_path(scope).startswith(f"{PREFIX}/")
@@ -142,22 +142,22 @@ def _parse_values(operation: Operation, words: Mapping[str, str], request: Reque
         ApiError: one is missing or invalid.
     """
     values: dict[str, Any] = {}
-    for each in operation.parameters:
-        texts = [words[each.name]] if each.in_path else request.query_params.getlist(each.name)
+    for parameter in operation.parameters:
+        texts = [words[parameter.name]] if parameter.in_path else request.query_params.getlist(parameter.name)
         if len(texts) > 1:
-            raise ApiError(400, "bad-parameter", f"{each.name} is given {len(texts)} times.", "Give it once.")
+            raise ApiError(400, "bad-parameter", f"{parameter.name} is given {len(texts)} times.", "Give it once.")
         text = texts[0] if texts else None
-        if text is None or (text == "" and isinstance(each.usual, str)):
-            if each.required:
-                raise ApiError(400, "bad-parameter", f"{each.name} is missing: {each.what}.")
-            values[each.name] = each.usual
+        if text is None or (text == "" and isinstance(parameter.usual, str)):
+            if parameter.required:
+                raise ApiError(400, "bad-parameter", f"{parameter.name} is missing: {parameter.what}.")
+            values[parameter.name] = parameter.usual
             continue
         try:
-            if each.required and not text:
-                raise ValueError(each.what)
-            values[each.name] = each.read(text)
+            if parameter.required and not text:
+                raise ValueError(parameter.what)
+            values[parameter.name] = parameter.read(text)
         except ValueError as error:
-            raise ApiError(400, "bad-parameter", f"{each.name}: {text[:60]!r}: {error}.") from None
+            raise ApiError(400, "bad-parameter", f"{parameter.name}: {text[:60]!r}: {error}.") from None
     return values
 
 

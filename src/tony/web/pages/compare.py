@@ -58,7 +58,9 @@ async def render_page(page_request: PageRequest) -> Response:
         compares = await compare_jobs(*(view for view, _ in found))
         values |= {
             "facts": _collect_facts(reports, (compares.a, compares.b)),
-            "settings": None if compares.settings is None else [_build_setting_row(each) for each in compares.settings],
+            "settings": None
+            if compares.settings is None
+            else [_build_setting_row(setting) for setting in compares.settings],
             "same": compares.same,
             "seconds": _build_seconds_rows(compares),
             "metrics": _build_metric_rows(compares),
@@ -122,7 +124,7 @@ def _build_seconds_rows(found: Comparison) -> list[ComparisonRow]:
 
 def _build_metric_rows(found: Comparison) -> list[ComparisonRow]:
     """Return the metrics that are nonzero in either job."""
-    return [_build_metric_row(each) for each in found.measures if each.a or each.b]
+    return [_build_metric_row(measure) for measure in found.measures if measure.a or measure.b]
 
 
 def _build_metric_row(each: MetricDifference) -> ComparisonRow:

@@ -34,7 +34,7 @@ async def render_page(page_request: PageRequest) -> Response:
         pages.append(PagerLink(label="Later", href=to(last), rel="next"))
         pages.append(PagerLink(label="Latest", href=page_request.links.to_job(report.job, "events")))
     values |= {
-        "events": [(each, words.describe(each.event)) for each in entries],
+        "events": [(entry, words.describe(entry.event)) for entry in entries],
         "pages": pages if len(pages) > 1 else [],
         "live": values["live"] and not further,
     }

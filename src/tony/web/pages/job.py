@@ -134,7 +134,7 @@ def _get_svg_cache(page_request: PageRequest) -> SvgCache:
 def _select_latest(events: Sequence[LogEntry]) -> list[tuple[LogEntry, str]]:
     """Return the latest events with their text, newest first, without snapshots."""
     words = EventWords()
-    texts = [(each, words.describe(each.event)) for each in events if not isinstance(each.event, Snapshot)]
+    texts = [(event, words.describe(event.event)) for event in events if not isinstance(event.event, Snapshot)]
     return texts[: -_SHOWN_EVENTS - 1 : -1]
 
 

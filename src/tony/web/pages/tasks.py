@@ -89,8 +89,8 @@ def _build_column(
 ) -> TaskColumn:
     if not word:
         return TaskColumn(title=title, href="", order="")
-    here = words.get("sort", "task") == word
+    is_sorted = words.get("sort", "task") == word
     down = words.get("reverse") == "yes"
-    query = {**words, "sort": "" if word == "task" else word, "reverse": "yes" if here and not down else ""}
-    order = ("descending" if down else "ascending") if here else ""
+    query = {**words, "sort": "" if word == "task" else word, "reverse": "yes" if is_sorted and not down else ""}
+    order = ("descending" if down else "ascending") if is_sorted else ""
     return TaskColumn(title=title, href=page_request.links.to_page(path, query), order=order)

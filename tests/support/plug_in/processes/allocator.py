@@ -80,11 +80,11 @@ class ProcessAllocator(EnlistingAllocator):
             self._living[container].is_launched = True
         await super().launch(container, task, credentials)
 
-    def release(self, container: str, patience: float) -> None:
+    def release(self, container: str, timeout: float) -> None:
         held = self._living.get(container)
         if held is None:
             return
-        wait = patience if held.is_launched else 0.0
+        wait = timeout if held.is_launched else 0.0
         loop = asyncio.get_running_loop()
         held.timers.append(loop.call_later(wait, self.kill, container, "it did not exit after its release"))
 

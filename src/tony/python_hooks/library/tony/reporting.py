@@ -180,14 +180,14 @@ class checkpoint:  # noqa: N801 - reads as a function where it is used
         step: as of `progress`.
     """
 
-    __slots__ = ("_began", "_step")
+    __slots__ = ("_started_at", "_step")
 
     def __init__(self, step: float) -> None:
         self._step = step
-        self._began = 0.0
+        self._started_at = 0.0
 
     def __enter__(self) -> None:
-        self._began = time.clock_gettime(_CLOCK)
+        self._started_at = time.clock_gettime(_CLOCK)
 
     def __exit__(
         self,
@@ -199,6 +199,6 @@ class checkpoint:  # noqa: N801 - reads as a function where it is used
             return
         try:
             now = time.clock_gettime(_CLOCK)
-            _reporter.keep(b"c\t%r\t%r\t%r" % (float(self._step), now, now - self._began))
+            _reporter.keep(b"c\t%r\t%r\t%r" % (float(self._step), now, now - self._started_at))
         except Exception:  # a failing report must not fail the program
             return

@@ -118,10 +118,10 @@ class ResourceClaim:
         if self._held is None:
             return None
         with self._ledger.locked():
-            mine = self._held.claim
-            others = [claim for claim in self._ledger.claims() if claim.ticket != mine.ticket]
-            for need in filter(lambda need: self._is_more(need, mine), self._needs):
-                found = grown(mine, need.memory, need.gpus, others, self._machine)
+            claim = self._held.claim
+            others = [other for other in self._ledger.claims() if other.ticket != claim.ticket]
+            for need in filter(lambda need: self._is_more(need, claim), self._needs):
+                found = grown(claim, need.memory, need.gpus, others, self._machine)
                 if found:
                     self._held.update(found)
                     return found

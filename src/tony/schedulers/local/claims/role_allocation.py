@@ -51,7 +51,7 @@ class RoleAllocation:
     def allocate(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield role and devices of each container that can be granted; it counts as running from then on."""
         for role, (_, resources) in self._roles.items():
-            while self._running_count[role] < self._demand[role] and self._has_room(resources):
+            while self._running_count[role] < self._demand[role] and self._is_within_claim(resources):
                 devices, self._devices = self._devices[: resources.gpus], self._devices[resources.gpus :]
                 self._count(role, devices)
                 yield role, tuple(devices)
@@ -85,5 +85,5 @@ class RoleAllocation:
         self._memory -= self._roles[role][1].memory
         self._used.update(devices)
 
-    def _has_room(self, wanted: Resources) -> bool:
+    def _is_within_claim(self, wanted: Resources) -> bool:
         return wanted.memory <= self._memory and wanted.gpus <= len(self._devices)

@@ -83,9 +83,13 @@ class LocalContainerRecovery:
             supervisor: process that has become the executors' parent; 0 if it is not known.
         """
         launched = {held.container: held for held in noted.launched}
-        for each in known:
-            if each.task:
-                held = self._reattach(each, each.task, launched.get(each.id) or self._find_unrecorded(each, supervisor))
+        for container in known:
+            if container.task:
+                held = self._reattach(
+                    container,
+                    container.task,
+                    launched.get(container.id) or self._find_unrecorded(container, supervisor),
+                )
                 if held:
                     yield held
 

@@ -53,7 +53,7 @@ class ExecutorProcess:
             os.close(self._pidfd)
             self._pidfd = -1
 
-    async def wait_gone(self) -> None:
+    async def wait_removed(self) -> None:
         """Return once it has ended and its end has been reported."""
         await self._exited.wait()
 

@@ -58,15 +58,15 @@ class ForkServer:
         Raises:
             OSError: it cannot be started.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        own_end, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with server_end:
             try:
-                self.pid = _fork(theirs) if threading.active_count() == 1 else _spawn(theirs)
+                self.pid = _fork(server_end) if threading.active_count() == 1 else _spawn(server_end)
             except OSError:
-                ours.close()
+                own_end.close()
                 raise
-        ours.setblocking(False)
-        self._socket = ours
+        own_end.setblocking(False)
+        self._socket = own_end
 
     async def start(
         self, argv: Sequence[str], *, folder: Path, env: Mapping[str, str], stdin: int, output: int, kept: Sequence[int]
@@ -155,16 +155,16 @@ def _reap_inherited(pid: int) -> int | None:
     return None
 
 
-def _fork(theirs: socket.socket) -> int:
+def _fork(server_end: socket.socket) -> int:
     pid = os.fork()
     if pid == 0:
-        _run_as_server(theirs)
+        _run_as_server(server_end)
     return pid
 
 
-def _spawn(theirs: socket.socket) -> int:
-    argv = isolated_interpreter.command(__name__, str(theirs.fileno()))
-    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+def _spawn(server_end: socket.socket) -> int:
+    argv = isolated_interpreter.command(__name__, str(server_end.fileno()))
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=[server_end.fileno()])
     process.returncode = 0  # `ForkServer` waits for it, not this object
     return process.pid
 
@@ -206,7 +206,7 @@ def _handle(request: dict[str, Any], files: Sequence[int]) -> dict[str, Any]:
     if "reap" in request:
         return {"status": os.waitstatus_to_exitcode(os.waitpid(request["reap"], 0)[1])}
     env = {**request["env"], **os.environ, **request["env"]}
-    if isolated_interpreter.module_of(request["argv"]) is None or not process_title.has_room(request["env"]):
+    if isolated_interpreter.module_of(request["argv"]) is None or not process_title.fits_title(request["env"]):
         return {"pid": _execute(request["argv"], request["folder"], env, files)}
     pid = os.fork()
     if pid == 0:

@@ -19,15 +19,15 @@ def look_further():  # type: ignore[no-untyped-def]
 
 if sys.version_info < MINIMUM:
     setting = os.environ.get("TONY_PYTHON_SETTING", "")
-    said = "tony: Python 3.11 or later is required; " + sys.executable + " on host " + os.uname()[1]
-    said += " is " + ".".join(map(str, sys.version_info[:2]))
+    message = "tony: Python 3.11 or later is required; " + sys.executable + " on host " + os.uname()[1]
+    message += " is " + ".".join(map(str, sys.version_info[:2]))
     if os.environ.get("TONY_PYTHON"):
-        said += " (" + setting + os.environ.get("TONY_PYTHON_PLACE", "") + "). Set it to a newer one, or "
-        said += 'to "own" to ship yours.'
-        sys.exit(said)
+        message += " (" + setting + os.environ.get("TONY_PYTHON_PLACE", "") + "). Set it to a newer one, or "
+        message += 'to "own" to ship yours.'
+        sys.exit(message)
     look_further()  # type: ignore[no-untyped-call]
-    said += ", and PATH has no newer one (" + os.environ.get("PATH", "") + "). Set " + setting + " to "
-    sys.exit(said + 'a newer one, or to "own" to ship yours.')
+    message += ", and PATH has no newer one (" + os.environ.get("PATH", "") + "). Set " + setting + " to "
+    sys.exit(message + 'a newer one, or to "own" to ship yours.')
 
 gc.disable()  # loaded modules never become garbage; `isolated_interpreter.settle` enables it again
 here = os.path.dirname(os.path.abspath(__file__))

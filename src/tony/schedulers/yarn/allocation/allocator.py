@@ -145,7 +145,9 @@ class YarnAllocator(ContainerAllocator):
         proxy = f"{daemons[0].web_scheme}://{web}/proxy/{self._job.record.job_id}/" if web else ""
         if not peers:
             return None
-        origins = {f"{daemons[0].web_scheme}://{each}" for each in (own, *(daemon.web for daemon in daemons)) if each}
+        origins = {
+            f"{daemons[0].web_scheme}://{address}" for address in (own, *(daemon.web for daemon in daemons)) if address
+        }
         principal = self._configuration.get("yarn.resourcemanager.principal") or ""
         plain = self._why_plain()
         return PageProxy(
@@ -177,8 +179,8 @@ class YarnAllocator(ContainerAllocator):
 
     async def fetch_event_logs(self) -> None:
         if not self._has_history:
-            patience = _HDFS_WAIT_SHARE * self._expiry
-            before = PreviousAttempts(self._container_env.attempt, self._store, self._job.folder, patience)
+            timeout = _HDFS_WAIT_SHARE * self._expiry
+            before = PreviousAttempts(self._container_env.attempt, self._store, self._job.folder, timeout)
             await to_thread(before.fetch_event_logs)
             await to_thread(before.fetch_metrics)
             self._has_history = True
@@ -206,11 +208,11 @@ class YarnAllocator(ContainerAllocator):
         self._master = master
         nodes = self._nodes = NodeClients(master.node_tokens, protections=wanted)
         # A shipped Python, or that of the job's environment, is the same on every node.
-        room = {} if self._settings.python in (OWN_PYTHON, ENVIRONMENT) else self._payload.room
-        nodes_without_python = NodesWithoutPython(room, leave_out=master.exclude, tell=self._emit)
+        suitable_nodes = {} if self._settings.python in (OWN_PYTHON, ENVIRONMENT) else self._payload.suitable_nodes
+        nodes_without_python = NodesWithoutPython(suitable_nodes, leave_out=master.exclude, emit=self._emit)
         self._blacklist = NodeBlacklist(
             lambda: master.cluster_nodes or self._payload.node_count,
-            self._payload.room,
+            self._payload.suitable_nodes,
             unfit=lambda: nodes_without_python.hosts,
             leave_out=master.exclude,
             take_back=master.include,
@@ -219,7 +221,7 @@ class YarnAllocator(ContainerAllocator):
         containers = self._containers = ContainerTable(
             master,
             nodes,
-            tell=self._emit,
+            emit=self._emit,
             ended=self._on_container_ended,
             unfit=nodes_without_python.add,
             run_when_current=self._run_when_current,
@@ -243,7 +245,7 @@ class YarnAllocator(ContainerAllocator):
             queue=self._settings.queue,
             count=containers.count,
             left_out=lambda: nodes_without_python.hosts,
-            tell=self._emit,
+            emit=self._emit,
         )
         own_log = self._container_env.logs / "stderr"
         self._publisher = RecordPublisher(
@@ -302,7 +304,7 @@ class YarnAllocator(ContainerAllocator):
 
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
         if self._heartbeat is not None or self._registration is None:  # the first AM attempt, or a second call
-            return [each.id for each in known if self._containers and self._containers.has(each.id)]
+            return [container.id for container in known if self._containers and self._containers.has(container.id)]
         assert self._containers is not None
         assert self._master is not None
         assert self._nodes is not None
@@ -314,9 +316,9 @@ class YarnAllocator(ContainerAllocator):
             self._nodes,
             own=self._container_env.container,
             usual_nodes=self._payload.node_count,
-            patience=2 * retry + _NODES_RETURN_SECONDS,
+            timeout=2 * retry + _NODES_RETURN_SECONDS,
             end=self._stop_unknown,
-            tell=self._emit,
+            emit=self._emit,
         )
         self._recovery.add_running(self._registration.containers)
         self._delayed_events = []
@@ -444,9 +446,9 @@ class YarnAllocator(ContainerAllocator):
             self._job.record.sources,
         )
 
-    def release(self, container: str, patience: float) -> None:
+    def release(self, container: str, timeout: float) -> None:
         if self._containers:
-            self._run_when_current(partial(self._containers.release, container, patience))
+            self._run_when_current(partial(self._containers.release, container, timeout))
 
     def kill(self, container: str, reason: str) -> None:
         if self._containers:

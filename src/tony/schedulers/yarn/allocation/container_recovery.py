@@ -40,9 +40,9 @@ class ContainerRecovery:
         known: containers according to the event log.
         own: the AM's own container.
         usual_nodes: number of nodes when the job was submitted.
-        patience: seconds for which a restarted ResourceManager may still report containers.
+        timeout: seconds for which a restarted ResourceManager may still report containers.
         end: stops a container that is not in the event log.
-        tell: receives later events of containers that were given up.
+        emit: receives later events of containers that were given up.
     """
 
     def __init__(
@@ -54,15 +54,15 @@ class ContainerRecovery:
         *,
         own: str,
         usual_nodes: int,
-        patience: float,
+        timeout: float,
         end: Callable[[Container], None],
-        tell: Callable[[Event], None],
+        emit: Callable[[Event], None],
     ) -> None:
-        self._known = {each.id: each for each in known}
+        self._known = {container.id: container for container in known}
         self._missing = dict(self._known)
         self._containers, self._master, self._nodes = containers, master, nodes
-        self._own, self._usual_nodes, self._patience, self._end = own, usual_nodes, patience, end
-        self._emit = tell
+        self._own, self._usual_nodes, self._timeout, self._end = own, usual_nodes, timeout, end
+        self._emit = emit
         self._given_up: dict[str, KnownContainer] = {}  # set when recovery is over: their ends are not proven
         self._places: dict[str, NodeId] = {}  # nodes for which we have a token
         self._ends: dict[str, ContainerEnded] = {}
@@ -112,15 +112,15 @@ class ContainerRecovery:
     async def wait_settled(self) -> None:
         """Wait until the fate of each container is known, or no more reports are expected."""
         loop = asyncio.get_running_loop()
-        began = self._master.answers
-        while self._known and self._master.answers == began:
+        answers_before = self._master.answers
+        while self._known and self._master.answers == answers_before:
             await asyncio.sleep(_POLL_SECONDS)
         if self._missing and not self._is_restarted():
             await self._query_nodes()
-        give_up = loop.time() + self._patience
-        while self._missing and self._is_restarted() and loop.time() < give_up:
+        deadline = loop.time() + self._timeout
+        while self._missing and self._is_restarted() and loop.time() < deadline:
             if self._has_all_nodes():
-                give_up = min(give_up, loop.time() + _LAST_NODE_SECONDS)
+                deadline = min(deadline, loop.time() + _LAST_NODE_SECONDS)
             await asyncio.sleep(_POLL_SECONDS)
         unseen = self._is_restarted() and not self._has_all_nodes()
         for name, known in self._missing.items():

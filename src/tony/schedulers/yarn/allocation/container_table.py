@@ -63,7 +63,7 @@ class _Held:
         end_poll: polls its node for its end.
         warned: the last warning about the state of its node.
         is_preempted: YARN has announced its preemption.
-        is_unproven: its node did not confirm its end, so YARN's report will be no proof.
+        is_end_unconfirmed: its node did not confirm its end, so YARN's report will be no proof.
     """
 
     container: Container
@@ -76,7 +76,7 @@ class _Held:
     task: str = ""
     warned: str = ""
     is_preempted: bool = False
-    is_unproven: bool = False
+    is_end_unconfirmed: bool = False
 
     def __str__(self) -> str:
         return f"{self.task or self.role} in {self.name}"
@@ -86,7 +86,7 @@ class ContainerTable:
     """All containers of a job.
 
     Args:
-        tell: receives events; later, never from inside a call of its own.
+        emit: receives events; later, never from inside a call of its own.
         ended: called with the role of each container that no longer counts.
         unfit: called before that with role, host and message if the host has no Python for the executor.
         run_when_current: calls a function as soon as no other AM attempt can have the containers.
@@ -97,13 +97,13 @@ class ContainerTable:
         master: MasterClient,
         nodes: NodeClients,
         *,
-        tell: Callable[[Event], None],
+        emit: Callable[[Event], None],
         ended: Callable[[str], None],
         unfit: Callable[[str, str, str], None],
         run_when_current: Callable[[Callable[[], None]], None] = lambda do: do(),
     ) -> None:
         self._master, self._nodes = master, nodes
-        self._emit, self._ended, self._unfit, self._run_when_current = tell, ended, unfit, run_when_current
+        self._emit, self._ended, self._unfit, self._run_when_current = emit, ended, unfit, run_when_current
         self._held: dict[str, _Held] = {}
         self._count: Counter[str] = Counter()  # of `_held`, by role: thousands end at once
         self._empty = asyncio.Event()
@@ -171,15 +171,15 @@ class ContainerTable:
         held = self._held.get(ids.container_text(status.id)) if status.id else None
         if held is None:
             return
-        if exit_reasons.is_lost(status) and held.stage is not _Stage.GRANTED and not held.is_unproven:
-            held.is_unproven = True
+        if exit_reasons.is_lost(status) and held.stage is not _Stage.GRANTED and not held.is_end_unconfirmed:
+            held.is_end_unconfirmed = True
             self._spawn(self._prove(held, status))
             return
         self._has_ended(held, status)
 
     def _has_ended(self, held: _Held, status: ContainerStatus) -> None:
-        ours = bool(held.cause)
-        no_python = "" if ours else exit_reasons.no_python(status)
+        killed_here = bool(held.cause)
+        no_python = "" if killed_here else exit_reasons.no_python(status)
         if no_python:
             self._unfit(held.role, _host(held.container), no_python)
         reported = exit_reasons.cause(status)
@@ -188,10 +188,10 @@ class ContainerTable:
         self._report_ended(
             held,
             held.cause or reported,
-            blameless=not ours and exit_reasons.is_blameless(status),
-            forced=not ours and exit_reasons.is_forced(status),
-            over_memory=not ours and exit_reasons.is_over_memory(status),
-            presumed=held.is_unproven,
+            blameless=not killed_here and exit_reasons.is_blameless(status),
+            forced=not killed_here and exit_reasons.is_forced(status),
+            over_memory=not killed_here and exit_reasons.is_over_memory(status),
+            presumed=held.is_end_unconfirmed,
         )
 
     async def _prove(self, held: _Held, status: ContainerStatus) -> None:
@@ -203,7 +203,7 @@ class ContainerTable:
                 await self._nodes.stop(node, [container_id])
                 while not _is_proof((await self._nodes.statuses(node, [container_id])).get(container_id)):
                     await asyncio.sleep(_PROOF_POLL_SECONDS)
-            held.is_unproven = False
+            held.is_end_unconfirmed = False
         except (HadoopError, TimeoutError) as error:
             _log.warning("the end of %s is unconfirmed: %s", held, error or "its node does not confirm it")
         self._has_ended(held, status)
@@ -237,8 +237,8 @@ class ContainerTable:
 
     # --- ending -----------------------------------------------------------------------------------------------------
 
-    def release(self, container: str, patience: float) -> None:
-        """Release a container; kill it if it has not ended after `patience` seconds."""
+    def release(self, container: str, timeout: float) -> None:
+        """Release a container; kill it if it has not ended after `timeout` seconds."""
         held = self._held.get(container)
         if held is None:
             return
@@ -247,12 +247,12 @@ class ContainerTable:
         elif held.stage in (_Stage.STARTING, _Stage.RUNNING):
             due = held.force.when() if held.force else float("inf")
             loop = asyncio.get_running_loop()
-            if loop.time() + patience < due:
+            if loop.time() + timeout < due:
                 if held.force:
                     held.force.cancel()
-                cause = f"released, and killed because its executor did not exit within {patience:g} s"
+                cause = f"released, and killed because its executor did not exit within {timeout:g} s"
                 held.force = loop.call_later(
-                    patience, self._run_when_current, lambda: self._end_after_grace(held, cause)
+                    timeout, self._run_when_current, lambda: self._end_after_grace(held, cause)
                 )
             if held.end_poll is None:
                 held.end_poll = self._spawn(self._poll_end(held))
@@ -293,7 +293,7 @@ class ContainerTable:
             _log.warning("the node of container %s cannot stop it: %s", held.name, failed)
         except HadoopError as error:
             _log.warning("the node of container %s cannot stop it: %s", held.name, error)
-            held.is_unproven = True
+            held.is_end_unconfirmed = True
         self._master.release(container_id)
 
     async def _poll_end(self, held: _Held) -> None:

@@ -65,14 +65,15 @@ _SIGNALS = {134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
 def cause(status: ContainerStatus) -> str:
     """Return why a container ended."""
     # The node's own text comes first, the program's output last.
-    code, said, last = status.exit_status, status.diagnostics[:_MAX_PARSED], status.diagnostics[-_MAX_PARSED:]
+    code, diagnostics, last = status.exit_status, status.diagnostics[:_MAX_PARSED], status.diagnostics[-_MAX_PARSED:]
     known = exit_status(code)
     if known is YarnExitStatus.KILLED_EXCEEDED_PMEM:
-        used = _usage(_MEMORY, said)
+        used = _usage(_MEMORY, diagnostics)
         return f"YARN killed it for exceeding its physical memory limit: {used}. Request more with `memory`"
     if known is YarnExitStatus.KILLED_EXCEEDED_VMEM:
+        used = _usage(_VIRTUAL, diagnostics)
         return (
-            f"YARN killed it for exceeding its virtual memory limit: {_usage(_VIRTUAL, said)}. CUDA and many threads "
+            f"YARN killed it for exceeding its virtual memory limit: {used}. CUDA and many threads "
             "map far more than they use: ask the cluster's administrator to set yarn.nodemanager.vmem-check-enabled "
             "to false, or request more `memory`"
         )
@@ -87,13 +88,16 @@ def cause(status: ContainerStatus) -> str:
 
 def warning(report: NodeReport) -> str:
     """Return what a change of a node's state means to its containers; empty if nothing."""
-    host, said = (report.id and report.id.host) or "", escape_text((report.health_report or "")[:_MAX_TEXT]).strip()
+    host, diagnostics = (
+        (report.id and report.id.host) or "",
+        escape_text((report.health_report or "")[:_MAX_TEXT]).strip(),
+    )
     if report.state is NodeState.DECOMMISSIONING:
         left = report.decommissioning_timeout
         rest = "" if left is None else f"; containers still running in {format_duration(left)} will be killed"
         return f"its node {host} is being decommissioned{rest}"
     if report.state is NodeState.UNHEALTHY:
-        return f"its node {host} is unhealthy{f': {said}' if said else ''}"
+        return f"its node {host} is unhealthy{f': {diagnostics}' if diagnostics else ''}"
     if report.state in (None, NodeState.NEW, NodeState.RUNNING):
         return ""
     return f"its node {host} is {report.state.name.lower()}"
@@ -127,16 +131,16 @@ def is_over_memory(status: ContainerStatus) -> bool:
     return known in (YarnExitStatus.KILLED_EXCEEDED_PMEM, YarnExitStatus.KILLED_EXCEEDED_VMEM)
 
 
-def _usage(pattern: re.Pattern[str], said: str) -> str:
-    found = pattern.search(said)
+def _usage(pattern: re.Pattern[str], diagnostics: str) -> str:
+    found = pattern.search(diagnostics)
     return f"{found[1]} used, {found[2]} allowed" if found else "it used more than it requested"
 
 
-def _node_text(said: str, known: YarnExitStatus | None) -> str:
+def _node_text(diagnostics: str, known: YarnExitStatus | None) -> str:
     """Return the node's diagnostics, if they add something."""
     if known in (YarnExitStatus.KILLED_BY_APPMASTER, YarnExitStatus.KILLED_AFTER_APP_COMPLETION):
         return ""
-    lines = (_NOISE.sub("", _TIME.sub("", line)).strip() for line in escape_text(said).splitlines())
+    lines = (_NOISE.sub("", _TIME.sub("", line)).strip() for line in escape_text(diagnostics).splitlines())
     short = " ".join(dict.fromkeys(line for line in lines if line not in _EMPTY_WORDS))
     return f": {short if len(short) <= _MAX_TEXT else f'...{short[-_MAX_TEXT:]}'}" if short else ""
 

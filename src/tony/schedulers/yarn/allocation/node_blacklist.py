@@ -17,7 +17,7 @@ class NodeBlacklist:
 
     Args:
         nodes: returns the number of nodes.
-        room: role -> number of nodes that could run its tasks, as far as known.
+        suitable_nodes: role -> number of nodes that could run its tasks, as far as known.
         unfit: returns hosts on which no task can run; they stay excluded, and count.
         leave_out, take_back: update YARN's blacklist.
         changed: called with all blacklisted hosts when they have changed.
@@ -26,14 +26,14 @@ class NodeBlacklist:
     def __init__(
         self,
         nodes: Callable[[], int],
-        room: Mapping[str, int],
+        suitable_nodes: Mapping[str, int],
         *,
         unfit: Callable[[], tuple[str, ...]],
         leave_out: Callable[[str], None],
         take_back: Callable[[str], None],
         changed: Callable[[tuple[str, ...]], None] = lambda hosts: None,
     ) -> None:
-        self._nodes, self._room, self._unfit = nodes, room, unfit
+        self._nodes, self._suitable_nodes, self._unfit = nodes, suitable_nodes, unfit
         self._leave_out, self._take_back, self._changed = leave_out, take_back, changed
         self._wanted: dict[str, None] = {}
         self._blacklisted: dict[str, None] = {}
@@ -74,7 +74,9 @@ class NodeBlacklist:
         before = self.hosts
         unfit = self._unfit()
         most = min(
-            self._nodes() // _MIN_NODES_PER_EXCLUSION, *(count - 1 for count in self._room.values()), self._nodes()
+            self._nodes() // _MIN_NODES_PER_EXCLUSION,
+            *(count - 1 for count in self._suitable_nodes.values()),
+            self._nodes(),
         ) - len(unfit)
         allowed = [host for host in self._wanted if host not in unfit][: max(0, most)]
         for host in [each for each in self._blacklisted if each not in allowed]:
@@ -101,13 +103,13 @@ class NodesWithoutPython:
         others: role -> number of nodes that could run its tasks; for a missing role it is unknown, so the first such
             node is enough.
         leave_out: blacklists a host.
-        tell: receives events.
+        emit: receives events.
     """
 
     def __init__(
-        self, others: Mapping[str, int], *, leave_out: Callable[[str], None], tell: Callable[[Event], None]
+        self, others: Mapping[str, int], *, leave_out: Callable[[str], None], emit: Callable[[Event], None]
     ) -> None:
-        self._others, self._leave_out, self._tell = others, leave_out, tell
+        self._others, self._leave_out, self._emit = others, leave_out, emit
         self._hosts: dict[str, None] = {}
 
     @property
@@ -115,17 +117,17 @@ class NodesWithoutPython:
         """All of them."""
         return tuple(self._hosts)
 
-    def add(self, role: str, host: str, said: str) -> None:
+    def add(self, role: str, host: str, message: str) -> None:
         """Record that a container failed because its host has no suitable Python.
 
         Args:
-            said: message of the launch script: host, what was found, which setting.
+            message: message of the launch script: host, what was found, which setting.
         """
         if host not in self._hosts:
-            _log.warning("host %s is excluded (blacklisted): %s", host, said)
+            _log.warning("host %s is excluded (blacklisted): %s", host, message)
             self._hosts[host] = None
             self._leave_out(host)
         if len(self._hosts) >= min(_MAX_TRIED_NODES, self._others.get(role, 1)):
             before = [each for each in self._hosts if each != host]
             also = f" The same error occurred on {', '.join(before)}." if before else ""
-            self._tell(Unsatisfiable(role=role, reason=f"cannot start any task of {role}: {said}{also}"))
+            self._emit(Unsatisfiable(role=role, reason=f"cannot start any task of {role}: {message}{also}"))

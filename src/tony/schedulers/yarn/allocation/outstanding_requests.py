@@ -24,7 +24,7 @@ class OutstandingRequests:
         queue: the job's queue, if the ResourceManager does not report it.
         count: returns the number of a role's containers.
         left_out: returns blacklisted hosts.
-        tell: receives events.
+        emit: receives events.
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class OutstandingRequests:
         queue: str,
         count: Callable[[str], int],
         left_out: Callable[[], Sequence[str]],
-        tell: Callable[[Event], None],
+        emit: Callable[[Event], None],
     ) -> None:
         self._asks, self._roles, self._placed = asks, tuple(asks), placed
         self._master, self._registration = master, registration
         self._queue = registration.queue or queue
-        self._count, self._left_out, self._tell = count, left_out, tell
+        self._count, self._left_out, self._emit = count, left_out, emit
         self._total = dict.fromkeys(asks, 0)
         self._queued = ""
         #: Role -> why the ResourceManager rejects its requests for now.
@@ -55,15 +55,15 @@ class OutstandingRequests:
             return
         self._total[role] = total
         if total and (missing := self._unknown_resources(role)):
-            self._tell(Unsatisfiable(role=role, reason=f"the cluster has no resource type {missing}"))
+            self._emit(Unsatisfiable(role=role, reason=f"the cluster has no resource type {missing}"))
             return
         self.request_missing(role)
 
     def _unknown_resources(self, role: str) -> str:
         """Return requested resource types that YARN would silently ignore."""
-        known = {each.name for each in self._registration.resource_types}
+        known = {type_.name for type_ in self._registration.resource_types}
         wanted = self._asks[role].resource
-        return ", ".join(each.name for each in wanted.others if known and each.name not in known)
+        return ", ".join(other.name for other in wanted.others if known and other.name not in known)
 
     def request_missing(self, role: str) -> None:
         """Request the missing containers. A container counts until its end has been reported."""
@@ -89,7 +89,7 @@ class OutstandingRequests:
                 "setting, or ask the cluster's administrator to set "
                 "yarn.resourcemanager.placement-constraints.handler to `scheduler` or `placement-processor`"
             )
-        self._tell(Unsatisfiable(role=role, reason=reason))
+        self._emit(Unsatisfiable(role=role, reason=reason))
 
     def rejected(self, key: int, reason: str) -> None:
         """Record that there is no suitable node now for the missing containers."""
@@ -127,10 +127,10 @@ class OutstandingRequests:
             )
             if hosts := self._left_out():
                 why += f"; excluded hosts without a suitable Python: {', '.join(hosts)}"
-            said = f"waiting for YARN: {', '.join(parts)} pending in queue {self._queue}{why}"
-            self._report_queued(said)
+            reason = f"waiting for YARN: {', '.join(parts)} pending in queue {self._queue}{why}"
+            self._report_queued(reason)
 
     def _report_queued(self, reason: str) -> None:
         if reason != self._queued:
             self._queued = reason
-            self._tell(Queued(reason=reason))
+            self._emit(Queued(reason=reason))

@@ -49,9 +49,9 @@ def last_use(status: FileStatus) -> int:
     return max(status.modified_ms, status.accessed_ms)
 
 
-def is_due(there: Mapping[str, FileStatus], now_ms: float) -> bool:
+def is_due(cached: Mapping[str, FileStatus], now_ms: float) -> bool:
     """Return True if the last eviction is more than a day ago, judging by the cache's content."""
-    marker = there.get(MARKER)
+    marker = cached.get(MARKER)
     return marker is None or marker.modified_ms < now_ms - DAY
 
 
@@ -80,11 +80,11 @@ def evict(files: WebHdfs, cache: str, used: Collection[str], oldest_live_ms: int
 
 def _evict(files: WebHdfs, cache: str, aside: str, used: Collection[str], oldest_live_ms: int | None) -> int:
     now = files.status(aside).modified_ms  # by the NameNode's clock, like all the others
-    there = {status.name: status for status in files.list(cache) if status.is_file}
-    if not all(name in there and last_use(there[name]) > now - _CLOCK_MARGIN for name in used):
+    cached = {status.name: status for status in files.list(cache) if status.is_file}
+    if not all(name in cached and last_use(cached[name]) > now - _CLOCK_MARGIN for name in used):
         return 0  # uses are not recorded: access times are disabled, or a clock is wrong
     limit = now - KEPT if oldest_live_ms is None else min(now - KEPT, oldest_live_ms - _CLOCK_MARGIN)
-    old = [status.name for status in there.values() if last_use(status) < limit]
+    old = [status.name for status in cached.values() if last_use(status) < limit]
     return sum(_remove(files, f"{cache}/{name}", f"{aside}/{name}", limit) for name in old)
 
 
@@ -213,36 +213,40 @@ class CacheUploader:
             StorageError: the file system is full, or a quota is used up.
         """
         now = clock.wall() * 1000
-        there = self._list(self._cache)
-        if there is None:
-            self._make_folders(sum(each.size for each in requests))
-            there = {}
+        cached = self._list(self._cache)
+        if cached is None:
+            self._make_folders(sum(request.size for request in requests))
+            cached = {}
         else:
-            self._due = is_due(there, now)
-        reachable = any(each.public for each in requests) and self._all_may_enter(self._cache)
+            self._due = is_due(cached, now)
+        reachable = any(request.public for request in requests) and self._all_may_enter(self._cache)
         found = {}
-        missing = sum(each.size for each in requests if each.name not in there or there[each.name].length != each.size)
-        for each in requests:
-            status = there.get(each.name)
-            if status is None or status.length != each.size or not self._record_use(status, now):
-                with self._room_for(missing):
-                    status = self._send(each, f"{self._cache}/{each.name}")
-            found[each.name] = Uploaded(
-                url=f"{self._uri}{self._cache}/{each.name}",
-                size=each.size,
+        missing = sum(
+            request.size
+            for request in requests
+            if request.name not in cached or cached[request.name].length != request.size
+        )
+        for request in requests:
+            status = cached.get(request.name)
+            if status is None or status.length != request.size or not self._record_use(status, now):
+                with self._explain_quota_errors(missing):
+                    status = self._send(request, f"{self._cache}/{request.name}")
+            found[request.name] = Uploaded(
+                url=f"{self._uri}{self._cache}/{request.name}",
+                size=request.size,
                 timestamp=status.modified_ms,
-                public=each.public and reachable,
+                public=request.public and reachable,
             )
         self._used = list(found)
         return found
 
     def _make_folders(self, needed: int) -> None:
-        with self._room_for(needed):
+        with self._explain_quota_errors(needed):
             self._files.make_directories(self._staging, _FOLDER)
             self._files.make_directories(self._cache, _FOLDER)
             self._files.make_directories(f"{self._cache}/{MARKER}", 0o700)
 
-    def _room_for(self, needed: int) -> AbstractContextManager[None]:
+    def _explain_quota_errors(self, needed: int) -> AbstractContextManager[None]:
         return explain_quota_errors(self._files, self._uri, self._staging, needed)
 
     @property

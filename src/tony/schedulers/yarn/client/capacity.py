@@ -106,7 +106,7 @@ def build_capacity(
     made_below, whole_path = ("", "") if queue or root is None else _missing(name, root)
     return ClusterCapacity(
         maximum=maximum.amounts(),
-        types=[each.name for each in types],
+        types=[type_.name for type_ in types],
         labels=[label.name or "" for label in labels],
         shared_labels=[label.name or "" for label in labels if not label.exclusive],
         nodes=_nodes(nodes),
@@ -137,7 +137,9 @@ def _host(report: NodeReport) -> str:
 
 
 def _queue(info: QueueInfo) -> Queue:
-    limits = next((each.configuration for each in info.configurations if not each.label), None)
+    limits = next(
+        (configuration.configuration for configuration in info.configurations if not configuration.label), None
+    )
     most = limits.effective_max_capacity if limits else None
     return Queue(
         running=info.state in (None, QueueState.RUNNING),

@@ -154,9 +154,9 @@ class ContainerLogs:
             logs = AggregatedLogs(files, find_places(settings))
             found = await to_thread(logs.find, self._application, owner)
             by_container: defaultdict[str, list[_Found]] = defaultdict(list)
-            for each in found:
-                by_container[each.container].append(
-                    _Found(name=each.name, length=each.length, open=partial(_Aggregated, logs, each))
+            for log in found:
+                by_container[log.container].append(
+                    _Found(name=log.name, length=log.length, open=partial(_Aggregated, logs, log))
                 )
             for one in by_container.values():
                 await _pass_files(one, sink)

@@ -15,14 +15,14 @@ from tony.schedulers.yarn.settings import YarnSettings
 from tony.units import format_duration
 
 #: Text in the ResourceManager's diagnostics of an application that it killed for this.
-_SAID = "exceeded the lifetime"
+_LIFETIME_TEXT = "exceeded the lifetime"
 #: The key in a job file.
 KEY = "scheduler.yarn.lifetime"
 
 
 def is_over(report: ApplicationReport) -> bool:
     """Return True if YARN killed the application because it exceeded its lifetime."""
-    return report.state is ApplicationState.KILLED and _SAID in (report.diagnostics or "")
+    return report.state is ApplicationState.KILLED and _LIFETIME_TEXT in (report.diagnostics or "")
 
 
 def overdue(report: ApplicationReport, settings: YarnSettings, source: str | None) -> str:
@@ -34,17 +34,18 @@ def overdue(report: ApplicationReport, settings: YarnSettings, source: str | Non
     """
     if not is_over(report):
         return ""
-    began, ended = report.submit_time or report.start_time, report.finish_time
-    took = (ended - began) / 1000 if began and ended else None
-    if settings.lifetime is not None and (took is None or took >= int(settings.lifetime)):
+    submitted, ended = report.submit_time or report.start_time, report.finish_time
+    seconds = (ended - submitted) / 1000 if submitted and ended else None
+    if settings.lifetime is not None and (seconds is None or seconds >= int(settings.lifetime)):
         limit = f"{KEY}{f', {source}' if source else ''}"
         return (
             f"YARN killed the job: it exceeded its lifetime of {format_duration(settings.lifetime)} ({limit}), "
             "queue time included"
         )
+    after = f" after {format_duration(seconds)}" if seconds else ""
     return (
-        f"YARN killed the job{f' after {format_duration(took)}' if took else ''}: it exceeded the application lifetime "
-        "of its queue. Ask the cluster's administrator about "
+        f"YARN killed the job{after}: it exceeded the application lifetime of its queue. "
+        "Ask the cluster's administrator about "
         "yarn.scheduler.capacity.<queue>.maximum-application-lifetime and default-application-lifetime"
     )
 
@@ -81,7 +82,7 @@ def to_list_entry(report: ApplicationReport) -> ListEntry | None:
     exit_code = _EXITS.get(state)
     if report.state is ApplicationState.FAILED:
         exit_code = ExitCode.INFRASTRUCTURE
-    said = "" if report.diagnostics == "N/A" else escape_text(report.diagnostics).strip()
+    diagnostics = "" if report.diagnostics == "N/A" else escape_text(report.diagnostics).strip()
     return ListEntry(
         job=ids.application_text(report.id),
         name=report.name or "",
@@ -90,7 +91,7 @@ def to_list_entry(report: ApplicationReport) -> ListEntry | None:
         submitted=(report.submit_time or report.start_time or 0) / 1000,
         ended=report.finish_time / 1000 if state.ended and report.finish_time else None,
         exit_code=None if exit_code is None else int(exit_code),
-        reason=said if state in (JobState.FAILED, JobState.KILLED) else "",
+        reason=diagnostics if state in (JobState.FAILED, JobState.KILLED) else "",
     )
 
 

@@ -22,7 +22,7 @@ from tony.schedulers.yarn.settings import YarnSettings, read_role_settings
 #: The setting for all containers of the application.
 OF_ALL = "scheduler.yarn.placement"
 #: Namespaces in which a tag may be one of our own containers.
-_OURS = (SELF, "all")
+_OWN_NAMESPACES = (SELF, "all")
 
 
 def tags_of(name: str, role: Role) -> tuple[str, ...]:
@@ -66,8 +66,12 @@ def placed(spec: JobSpec, settings: YarnSettings) -> dict[str, str]:
     named = {tag: key for key, text in texts(spec, settings) for tag in named_tags(parse(text))}
     found = {}
     for name, role in spec.effective_roles.items():
-        theirs = read_role_settings(role)
-        used = {"spread": role.spread, "yarn.placement": theirs.placement, "yarn.placement_tags": theirs.placement_tags}
+        role_tags = read_role_settings(role)
+        used = {
+            "spread": role.spread,
+            "yarn.placement": role_tags.placement,
+            "yarn.placement_tags": role_tags.placement_tags,
+        }
         own = [each for each, value in used.items() if value]
         key = f"roles.{name}.{own[0]}" if own else OF_ALL if settings.placement is not None else ""
         key = key or next((named[tag] for tag in tags_of(name, role) if tag in named), "")
@@ -80,7 +84,7 @@ def named_tags(constraint: PlacementConstraint) -> Iterator[str]:
     """Yield the tags that may belong to our own containers."""
     for simple in simple_ones(constraint):
         for target in simple.targets:
-            if target.type is PlacementTargetType.ALLOCATION_TAG and target.key in _OURS:
+            if target.type is PlacementTargetType.ALLOCATION_TAG and target.key in _OWN_NAMESPACES:
                 yield from target.values
 
 

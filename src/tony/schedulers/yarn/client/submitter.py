@@ -206,7 +206,7 @@ class YarnSubmitter(Submitter):
             user=cluster.user,
             nodes=self._nodes,
             node_count=self._node_count,
-            room=suitable_node_counts(job.record.spec, settings, self._capacity) if self._capacity else {},
+            suitable_nodes=suitable_node_counts(job.record.spec, settings, self._capacity) if self._capacity else {},
         )
 
     # --- after ----------------------------------------------------------------------------------------------------
@@ -286,9 +286,9 @@ class YarnSubmitter(Submitter):
         nodes: dict[str, NodeAddress] = {}
         with contextlib.suppress(HadoopError, TimeoutError):
             async with asyncio.timeout(_NODES_TIMEOUT_SECONDS), cluster.applications() as client:
-                for each in await client.nodes():
-                    if each.id and each.id.host:
-                        found = NodeAddress(host=each.id.host, port=each.id.port or 0, web=each.http_address or "")
+                for node in await client.nodes():
+                    if node.id and node.id.host:
+                        found = NodeAddress(host=node.id.host, port=node.id.port or 0, web=node.http_address or "")
                         nodes[found.host] = found
         return {
             container: links_for_container(
@@ -409,8 +409,8 @@ def _diagnostics(diagnostics: str) -> str:
 
 def _pending_reason(diagnostics: str) -> str:
     """Return why an application is pending, without timestamp and queue usage, which change all the time."""
-    said = _diagnostics(diagnostics).partition(" Details :")[0]
-    return re.sub(r"^\[[^\]]*\] ", "", said).strip()
+    text = _diagnostics(diagnostics).partition(" Details :")[0]
+    return re.sub(r"^\[[^\]]*\] ", "", text).strip()
 
 
 def _result(report: ApplicationReport) -> JobState | None:

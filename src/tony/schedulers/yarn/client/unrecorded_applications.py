@@ -17,12 +17,12 @@ from tony.hadoop.yarn.application_client import ENDED
 from tony.schedulers.yarn.settings import YarnSettings
 
 _PREFIX = "tony-staging:"
-_MOST_TAGS = 10
-_LONGEST = 100
+_MAX_TAGS = 10
+_MAX_NAME_CHARACTERS = 100
 _PLAIN = re.compile(rb"[a-z0-9/._~-]")
-_USUAL = YarnSettings()
+_DEFAULT_SETTINGS = YarnSettings()
 #: Tag of a job of tony under another application type.
-_OURS = "tony"
+_APPLICATION_TYPE = "tony"
 
 
 def all_tags(settings: YarnSettings) -> tuple[str, ...]:
@@ -32,19 +32,21 @@ def all_tags(settings: YarnSettings) -> tuple[str, ...]:
     out, as are both if the job has ten tags of its own.
     """
     own = []
-    if settings.staging != _USUAL.staging:
+    if settings.staging != _DEFAULT_SETTINGS.staging:
         letters = (bytes((byte,)) for byte in settings.staging.encode("utf-8", "replace"))
-        text = "".join(each.decode() if _PLAIN.match(each) else f"%{each[0]:02x}" for each in letters)
+        text = "".join(letter.decode() if _PLAIN.match(letter) else f"%{letter[0]:02x}" for letter in letters)
         own.append(f"{_PREFIX}{text}")
-    if settings.application_type != _USUAL.application_type:
-        own.append(_OURS)
-    return (*settings.tags, *(tag for tag in own if len(tag) <= _LONGEST))[: max(_MOST_TAGS, len(settings.tags))]
+    if settings.application_type != _DEFAULT_SETTINGS.application_type:
+        own.append(_APPLICATION_TYPE)
+    return (*settings.tags, *(tag for tag in own if len(tag) <= _MAX_NAME_CHARACTERS))[
+        : max(_MAX_TAGS, len(settings.tags))
+    ]
 
 
 def is_ours(report: ApplicationReport) -> bool:
     """Return True if an application is certainly a job of tony."""
-    own = report.application_type == _USUAL.application_type
-    return own or _OURS in report.tags or staging_of(report.tags) is not None
+    own = report.application_type == _DEFAULT_SETTINGS.application_type
+    return own or _APPLICATION_TYPE in report.tags or staging_of(report.tags) is not None
 
 
 def staging_of(tags: Collection[str]) -> str | None:
@@ -64,9 +66,9 @@ def explain_missing_history(report: ApplicationReport, user: str, record: str) -
         name = escape_text(report.name or "")
         return f"{job} ({name}) belongs to {report.user}, and only they can read its history; you are {user}."
     state = report.state.name if report.state else "in an unknown state"
-    said = "" if report.diagnostics in ("", "N/A") else f": {escape_text(report.diagnostics).strip()}"
+    diagnostics = "" if report.diagnostics in ("", "N/A") else f": {escape_text(report.diagnostics).strip()}"
     name, kind = escape_text(report.name or ""), escape_text(report.application_type or "")
-    begin = f"{job} ({name}, type {kind}) is {state}{said}\n"
+    begin = f"{job} ({name}, type {kind}) is {state}{diagnostics}\n"
     if report.state in ENDED:
         return f"{begin}It has no history in {record}: it ended before writing one, or is not a job of tony."
     if report.state is ApplicationState.RUNNING:

@@ -80,19 +80,20 @@ def _never(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
     """Yield roles that need containers which never exist, or only after their own."""
     roles = {name: role for name, role in spec.effective_roles.items() if role.instances}
     waiting = {name: _whole(role, settings) for name, role in roles.items()}
-    there: Counter[str] = Counter()  # tag -> how many containers there can be
-    while ready := [name for name, constraint in waiting.items() if _can_be(constraint, there)]:
+    tag_counts: Counter[str] = Counter()  # tag -> how many containers there can be
+    while ready := [name for name, constraint in waiting.items() if _can_be(constraint, tag_counts)]:
         for name in ready:
             del waiting[name]
-            there.update(dict.fromkeys(tags_of(name, roles[name]), roles[name].instances))
+            tag_counts.update(dict.fromkeys(tags_of(name, roles[name]), roles[name].instances))
     tags = {tag for name, role in roles.items() for tag in tags_of(name, role)}
     for name, constraint in waiting.items():
         missing = ((tag, count) for simple in simple_ones(constraint) for tag, count in _needs(simple))
-        tag, count = next(each for each in missing if there[each[0]] < each[1])
+        tag, count = next(each for each in missing if tag_counts[each[0]] < each[1])
         if tag not in tags:
             why = f"no container of the job has the tag {tag}; there are {', '.join(sorted(tags))}"
-        elif there[tag]:
-            why = f"it requires {count} containers with the tag {tag} in one place, but at most {there[tag]} can exist"
+        elif tag_counts[tag]:
+            most = tag_counts[tag]
+            why = f"it requires {count} containers with the tag {tag} in one place, but at most {most} can exist"
         else:
             why = f"it requires a container with the tag {tag} first, but none can be placed before"
         own = read_role_settings(roles[name]).placement
@@ -106,13 +107,13 @@ def _whole(role: Role, settings: YarnSettings) -> PlacementConstraint:
     )
 
 
-def _can_be(constraint: PlacementConstraint, there: Mapping[str, int]) -> bool:
+def _can_be(constraint: PlacementConstraint, tag_counts: Mapping[str, int]) -> bool:
     """Return True if these containers could satisfy the constraint, as far as it depends on them."""
     if constraint.composite:
-        children = [_can_be(child, there) for child in constraint.composite.children]
+        children = [_can_be(child, tag_counts) for child in constraint.composite.children]
         return all(children) if constraint.composite.kind is CompositeKind.AND else any(children)
     assert constraint.simple is not None
-    return all(there.get(tag, 0) >= count for tag, count in _needs(constraint.simple))
+    return all(tag_counts.get(tag, 0) >= count for tag, count in _needs(constraint.simple))
 
 
 def _needs(simple: SimpleConstraint) -> Iterator[tuple[str, int]]:

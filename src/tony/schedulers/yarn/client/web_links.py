@@ -54,18 +54,18 @@ def links_for_application(settings: Configuration, application: str, *, ended: b
 
 
 def _links_for_application(settings: Configuration, application: str, ended: bool) -> Iterator[WebLink]:
-    daemons = [each for each in list_resource_managers(settings) if _is_reachable(each.web)]
-    for each in daemons:
-        label = f"ResourceManager {each.id}".rstrip()
-        yield WebLink(label=label, href=f"{each.web_scheme}://{each.web}/cluster/app/{application}")
+    daemons = [manager for manager in list_resource_managers(settings) if _is_reachable(manager.web)]
+    for daemon in daemons:
+        label = f"ResourceManager {daemon.id}".rstrip()
+        yield WebLink(label=label, href=f"{daemon.web_scheme}://{daemon.web}/cluster/app/{application}")
     if not ended:
         proxy = settings.get_address("yarn.web-proxy.address", 0)
         if proxy and proxy.port and _is_reachable(proxy):
             yield WebLink(label="the job's own pages", href=f"{_scheme(settings)}://{proxy}/proxy/{application}/")
         else:
-            for each in daemons:
-                label = f"the job's own pages{each.id and f', by {each.id}'}"
-                yield WebLink(label=label, href=f"{each.web_scheme}://{each.web}/proxy/{application}/")
+            for daemon in daemons:
+                label = f"the job's own pages{daemon.id and f', by {daemon.id}'}"
+                yield WebLink(label=label, href=f"{daemon.web_scheme}://{daemon.web}/proxy/{application}/")
     timeline = _timeline(settings, application)
     if timeline:
         yield WebLink(label="timeline server", href=timeline)
@@ -99,7 +99,7 @@ def _timeline(settings: Configuration, application: str) -> str:
     if not on and not settings.get_bool(f"{_TIMELINE}.generic-application-history.enabled"):
         return ""
     versions = settings.get_list(f"{_TIMELINE}.versions") or [settings.get(f"{_TIMELINE}.version") or "1.0"]
-    second = on and not any(each.startswith("1") for each in versions)
+    second = on and not any(version.startswith("1") for version in versions)
     secure = _is_secure(settings)
     key, port = ("webapp.https.address", 8190) if secure else ("webapp.address", 8188)
     own = settings.get_address(f"{_TIMELINE}.reader.{key}", port) if second else None
