@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import wait_until
 from tony.am import reattach_caller
 from tony.am.reattach_caller import MAX_PARALLEL, ReattachCaller, call_executors
 from tony.client.credential_creation import make_credentials
@@ -132,8 +133,7 @@ def test_all_come_in_the_end() -> None:
         addresses = {name: await door.open() for name, door in doors.items()}
         await doors["d"].close()
         done = asyncio.ensure_future(calls.call_all(addresses))
-        while not all(doors[name].heard for name in "abc"):
-            await asyncio.sleep(0.01)
+        await wait_until(lambda: all(doors[name].heard for name in "abc"))
         late = Door(comes("d"))
         await late.open(addresses["d"])
         calls.on_attached("somebody else")

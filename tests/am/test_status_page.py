@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 import pytest
 
+from tests.support.waiting import wait_until
 from tony.am import status_page as page_module
 from tony.am.status_page import Page, render
 from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
@@ -151,8 +152,7 @@ def test_silent_connections_of_strangers_keep_no_proxy_out(monkeypatch: pytest.M
         unauthenticated = [await asyncio.open_connection(HOST, port) for _ in range(60)]
         try:
             closed = [asyncio.ensure_future(reader.read()) for reader, _ in unauthenticated]
-            while sum(each.done() for each in closed) < 30:
-                await asyncio.sleep(0.001)
+            await wait_until(lambda: sum(each.done() for each in closed) >= 30)
             reader, writer = await asyncio.open_connection(HOST, port, local_addr=("127.0.0.9", 0))
             writer.write(get())
             answer = await reader.read()

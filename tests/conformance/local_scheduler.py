@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.support.waiting import wait_until
 from tony.linux import process
 from tony.model.codec import from_plain
 from tony.model.job_spec import JobSpec
@@ -52,9 +53,7 @@ class LocalBench(conformance.Bench):
 
     async def report(self, container: str) -> dict[str, Any]:
         path = self.folder / f"{container}.json"
-        async with asyncio.timeout(conformance.TIMEOUT_SECONDS):
-            while not path.exists():
-                await asyncio.sleep(0.005)
+        await wait_until(path.exists)
         report: dict[str, Any] = json.loads(path.read_text())
         return report
 

@@ -22,6 +22,7 @@ import pytest
 
 import tony
 from tests.support.plug_in import processes
+from tests.support.waiting import wait_until
 from tony.client.credential_creation import make_credentials
 from tony.config.table.schema_tree import _add_plug_ins, schema
 from tony.errors import SchedulerError
@@ -116,9 +117,7 @@ class EnlistingBench(conformance.Bench):
         return self.source
 
     async def record(self, container: str) -> dict[str, Any]:
-        async with asyncio.timeout(conformance.TIMEOUT_SECONDS):
-            while not (self.place / container).exists():
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: (self.place / container).exists())
         found: dict[str, Any] = json.loads((self.place / container).read_bytes())
         return found
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import wait_until
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.control.am_connection import AmConnection
 from tony.executor.control.session_protocol import EndExecutor, Lease, ProtocolAction, SessionProtocol, StartTaskAttempt
@@ -249,8 +250,7 @@ def test_heart_beats_at_the_interval_it_was_told() -> None:
 
     async def scenario() -> None:
         async def some_beats() -> None:
-            while sum(isinstance(message, Heartbeat) for message in line.sent) < 3:
-                await asyncio.sleep(0.001)
+            await wait_until(lambda: sum(isinstance(message, Heartbeat) for message in line.sent) >= 3)
 
         line = Line([welcome(interval=0.01), some_beats, None])
         await World(line).link.keep()
@@ -290,8 +290,7 @@ def until(true: Callable[[], object]) -> Callable[[], Coroutine[Any, Any, None]]
     """A step of a script: waits for something."""
 
     async def wait() -> None:
-        while not true():
-            await asyncio.sleep(0.001)
+        await wait_until(true)
 
     return wait
 

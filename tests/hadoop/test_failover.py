@@ -24,6 +24,7 @@ from tests.support.hadoop.faults import (
     standby,
 )
 from tests.support.hadoop.ipc_server import Auth, FakeIpcServer
+from tests.support.waiting import wait_until
 from tony.address import Address
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import ServiceAddress
@@ -128,8 +129,7 @@ async def test_a_daemon_that_starts_again_is_found() -> None:
         call = asyncio.create_task(only.call(ECHO, HI))
         await hold.is_held.wait()
         await server.stop()
-        while not only._failures:
-            await asyncio.sleep(0.01)
+        await wait_until(lambda: only._failures)
         await server.start()
         assert HI == await call
         assert 1 < server.calls[-1].retry_count

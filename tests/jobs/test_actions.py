@@ -10,31 +10,14 @@ import pytest
 from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded
 from tests.support.waiting import wait_until
 from tony import clock
-from tony.errors import ConnectionFailed, UnknownJobError
-from tony.history.job_record import KillRequest, load_kill_request, pending_report, write_summary
+from tony.errors import ConnectionFailed
+from tony.history.job_record import KillRequest, load_kill_request, pending_report
 from tony.jobs import actions
 from tony.jobs.actions import kill
 from tony.jobs.state_dir import get_user_name
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
-from tony.protocol.client_messages import KillJob
 from tony.schedulers.interface import Submitter
-
-
-@pytest.mark.parametrize("now", [False, True])
-async def test_a_running_job(home: Home, now: bool) -> None:
-    """The master learns who asked, and whether programs get their grace; the answer is how the job stood."""
-    folder, record = recorded(home)
-    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
-    async with PlayedMaster(folder, running) as master:
-        assert await kill(home, JOB, now=now) == running
-        assert master.kills == [KillJob(actor=getpass.getuser(), now=now)]
-
-
-async def test_a_job_that_has_ended(home: Home) -> None:
-    folder, record = recorded(home)
-    write_summary(folder, succeeded(folder, record))
-    assert await kill(home, JOB) == succeeded(folder, record)
 
 
 async def test_a_job_that_is_coming_up(home: Home) -> None:
@@ -80,11 +63,6 @@ async def test_a_job_that_ends_at_this_very_moment(home: Home, monkeypatch: pyte
 
         monkeypatch.setattr(actions, "send_kill", cut_off)
         assert await kill(home, JOB) == succeeded(folder, record)
-
-
-async def test_no_such_job(home: Home) -> None:
-    with pytest.raises(UnknownJobError):
-        await kill(home, "x")
 
 
 def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,12 +35,6 @@ async def ids(home: Home, **wanted: object) -> list[str]:
     return [head.job for head in (await list_jobs(home, Filter(**wanted))).heads]  # type: ignore[arg-type]
 
 
-async def test_newest_first(jobs: Home) -> None:
-    folder, record = recorded(jobs, C, submitted=LONG_AGO + 50)
-    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
-        assert await ids(jobs) == [B, C, A]
-
-
 async def test_a_living_job_is_asked(jobs: Home) -> None:
     """Its state is what its master says, and can be asked for."""
     folder, record = recorded(jobs, C, submitted=LONG_AGO + 50)
@@ -52,14 +46,6 @@ async def test_a_living_job_is_asked(jobs: Home) -> None:
 async def test_a_lost_job_is_closed(jobs: Home) -> None:
     assert await ids(jobs, states={JobState.FAILED}) == [B, C]
     assert jobs.job(C).summary.exists()
-
-
-async def test_filters(jobs: Home) -> None:
-    assert await ids(jobs, name="eval-*") == [B]
-    assert await ids(jobs, name="eval") == []
-    assert await ids(jobs, user="ann") == [B]
-    assert await ids(jobs, since=LONG_AGO + 60) == [B]
-    assert await ids(jobs, until=LONG_AGO + 10) == [A]
 
 
 async def test_ended_jobs_are_listed_without_asking(jobs: Home) -> None:

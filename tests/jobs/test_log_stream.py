@@ -5,26 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-import pytest
-
 from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded, write_log
-from tony.errors import UnknownJobError
 from tony.jobs.logs.log_names import Selection
 from tony.jobs.logs.log_stream import iterate_lines
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
-
-
-async def said(home: Home, **how: object) -> list[str]:
-    return [line.text async for part in iterate_lines(home, JOB, Selection(), print, **how) for line in part]  # type: ignore[arg-type]
-
-
-async def test_what_was_printed_so_far(home: Home) -> None:
-    """Of a job that runs as well; a line without an end included."""
-    folder, _ = recorded(home)
-    write_log(folder, "worker-0.s1.t1.out", "a\nb")
-    assert await said(home) == ["a", "b"]
-    assert await said(home, keep=1) == ["b"]
 
 
 async def test_to_the_end_of_the_job(home: Home) -> None:
@@ -55,16 +40,3 @@ async def test_a_slow_taker_loses_nothing(home: Home) -> None:
                 write_log(folder, "worker-0.s1.t1.out", text)
                 await master.finish(succeeded(folder, record))
     assert seen == [str(n) for n in range(3000)] * 2
-
-
-async def test_a_master_that_dies_ends_it(home: Home) -> None:
-    folder, record = recorded(home)
-    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
-        pass
-    write_log(folder, "worker-0.s1.t1.out", "a\n")
-    assert await said(home, follow=True) == ["a"]
-
-
-async def test_no_such_job(home: Home) -> None:
-    with pytest.raises(UnknownJobError):
-        await anext(iterate_lines(home, "x", Selection(), print))

@@ -10,30 +10,12 @@ import pytest
 from tests.jobs.fake_am import JOB, PlayedMaster, job_of, logged, recorded, standing, succeeded
 from tests.support.waiting import wait_until
 from tony import clock
-from tony.errors import ConnectionFailed, InfraError, UnknownJobError
+from tony.errors import ConnectionFailed, InfraError
 from tony.history.job_record import pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.jobs.status import job_status
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
-
-
-async def test_no_such_job(home: Home) -> None:
-    with pytest.raises(UnknownJobError, match=r"there is no job 'x' in .*/jobs"):
-        await job_status.load_report(home, "x")
-
-
-async def test_an_ended_job_has_a_summary(home: Home) -> None:
-    folder, record = recorded(home)
-    write_summary(folder, succeeded(folder, record))
-    assert await job_status.load_report(home, JOB) == succeeded(folder, record)
-
-
-async def test_a_living_master_is_asked(home: Home) -> None:
-    folder, record = recorded(home)
-    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
-    async with PlayedMaster(folder, running):
-        assert await job_status.load_report(home, JOB) == running
 
 
 async def test_a_connection_that_breaks_because_the_job_ends(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
+from tests.support.waiting import wait_until
 from tony.errors import OverloadedError
 from tony.linux.thread_pools import Lane, Slots, acting_for, current_user
 
@@ -41,8 +42,7 @@ async def begin(lane: Lane, user: str | None, gate: threading.Event) -> asyncio.
 
     with acting_for(user):
         task = asyncio.get_running_loop().create_task(lane.run(hang))
-    while not begun.is_set():
-        await asyncio.sleep(0.001)
+    await wait_until(begun.is_set)
     return task
 
 

@@ -20,6 +20,7 @@ import pytest
 from bench.crowded_portal import CrowdedPortal, crowded_portal
 from tests.portal.test_scanner import JOBS, ended
 from tests.support.hanging_store import HangingStore
+from tests.support.waiting import wait_until
 from tests.web.serving import served
 from tony.errors import OverloadedError, RecordError, StorageError
 from tony.history.job_record import read_summary, write_summary
@@ -262,8 +263,7 @@ def test_who_waits_for_what_another_user_copies_is_told_so(
             copying = loop.create_task(source.find_job(JOBS[0]))
         try:
             async with asyncio.timeout(CEILING):
-                while not hanging.callers:
-                    await asyncio.sleep(0.01)
+                await wait_until(lambda: hanging.callers)
                 with acting_for("ann"):
                     for _ in range(3):
                         with pytest.raises(OverloadedError, match=r"is being copied for another request"):
@@ -302,8 +302,7 @@ def test_ones_own_jobs_are_not_behind_those_of_others(tmp_path: Path, monkeypatc
             copying = [asyncio.get_running_loop().create_task(source.find_job(job)) for job in JOBS[1:3]]
             try:
                 async with asyncio.timeout(CEILING):
-                    while len(waiting) < 2:
-                        await asyncio.sleep(0.01)
+                    await wait_until(lambda: len(waiting) >= 2)
                     view = await source.find_job(JOBS[0])
                     assert view is not None
                     assert (await view.status()).job == JOBS[0]

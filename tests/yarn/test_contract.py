@@ -26,6 +26,7 @@ import pytest
 import tony
 from tests.change_detection import CLUSTER
 from tests.mini_clusters import Clusters
+from tests.support.waiting import wait_until
 from tests.yarn.lab import CEILING, processes_of
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
@@ -72,9 +73,7 @@ class RealBench(conformance.Bench):
 
     async def _report(self, container: str) -> dict[str, Any]:
         path = self._folder / f"{container}.json"
-        async with asyncio.timeout(CEILING):
-            while not path.exists():
-                await asyncio.sleep(0.01)
+        await wait_until(path.exists)
         found: dict[str, Any] = json.loads(path.read_text())
         return found
 

@@ -22,6 +22,7 @@ from tests.support.hadoop.faults import (
     standby,
 )
 from tests.support.hadoop.ipc_server import Auth, FakeIpcServer
+from tests.support.waiting import wait_until
 from tony.address import Address
 from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.errors import (
@@ -327,8 +328,7 @@ async def test_pings() -> None:
             server.order(hold)
             waiting = asyncio.create_task(connection.call(ECHO, Said()))
             await hold.is_held.wait()
-            while server.pings < 3:
-                await asyncio.sleep(0.001)
+            await wait_until(lambda: server.pings >= 3)
             hold.release()
             await waiting
             await connection.close()

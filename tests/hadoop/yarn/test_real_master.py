@@ -12,6 +12,7 @@ import pytest
 from tests.change_detection import CLUSTER
 from tests.hadoop.clients import resource_manager
 from tests.mini_clusters import Clusters, options
+from tests.support.waiting import wait_until
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import Policy
 from tony.hadoop.ipc.errors import HadoopError
@@ -182,8 +183,6 @@ async def _roll(cluster: MiniCluster) -> None:
     async with unmanaged(cluster) as it:
         spread = await it.get(1, 2, ContainerRequest(resource=SIZE, tags=("w",), constraint=apart(NODE, "w")))
         assert len({each.node for each in spread}) == 2
-        async with asyncio.timeout(CEILING):
-            while it.master.token is None:
-                await asyncio.sleep(0.2)
+        await wait_until(lambda: it.master.token is not None)
         await it.get(2, 1)
         await it.master.finish(FinalStatus.SUCCEEDED)

@@ -5,25 +5,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-import pytest
-
-from tests.jobs.fake_am import JOB, PlayedMaster, logged, recorded, standing, succeeded
+from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded
 from tony.core.events import Queued
-from tony.errors import UnknownJobError
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
 from tony.jobs.directory.view import DirectoryJobView
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
-
-
-async def test_what_happened_so_far(home: Home) -> None:
-    """Without following it ends with the last event."""
-    folder, _ = recorded(home)
-    logged(folder, [Queued(reason="a"), Queued(reason="b")])
-    assert [entry.event async for entry in DirectoryJobView.from_home(home, JOB).events()] == [
-        Queued(reason="a"),
-        Queued(reason="b"),
-    ]
 
 
 async def test_what_happens_from_now_on(home: Home) -> None:
@@ -45,17 +32,3 @@ async def test_what_happens_from_now_on(home: Home) -> None:
             writer.close()
             await master.finish(succeeded(folder, record))
             assert [entry.event async for entry in stream] == [Queued(reason="c")]
-
-
-async def test_a_master_that_dies_ends_them(home: Home) -> None:
-    """Nobody will write another event: the job is closed."""
-    folder, record = recorded(home)
-    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
-        pass
-    assert [entry async for entry in DirectoryJobView.from_home(home, JOB).events(follow=True)] == []
-    assert folder.summary.exists()
-
-
-async def test_no_such_job(home: Home) -> None:
-    with pytest.raises(UnknownJobError):
-        await anext(DirectoryJobView.from_home(home, "x").events())

@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import block_until
 from tony.linux import process
 from tony.testing.conformance import TIMEOUT_SECONDS
 
@@ -56,10 +56,7 @@ def client(what: str, folder: Path) -> list[str]:
 
 
 def wait_removed(pid: int) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while process.is_alive(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    block_until(lambda: not process.is_alive(pid))
 
 
 def test_it_becomes_the_program(tmp_path: Path) -> None:

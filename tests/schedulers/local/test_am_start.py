@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.facts import mentions
+from tests.support.waiting import wait_until
 from tony.errors import SchedulerError
 from tony.linux import process
 from tony.model.layout import JobFolder
@@ -47,9 +48,7 @@ def test_returns_when_it_lives(folder: JobFolder) -> None:
 
 def wait_reaped(pid: int) -> None:
     async def wait() -> None:
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            while process.start_time(pid) is not None:
-                await asyncio.sleep(0.005)
+        await wait_until(lambda: process.start_time(pid) is None)
 
     asyncio.run(wait())
 

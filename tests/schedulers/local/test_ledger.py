@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import wait_until
 from tony.linux import inotify
 from tony.schedulers.local.claims.claim_policy import MAX_BYTES, Claim, decide, encode
 from tony.schedulers.local.claims.claim_queue import acquire_claim
@@ -196,8 +197,7 @@ def test_locked_ledger_is_said_and_waited_for(ledger: ResourceLedger, tmp_path: 
         claim = new_claim(job="job", job_name="name", memory=1, gpus=0)
         waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), said.append))
         async with asyncio.timeout(30):
-            while not said:
-                await asyncio.sleep(0.01)
+            await wait_until(lambda: said)
             os.close(folder)
             (await waiting).withdraw()
         return said
@@ -297,8 +297,7 @@ def test_all_of_a_line_get_their_turn(
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             for number, claim in enumerate(claims):
                 group.create_task(take_turn(number, claim))
-            while len(os.listdir(tmp_path)) < 7:
-                await asyncio.sleep(0.001)
+            await wait_until(lambda: len(os.listdir(tmp_path)) >= 7)
             holder.withdraw()
 
     asyncio.run(scenario())
@@ -323,8 +322,7 @@ def test_a_claim_that_somebody_removed_stands_in_line_again(ledger: ResourceLedg
             while not (mine := [path for path in others() if path.suffix == ".claim"]):
                 await asyncio.sleep(0.001)
             mine[0].unlink()
-            while not mine[0].exists():
-                await asyncio.sleep(0.001)
+            await wait_until(lambda: mine[0].exists())
             holder.withdraw()
             (await waiting).withdraw()
         own.close()
@@ -363,8 +361,7 @@ def test_cancelled_waiter_takes_its_claim_back(ledger: ResourceLedger, tmp_path:
     async def scenario() -> None:
         claim = new_claim(job="job", job_name="name", memory=1, gpus=0)
         waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), lambda reason: None))
-        while len(os.listdir(tmp_path)) < 2:
-            await asyncio.sleep(0.001)
+        await wait_until(lambda: len(os.listdir(tmp_path)) >= 2)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
 
@@ -469,8 +466,7 @@ async def _wait_for_notice(ledger: ResourceLedger, notices: list[str]) -> None:
     assert (other.memory, other.is_trusted) == (1 << 60, False)
     assert isinstance(decide(claim, [other], Machine(memory=1)), Claim)
     waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), notices.append))
-    while not notices:
-        await asyncio.sleep(0.01)
+    await wait_until(lambda: notices)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
 

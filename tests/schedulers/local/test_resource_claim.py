@@ -60,9 +60,7 @@ def test_removed_claim_is_put_back(place: Path, monkeypatch: pytest.MonkeyPatch)
         keeping = asyncio.ensure_future(held.keep_alive())
         before = seen(place)
         shutil.rmtree(place)
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            while seen(place) != before:
-                await asyncio.sleep(0.005)
+        await wait_until(lambda: seen(place) == before)
         keeping.cancel()
         other = ResourceLedger(place)
         with other.locked():
@@ -85,8 +83,7 @@ def test_ledger_that_goes_away_while_waiting(place: Path, monkeypatch: pytest.Mo
         held = hold(place)
         waiting = asyncio.ensure_future(held.acquire(said.append))
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while not said:
-                await asyncio.sleep(0.005)
+            await wait_until(lambda: said)
             shutil.rmtree(place)
             assert (await waiting).devices == ("a",)
         held.close()

@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.facts import mentions
+from tests.support.waiting import block_until
 from tony.linux import process
 from tony.model.layout import JobFolder
 from tony.testing.conformance import TIMEOUT_SECONDS
@@ -101,10 +101,7 @@ def notes(folder: JobFolder) -> list[list[str]]:
 
 def wait(condition: object, what: str) -> None:
     assert callable(condition)
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
+    block_until(condition)
 
 
 def test_one_that_ends_is_the_only_one(folder: JobFolder) -> None:

@@ -12,6 +12,7 @@ from tests.support.hadoop.fake_node_manager import FakeNodeManager
 from tests.support.hadoop.fake_resource_manager import FakeResourceManager
 from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs
 from tests.support.hadoop.ipc_server import FakeIpcServer
+from tests.support.waiting import wait_until
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.hadoop.hdfs.append_log import AppendLog
 from tony.hadoop.ids import container_id
@@ -69,8 +70,7 @@ class Played:
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Waits; the test's own limit is the ceiling."""
-        while not condition():
-            await asyncio.sleep(0.002)
+        await wait_until(condition)
 
     async def granted(self, role: str = "worker", number: int = 1) -> list[str]:
         self.source.set_demand(role, number)
