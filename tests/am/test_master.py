@@ -13,7 +13,7 @@ import pytest
 from tests.am.in_process_job import PlayedJob, play
 from tests.core.specs import FAILED, OK, roles, workers
 from tests.support.waiting import wait_until
-from tony.core.events import ContainerEnded
+from tony.core.events import ContainerEnded, EndConfirmation
 from tony.errors import ProtocolError
 from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import Role
@@ -114,7 +114,8 @@ def test_no_report_is_waited_for_when_the_connection_is_gone_too(tmp_path: Path)
     job, finish = play(tmp_path, workers(1, max_restarts=1), runs_on, meanwhile=meanwhile)
     assert finish.exit_code == 0
     events = [e.event for e in job.entries()]
-    assert ContainerEnded(container="c-1", cause="its executor was killed by SIGKILL", silent=True) in events
+    cause, silent = "its executor was killed by SIGKILL", EndConfirmation.SILENT
+    assert ContainerEnded(container="c-1", cause=cause, confirmation=silent) in events
     assert "deadline" not in [event.kind for event in events]
 
 

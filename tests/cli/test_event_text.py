@@ -56,7 +56,9 @@ CASES: list[tuple[ev.Event, str]] = [
     ),
     (ev.ContainerEnded(container="c-1", cause="gone"), "c-1: gone"),
     (
-        ev.ContainerEnded(container="c-1", cause="node lost", presumed=True, contact=1.0, lease=600.0),
+        ev.ContainerEnded(
+            container="c-1", cause="node lost", confirmation=ev.EndConfirmation.UNCONFIRMED, contact=1.0, lease=600.0
+        ),
         "c-1: node lost; exit not confirmed",
     ),
     (ev.Silent(task=TASK, incarnation="i", silence=25.0), "no heartbeat from worker:1 for 25 s"),
@@ -108,7 +110,7 @@ def test_the_end_of_a_container_names_its_task() -> None:
     """The log names only the container; who lived in it was said before."""
     teller = EventTeller()
     known = [case for case, _ in CASES if isinstance(case, ev.Registered | ev.ContainerEnded)]
-    events = [case for case in known if not getattr(case, "presumed", False)]
+    events = [case for case in known if not getattr(case, "is_unconfirmed", False)]
     lines = [teller.line(LogEntry(seq=1, at=0.5, wall=0.0, attempt=1, event=event)) for event in (*events, events[-1])]
     assert [line.split("  ")[-1] for line in lines[1:]] == ["worker:1 in c-1: gone", "c-1: gone"]
     assert "   +0.500  registered " in lines[0]

@@ -604,7 +604,9 @@ def test_nobody_waits_for_a_report_that_cannot_come() -> None:
     simulation = started(workers(1, max_restarts=1))
     simulation.executors.clear()
     simulation.containers.clear()
-    simulation.deliver(ev.ContainerEnded(container="c-1", cause="executor killed by SIGKILL", silent=True))
+    simulation.deliver(
+        ev.ContainerEnded(container="c-1", cause="executor killed by SIGKILL", confirmation=ev.EndConfirmation.SILENT)
+    )
     assert [v.failure.cause for v in made(simulation, act.ReportFailure)] == ["lost"]
     assert simulation.app.state.job is JobState.RESTARTING
 
@@ -1001,7 +1003,8 @@ def test_who_it_was_that_stopped_it_from_outside(order: int, forced: bool, said:
     simulation = started(workers(2))
     status = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
     exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=status, at=4.0)
-    ended = ev.ContainerEnded(container="c-1", cause="taken back", blameless=forced, forced=forced)
+    kill = ev.ClusterKill.OTHER if forced else None
+    ended = ev.ContainerEnded(container="c-1", cause="taken back", blameless=forced, kill=kill)
     for event in (exited, ended)[::order]:
         simulation.app.handle(event, 5.0)
     (failure,) = simulation.app.state.failures
@@ -1015,7 +1018,7 @@ def test_cluster_or_node_end_a_container_for_its_memory(told: str) -> None:
     simulation = started(workers(2))
     status = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM", tail=("its last line",))
     exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=status, at=4.0)
-    ended = ev.ContainerEnded(container="c-1", cause="2g used, 1g allowed", forced=True, over_memory=True)
+    ended = ev.ContainerEnded(container="c-1", cause="2g used, 1g allowed", kill=ev.ClusterKill.MEMORY_LIMIT)
     events: dict[str, ev.Event] = {"report": exited, "end": ended}
     for name in told.split(", "):
         simulation.app.handle(events[name], 5.0)
@@ -1033,7 +1036,7 @@ def test_why_a_session_begins_is_corrected() -> None:
     simulation = started(workers(2, max_restarts=1))
     status = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
     simulation.app.handle(ev.Exited(task=task("worker:0"), session=1, try_=1, status=status, at=4.0), 5.0)
-    simulation.app.handle(ev.ContainerEnded(container="c-1", cause="taken back", forced=True), 5.0)
+    simulation.app.handle(ev.ContainerEnded(container="c-1", cause="taken back", kill=ev.ClusterKill.OTHER), 5.0)
     status = ExitStatus(reason=ExitReason.STOPPED)
     actions = simulation.app.handle(ev.Exited(task=task("worker:1"), session=1, try_=1, status=status, at=5.0), 5.0)
     (opened,) = [action for action in actions if isinstance(action, act.OpenSession)]

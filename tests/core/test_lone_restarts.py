@@ -236,7 +236,7 @@ def test_preemption_is_not_charged_whichever_word_comes_first() -> None:
     for report_first in (True, False):
         simulation = started(workers(2))
         exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=OUTSIDE, at=1.0)
-        ended = ev.ContainerEnded(container="c-1", cause="preempted", blameless=True, forced=True)
+        ended = ev.ContainerEnded(container="c-1", cause="preempted", blameless=True, kill=ev.ClusterKill.OTHER)
         simulation.executors.pop("c-1")
         simulation.containers.pop("c-1")
         simulation.now = 1.0
@@ -253,7 +253,7 @@ def test_what_peers_die_of_meanwhile_is_not_charged_either() -> None:
     for report_first in (True, False):
         simulation = started(workers(2))
         exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=OUTSIDE, at=1.0)
-        ended = ev.ContainerEnded(container="c-1", cause="preempted", blameless=True, forced=True)
+        ended = ev.ContainerEnded(container="c-1", cause="preempted", blameless=True, kill=ev.ClusterKill.OTHER)
         simulation.executors.pop("c-1")
         simulation.containers.pop("c-1")
         simulation.now = 1.0

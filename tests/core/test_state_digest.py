@@ -11,6 +11,7 @@ import pytest
 from tests.core.specs import FAILED, task, with_restarts, workers
 from tests.support.simulation import Simulation
 from tony.core.deadline import Deadline
+from tony.core.events import ContainerEnded
 from tony.core.index_heap import Timers
 from tony.core.reasons import GangReleased
 from tony.core.state import Container, ContainerIntent, Final, Restart, RoleState, State, Task
@@ -29,8 +30,6 @@ TOLD = {
         "tb_port",
         "executor_pid",
         "listens",
-        "container_end_cause",
-        "forced",
         "status",
         "note",
     },
@@ -53,6 +52,7 @@ OTHER: dict[str, Any] = {
     "incarnation": None,
     "address": None,
     "container_ended_at": 7.0,
+    "container_end": ContainerEnded(container="c-1", cause="preempted", blameless=True),
     "pid": None,
     "ended_at": 7.0,
     "kind": RoleKind.SIDECAR,

@@ -119,7 +119,9 @@ def test_a_late_proof_is_a_proof() -> None:
     container = given_up(simulation)
     simulation.expire(container)
     for _ in range(2):
-        simulation.deliver(ev.ContainerEnded(container=container, cause="killed by its node", silent=True))
+        simulation.deliver(
+            ev.ContainerEnded(container=container, cause="killed by its node", confirmation=ev.EndConfirmation.SILENT)
+        )
     until(simulation, 55.0)
     assert (simulation.app.state.session, simulation.app.state.job) == (2, JobState.RUNNING)
 
@@ -129,7 +131,8 @@ def test_said_twice_is_said_once() -> None:
     simulation = running()
     container = given_up(simulation)
     before = simulation.app.compute_digest()
-    again = ev.ContainerEnded(container=container, cause="again", presumed=True, contact=60.0, lease=900.0)
+    unconfirmed = ev.EndConfirmation.UNCONFIRMED
+    again = ev.ContainerEnded(container=container, cause="again", confirmation=unconfirmed, contact=60.0, lease=900.0)
     simulation.deliver(again)
     assert simulation.app.compute_digest() == before
 

@@ -106,7 +106,9 @@ class Promises:
             case ev.ContainersFound(containers=containers):
                 self._known.update(containers)
                 self._seen.update(containers)
-            case ev.ContainerEnded(presumed=True, container=container) if container in self._app.state.containers:
+            case ev.ContainerEnded(confirmation=ev.EndConfirmation.UNCONFIRMED, container=container) if (
+                container in self._app.state.containers
+            ):
                 pass  # its end is unconfirmed
             case ev.DeadlinePassed(deadline=Deadline(DeadlineKind.LEASE, TaskId() as task)):
                 self._ended.update({self._container[task]} - self._app.state.containers.keys())

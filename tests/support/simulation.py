@@ -252,7 +252,8 @@ class Simulation:
         if self.containers.pop(container, None) is not None:
             if silent:
                 self.pending = [p for p in self.pending if p.source != container]
-            ended = ev.ContainerEnded(container=container, cause=cause, silent=silent, blameless=blameless)
+            known = ev.EndConfirmation.SILENT if silent else ev.EndConfirmation.ENDED
+            ended = ev.ContainerEnded(container=container, cause=cause, confirmation=known, blameless=blameless)
             self._send(ended)
             self.grant()
 
@@ -263,7 +264,7 @@ class Simulation:
                 container=container,
                 cause="its node is lost",
                 blameless=True,
-                presumed=True,
+                confirmation=ev.EndConfirmation.UNCONFIRMED,
                 contact=contact,
                 lease=lease,
             )
@@ -386,7 +387,11 @@ class Simulation:
             held = self.app.state.containers.get(container)
             if held and not held.is_end_unconfirmed and container in self.executors:
                 gone = ev.ContainerEnded(
-                    container=container, cause="nothing proves its end", blameless=True, presumed=True, contact=until
+                    container=container,
+                    cause="nothing proves its end",
+                    blameless=True,
+                    confirmation=ev.EndConfirmation.UNCONFIRMED,
+                    contact=until,
                 )
                 self.deliver(gone)
 

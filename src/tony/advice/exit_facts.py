@@ -73,7 +73,7 @@ class Exits:
                 self._last[name] = found
                 if status.reason is ExitReason.MEMORY:
                     self.over_memory.append(task.role)
-            case ev.ContainerEnded(container=container, over_memory=True):
+            case ev.ContainerEnded(container=container, kill=ev.ClusterKill.MEMORY_LIMIT):
                 died = self._tasks.get(container, "")
                 last = self._last.get(died)
                 is_counted = last and last.session == self._session and last.status.reason is ExitReason.MEMORY

@@ -189,13 +189,13 @@ class Master:
 
     def _complete(self, event: ev.ContainerEnded) -> ev.ContainerEnded:
         """Add what only the AM knows of a container's end."""
-        if event.presumed:  # its executor may be running, and even be connected
+        if event.is_unconfirmed:  # its executor may be running, and even be connected
             self._unconfirmed_ends.on_unconfirmed()
             spec = self.job.record.spec
             lease = compute_executor_lease(spec, self._allocator.lease)
             return replace(event, contact=self.executors.find_last_contact(event.container), lease=lease)
         if not self.executors.on_container_ended(event.container):
-            return replace(event, silent=True)
+            return replace(event, confirmation=ev.EndConfirmation.SILENT)
         return event
 
     def _handle(self, event: ev.Event) -> list[act.Action]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Set
 
 from tony.core.application import Application
-from tony.core.events import ContainerEnded, Event
+from tony.core.events import ContainerEnded, EndConfirmation, Event
 
 #: Seconds between two attempts to confirm the end of containers on nodes that were given up.
 _PROOF_PAUSE_SECONDS = 3.0
@@ -50,7 +50,8 @@ class UnconfirmedEnds:
             held = state.containers.get(container)
             if held and not held.is_end_unconfirmed:
                 cause = f"the cluster no longer knows it, and its end on {held.host} is not confirmed"
-                self._feed(ContainerEnded(container=container, cause=cause, blameless=True, presumed=True))
+                unconfirmed = EndConfirmation.UNCONFIRMED
+                self._feed(ContainerEnded(container=container, cause=cause, blameless=True, confirmation=unconfirmed))
 
     async def confirm(self) -> None:
         """Try to prove the ends, instead of waiting for leases, until cancelled."""

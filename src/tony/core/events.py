@@ -166,20 +166,31 @@ class Exited(LoggedEvent):
     exports: Mapping[str, str | None] = field(default_factory=dict)
 
 
+class ClusterKill(StrEnum):
+    """Why the cluster or the node killed a container."""
+
+    MEMORY_LIMIT = "memory-limit"
+    OTHER = "other"
+
+
+class EndConfirmation(StrEnum):
+    """What is certain of a container's end."""
+
+    ENDED = "ended"  #: all processes in it have ended; a report of its executor may be on the way
+    SILENT = "silent"  #: the last connection of its executor is closed as well; schedulers leave this to the AM
+    #: The scheduler has given up the node: what runs in the container may keep running until its lease expires.
+    UNCONFIRMED = "unconfirmed"
+
+
 @value_class
 class ContainerEnded(LoggedEvent):
-    """The scheduler reports that a container, and everything in it, has ended.
+    """The scheduler reports the end of a container.
 
     Attributes:
         cause: one sentence, from the scheduler or from the executor's exit status.
-        blameless: True if it was not the job's fault (preempted, node lost, launch refused).
-        silent: True if the last connection of its executor is closed as well, so that no report can arrive any more.
-            Schedulers leave this to the AM.
-        forced: True if the cluster or the node ended it, so that the cause is more specific than what the executor
-            can report, which only knows that it was signalled.
-        over_memory: True if the container was killed for exceeding its memory limit.
-        presumed: True if the scheduler has given up the node and the end was not confirmed: what runs in the container
-            may keep running until its lease expires.
+        blameless: it was not the job's fault (preempted, node lost, launch refused).
+        kill: set if the cluster or the node killed it, so that the cause is more specific than what the executor can
+            report, which only knows that it was signalled.
         contact, lease: for an unconfirmed end, filled in by the AM: when its executor was last heard (job time), and
             for how many seconds it continues without an AM.
     """
@@ -188,12 +199,14 @@ class ContainerEnded(LoggedEvent):
     container: str
     cause: str
     blameless: bool = False
-    silent: bool = False
-    forced: bool = False
-    over_memory: bool = False
-    presumed: bool = False
+    kill: ClusterKill | None = None
+    confirmation: EndConfirmation = EndConfirmation.ENDED
     contact: float = 0.0
     lease: float = 0.0
+
+    @property
+    def is_unconfirmed(self) -> bool:
+        return self.confirmation is EndConfirmation.UNCONFIRMED
 
 
 @value_class

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tony.core import pending_reason
 from tony.core.deadline import DeadlineKind
+from tony.core.events import ClusterKill, ContainerEnded
 from tony.core.failure_sentences import describe_failure
 from tony.core.reasons import RestartAfterFailure
 from tony.core.state import RoleState, State, Task
@@ -58,23 +59,19 @@ _CAUSES: Mapping[ExitReason, FailureCause] = {
 }
 
 
-def failure_from_exit(
-    state: State, task: Task, status: ExitStatus, forced: str = "", *, over_memory: bool = False
-) -> Failure:
+def failure_from_exit(state: State, task: Task, status: ExitStatus, end: ContainerEnded | None = None) -> Failure:
     """Return the failure of a task whose program exited.
 
     Args:
-        forced: why the cluster or the node ended its container, if that was reported before.
-            Whether that was the job's fault is recorded in the task.
-        over_memory: the container was killed for exceeding its memory limit.
+        end: the end of its container, if that was reported before.
     """
     at = task.ended_at or 0.0
     user, infrastructure = FailureClass.USER, FailureClass.INFRASTRUCTURE
     if status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
-        if over_memory:
-            return failure_from_memory_limit(state, task, forced, at, status)
-        facts = ContainerFacts(container=ContainerLoss.STOPPED, end=forced)
-        lost, blameless = FailureCause.LOST, task.blameless
+        if end and end.kill is ClusterKill.MEMORY_LIMIT:
+            return failure_from_memory_limit(state, task, end.cause, at, status)
+        facts = ContainerFacts(container=ContainerLoss.STOPPED, end=end.cause if end and end.kill else "")
+        lost, blameless = FailureCause.LOST, end is not None and end.blameless
         return failure_from_task(state, task, lost, infrastructure, facts, at, status=status, blameless=blameless)
     refused = status.reason is ExitReason.REFUSED
     kind = infrastructure if refused or status.reason is ExitReason.PORT_COLLISION else user
@@ -100,15 +97,15 @@ def failure_from_loss(
     return failure_from_task(state, task, FailureCause.LOST, kind, facts, at, blameless=blameless)
 
 
-def explain_external_stop(state: State, task: Task, end: str, *, over_memory: bool) -> None:
-    """Add the cause of an external stop, once the scheduler reports why it ended the container."""
+def explain_external_stop(state: State, task: Task, end: ContainerEnded) -> None:
+    """Add the cause of an external stop, once the scheduler reports why the container was killed."""
     unexplained = ContainerFacts(container=ContainerLoss.STOPPED, end="")
     for number, each in enumerate(state.failures):
         if each.task != task.name or each.facts != unexplained:
             continue
-        facts, cause, kind = replace(unexplained, end=end), each.cause, each.failure_class
-        if over_memory:
-            facts = ContainerFacts(container=ContainerLoss.OUT_OF_MEMORY, end=end)
+        facts, cause, kind = replace(unexplained, end=end.cause), each.cause, each.failure_class
+        if end.kill is ClusterKill.MEMORY_LIMIT:
+            facts = ContainerFacts(container=ContainerLoss.OUT_OF_MEMORY, end=end.cause)
             cause, kind = FailureCause.MEMORY, FailureClass.USER
         reason = describe_failure(cause, facts, each.task, each.host)
         better = replace(each, cause=cause, failure_class=kind, facts=facts, reason=reason)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tony.core.deadline import Deadline, DeadlineKind
+from tony.core.events import ContainerEnded
 from tony.core.index_heap import IndexHeap, Timers
 from tony.core.reasons import RestartReason, TaskNote
 from tony.core.transitions import JobMove, TaskMove, find_next_job_state, find_next_task_state
@@ -44,11 +45,8 @@ class Task:
         since: when its state last changed.
         session, try_, version: of its last `Start`; 0 before the first.
         container_ended_at: when its container ended while the program ran, until its report arrives or is given up.
-        container_end_cause: the reported cause of that container's end.
-        forced: the same, if the cluster or the node ended it; else empty.
+        container_end: what was reported of that end, or of one that is not confirmed.
         listens: where a later AM attempt can call its executor; empty if the executor connects by itself.
-        over_memory: the container was killed for exceeding its memory limit.
-        blameless: the end of its container was not the job's fault.
         external_exit: how its program ended, if it was stopped externally and the scheduler has not yet reported why.
         external_exit_at: when it ended.
         started_at: when its last Start was sent.
@@ -76,10 +74,7 @@ class Task:
     version: int = 0
     pid: int | None = None
     container_ended_at: float | None = None
-    container_end_cause: str = ""
-    forced: str = ""
-    over_memory: bool = False
-    blameless: bool = False
+    container_end: ContainerEnded | None = None
     external_exit: ExitStatus | None = None
     external_exit_at: float = 0.0
     started_at: float = 0.0

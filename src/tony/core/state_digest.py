@@ -10,7 +10,7 @@ from tony.core.state import State, Task
 
 #: Version of the state and of the decisions. Raise it whenever the same events lead to another fingerprint: digests of
 #: different versions cannot be compared.
-MACHINE = 9
+MACHINE = 10
 
 _ENCODER = json.JSONEncoder(sort_keys=True, check_circular=False, separators=(",", ":"))
 
@@ -56,6 +56,7 @@ def build_fingerprint(state: State) -> Mapping[str, object]:
 
 
 def _encode_task(task: Task) -> list[object]:
+    end = task.container_end
     return [
         task.name,
         task.state.value,
@@ -68,8 +69,8 @@ def _encode_task(task: Task) -> list[object]:
         task.version,
         task.pid,
         task.container_ended_at,
-        task.over_memory,
-        [task.blameless, task.external_exit is not None, task.external_exit_at],
+        end and [end.kill, end.blameless],
+        [task.external_exit is not None, task.external_exit_at],
         [task.started_at, task.retry_at, task.early, task.free],
         task.started,
         task.is_classified,

@@ -38,7 +38,7 @@ from tony.model.strict_json import loads
 from tony.storage.stores.disk_errors import build_storage_error
 
 FORMAT = "tony-events"
-VERSION = 2
+VERSION = 3
 #: Bytes. A frame from a peer has at most 1 MiB; encoded as ASCII it is at most three times as long.
 MAX_LINE_BYTES = 4 << 20
 #: Bytes of all segments of another user's log that are read to replay a job. In memory it takes three times as much.

@@ -83,7 +83,7 @@ def describe(event: ev.Event) -> str:
             ended = f"{status.message}; it ran for {ran}" if status.message else f"{status.describe()} after {ran}"
             return f"{event.task} of session {event.session}: {ended}{_format_exports(event.exports)}"
         case ev.ContainerEnded():
-            unseen = "; exit not confirmed" if event.presumed else ""
+            unseen = "; exit not confirmed" if event.is_unconfirmed else ""
             return f"{event.container}: {event.cause}{unseen}"
         case ev.Silent():
             return f"no heartbeat from {event.task} for {format_duration(event.silence)}"

@@ -16,7 +16,7 @@ from tests.schedulers.yarn.fake_cluster import HDFS_TOKEN, SECRET, Played, playi
 from tests.support.hadoop.fake_resource_manager import YARN
 from tests.support.hadoop.fake_webhdfs import Trouble
 from tests.support.hadoop.faults import HoldResponse, Refuse
-from tony.core.events import ContainerEnded, Excluded, Granted, KillRequested, Queued, Unsatisfiable
+from tony.core.events import ClusterKill, ContainerEnded, Excluded, Granted, KillRequested, Queued, Unsatisfiable
 from tony.errors import AttemptLost, NotInCharge, SchedulerError
 from tony.hadoop.ids import container_id
 from tony.hadoop.wire.application_master import (
@@ -273,8 +273,8 @@ async def test_why_it_ended(tmp_path: Path, status: int, said: str, cause: str, 
         await played.until(lambda: played.of(ContainerEnded))
         (event,) = played.of(ContainerEnded)
         assert isinstance(event, ContainerEnded)
-        assert (cause in event.cause, event.blameless, event.forced) == (True, blameless, status < 0)
-        assert event.over_memory is (status in (-104, -103))
+        assert (cause in event.cause, event.blameless, event.kill is not None) == (True, blameless, status < 0)
+        assert (event.kill is ClusterKill.MEMORY_LIMIT) is (status in (-104, -103))
 
 
 NO_PYTHON = "there is no python3 on host n1: PATH is /bin. Install Python 3.11 or later on the nodes"

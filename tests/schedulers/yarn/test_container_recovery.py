@@ -97,7 +97,7 @@ async def test_ends_in_the_gap_are_told(tmp_path: Path) -> None:
         await played.until(lambda: played.of(ContainerEnded))
         (end,) = played.of(ContainerEnded)
         assert isinstance(end, ContainerEnded)
-        assert (end.container, end.blameless, end.presumed) == (name(2), True, False)
+        assert (end.container, end.blameless, end.is_unconfirmed) == (name(2), True, False)
 
 
 async def test_what_was_not_kept_is_gone(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytes
         await played.until(lambda: played.of(ContainerEnded))
         (end,) = played.of(ContainerEnded)
         assert isinstance(end, ContainerEnded)
-        assert (end.blameless, end.presumed) == (True, True)
+        assert (end.blameless, end.is_unconfirmed) == (True, True)
 
 
 async def test_a_node_that_comes_back_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +161,7 @@ async def test_a_node_that_comes_back_late(tmp_path: Path, monkeypatch: pytest.M
         late = {end.container: end for end in played.of(ContainerEnded)[2:] if isinstance(end, ContainerEnded)}
         assert mentions(late[name(1)].cause, "killed")
         assert late[name(2)].cause == "its executor was killed by SIGKILL"
-        assert not any(end.presumed for end in late.values())
+        assert not any(end.is_unconfirmed for end in late.values())
         assert name(1) not in played.running()
 
 
@@ -286,7 +286,7 @@ async def test_a_lost_node_that_answers(tmp_path: Path) -> None:
         await played.until(lambda: played.of(ContainerEnded))
         (end,) = played.of(ContainerEnded)
         assert isinstance(end, ContainerEnded)
-        assert (end.presumed, end.blameless, container in node.running) == (False, True, False)
+        assert (end.is_unconfirmed, end.blameless, container in node.running) == (False, True, False)
 
 
 async def test_a_lost_node_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +300,7 @@ async def test_a_lost_node_that_is_away(tmp_path: Path, monkeypatch: pytest.Monk
         await played.until(lambda: played.of(ContainerEnded))
         (end,) = played.of(ContainerEnded)
         assert isinstance(end, ContainerEnded)
-        assert (end.presumed, end.blameless) == (True, True)
+        assert (end.is_unconfirmed, end.blameless) == (True, True)
 
 
 async def test_a_release_is_no_proof(tmp_path: Path) -> None:
@@ -314,4 +314,4 @@ async def test_a_release_is_no_proof(tmp_path: Path) -> None:
         await played.until(lambda: played.of(ContainerEnded))
         (end,) = played.of(ContainerEnded)
         assert isinstance(end, ContainerEnded)
-        assert (end.presumed, end.cause) == (True, "killed: it fell silent")
+        assert (end.is_unconfirmed, end.cause) == (True, "killed: it fell silent")

@@ -2,12 +2,12 @@
 
 import pytest
 
+from tony.core.events import ClusterKill
 from tony.hadoop.wire.yarn_records import ContainerStatus, NodeId, NodeReport, NodeState
 from tony.schedulers.yarn.allocation.exit_reasons import (
     cause,
+    find_kill,
     is_blameless,
-    is_forced,
-    is_over_memory,
     no_python,
     warning,
 )
@@ -181,8 +181,8 @@ def test_end(code: int, said: str, sentence: str, blameless: bool) -> None:
     status = ContainerStatus(exit_status=code, diagnostics=said)
     assert cause(status) == sentence
     assert is_blameless(status) is blameless
-    assert is_forced(status) is (-200 < code < 0 or code == -1000)
-    assert is_over_memory(status) is (code in (-104, -103))
+    assert (find_kill(status) is not None) is (-200 < code < 0 or code == -1000)
+    assert (find_kill(status) is ClusterKill.MEMORY_LIMIT) is (code in (-104, -103))
     assert no_python(status) == ""
 
 

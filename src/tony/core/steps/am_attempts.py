@@ -105,7 +105,8 @@ def _extend_executor_deadlines(ctx: StepContext) -> None:
 def _mark_lost(ctx: StepContext, container: Container) -> None:
     before = ctx.state.attempt - 1
     cause = f"it ended while no application master ran, after AM attempt {before}"
-    ended = ev.ContainerEnded(container=container.id, cause=cause, blameless=True, silent=True)
+    silent = ev.EndConfirmation.SILENT
+    ended = ev.ContainerEnded(container=container.id, cause=cause, blameless=True, confirmation=silent)
     container_loss.on_container_ended(ctx, ended)
 
 

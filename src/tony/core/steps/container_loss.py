@@ -36,8 +36,8 @@ def on_container_ended(ctx: StepContext, event: ev.ContainerEnded) -> None:
     if container is None or unconfirmed_exit.handle_unconfirmed_exit(ctx, container, event):
         return
     task = containers.remove_ended(ctx, container)
-    if task and event.forced:
-        failures.explain_external_stop(state, task, event.cause, over_memory=event.over_memory)
+    if task and event.kill:
+        failures.explain_external_stop(state, task, event)
     if task:
         _on_task_container_ended(ctx, task, container, event)
     role = state.roles.get(container.role)
@@ -72,13 +72,12 @@ def on_silent(ctx: StepContext, event: ev.Silent) -> None:
 
 def _on_task_container_ended(ctx: StepContext, task: Task, container: Container, event: ev.ContainerEnded) -> None:
     state = ctx.state
+    is_silent = event.confirmation is ev.EndConfirmation.SILENT
     if task.living:
-        task.container_ended_at, task.container_end_cause = ctx.now, event.cause
-        task.forced = event.cause if event.forced else ""
-        task.over_memory, task.blameless = event.over_memory, event.blameless
+        task.container_ended_at, task.container_end = ctx.now, event
         if task.external_exit is not None:
             task_exit.handle_external_stop(ctx, task)
-        elif container.intent is ContainerIntent.KILLED or event.silent or not state.active:
+        elif container.intent is ContainerIntent.KILLED or is_silent or not state.active:
             task_exit.on_lost(ctx, task)
         else:
             state.timers.set(Deadline(DeadlineKind.REPORT, task.id), ctx.now + REPORT_WAIT_SECONDS)

@@ -65,7 +65,6 @@ def abandon(ctx: StepContext) -> None:
     state = ctx.state
     for task in state.tasks.values():
         if task.living:
-            task.container_end_cause = "its container's end was never confirmed"
             task_attempts.end_attempt(ctx, task, TaskMove.LOSE, ctx.now)
         task.container = task.incarnation = task.executor_pid = None
     for role in state.roles.values():

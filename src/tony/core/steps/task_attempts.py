@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from tony.core import actions as act
 from tony.core import failures
 from tony.core.deadline import Deadline, DeadlineKind
+from tony.core.events import ClusterKill
 from tony.core.reasons import ContainerLost, LaterAttempt, StopReason
 from tony.core.state import State, Task
 from tony.core.step_context import StepContext
@@ -74,7 +75,7 @@ def end_attempt(ctx: StepContext, task: Task, move: TaskMove, at: float) -> None
 def clear_attempt(ctx: StepContext, task: Task, at: float) -> None:
     """Clear what was awaited of a task attempt that ended at `at`."""
     ctx.state.timers.cancel_all(_ATTEMPT_DEADLINES, task.id)
-    task.container_ended_at = task.pid = task.external_exit = None
+    task.container_ended_at = task.container_end = task.pid = task.external_exit = None
     ctx.state.unexplained.discard(task.id)
     task.external_exit_at = 0.0
     task.ended_at = at
@@ -96,8 +97,8 @@ def end_lost(ctx: StepContext, task: Task) -> Failure | None:
     failure = failure_from_loss(ctx, task)
     at = ctx.now if task.container_ended_at is None else task.container_ended_at
     stopped = failure is None and not task.is_classified
-    if not task.is_classified:
-        task.note = ContainerLost(cause=task.container_end_cause)
+    if not task.is_classified and task.container_end:
+        task.note = ContainerLost(cause=task.container_end.cause)
     end_attempt(ctx, task, TaskMove.END if stopped else TaskMove.LOSE, at)
     return failure
 
@@ -108,9 +109,11 @@ def failure_from_loss(ctx: StepContext, task: Task) -> Failure | None:
     at = ctx.now if task.container_ended_at is None else task.container_ended_at
     if task.is_classified or (task.state is TaskState.STOPPING and at >= task.since):
         return None
-    if task.over_memory:
-        return failures.failure_from_memory_limit(state, task, task.container_end_cause, at)
-    return failures.failure_from_loss(state, task, task.container_end_cause, at, blameless=task.blameless)
+    end = task.container_end
+    assert end is not None
+    if end.kill is ClusterKill.MEMORY_LIMIT:
+        return failures.failure_from_memory_limit(state, task, end.cause, at)
+    return failures.failure_from_loss(state, task, end.cause, at, blameless=end.blameless)
 
 
 def record_late_failure(state: State, task: Task, failure: Failure) -> None:

@@ -52,9 +52,8 @@ def on_failed_exit(ctx: StepContext, task: Task, status: ExitStatus, at: float) 
     """Handle a program that exited with a failure."""
     state = ctx.state
     task.ended_at = at
-    forced = task.forced if task.container_ended_at is not None else ""
-    over_memory = bool(forced) and task.over_memory
-    failure = failures.failure_from_exit(state, task, status, forced, over_memory=over_memory)
+    end = task.container_end if task.container_ended_at is not None else None
+    failure = failures.failure_from_exit(state, task, status, end)
     if not (task_retry.decide(ctx, task, failure) and task_retry.begin(ctx, task, at)):
         task_attempts.end_attempt(ctx, task, TaskMove.FAIL, at)
         failure_handling.fail_task(ctx, task, failure)
@@ -69,14 +68,14 @@ def handle_external_stop(ctx: StepContext, task: Task) -> None:
 
 def end_classified(ctx: StepContext, task: Task, move: TaskMove, at: float) -> None:
     """Handle the end of a program whose failure was classified before."""
-    retried = task.retry_at is not None
+    retried, end = task.retry_at is not None, task.container_end
     if retried and task_retry.begin(ctx, task, at):
         return
     task_attempts.end_attempt(ctx, task, move, at)
     if retried:
         how = ContainerLoss.NOT_RESTARTED
-        end, blameless = task.container_end_cause, task.blameless
-        lost = failures.failure_from_loss(ctx.state, task, end, at, how=how, blameless=blameless)
+        cause, blameless = (end.cause, end.blameless) if end else ("", False)
+        lost = failures.failure_from_loss(ctx.state, task, cause, at, how=how, blameless=blameless)
         failure_handling.fail_task(ctx, task, lost)
     on_task_end(ctx, task)
 

@@ -22,9 +22,9 @@ def handle_unconfirmed_exit(ctx: StepContext, container: Container, event: ev.Co
     """Return True if the program in a container must be waited for, after doing what can be done now."""
     state = ctx.state
     if container.is_end_unconfirmed:
-        return event.presumed  # a repetition
+        return event.is_unconfirmed  # a repetition
     task = state.tasks[container.task] if container.task else None
-    if not event.presumed or task is None or not task.living or task.external_exit is not None:
+    if not event.is_unconfirmed or task is None or not task.living or task.external_exit is not None:
         return False
     until = compute_latest_exit_time(event.contact, event.lease, state.spec.stop_grace_of(task.id.role))
     if until <= ctx.now:
@@ -33,7 +33,7 @@ def handle_unconfirmed_exit(ctx: StepContext, container: Container, event: ev.Co
     state.timers.set(Deadline(DeadlineKind.LEASE, task.id), until)
     if container.intent is ContainerIntent.HELD:
         containers.mark_released(ctx, container)
-    task.container_end_cause = event.cause
+    task.container_end = event
     lost = failures.failure_from_loss(state, task, event.cause, ctx.now, blameless=event.blameless)
     if task.state is TaskState.RUNNING and not task.is_classified:
         task_exit.on_failure(ctx, task, lost)
@@ -54,6 +54,7 @@ def on_exit_report(ctx: StepContext, task: Task) -> None:
 def build_container_ended(ctx: StepContext, task: Task) -> ev.ContainerEnded | None:
     """Return the event that stands in for the proof, once the lease of the executor has expired."""
     held = containers.find_container(ctx.state, task)
-    if held is None:
+    if held is None or task.container_end is None:
         return None
-    return ev.ContainerEnded(container=held.id, cause=task.container_end_cause, blameless=True, silent=True)
+    cause, silent = task.container_end.cause, ev.EndConfirmation.SILENT
+    return ev.ContainerEnded(container=held.id, cause=cause, blameless=True, confirmation=silent)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tony.core.events import ContainerEnded, Event, Granted, Unsatisfiable
+from tony.core.events import ClusterKill, ContainerEnded, Event, Granted, Unsatisfiable
 from tony.linux import process
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.enlisting_allocator import EnlistingAllocator
@@ -143,7 +143,7 @@ class ProcessAllocator(EnlistingAllocator):
             timer.cancel()
         process.sweep(self._marker(held.id).decode())
         del self._living[held.id]
-        ended = ContainerEnded(container=held.id, cause=cause, forced=bool(held.reason))
+        ended = ContainerEnded(container=held.id, cause=cause, kill=ClusterKill.OTHER if held.reason else None)
         self.end_container(ended, self._emit)
         if self._sink:
             self._refill(held.role)

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from tony.core.events import ContainerEnded, Event
+from tony.core.events import ContainerEnded, EndConfirmation, Event
 from tony.hadoop import ids
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.wire.yarn_records import Container, ContainerState, ContainerStatus, NodeId
@@ -104,8 +104,8 @@ class ContainerRecovery:
     def outcome(self) -> tuple[Sequence[str], Sequence[Event]]:
         """Return containers that are running or whose end is known (by the events); the others ended unseen."""
         found = [name for name in self._known if name not in self._missing or name in self._ends]
-        presumed = {name for name, end in self._ends.items() if end.presumed}
-        self._given_up = {name: self._known[name] for name in (*self._missing, *presumed)}
+        unconfirmed = {name for name, end in self._ends.items() if end.is_unconfirmed}
+        self._given_up = {name: self._known[name] for name in (*self._missing, *unconfirmed)}
         self._missing = {}
         return found, tuple(self._ends.values())
 
@@ -130,7 +130,7 @@ class ContainerRecovery:
                     container=name,
                     cause=f"its node {known.host} did not re-register with the restarted ResourceManager",
                     blameless=True,
-                    presumed=known.task is not None,
+                    confirmation=EndConfirmation.UNCONFIRMED if known.task else EndConfirmation.ENDED,
                 )
 
     def _is_restarted(self) -> bool:

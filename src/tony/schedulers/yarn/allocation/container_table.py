@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum
 
-from tony.core.events import ContainerEnded, Event, Granted
+from tony.core.events import ClusterKill, ContainerEnded, EndConfirmation, Event, Granted
 from tony.errors import SchedulerError
 from tony.hadoop import ids
 from tony.hadoop.ipc.errors import HadoopError
@@ -189,9 +189,8 @@ class ContainerTable:
             held,
             held.cause or reported,
             blameless=not killed_here and exit_reasons.is_blameless(status),
-            forced=not killed_here and exit_reasons.is_forced(status),
-            over_memory=not killed_here and exit_reasons.is_over_memory(status),
-            presumed=held.is_end_unconfirmed,
+            kill=None if killed_here else exit_reasons.find_kill(status),
+            is_unconfirmed=held.is_end_unconfirmed,
         )
 
     async def _prove(self, held: _Held, status: ContainerStatus) -> None:
@@ -322,9 +321,8 @@ class ContainerTable:
         cause: str,
         *,
         blameless: bool,
-        forced: bool = False,
-        over_memory: bool = False,
-        presumed: bool = False,
+        kill: ClusterKill | None = None,
+        is_unconfirmed: bool = False,
     ) -> None:
         if self._forget(held):
             self._emit(
@@ -332,9 +330,8 @@ class ContainerTable:
                     container=held.name,
                     cause=cause,
                     blameless=blameless,
-                    forced=forced,
-                    over_memory=over_memory,
-                    presumed=presumed,
+                    kill=kill,
+                    confirmation=EndConfirmation.UNCONFIRMED if is_unconfirmed else EndConfirmation.ENDED,
                 )
             )
 
@@ -394,9 +391,8 @@ def ended_before(name: str, status: ContainerStatus) -> ContainerEnded:
         container=name,
         cause=exit_reasons.cause(status),
         blameless=exit_reasons.is_blameless(status),
-        forced=exit_reasons.is_forced(status),
-        over_memory=exit_reasons.is_over_memory(status),
-        presumed=exit_reasons.is_lost(status),
+        kill=exit_reasons.find_kill(status),
+        confirmation=EndConfirmation.UNCONFIRMED if exit_reasons.is_lost(status) else EndConfirmation.ENDED,
     )
 
 

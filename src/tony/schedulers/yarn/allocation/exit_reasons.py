@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 
+from tony.core.events import ClusterKill
 from tony.errors import AttemptLost, InfraError, NotInCharge, Overdue
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
@@ -113,9 +114,12 @@ def is_lost(status: ContainerStatus) -> bool:
     return exit_status(status.exit_status) is YarnExitStatus.ABORTED and _LOST in status.diagnostics
 
 
-def is_forced(status: ContainerStatus) -> bool:
-    """Return True if YARN killed it: not an exit of its executor, nor a signal sent on the node."""
-    return exit_status(status.exit_status) is not None
+def find_kill(status: ContainerStatus) -> ClusterKill | None:
+    """Return why YARN killed it; None for an exit of its executor, or a signal sent on the node."""
+    known = exit_status(status.exit_status)
+    if known in (YarnExitStatus.KILLED_EXCEEDED_PMEM, YarnExitStatus.KILLED_EXCEEDED_VMEM):
+        return ClusterKill.MEMORY_LIMIT
+    return None if known is None else ClusterKill.OTHER
 
 
 def no_python(status: ContainerStatus) -> str:
@@ -123,12 +127,6 @@ def no_python(status: ContainerStatus) -> str:
     last = escape_text(status.diagnostics[-2 * _MAX_PARSED :], 2 * _MAX_PARSED)  # a PATH may be long
     found = _NO_PYTHON.search(last) if status.exit_status > 0 else None
     return found[1].strip() if found else ""
-
-
-def is_over_memory(status: ContainerStatus) -> bool:
-    """Return True if YARN killed it for exceeding its physical or virtual memory limit."""
-    known = exit_status(status.exit_status)
-    return known in (YarnExitStatus.KILLED_EXCEEDED_PMEM, YarnExitStatus.KILLED_EXCEEDED_VMEM)
 
 
 def _usage(pattern: re.Pattern[str], diagnostics: str) -> str:
