@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cli.screen import Screen, Terminal, shown
+from tests.cli.screen import Terminal, shown
 from tests.jobs.fake_am import recorded, standing, succeeded
+from tests.support.screen import Screen
 from tony.cli.terminal.live_region import live_table
 from tony.cli.terminal.live_status import LiveView
 from tony.jobs.logs.log_names import LogName
