@@ -134,7 +134,7 @@ def children_of(pid: int) -> list[int] | None:
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # kernels with CONFIG_PROC_CHILDREN
                 found += map(int, file.read().split())
     except OSError:
         return None
@@ -147,14 +147,7 @@ def own_children() -> list[int] | None:
     The cost depends on their number, not on the machine's. Complete if the caller also waits for children: a child
     leaves the kernel's list when it is waited for, and a gap made during the read can hide the next one.
     """
-    found: list[int] = []
-    try:
-        for thread in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{thread}/children", "rb") as file:  # kernels with CONFIG_PROC_CHILDREN
-                found += map(int, file.read().split())
-    except OSError:
-        return None
-    return found
+    return children_of(os.getpid())
 
 
 def below() -> list[int]:

@@ -11,6 +11,7 @@ The index is read with the end of the file; the values stream, in bounded memory
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -152,31 +153,10 @@ def _decompress(stored: bytes, compression: str, size: int) -> bytes:
     if size > MAX_INDEX_BYTES:
         raise MalformedLogFile(f"has an index of {size} bytes, which cannot be")
 
-    def open_at(offset: int, length: int) -> _Bytes:
-        return _Bytes(stored[offset : offset + length])
+    def open_at(offset: int, length: int) -> io.BytesIO:
+        return io.BytesIO(stored[offset : offset + length])
 
     return read_exactly(decode(RangeReader(open_at, 0, len(stored)), compression), size)
-
-
-class _Bytes:
-    """Bytes at hand that read like a stream."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def read(self, size: int = -1, /) -> bytes:
-        taken = self._data if size < 0 else self._data[:size]
-        self._data = self._data[len(taken) :]
-        return taken
-
-    def close(self) -> None:
-        self._data = b""
-
-    def __enter__(self) -> _Bytes:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class _Fields:

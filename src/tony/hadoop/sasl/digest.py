@@ -7,13 +7,14 @@ passwords that are random and long; where FIPS forbids it, it is asked for as wh
 
 from __future__ import annotations
 
+import hmac
 import os
-from binascii import b2a_base64, hexlify
+from binascii import b2a_base64
 from dataclasses import dataclass, field
 
+from tony.hadoop.sasl import digest_layers
 from tony.hadoop.sasl.digest_layers import (
     QOP,
-    Md5,
     Protection,
     SaslFailure,
     SecurityLayer,
@@ -79,8 +80,8 @@ class Secrets:
         a2 = f"{'' if of_server else 'AUTHENTICATE'}:{self.uri}"
         if self.protection is not Protection.AUTHENTICATION:
             a2 += ":" + "0" * 32
-        middle = f"{self.nonce}:{_COUNT}:{self.cnonce}:{QOP[self.protection]}:{_encode_hex(md5(a2.encode()))}"
-        return _encode_hex(md5(f"{hexlify(self.compute_a1()).decode()}:{middle}".encode()))
+        middle = f"{self.nonce}:{_COUNT}:{self.cnonce}:{QOP[self.protection]}:{md5(a2.encode()).hexdigest()}"
+        return md5(f"{self.compute_a1().hex()}:{middle}".encode()).hexdigest()
 
 
 class DigestClient:
@@ -138,7 +139,7 @@ class DigestClient:
         if self._secrets is None:
             raise SaslFailure("the daemon reported success before authentication")
         proof = parse_directives(final).get("rspauth", "")
-        if not _is_same(proof.encode(), self._secrets.compute_proof(of_server=True).encode()):
+        if not hmac.compare_digest(proof.encode(), self._secrets.compute_proof(of_server=True).encode()):
             raise SaslFailure("the daemon could not prove that it knows the token: it may be an impostor")
         self.complete = True
 
@@ -231,9 +232,7 @@ def _split_words(text: str) -> tuple[str, ...]:
 
 
 def _choose_cipher(offered: tuple[str, ...]) -> str:
-    from tony.hadoop.sasl.digest_layers import find_usable_ciphers
-
-    usable = find_usable_ciphers()
+    usable = digest_layers.find_usable_ciphers()
     for cipher in usable:
         if cipher in offered:
             return cipher
@@ -269,15 +268,3 @@ def _quote(text: str) -> str:
 
 def _encode_base64(data: bytes) -> str:
     return b2a_base64(data, newline=False).decode()
-
-
-def _encode_hex(hashed: Md5) -> str:
-    return hexlify(hashed.digest()).decode()
-
-
-def _is_same(one: bytes, other: bytes) -> bool:
-    """Return True if they are equal, in constant time."""
-    difference = len(one) ^ len(other)
-    for a, b in zip(one, other, strict=False):
-        difference |= a ^ b
-    return difference == 0

@@ -7,11 +7,13 @@ message. RC4 needs no package; 3DES comes from `cryptography` where that is inst
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hmac
+from collections.abc import Iterable
 from enum import Enum
-from importlib import import_module
+from functools import partial
+from hashlib import md5 as hashlib_md5
 from importlib.util import find_spec
-from typing import Protocol, cast
+from typing import Protocol
 
 from tony.errors import InfraError
 
@@ -94,6 +96,8 @@ def select_protection(wanted: tuple[Protection, ...], offered: Iterable[Protecti
 class Rc4:
     """One direction of a conversation: the stream goes on from message to message. Some 7 MB/s."""
 
+    block = 1
+
     def __init__(self, key: bytes) -> None:
         state = list(range(256))
         j = 0
@@ -137,43 +141,14 @@ _SEALING = b"Digest H(A1) to %s-to-%s sealing key magic constant"
 _KEY_BYTES = {"rc4": 16, "3des": 16, "rc4-56": 7, "rc4-40": 5}
 
 
-class Md5(Protocol):
-    """A running MD5."""
-
-    def update(self, data: bytes, /) -> None: ...
-
-    def digest(self) -> bytes: ...
-
-    def copy(self) -> Md5: ...
+#: MD5, also where FIPS forbids it for security; `hmac` takes it in this form, too.
+md5 = partial(hashlib_md5, usedforsecurity=False)
 
 
-def _find_md5() -> Callable[[bytes], Md5]:
-    try:
-        # Python's own: no OpenSSL to load, and no policy that forbids it
-        return cast(Callable[[bytes], Md5], import_module("_md5").md5)
-    except ImportError:
-        import hashlib
-
-        return lambda data: hashlib.md5(data, usedforsecurity=False)
-
-
-md5 = _find_md5()
-
-
-class _Hmac:
-    """HMAC-MD5; the standard library's goes through OpenSSL, which FIPS forbids MD5."""
-
-    def __init__(self, key: bytes) -> None:
-        block = key.ljust(64, b"\0")  # our keys are 16 bytes
-        self._inner = md5(bytes(byte ^ 0x36 for byte in block))
-        self._outer = md5(bytes(byte ^ 0x5C for byte in block))
-
-    def compute_short(self, number: bytes, data: bytes) -> bytes:
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(number)
-        inner.update(data)
-        outer.update(inner.digest())
-        return outer.digest()[:_MAC]
+def _sign(key: hmac.HMAC, number: bytes, data: bytes) -> bytes:
+    signature = key.copy()
+    signature.update(number + data)
+    return signature.digest()[:_MAC]
 
 
 class _Cipher(Protocol):
@@ -182,10 +157,6 @@ class _Cipher(Protocol):
     block: int
 
     def crypt(self, data: bytes) -> bytes: ...
-
-
-class _Stream(Rc4):
-    block = 1
 
 
 class _TripleDes:
@@ -217,19 +188,19 @@ class IntegrityLayer:
 
     def __init__(self, out_key: bytes, in_key: bytes, limit: int) -> None:
         self.limit = limit
-        self._out, self._in = _Hmac(out_key), _Hmac(in_key)
+        self._out, self._in = hmac.new(out_key, digestmod=md5), hmac.new(in_key, digestmod=md5)
         self._sent = self._received = 0
 
     def wrap(self, data: bytes) -> bytes:
         """Return outgoing data with its signature and number."""
         number = self._build_next_out()
-        return data + self._out.compute_short(number, data) + _VERSION + number
+        return data + _sign(self._out, number, data) + _VERSION + number
 
     def unwrap(self, data: bytes) -> bytes:
         """Return incoming data after checking signature and order."""
         number = self._build_next_in(data)
         plain, mac = data[:-_TAIL], data[-_TAIL : -_TAIL + _MAC]
-        self._check(self._in.compute_short(number, plain), mac)
+        self._check(_sign(self._in, number, plain), mac)
         return plain
 
     def _build_next_out(self) -> bytes:
@@ -264,7 +235,7 @@ class PrivacyLayer(IntegrityLayer):
         number = self._build_next_out()
         block = self._encrypt.block
         missing = 0 if block == 1 else block - (len(data) + _MAC) % block
-        body = data + bytes((missing,)) * missing + self._out.compute_short(number, data)
+        body = data + bytes((missing,)) * missing + _sign(self._out, number, data)
         return self._encrypt.crypt(body) + _VERSION + number
 
     def unwrap(self, data: bytes) -> bytes:
@@ -281,7 +252,7 @@ class PrivacyLayer(IntegrityLayer):
             if not 1 <= padding <= min(block, len(plain)):
                 raise SaslFailure("a sealed message whose padding is wrong: damaged, or not the daemon's")
             plain = plain[:-padding]
-        self._check(self._in.compute_short(number, plain), mac)
+        self._check(_sign(self._in, number, plain), mac)
         return plain
 
 
@@ -315,7 +286,7 @@ def find_usable_ciphers() -> tuple[str, ...]:
 
 
 def _make_cipher(name: str, key: bytes, *, encrypt: bool) -> _Cipher:
-    return _TripleDes(key, encrypt=encrypt) if name == "3des" else _Stream(key)
+    return _TripleDes(key, encrypt=encrypt) if name == "3des" else Rc4(key)
 
 
 def _spread_key(seven: bytes) -> bytes:
