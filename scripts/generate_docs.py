@@ -2,12 +2,18 @@
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from tony.advice.heuristics_doc import help_pages, index_table
-from tony.config.legacy.settings_doc import flags_table, settings_table, variables_table
+from legacy_tables import flags_table, settings_table, variables_table
+
+from tony.advice.heuristic import Heuristic
+from tony.advice.registry import built_in_heuristics
 from tony.config.table.settings_doc import settings_table_markdown
-from tony.core.transitions import draw_job_diagram, draw_task_diagram
+from tony.core.transitions import JOB_TABLE, TASK_TABLE
+from tony.model.states import ENDED_JOB_STATES, ENDED_TASK_STATES
+from tony.units import format_amount
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -21,18 +27,46 @@ def with_block(text: str, name: str, content: str) -> str:
     return text[: found.start()] + f"{begin}\n{content}\n{end}" + text[found.end() :]
 
 
+def draw_states(table: Mapping[tuple[Any, Any], Any], ended: frozenset[Any]) -> str:
+    """A state diagram of one table, in Mermaid's notation."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for (state, move), target in table.items():
+        arrows.setdefault((state.value, target.value), []).append(move.value)
+    first = next(iter(table))[0].value
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first}"]
+    lines += [f"    {a} --> {b}: {', '.join(moves)}" for (a, b), moves in arrows.items()]
+    lines += [f"    {state.value} --> [*]" for state in sorted(ended, key=lambda s: str(s.value))]
+    return "\n".join([*lines, "```"])
+
+
+def index_of_heuristics() -> str:
+    """The table of all heuristics with links to their pages."""
+    rows = [f"| [`{each.name}`]({each.name}.md) | {each.title} |" for each in built_in_heuristics()]
+    return "\n".join(["| recommendation | about |", "|---|---|", *rows])
+
+
+def thresholds(heuristic: type[Heuristic]) -> str:
+    """The table of a heuristic's thresholds."""
+    rows = [
+        f"| `{each.name}` | {format_amount(each.value, each.measure)} | {each.meaning} |"
+        for each in heuristic.thresholds
+    ]
+    return "\n".join(["| threshold | value | meaning |", "|---|---|---|", *rows])
+
+
 def generated() -> dict[Path, str]:
     """Every generated page with its content."""
     architecture = (DOCS / "architecture.md").read_text()
-    architecture = with_block(architecture, "job states", f"```mermaid\n{draw_job_diagram()}\n```")
-    architecture = with_block(architecture, "task states", f"```mermaid\n{draw_task_diagram()}\n```")
+    architecture = with_block(architecture, "job states", draw_states(JOB_TABLE, ENDED_JOB_STATES))
+    architecture = with_block(architecture, "task states", draw_states(TASK_TABLE, ENDED_TASK_STATES))
     migrating = (DOCS / "migrating.md").read_text()
     for name, table in (("settings", settings_table()), ("flags", flags_table()), ("variables", variables_table())):
         migrating = with_block(migrating, f"original {name}", table)
-    advice = with_block((DOCS / "advice" / "README.md").read_text(), "findings", index_table())
+    advice = DOCS / "advice"
+    pages = {each: advice / f"{each.name}.md" for each in built_in_heuristics()}
     return {
-        DOCS / "advice" / "README.md": advice,
-        **{DOCS / "advice" / name: text for name, text in help_pages().items()},
+        advice / "README.md": with_block((advice / "README.md").read_text(), "findings", index_of_heuristics()),
+        **{page: with_block(page.read_text(), "thresholds", thresholds(each)) for each, page in pages.items()},
         DOCS / "architecture.md": architecture,
         DOCS / "settings.md": settings_table_markdown(),
         DOCS / "migrating.md": migrating,

@@ -8,9 +8,9 @@ import pytest
 
 from tests.core.specs import OK, task, with_restarts, workers
 from tests.facts import mentions
+from tests.support.invariants import find_violations
 from tests.support.simulation import Simulation
 from tony.core.deadline import Deadline
-from tony.core.invariants import find_violations
 from tony.core.state import Container, ContainerIntent, State
 from tony.model.states import JobState, TaskState
 

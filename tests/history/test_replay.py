@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.facts import mentions
+from tests.support.invariants import find_violations
 from tony.core import events as ev
 from tony.core.application import Application
-from tony.core.invariants import find_violations
 from tony.core.state_digest import MACHINE
 from tony.errors import InvalidTransition
 from tony.history.event_log import LogEntry, read, segments

@@ -1,15 +1,15 @@
 """The guarantees of the state machine, tracked independently of it; a violation raises an error that names it.
 
-The invariants (`core/invariants.py`) check the machine's state; these check its actions, whatever the state.
+The invariants (`invariants.py`) check the machine's state; these check its actions, whatever the state.
 """
 
 from __future__ import annotations
 
+from tests.support.invariants import find_violations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.invariants import find_violations
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, RestartScope, TaskState

@@ -45,14 +45,12 @@ class Heuristic(ABC):
     Attributes:
         name: name of the finding and its help page, `memory-over-asked`.
         title: a few words.
-        about: the text of the help page, Markdown: what it means, and what to change.
         thresholds: the table of thresholds.
         limits: name -> value of the thresholds.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
-    about: ClassVar[str]
     thresholds: ClassVar[tuple[Threshold, ...]]
 
     def __init__(self, **limits: float) -> None:

@@ -3,5 +3,5 @@
 `application` dispatches an event to one of `steps/`; these ask `policies/` for decisions, change `state` and return
 actions. `transitions` has the tables of allowed states; `step_context` carries what one step works on.
 `report_builder` turns the state into a report; `failure_sentences`, `pending_reason`, `stragglers` and `unfinished`
-word parts of it. `invariants` checks the state in tests, `state_digest` compares a replay with the recorded run.
+word parts of it. `state_digest` compares a replay with the recorded run.
 """

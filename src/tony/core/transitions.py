@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any
 
 from tony.errors import InvalidTransition
-from tony.model.states import ENDED_JOB_STATES, ENDED_TASK_STATES, JobState, TaskState
+from tony.model.states import JobState, TaskState
 
 
 class TaskMove(Enum):
@@ -108,25 +107,3 @@ def find_next_job_state(state: JobState, move: JobMove) -> JobState:
         return JOB_TABLE[state, move]
     except KeyError:
         raise InvalidTransition(f"the job is {state.value}: cannot {move.value}") from None
-
-
-def _draw_mermaid(table: Mapping[tuple[Any, Any], Any], ended: frozenset[Any]) -> str:
-    """Return a state diagram of one table, in Mermaid's notation."""
-    arrows: dict[tuple[str, str], list[str]] = {}
-    for (state, move), target in table.items():
-        arrows.setdefault((state.value, target.value), []).append(move.value)
-    first = next(iter(table))[0].value
-    lines = ["stateDiagram-v2", f"    [*] --> {first}"]
-    lines += [f"    {a} --> {b}: {', '.join(moves)}" for (a, b), moves in arrows.items()]
-    lines += [f"    {state.value} --> [*]" for state in sorted(ended, key=lambda s: str(s.value))]
-    return "\n".join(lines)
-
-
-def draw_job_diagram() -> str:
-    """Return the diagram of the job's states, for the docs."""
-    return _draw_mermaid(JOB_TABLE, ENDED_JOB_STATES)
-
-
-def draw_task_diagram() -> str:
-    """Return the diagram of a task's states, for the docs."""
-    return _draw_mermaid(TASK_TABLE, ENDED_TASK_STATES)

@@ -11,6 +11,7 @@ from tests.core.specs import FAILED, OK, staged, task, with_restarts, workers
 from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target, hold
 from tests.fuzz.values import plain_of
+from tests.support.invariants import find_violations
 from tests.support.simulation import Simulation
 from tony.cli.commands.list import _row
 from tony.cli.terminal.terminal_text import safe
@@ -19,7 +20,6 @@ from tony.cli.text.status_text import further_sessions, lone_restarts, status_pa
 from tony.cli.text.timeline_text import EventTeller
 from tony.core.application import Application
 from tony.core.events import AttemptStarted
-from tony.core.invariants import find_violations
 from tony.core.report_builder import ReportContext, build_report
 from tony.errors import RecordError, UnknownJobError
 from tony.history.directory_scan import head_of, scan

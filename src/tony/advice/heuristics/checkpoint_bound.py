@@ -18,16 +18,6 @@ class CheckpointBound(Heuristic):
 
     name = "checkpoint-bound"
     title = "Much time goes into checkpoints"
-    about = """\
-The time that programs report with `tony.checkpoint(step)` is a large part of their run time.
-
-- Save less often. The optimal interval follows from the cost of a checkpoint and the failure rate of the job (Young and
-  Daly, see [the interval between checkpoints](checkpoint-interval.md)). For a job that has rarely failed, the
-  recommendation uses the upper bound of the failure rate.
-- Save faster: in the background, only on rank 0 or each rank its own part, to the node's disk first.
-
-The recommendation changes a parameter or variable of the job file only if its name refers to saving and its value is
-the measured interval; otherwise it states the steps or seconds."""
     thresholds = (
         Threshold(
             "share",

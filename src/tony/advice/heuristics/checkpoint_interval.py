@@ -79,16 +79,6 @@ class CheckpointInterval(Heuristic):
 
     name = "checkpoint-interval"
     title = "Checkpoints are too rare for the failure rate"
-    about = """\
-After a failure the work since the last checkpoint is recomputed: half an interval, on average. Saving more often
-costs time, too. A checkpoint every `sqrt(2 * cost * MTTF)` seconds loses the least time (Young 1974; tony uses Daly's
-more exact formula of 2006), where MTTF is the mean time between failures of the gang. Both are measured: the cost with
-`tony.checkpoint(step)`, the failures over all runs of the job. Failures in the first minute do not count.
-
-Saving more often slows down a run without failures. The recommendation therefore does not cost more than `slower`,
-even if the optimal interval is shorter; later runs may lead to a further recommendation.
-
-The range of the saving comes from the confidence interval of the MTTF."""
     thresholds = (
         Threshold("failures", 3, Unit.COUNT, "minimum number of failures in all runs"),
         Threshold("gain", 0.03, Unit.SHARE, "minimum share of the job's time that would be saved"),

@@ -16,13 +16,6 @@ class IdleAfterEnd(Heuristic):
 
     name = "idle-after-end"
     title = "Containers allocated after their programs have exited"
-    about = """\
-Tasks of the role finished long before the job, and their containers stayed allocated for a possible restart.
-
-- If other roles begin only when this one is done, use `after`, or `kind = "setup"`.
-- If they finish early because they have less work, distribute it more evenly: [one task holds up the
-  others](skewed-ranks.md).
-- If they take long to stop, their programs do not exit on SIGTERM: `stop_grace` limits the time."""
     thresholds = (
         Threshold("share", 0.2, Unit.SHARE, "minimum share of the time for which the role's containers were allocated"),
         Threshold("seconds", 300.0, Unit.SECONDS, "minimum per task, on average"),

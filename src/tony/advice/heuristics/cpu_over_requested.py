@@ -16,15 +16,6 @@ class CpuOverAsked(Heuristic):
 
     name = "cpu-over-asked"
     title = "Cores that are requested and never used"
-    about = """\
-No task of the role has ever used as many cores as it requests.
-
-The recommendation is the highest measured use times `headroom`, rounded up. There is none if a CPU limit throttled the
-tasks (`throttled`).
-
-With the scheduler `local`, cores are shares: a smaller number only lowers the priority on a busy machine.
-
-If programs start as many threads as they have cores, set the number of threads to the new number, too."""
     thresholds = (
         *PROOF,
         Threshold("headroom", 1.5, Unit.TIMES, "the highest use is recommended"),

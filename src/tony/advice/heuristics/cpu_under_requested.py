@@ -16,11 +16,6 @@ class CpuUnderAsked(Heuristic):
 
     name = "cpu-under-asked"
     title = "Too few cores"
-    about = """\
-Either a CPU limit throttled the role's programs (`throttled`), or they used more cores than requested and become slow
-on a busy machine.
-
-The recommendation is the average use, rounded up; if a limit throttled the tasks, twice the present number."""
     thresholds = (
         *PROOF,
         Threshold(

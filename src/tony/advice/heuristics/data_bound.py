@@ -21,18 +21,6 @@ class DataBound(Heuristic):
 
     name = "data-bound"
     title = "Steps that wait for data"
-    about = """\
-The program spends much of each step waiting for data.
-
-There are two signs. The program may report how long it waited (`tony.progress(step, data_wait=seconds)`; `data_time`,
-`input_wait` and similar names work, too). Otherwise, GPUs that are busy for less than half of the time, with a CPU that
-is always busy, show that the cores cannot prepare the data fast enough.
-
-- More cores help if the CPU is the limit: the recommendation is twice as many. Give the program's data loaders as many
-  workers.
-- Prefetch: `prefetch`, `num_workers`, `tf.data.AUTOTUNE`.
-- Decode and resize once, and store the result in few large files.
-- Copy remote data that is read repeatedly to the node's disk."""
     thresholds = (
         *PROOF,
         Threshold("waits", 0.25, Unit.SHARE, "minimum share of each step that the program reports as waiting for data"),

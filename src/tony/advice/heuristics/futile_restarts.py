@@ -20,13 +20,6 @@ class RestartsInVain(Heuristic):
 
     name = "restarts-in-vain"
     title = "Restarts that never helped"
-    about = """\
-The program failed in the same way after every restart, and no run of this job ever succeeded after one. It is an error
-in the program or its data.
-
-If it always fails soon after the start, the recommendation is `min_uptime`: if a program fails before its gang has run
-so long, twice in a row, the job is not restarted again. Later failures still cause restarts, and lost nodes do not
-count. If it fails late there is no recommendation: check whether it makes progress after its checkpoint."""
     thresholds = (
         Threshold("restarts", 3, Unit.COUNT, "minimum number of restarts in all runs that led to the same failure"),
         Threshold("early", 600.0, Unit.SECONDS, "maximum run time of each failure, for a recommendation"),

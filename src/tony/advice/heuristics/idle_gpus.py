@@ -16,15 +16,6 @@ class GpusIdle(Heuristic):
 
     name = "gpus-idle"
     title = "GPUs that are never used"
-    about = """\
-GPUs that were allocated to the role's tasks never computed anything.
-
-The recommendation is the number of GPUs that were used, if the others are the last ones of each task, their memory was
-never used, and the program does not start one process for each. Otherwise there is no change to the job file: a program
-that opens a GPU without using it would fail without it. For the same reason 0 is never recommended; if your program
-needs no GPU, set `gpus = 0` yourself.
-
-For GPUs that compute only some of the time, see [steps that wait for data](data-bound.md)."""
     thresholds = (
         *PROOF,
         Threshold("used", 0.01, Unit.SHARE, "minimum utilisation in any sample: then the GPU counts as used"),

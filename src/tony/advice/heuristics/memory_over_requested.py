@@ -25,15 +25,6 @@ class MemoryOverAsked(Heuristic):
 
     name = "memory-over-asked"
     title = "Memory that is requested and never used"
-    about = """\
-Every task of the role requests more memory than any of them has ever used.
-
-The recommendation is the highest peak of any task in any of the runs, times `headroom`, plus the difference between the
-peaks of the runs, plus `reserve`. The peak comes from the executor: with a control group it is the kernel's own number,
-including page cache. There is no recommendation if memory was still growing at the end of a run, nor after a run in
-which a task ran out of memory.
-
-If you plan to use more data or a larger model, wait for a run with that."""
     thresholds = (
         *PROOF,
         Threshold("headroom", 1.3, Unit.TIMES, "the highest peak is recommended"),

@@ -15,13 +15,6 @@ class MemoryTight(Heuristic):
 
     name = "memory-tight"
     title = "Memory request is too low"
-    about = """\
-Tasks of the role ran out of memory, or came so close to their limit that slightly more data will exceed it.
-
-What counts is resident memory, with shared pages divided among the processes that share them. Page cache does not
-count.
-
-If memory grows without limit, more of it only delays the failure: see the chart of `pss` on the job's page."""
     thresholds = (
         Threshold("near", 0.92, Unit.SHARE, "minimum share of the requested memory that is resident at the peak"),
         Threshold("runs", 2, Unit.COUNT, "minimum number of such runs; one is enough if a task ran out of memory"),

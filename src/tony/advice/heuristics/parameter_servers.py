@@ -19,12 +19,6 @@ class ParameterServers(Heuristic):
 
     name = "parameter-servers"
     title = "Too many parameter servers"
-    about = """\
-The servers use so little CPU, network and memory that fewer would be enough.
-
-The recommendation keeps each server below the thresholds, and is at least half of the present number, because variables
-are distributed unevenly; later runs may lead to a further recommendation. If your program configures the distribution
-(`variable_partitioner`), check that first."""
     thresholds = (
         *PROOF,
         Threshold("cpu", 0.3, Unit.SHARE, "maximum share of its cores that each would then use"),

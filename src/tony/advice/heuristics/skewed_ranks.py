@@ -17,16 +17,6 @@ class SkewedRanks(Heuristic):
 
     name = "skewed-ranks"
     title = "One task holds up the others"
-    about = """\
-One task of the role takes longer for its steps than the others, or runs longer: the other tasks wait for it.
-
-- Always the same task, on different hosts: it has more work. Distribute the data more evenly; let only rank 0 write
-  logs and evaluate, and keep that short.
-- Always the same host: check that machine (`throttled`, `major-faults`, GPU clock and temperature on the task's page),
-  and avoid it until it is repaired.
-
-Ranks that synchronise in every step have the same time per step, however slow one of them is. Then the waiting ones are
-less busy: compare `gpu0.util` and `cpu` of the tasks on the job's page."""
     thresholds = (
         Threshold(
             "slower",

@@ -17,15 +17,6 @@ class StartUp(Heuristic):
 
     name = "start-up"
     title = "Container setup takes much of the time"
-    about = """\
-Copying and unpacking source, environment and `files` takes a large part of the time for which the job's containers are
-allocated, in every run.
-
-- An environment that is installed on the nodes need not be copied: `python = "/opt/envs/train"`.
-- Nodes cache unpacked files by content. An archive that is rebuilt for every run differs in its timestamps: build it
-  once.
-- Do not put data into `source` or `files`: read it from where it is.
-- Use `.tonyignore` and `.gitignore` to keep unneeded files out of `source`."""
     thresholds = (
         Threshold("share", 0.25, Unit.SHARE, "minimum share of the time for which containers were allocated"),
         Threshold("seconds", 60.0, Unit.SECONDS, "minimum per task, on average"),

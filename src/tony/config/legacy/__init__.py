@@ -4,7 +4,7 @@
 `--conf`; `keys` is the table of all settings. It runs the parts in order: `job_settings`, `roles`,
 `role_kinds`, `file_settings`, `yarn_settings`, `implicit_roles`, `site_limits`. The result is a `draft_job`: values
 with their places, `missing_file_checks` and errors. `job_file_writer` prints it as a job file with comments,
-`settings_doc` documents the table, `final_xml` reads what a finished job left.
+`final_xml` reads what a finished job left.
 
 `tony.config.load` then checks the job like any other.
 """

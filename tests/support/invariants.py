@@ -1,4 +1,4 @@
-"""Invariants of the state machine. Checked in tests and by `tony replay`, not while a job runs."""
+"""Invariants of the state machine. Checked in tests, not while a job runs."""
 
 from __future__ import annotations
 
