@@ -76,6 +76,28 @@ def _answer(connection: RpcConnection, message: Message) -> None:
         connection.send(GetReport())
 
 
+async def _exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pieces: list[bytes]) -> bytes:
+    """Send the pieces one after the other; return what the other end answers, if it takes all of them."""
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
+        writer.write_eof()
+        return await reader.read()
+    except OSError:
+        return b""  # it refused the rest
+    finally:
+        writer.close()
+
+
+async def _send(path: str, pieces: list[bytes], port: int | None = None) -> bytes:
+    """Send the pieces to a Unix socket, or to a port of this machine; return the answer."""
+    if port is None:
+        return await _exchange(*await asyncio.open_unix_connection(path), pieces)
+    return await _exchange(*await asyncio.open_connection("127.0.0.1", port), pieces)
+
+
 def server(data: bytes) -> None:
     """A peer that sends these bytes, in pieces, and goes: the server forgets it, and still serves another one.
 
@@ -90,21 +112,7 @@ def server(data: bytes) -> None:
 
 async def _attack(hall: _Hall, over_tcp: bool, pieces: list[bytes]) -> None:
     path = hall.address.removeprefix("unix:")
-    if over_tcp:
-        reader, writer = await asyncio.open_connection("127.0.0.1", hall.port)
-    else:
-        reader, writer = await asyncio.open_unix_connection(path)
-    try:
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-            await asyncio.sleep(0)
-        writer.write_eof()
-        await reader.read()
-    except OSError:
-        pass  # it has heard enough of us
-    finally:
-        writer.close()
+    await _send(path, pieces, hall.port if over_tcp else None)
     while hall.server.statistics().open or hall.server.statistics().unauthenticated:
         await asyncio.sleep(0)
     honest = await connect(hall.address, JOB.executors, PeerKind.CLIENT)
@@ -123,17 +131,7 @@ def client(data: bytes) -> None:
 
 async def _visit(pieces: list[bytes]) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            for piece in pieces:
-                writer.write(piece)
-                await writer.drain()
-                await asyncio.sleep(0)
-            writer.write_eof()
-            await reader.read()
-        except OSError:
-            pass
-        finally:
-            writer.close()
+        await _exchange(reader, writer, pieces)
 
     path = f"{scratch('visit')}/am.sock"
     async with await asyncio.start_unix_server(serve, path):
@@ -156,29 +154,12 @@ async def _ask(pieces: list[bytes]) -> None:
     async with await asyncio.start_unix_server(
         RendezvousService(RendezvousStore(max_bytes=1 << 20), hold=0.0).on_connected, path
     ):
-        said = await _tell(path, pieces)
+        said = await _send(path, pieces)
         assert not said or said.startswith(b"HTTP/1.1 "), said
-        kept = await _tell(
+        kept = await _send(
             path, [b"PUT /own/key HTTP/1.1\r\nContent-Length: 5\r\n\r\nvalue", b"GET /own/key HTTP/1.1\r\n\r\n"]
         )
         assert kept.endswith(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nvalue"), kept
-
-
-async def _tell(path: str, pieces: list[bytes]) -> bytes:
-    reader, writer = await asyncio.open_unix_connection(path)
-    said = b""
-    try:
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-            await asyncio.sleep(0)
-        writer.write_eof()
-        said = await reader.read()
-    except OSError:
-        pass  # it has heard enough of us
-    finally:
-        writer.close()
-    return said
 
 
 class _Porch:
@@ -221,21 +202,7 @@ def summons(data: bytes) -> None:
 
 async def _call(porch: _Porch, over_tcp: bool, pieces: list[bytes]) -> None:
     porch.heard.clear()
-    if over_tcp:
-        reader, writer = await asyncio.open_connection("127.0.0.1", porch.port)
-    else:
-        reader, writer = await asyncio.open_unix_connection(porch.path)
-    try:
-        for piece in pieces:
-            writer.write(piece)
-            await writer.drain()
-            await asyncio.sleep(0)
-        writer.write_eof()
-        await reader.read()
-    except OSError:
-        pass  # it has heard enough of us
-    finally:
-        writer.close()
+    await _send(porch.path, pieces, porch.port if over_tcp else None)
     while porch.server.statistics().open or porch.server.statistics().unauthenticated:
         await asyncio.sleep(0)
     assert not (over_tcp and porch.heard), "obeyed without a certificate"
