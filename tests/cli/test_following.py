@@ -7,12 +7,13 @@ import os
 import signal
 import sys
 from dataclasses import replace
-from typing import TextIO, cast
+from typing import TextIO
 
 import click
 import pytest
 
 from tests.cli.in_process_am import Beside, living
+from tests.cli.screen import Terminal
 from tests.facts import mentions
 from tests.jobs.fake_am import (
     FAILURE,
@@ -37,21 +38,6 @@ from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 
 Recorded = tuple[JobFolder, JobRecord]
-
-
-class Terminal(io.TextIOWrapper):
-    """A terminal of 80 columns that keeps what is written to it."""
-
-    def __init__(self) -> None:
-        super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
-
-    def isatty(self) -> bool:
-        return True
-
-    @property
-    def text(self) -> str:
-        self.flush()
-        return cast(io.BytesIO, self.buffer).getvalue().decode()
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,6 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -62,72 +61,6 @@ def test_pytorch(lab: Lab) -> None:
     assert "rank 1: joined, 2 ranks train together" in printed
     assert accuracy(printed) > 90
     assert {"worker:0": "succeeded", "worker:1": "succeeded"} == states
-
-
-@pytest.mark.long
-def test_estimator(lab: Lab) -> None:
-    """A chief and a worker train, an evaluator judges the checkpoints, of which the newest three are kept."""
-    out = lab.root / "model"
-    flags = linkedin_examples.estimator(out, sys.executable)
-    printed, states = run(lab, flags)
-    assert accuracy(printed) > 90
-    assert "evaluator:0: step 150, held-out accuracy" in printed
-    assert states.pop("tensorboard:0") == "stopped"
-    assert {"chief:0": "succeeded", "worker:0": "succeeded", "evaluator:0": "succeeded"} == states
-    assert {"model-50.index", "model-100.index", "model-150.index"} == {path.name for path in out.glob("*.index")}
-
-
-def xml_of(path: Path) -> dict[str, str]:
-    """The settings in one of the examples' files."""
-    found = ElementTree.parse(path).getroot().iter("property")
-    return {each.findtext("name", ""): each.findtext("value", "") for each in found}
-
-
-def test_the_settings_are_those_of_the_originals_users() -> None:
-    """Key for key; of the two Ray commands the beginnings, for Ray itself has changed since."""
-    plain = {"tony.application.security.enabled": "false"}
-    assert xml_of(FOLDER / "mnist-tensorflow" / "tony-test.xml") == {
-        "tony.worker.instances": "3",
-        "tony.worker.memory": "4g",
-        **plain,
-    }
-    assert xml_of(FOLDER / "mnist-pytorch" / "tony-test.xml") == {
-        **plain,
-        "tony.ps.instances": "0",
-        "tony.worker.instances": "2",
-        "tony.application.framework": "pytorch",
-    }
-    assert xml_of(FOLDER / "linearregression-mxnet" / "tony_mxnet_job.xml") == {
-        **plain,
-        "tony.scheduler.instances": "1",
-        "tony.server.instances": "2",
-        "tony.ps.instances": "0",
-        "tony.worker.instances": "2",
-        "tony.worker.vcores": "2",
-        "tony.worker.memory": "4G",
-        "tony.application.framework": "mxnet",
-        "tony.application.name": "mxnet - linearregression",
-    }
-    horovod = {
-        "tony.worker.instances": "4",
-        "tony.worker.memory": "3g",
-        "tony.docker.enabled": "true",
-        "tony.docker.containers.image": "docker.io/bigdata/horovod-test-1:v1",
-        "tony.application.framework": "horovod",
-    }
-    assert xml_of(FOLDER / "horovod-on-tony" / "tony-test.xml") == horovod
-    assert xml_of(FOLDER / "horovod-on-tony" / "tony-test-debug.xml") == {
-        **horovod,
-        "tony.horovod.driver.mode.debug": "true",
-        "tony.driver.instances": "1",
-        "tony.driver.vcores": "2",
-        "tony.application.untracked.jobtypes": "driver",
-        "tony.driver.command": "python horovod_debug_driver.py",
-    }
-    ray = xml_of(FOLDER / "ray-on-tony" / "tony-test.xml")
-    for role in ("head", "worker"):
-        assert ray.pop(f"tony.{role}.command").startswith("chmod +x $PWD/venv/lib/python3.")
-    assert ray == {"tony.worker.instances": "2", "tony.worker.memory": "3g", "tony.head.instances": "1"}
 
 
 def test_images_may_be_mnist(tmp_path: Path) -> None:

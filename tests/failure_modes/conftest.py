@@ -1,6 +1,6 @@
 """The same fresh user as in the end-to-end tests, one whom the machine does not know; and that nothing is left."""
 
 from tests.e2e.conftest import lab
-from tests.failure_modes.unknown_users import stranger
+from tests.failure_modes.unknown_users import person, stranger
 
-__all__ = ["lab", "stranger"]
+__all__ = ["lab", "person", "stranger"]

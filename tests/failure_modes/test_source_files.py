@@ -17,7 +17,6 @@ import pytest
 
 from tests.e2e.lab import Lab, until
 from tests.failure_modes.refusals import nothing_left, refused
-from tests.failure_modes.unknown_users import become_stranger
 
 pytestmark = pytest.mark.e2e
 
@@ -70,12 +69,6 @@ def test_a_source_that_leads_out_or_goes_too_deep(lab: Lab) -> None:
 
 
 # --- that cannot be read ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def person(lab: Lab) -> Lab:
-    """Somebody for whom the permissions of files count: not root."""
-    return become_stranger(lab) if os.geteuid() == 0 else lab
 
 
 def closed(path: Path) -> Path:

@@ -13,7 +13,6 @@ import pytest
 
 from tests.e2e.lab import Lab, until
 from tests.failure_modes.refusals import nothing_left, running
-from tests.failure_modes.unknown_users import become_stranger
 
 pytestmark = pytest.mark.e2e
 
@@ -126,12 +125,6 @@ def test_a_full_disk_under_the_event_log(small_disk: Lab) -> None:
 
 
 # --- a home that cannot be written ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def person(lab: Lab) -> Lab:
-    """Somebody for whom the permissions of files count: not root."""
-    return become_stranger(lab) if os.geteuid() == 0 else lab
 
 
 def test_a_read_only_home(person: Lab) -> None:

@@ -64,3 +64,9 @@ def own(folder: Path, uid: int = UID) -> None:
 def stranger(lab: Lab) -> Lab:
     """A lab of a user whom the machine does not know."""
     return become_stranger(lab)
+
+
+@pytest.fixture
+def person(lab: Lab) -> Lab:
+    """Somebody for whom the permissions of files count: not root."""
+    return become_stranger(lab) if os.geteuid() == 0 else lab

@@ -17,13 +17,6 @@ from tony.storage.cache.object_cache import Cache
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Cache:
-    made = Cache(tmp_path / "cache")
-    made.prepare()
-    return made
-
-
-@pytest.fixture
 def library(tmp_path: Path) -> Path:
     """Like site-packages: a plug-in that is a package, one that is a module, and others' packages."""
     folder = tmp_path / "site-packages"

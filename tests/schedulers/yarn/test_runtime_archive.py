@@ -17,13 +17,6 @@ from tony.storage.cache.object_cache import Cache
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> Cache:
-    made = Cache(tmp_path / "cache")
-    made.prepare()
-    return made
-
-
-@pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small package in place of ours."""
     root = tmp_path / "tony"
