@@ -17,7 +17,6 @@ def test_memory_that_is_never_used() -> None:
     """What is beyond the peak and its headroom, for as long as it was held."""
     known = facts(memory_over_asked(Random(3)), Random(3))
     waste, role = compute_unused(known.run), known.run.roles["worker"]
-    assert waste.measured
     assert waste.held.gb_hours == pytest.approx(role.memory / GIB * role.held, rel=0.01)
     assert role.peak is not None
     most = (role.memory - role.peak) / GIB * role.held
@@ -53,7 +52,7 @@ def one(user: str, at: float, gb: float, gpu: float = 0.0, job: str = "j") -> Wa
     hours = Hours(gb_hours=gb, gpu_hours=gpu)
     held = Hours(gb_hours=2 * gb, gpu_hours=2 * gpu)
     parts = {"unused": hours}
-    return Waste(job=job, user=user, name="n", at=at, held=held, wasted=hours, parts=parts, measured=True)
+    return Waste(job=job, user=user, name="n", at=at, held=held, wasted=hours, parts=parts)
 
 
 def test_sums_by_user_and_week() -> None:

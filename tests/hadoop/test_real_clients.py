@@ -40,8 +40,8 @@ async def manager(cluster: MiniCluster) -> AsyncIterator[ApplicationClient]:
         try:
             yield client
         finally:
-            for report in await client.applications(tags=(TAG,)):
-                if report.id is not None:
+            for report in await client.applications():
+                if report.id is not None and TAG in report.tags:
                     await client.kill(report.id)
 
 

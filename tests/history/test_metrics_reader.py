@@ -68,8 +68,7 @@ def test_what_was_written_is_read(path: Path) -> None:
         assert metrics.points("ps:0", "cpu").at == (205.0,)
         assert metrics.points("worker:0", "cpu").mean == pytest.approx((0.5, 1.5, 1.0), rel=1e-5)
         assert metrics.points("worker:7", "cpu").at == metrics.points("worker:0", "pss").at == ()
-        assert metrics.latest("worker:0", "rss") == 3000.0
-        assert metrics.latest("ps:0", "rss") is None
+        assert metrics.newest()["worker:0"]["rss"] == 3000.0
         newest = metrics.newest()
         assert (newest["worker:0"]["rss"], newest["ps:0"]) == (3000.0, {"cpu": 2.0})
         assert metrics.progress() == (TOLD,) == metrics.progress("worker:0")
@@ -278,7 +277,7 @@ def test_a_write_that_nobody_waits_for_ends_before_the_file_is_closed(path: Path
     closed.set()
     thread.join()
     with open_metrics(path) as metrics:
-        assert metrics.latest("worker:0", "rss") == 1.0
+        assert metrics.newest()["worker:0"]["rss"] == 1.0
     with pytest.raises(StorageError, match="closed"):
         writer.write([part(rss=[1.0])])
 

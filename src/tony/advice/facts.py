@@ -134,7 +134,6 @@ class Run:
         running: seconds in which the gang's programs ran.
         ledger: goodput of the run.
         failures: in time order.
-        sources: dotted key -> where it was set.
     """
 
     job: str
@@ -144,7 +143,6 @@ class Run:
     ended: float | None
     state: JobState
     spec: JobSpec
-    sources: Mapping[str, str]
     roles: Mapping[str, RoleFacts]
     ledger: GoodputLedger
     sessions: int
@@ -252,7 +250,6 @@ def run_of(
         ended=ended,
         state=report.state if report else JobState.RUNNING,
         spec=spec,
-        sources=record.sources,
         roles=roles,
         ledger=sums,
         sessions=len(line.sessions),

@@ -38,7 +38,6 @@ class Waste:
         at: when it ended, or was submitted if it has not ended; seconds since 1970.
         held: all that was reserved; wasted: the unused part.
         parts: reason -> hours: `unused` (requested and never used), and the buckets of `LOST`.
-        measured: False if there are no metrics, so that `unused` is 0.
     """
 
     job: str
@@ -48,7 +47,6 @@ class Waste:
     held: Hours
     wasted: Hours
     parts: Mapping[str, Hours]
-    measured: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +89,6 @@ def compute_unused(run: Run) -> Waste:
         held=Hours(gb_hours=sums.whole_gb_hours, gpu_hours=sums.whole_gpu_hours),
         wasted=total(parts.values()),
         parts=parts,
-        measured=any(known.peak is not None for known in run.roles.values()),
     )
 
 

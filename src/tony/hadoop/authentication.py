@@ -137,11 +137,11 @@ class Logins:
     def _find_principal(self) -> str | None:
         """Return the owner of the tokens or of the ticket."""
         # Late: only secure clusters need it, and programs inside one have no ticket.
-        from tony.hadoop.tokens.token import read_hdfs_identifier
+        from tony.hadoop.tokens.token import read_hdfs_owner
 
         for token in self.credentials.tokens_by_kind(HDFS_DELEGATION):
             with contextlib.suppress(Malformed):
-                return read_hdfs_identifier(token).owner
+                return read_hdfs_owner(token)
         from tony.hadoop.sasl.gssapi import find_ticket_holder
 
         return find_ticket_holder()

@@ -165,12 +165,6 @@ class Metrics:
         names = {known.number: task for task, known in self._tasks.items()}
         return build_role_points(role, name, width, columns, names)
 
-    def latest(self, task: str, name: str) -> float | None:
-        """Return the newest mean of a series."""
-        known = self._tasks.get(task)
-        buckets = self._buckets(known, name, newest=True) if known and name in self._series else []
-        return buckets[-1][1][1] if buckets else None
-
     def newest(self) -> Mapping[str, Mapping[str, float]]:
         """Return task -> series -> newest mean, for all tasks."""
         tasks = {known.number: task for task, known in self._tasks.items()}
@@ -317,10 +311,9 @@ class Metrics:
             except (ValueError, TypeError, OverflowError) as error:
                 self.problem = f"{self._path.name} is damaged: {error}"
 
-    def _buckets(self, task: _Task, name: str, *, newest: bool = False) -> list[Bucket]:
+    def _buckets(self, task: _Task, name: str) -> list[Bucket]:
         """Return the grid position and the numbers of each non-empty bucket of a series."""
-        order = "DESC LIMIT 1" if newest else "ASC"
-        question = f"SELECT id, scale, least, mean, most FROM chunk WHERE id BETWEEN ? AND ? ORDER BY id {order}"
+        question = "SELECT id, scale, least, mean, most FROM chunk WHERE id BETWEEN ? AND ? ORDER BY id"
         rows = self._query(question, layout.ids(self._series[name], task.number))
         return [bucket for buckets in self._decode_rows(_decode_buckets, rows) for bucket in buckets]
 

@@ -34,13 +34,11 @@ def test_found_wherever_it_is(folder: str, name: str) -> None:
     found = logs.find(_APPLICATION, "alice")
     assert len(found) == 12
     container = found[0].container
-    one = {log.name: log for log in logs.find(_APPLICATION, "alice", container=container, node="localhost:40259")}
+    one = {log.name: log for log in found if log.container == container}
     assert sorted(one) == ["empty", "numbers.log", "prelaunch.err", "prelaunch.out", "stderr", "stdout"]
     assert b"".join(logs.read(one["stdout"])) == STDOUT
-    assert b"".join(logs.read(one["numbers.log"], 100, 5)) == NUMBERS[100:105]
+    assert b"".join(logs.read(one["numbers.log"], 100)) == NUMBERS[100:]
     assert b"".join(logs.read(one["numbers.log"], 1000)) == b""
-    assert one["stdout"].node == "localhost_40259"
-    assert logs.find(_APPLICATION, "alice", node="elsewhere:1") == ()
 
 
 def test_rounds_are_one_log() -> None:
@@ -48,11 +46,9 @@ def test_rounds_are_one_log() -> None:
     rounds = {f"{_NEW}/host_1_{1000 + n}": make([[("c", log_files({"out": b"%d%d%d" % (n, n, n)}))]]) for n in range(4)}
     logs = _logs(rounds)
     (log,) = logs.find(_APPLICATION, "alice")
-    assert (log.length, log.node) == (12, "host_1")
+    assert log.length == 12
     for offset in range(13):
-        for length in (None, 0, 1, 4, 20):
-            end = None if length is None else offset + length
-            assert b"".join(logs.read(log, offset, length)) == b"000111222333"[offset:end]
+        assert b"".join(logs.read(log, offset)) == b"000111222333"[offset:]
 
 
 def test_a_file_that_grew_between_rounds_is_there_once() -> None:
@@ -82,7 +78,7 @@ def test_one_damaged_file_hides_no_other() -> None:
     """What can be read is read."""
     files = {f"{_NEW}/bad_1": b"garbage" * 30, f"{_NEW}/good_1": make([[("c", log_files({"out": b"fine"}))]])}
     (log,) = _logs(files).find(_APPLICATION, "alice")
-    assert log.node == "good_1"
+    assert b"".join(_logs(files).read(log)) == b"fine"
 
 
 def test_none() -> None:

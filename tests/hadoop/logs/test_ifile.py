@@ -35,8 +35,7 @@ def test_a_real_one(name: str) -> None:
         assert found[container, "numbers.log"] == NUMBERS
         assert found[container, "empty"] == b""
     index = ifile.read_index(file, len(file.data))
-    assert (index.user, index.node, index.compression) == ("root", "localhost:40259", name[6:])
-    assert all(1_795_272_000_000 < entry.modified_ms < 1_795_274_000_000 for entry in index.entries)
+    assert (index.user, index.compression) == ("root", name[6:])
 
 
 def test_offsets() -> None:

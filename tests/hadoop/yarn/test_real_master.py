@@ -107,7 +107,6 @@ async def unmanaged(cluster: MiniCluster) -> AsyncIterator[Application]:
             await asyncio.sleep(0.02)
     master = MasterClient(scheduler_proxy(settings, from_message(token), policy=QUICK))
     registration = await master.register("127.0.0.1", -1, "")
-    assert registration.maximum is not None
     assert {"memory-mb", "vcores"} <= {each.name for each in registration.resource_types}
     it = Application(client, new.id, master)
     reports = await client.nodes()

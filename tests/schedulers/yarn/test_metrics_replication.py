@@ -79,7 +79,7 @@ def test_from_one_master_to_the_next(
     assert [path.name for path in first.path.iterdir()] == ["metrics.db"]
     PreviousAttempts(2, files, second, 30.0).fetch_metrics()
     with open_metrics(second.metrics) as metrics:
-        assert metrics.latest("worker:0", "cpu") == 0.5
+        assert metrics.newest()["worker:0"]["cpu"] == 0.5
 
 
 def test_hdfs_that_refuses_hinders_nothing(
@@ -105,7 +105,7 @@ def test_hdfs_that_refuses_hinders_nothing(
     hdfs.before("OPEN", lambda path: hdfs.files.pop(f"{THERE}/metrics.db", None))
     PreviousAttempts(2, files, folder(tmp_path, "second"), 30.0).fetch_metrics()
     with open_metrics(here.metrics) as metrics:
-        assert metrics.latest("worker:0", "cpu") == 0.5
+        assert metrics.newest()["worker:0"]["cpu"] == 0.5
 
 
 def test_nothing_was_measured_before(tmp_path: Path, hdfs: PlayedWebHdfs, files: HdfsJobStore) -> None:

@@ -157,34 +157,30 @@ class HadoopConfiguration:
         found = parse_bool(text) if text is not None else None
         return default if found is None else found
 
-    def get_size(self, key: str, default: int | None = None) -> int:
+    def get_size(self, key: str) -> int:
         """Return a number of bytes.
 
         Raises:
-            ConfigurationError: it is none, or there is no value and no default.
+            ConfigurationError: it is none, or there is no value.
         """
-        return self._parse_value(key, default, parse_size)
+        return self._parse_value(key, parse_size)
 
-    def get_seconds(self, key: str, default: float | None = None, *, unit: str | None = None) -> float:
+    def get_seconds(self, key: str, *, unit: str | None = None) -> float:
         """Return a time in seconds; raises like `get_size`.
 
         Args:
-            key: the key.
-            default: in seconds.
             unit: of a number without one (`ms`, `s`...); None if the key's name tells it.
         """
-        return self._parse_value(key, default, lambda text: parse_seconds(text, unit or find_unit(key)))
+        return self._parse_value(key, lambda text: parse_seconds(text, unit or find_unit(key)))
 
-    def get_list(self, key: str, default: Iterable[str] = ()) -> tuple[str, ...]:
+    def get_list(self, key: str) -> tuple[str, ...]:
         """Return the parts between commas."""
-        text = self.get(key)
-        return tuple(default) if text is None else parse_list(text)
+        return parse_list(self.get(key) or "")
 
     def get_address(self, key: str, default_port: int) -> Address | None:
         """Return a `host:port`; None if there is no value.
 
         Args:
-            key: the key.
             default_port: where the value has none.
 
         Raises:
@@ -192,14 +188,12 @@ class HadoopConfiguration:
         """
         if not self.get(key):
             return None
-        return self._parse_value(key, None, lambda text: parse_address(_strip_scheme(text), default_port))
+        return self._parse_value(key, lambda text: parse_address(_strip_scheme(text), default_port))
 
-    def _parse_value(self, key: str, default: Value | None, parse: Callable[[str], Value]) -> Value:
+    def _parse_value(self, key: str, parse: Callable[[str], Value]) -> Value:
         text = self.get(key)
-        if text is None or text == "":
-            if default is None:
-                raise self.build_error(key, "has no value, and needs one.")
-            return default
+        if not text:
+            raise self.build_error(key, "has no value, and needs one.")
         try:
             return parse(text)
         except ValueError as error:

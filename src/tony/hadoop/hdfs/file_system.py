@@ -31,8 +31,6 @@ class FileStatus:
         owner: user.
         group: group.
         permission: the bits, such as 0o644.
-        replication: copies wanted of each block; 0 for a folder.
-        block_size: bytes; 0 for a folder.
         encrypted: it lies in an encrypted zone.
     """
 
@@ -44,8 +42,6 @@ class FileStatus:
     owner: str = ""
     group: str = ""
     permission: int = 0
-    replication: int = 0
-    block_size: int = 0
     encrypted: bool = False
 
     @property

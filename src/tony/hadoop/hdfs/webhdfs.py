@@ -218,7 +218,6 @@ class WebHdfs:
         permission: int | None = None,
         overwrite: bool = False,
         replication: int | None = None,
-        block_size: int | None = None,
     ) -> None:
         """Write a file, creating its parent folders; on return it is complete and visible to all readers.
 
@@ -228,7 +227,6 @@ class WebHdfs:
             permission: bits, less the server's umask; None for its default, 0o644.
             overwrite: replace one that is there.
             replication: copies of each block; None for the server's default.
-            block_size: bytes; None for the server's default.
 
         Raises:
             FileExistsAlreadyError: there is one, and it shall not be overwritten.
@@ -239,7 +237,6 @@ class WebHdfs:
             "permission": None if permission is None else f"{permission:o}",
             "overwrite": format_bool(overwrite),
             "replication": None if replication is None else str(replication),
-            "blocksize": None if block_size is None else str(block_size),
         }
         query = {key: value for key, value in wanted.items() if value is not None}
         self._send("PUT", path, "CREATE", query, Pieces(content))

@@ -64,8 +64,6 @@ def file_status(value: Any, where: str) -> FileStatus:
         owner=_text(value, "owner", where),
         group=_text(value, "group", where),
         permission=int(permission or "0", 8),
-        replication=_number(value, "replication", where),
-        block_size=_number(value, "blockSize", where),
         encrypted=value.get("encBit") is True,
     )
 

@@ -76,14 +76,12 @@ class AggregatedLog:
     Attributes:
         container: its id as text.
         name: of the log file, such as `stdout`.
-        node: `host_port` of the NodeManager, as the aggregated file is named.
         length: bytes.
         pieces: where the bytes are, in order; several only with rolling aggregation, of files that were replaced.
     """
 
     container: str
     name: str
-    node: str
     length: int
     pieces: tuple[LogExtent, ...]
 
@@ -128,10 +126,8 @@ class AggregatedLogs:
             found.append(f"{base}/{place.suffix}/{application}")
         return tuple(found)
 
-    def find(
-        self, application: str, owner: str, *, container: str | None = None, node: str | None = None
-    ) -> tuple[AggregatedLog, ...]:
-        """Return every log file of an application, or of one container, by container and name.
+    def find(self, application: str, owner: str) -> tuple[AggregatedLog, ...]:
+        """Return every log file of an application, by container and name.
 
         Aggregated files that are damaged are left out if others are not; a round that is under way counts when it is
         done.
@@ -139,69 +135,50 @@ class AggregatedLogs:
         Args:
             application: its id as text.
             owner: the user whose application it was.
-            container: its id as text; None for all.
-            node: `host:port` of the NodeManager where it ran, to read that node's files only; None for all.
 
         Raises:
             LogsNotFoundError: no file for this application; they come some seconds after its end, if at all.
             MalformedLogFile: files, but none that can be read.
             LogError: more log files than make sense.
         """
-        pieces: dict[tuple[str, str, str], list[LogExtent]] = {}
+        pieces: dict[tuple[str, str], list[LogExtent]] = {}
         left = _MAX_LOGS
         failed: MalformedLogFile | None = None
-        wanted = None if node is None else node.replace(":", "_")
         for path, size, others in self._list_files(application, owner):
-            if wanted not in (None, _parse_node(path)):
-                continue
             try:
                 for piece in self._iterate_pieces(path, size, others):
-                    if container in (None, piece.entry.container):
-                        left -= 1
-                        if left < 0:
-                            raise LogError(
-                                f"{application} has more than {_MAX_LOGS:,} log files. See them with: yarn logs"
-                            )
-                        key = (piece.entry.container, piece.entry.name, _parse_node(path))
-                        pieces.setdefault(key, []).append(piece)
+                    left -= 1
+                    if left < 0:
+                        raise LogError(f"{application} has more than {_MAX_LOGS:,} log files. See them with: yarn logs")
+                    pieces.setdefault((piece.entry.container, piece.entry.name), []).append(piece)
             except MalformedLogFile as error:
                 failed = MalformedLogFile(f"{path} {error}")
         if not pieces and failed is not None:
             raise failed
         return tuple(self._build_log(*key, found) for key, found in sorted(pieces.items()))
 
-    def read(self, log: AggregatedLog, offset: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """Yield the bytes of a log file, in pieces.
-
-        Args:
-            log: which.
-            offset: of the first byte; what lies behind the end is empty.
-            length: maximum number of bytes; None for all.
+    def read(self, log: AggregatedLog, offset: int = 0) -> Iterator[bytes]:
+        """Yield the bytes of a log file from an offset on, in pieces; what lies behind the end is empty.
 
         Raises:
             MalformedLogFile: damaged.
             FileMissingError: removed meanwhile.
         """
-        left = log.length if length is None else length
         for piece in log.pieces:
             if offset >= piece.entry.length:
                 offset -= piece.entry.length
                 continue
-            for part in self._read(piece, offset, left):
-                left -= len(part)
-                yield part
+            yield from self._read(piece, offset, piece.entry.length - offset)
             offset = 0
-            if left <= 0:
-                return
 
-    def _build_log(self, container: str, name: str, node: str, rounds: Sequence[LogExtent]) -> AggregatedLog:
+    def _build_log(self, container: str, name: str, rounds: Sequence[LogExtent]) -> AggregatedLog:
         kept: list[LogExtent] = []
         for piece in rounds:
             if kept and self._has_grown_into(kept[-1], piece):
                 kept.pop()
             kept.append(piece)
         length = sum(piece.entry.length for piece in kept)
-        return AggregatedLog(container=container, name=name, node=node, length=length, pieces=tuple(kept))
+        return AggregatedLog(container=container, name=name, length=length, pieces=tuple(kept))
 
     def _has_grown_into(self, before: LogExtent, after: LogExtent) -> bool:
         """Return True if a later round contains the same file, perhaps longer: some bytes are compared."""
@@ -268,13 +245,6 @@ class AggregatedLogs:
             yield from tfile.read(open_at, piece.index, piece.entry, offset, length)
         elif isinstance(piece.entry, ifile.IndexedEntry) and isinstance(piece.index, ifile.Index):
             yield from ifile.read(open_at, piece.index, piece.entry, offset, length)
-
-
-def _parse_node(path: str) -> str:
-    """Return `host_port` of `host_port` or `host_port_time`."""
-    host, _, rest = path.rpartition("/")[2].partition("_")
-    port = rest.partition("_")[0]
-    return f"{host}_{port}" if port else host
 
 
 def _strip_file_system(folder: str) -> str:

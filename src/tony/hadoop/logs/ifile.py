@@ -36,7 +36,6 @@ class IndexedEntry:
         length: bytes without compression.
         stored: bytes as they lie there.
         offset: of the first of them.
-        modified_ms: milliseconds since 1970.
     """
 
     container: str
@@ -44,7 +43,6 @@ class IndexedEntry:
     length: int
     stored: int
     offset: int
-    modified_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +51,11 @@ class Index:
 
     Attributes:
         user: whose application it was.
-        node: `host:port` of the NodeManager.
         compression: of every log file: `none` or `gz`.
         entries: in the order of the rounds; a log file that grew has one entry for each round, with its next bytes.
     """
 
     user: str
-    node: str
     compression: str
     entries: tuple[IndexedEntry, ...]
 
@@ -149,7 +145,6 @@ def _parse_index(value: Any, limit: int) -> Index:
     fields = _require_fields(value, "IndexedLogsMeta")
     return Index(
         user=_require_text(fields, "user"),
-        node=_require_text(fields, "nodeId"),
         compression=_require_text(fields, "compressName"),
         entries=tuple(_parse_entries(fields, limit)),
     )
@@ -175,10 +170,6 @@ def _parse_entry(value: Any, limit: int) -> IndexedEntry:
         length=_require_number(fields, "fileSize"),
         stored=_require_number(fields, "fileCompressedSize"),
         offset=_require_number(fields, "startIndex"),
-        # Hadoop 3.0 to 3.2 spell it in their own way.
-        modified_ms=_require_number(
-            fields, "lastModifiedTime" if "lastModifiedTime" in fields else "lastModificatedTime"
-        ),
     )
     if entry.offset + entry.stored > limit:
         raise MalformedLogFile(f"has a log file {entry.name!r:.80} that lies outside of it")

@@ -87,8 +87,6 @@ class Secrets:
 class DigestClient:
     """Our side of the conversation: `answer` the challenge, `confirm` the server's proof, then `layer`."""
 
-    mechanism = "DIGEST-MD5"
-
     def __init__(
         self,
         identifier: bytes,

@@ -197,8 +197,6 @@ class GssapiClient:
         wanted: protections in order of preference; empty: what the daemon offers, the weakest first as Java does.
     """
 
-    mechanism = "GSSAPI"
-
     def __init__(
         self, service: str, host: str, *, expected: tuple[str, ...] = (), wanted: tuple[Protection, ...] = ()
     ) -> None:

@@ -24,39 +24,14 @@ class HadoopToken:
     service: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HdfsDelegationIdentifier:
-    """Of a user's token for HDFS. Times are milliseconds since 1970.
-
-    Attributes:
-        ends_ms: no renewal goes beyond this.
-    """
-
-    owner: str
-    renewer: str
-    real_user: str
-    issued_ms: int
-    ends_ms: int
-    sequence_number: int
-    key_id: int
-
-
-def read_hdfs_identifier(token: HadoopToken) -> HdfsDelegationIdentifier:
-    """Return what the identifier of an HDFS delegation token says.
+def read_hdfs_owner(token: HadoopToken) -> str:
+    """Return the owner of an HDFS delegation token.
 
     Raises:
-        Malformed: it cannot be read.
+        Malformed: its identifier cannot be read.
     """
     reader = WritableReader(token.identifier)
     version = reader.take(1)[0]
     if version:
         raise Malformed(f"the identifier of an HDFS token has version {version}; 0 is known")
-    return HdfsDelegationIdentifier(
-        owner=reader.read_text(),
-        renewer=reader.read_text(),
-        real_user=reader.read_text(),
-        issued_ms=reader.read_number(),
-        ends_ms=reader.read_number(),
-        sequence_number=reader.read_number(),
-        key_id=reader.read_number(),
-    )
+    return reader.read_text()

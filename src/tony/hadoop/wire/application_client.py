@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final
 
-from tony.hadoop.wire.proto import BOOL, ENUM, INT64, STRING, Method, ProtoMessage, optional, repeated
+from tony.hadoop.wire.proto import BOOL, ENUM, STRING, Method, ProtoMessage, optional, repeated
 from tony.hadoop.wire.reports import (
     ApplicationReport,
     ApplicationState,
@@ -22,14 +21,6 @@ from tony.hadoop.wire.yarn_records import (
 )
 
 PROTOCOL: Final = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"
-
-
-class Scope(IntEnum):
-    """The applications to list, by ownership."""
-
-    ALL = 0
-    VIEWABLE = 1
-    OWN = 2
 
 
 class GetNewApplicationRequest(ProtoMessage):
@@ -77,16 +68,6 @@ class GetApplicationsRequest(ProtoMessage):
 
     types: tuple[str, ...] = repeated(1, STRING)
     states: tuple[ApplicationState, ...] = repeated(2, ENUM(ApplicationState))
-    users: tuple[str, ...] = repeated(3, STRING)
-    queues: tuple[str, ...] = repeated(4, STRING)
-    limit: int | None = optional(5, INT64)
-    start_begin: int | None = optional(6, INT64)
-    start_end: int | None = optional(7, INT64)
-    finish_begin: int | None = optional(8, INT64)
-    finish_end: int | None = optional(9, INT64)
-    tags: tuple[str, ...] = repeated(10, STRING)
-    scope: Scope = optional(11, ENUM(Scope), Scope.ALL)
-    name: str | None = optional(12, STRING)
 
 
 class GetApplicationsResponse(ProtoMessage):

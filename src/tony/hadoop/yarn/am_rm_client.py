@@ -53,7 +53,6 @@ from tony.hadoop.ipc.errors import (
     SaslError,
 )
 from tony.hadoop.ipc.login_method import LoginIdentity
-from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 from tony.hadoop.sasl.digest_layers import Protection
 from tony.hadoop.tokens.credentials import from_message
 from tony.hadoop.tokens.token import HadoopToken
@@ -70,11 +69,9 @@ from tony.hadoop.wire.application_master import (
 )
 from tony.hadoop.wire.placement import PlacementConstraintEntry
 from tony.hadoop.wire.yarn_records import (
-    ApplicationAcl,
     Container,
     ContainerId,
     FinalStatus,
-    Resource,
     ResourceTypeInfo,
 )
 from tony.hadoop.yarn.nm_client import NodeTokens
@@ -114,20 +111,14 @@ class Registration:
     """The response of the ResourceManager to the registration.
 
     Attributes:
-        maximum: maximum resource of one container; None if unknown.
         queue: queue in which the application runs.
         containers: running containers of earlier attempts; their NodeManager tokens are stored already.
         resource_types: resource types of the cluster. Any other type in a request is silently ignored!
-        acls: users that may view and modify the application.
-        client_key: key to verify client tokens (secure clusters only); secret.
     """
 
-    maximum: Resource | None = None
     queue: str | None = None
     containers: tuple[Container, ...] = ()
     resource_types: tuple[ResourceTypeInfo, ...] = ()
-    acls: tuple[ApplicationAcl, ...] = ()
-    client_key: bytes | None = None
 
 
 def scheduler_proxy(
@@ -135,7 +126,6 @@ def scheduler_proxy(
     token: HadoopToken,
     *,
     policy: Policy | None = None,
-    options: ConnectionOptions | None = None,
     protections: tuple[Protection, ...] = (),
 ) -> FailoverProxy:
     """Return a failover proxy to the scheduler service (for AMs) of all ResourceManagers.
@@ -144,18 +134,15 @@ def scheduler_proxy(
     ResourceManager that hangs.
 
     Args:
-        settings: configuration of the cluster.
         token: AM token from the token file (kind `YARN_AM_RM_TOKEN`); required on insecure clusters, too.
         policy: how long to search for an active ResourceManager; default from the configuration.
-        options: connection options; default from the configuration.
         protections: SASL protection levels, in order of preference.
     """
     daemons = list_schedulers(settings)
-    if options is None:
-        options = connection_options(settings)
-        if len(daemons) > 1:
-            limit = settings.get_seconds("yarn.am.liveness-monitor.expiry-interval-ms") / _CHANCES
-            options = with_fields(options, call_timeout=min(limit, options.call_timeout or math.inf))
+    options = connection_options(settings)
+    if len(daemons) > 1:
+        limit = settings.get_seconds("yarn.am.liveness-monitor.expiry-interval-ms") / _CHANCES
+        options = with_fields(options, call_timeout=min(limit, options.call_timeout or math.inf))
     return FailoverProxy(
         name="ResourceManager (scheduler)",
         daemons=daemons,
@@ -285,12 +272,9 @@ class MasterClient:
         async with self._turn:
             response = await self._register(must_tell=is_heir)
         return Registration(
-            maximum=response.maximum_capability,
             queue=response.queue,
             containers=self._table.adopt(response.previous_containers),
             resource_types=response.resource_types,
-            acls=response.acls,
-            client_key=response.client_to_am_master_key,
         )
 
     async def _register(self, *, must_tell: bool = False) -> RegisterResponse:

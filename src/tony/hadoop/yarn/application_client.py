@@ -149,44 +149,10 @@ class ApplicationClient:
         return answer.report
 
     async def applications(
-        self,
-        *,
-        states: Collection[ApplicationState] = (),
-        types: Collection[str] = (),
-        users: Collection[str] = (),
-        queues: Collection[str] = (),
-        tags: Collection[str] = (),
-        name: str | None = None,
-        limit: int | None = None,
-        started: tuple[int, int] | None = None,
-        finished: tuple[int, int] | None = None,
-        scope: wire.Scope = wire.Scope.ALL,
+        self, *, states: Collection[ApplicationState] = (), types: Collection[str] = ()
     ) -> tuple[ApplicationReport, ...]:
-        """Return the applications that match all filters; an empty filter matches all.
-
-        Args:
-            tags: any of these tags, compared exactly; Java clients submit tags in lower case.
-            limit: maximum number of applications.
-            started: range of start times (from, to), milliseconds since 1970.
-            finished: range of finish times, likewise.
-            scope: ownership of the applications.
-        """
-        start_begin, start_end = started or (None, None)
-        finish_begin, finish_end = finished or (None, None)
-        request = wire.GetApplicationsRequest(
-            states=tuple(states),
-            types=tuple(types),
-            users=tuple(users),
-            queues=tuple(queues),
-            tags=tuple(tags),
-            name=name,
-            limit=limit,
-            start_begin=start_begin,
-            start_end=start_end,
-            finish_begin=finish_begin,
-            finish_end=finish_end,
-            scope=scope,
-        )
+        """Return the applications in one of the states and of one of the types; an empty filter matches all."""
+        request = wire.GetApplicationsRequest(states=tuple(states), types=tuple(types))
         return (await self._proxy.call(wire.GET_APPLICATIONS, request)).applications
 
     async def kill(self, application: ApplicationId, why: str = "", *, timeout: float = 60.0) -> None:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from tony.address import Address
 from tony.hadoop.ids import container_text
@@ -81,8 +81,8 @@ class NodeTokens:
 #: Messages of a NodeManager when a container is started twice: it is running, or its token was already used.
 _ALREADY_STARTED_TEXTS: Final = ("already is running on this node", "Attempt to relaunch the same container")
 _BACKOFF: Final = Backoff(first=0.1, most=1.0)
-
-Connector = Callable[..., Coroutine[Any, Any, IpcConnection]]
+#: Simultaneous connection attempts.
+_MAX_DIALING = 32
 
 
 class NoNodeToken(HadoopError):  # noqa: N818 - a noun reads better where it is raised
@@ -112,9 +112,7 @@ class NodeClients:
         protections: SASL protection levels, in order of preference.
         options: connection options.
         most: maximum number of open connections; the least recently used ones are closed first.
-        dialing: maximum number of simultaneous connection attempts.
         timeout: seconds to retry an unreachable node, which may be starting.
-        connector: creates connections; replaced in tests.
     """
 
     def __init__(
@@ -124,13 +122,11 @@ class NodeClients:
         protections: tuple[Protection, ...] = (),
         options: ConnectionOptions = DEFAULTS,
         most: int = 256,
-        dialing: int = 32,
         timeout: float = 10.0,
-        connector: Connector = connect,
     ) -> None:
         self._tokens, self._protections, self._options = tokens, protections, options
-        self._most, self._timeout, self._connector = most, timeout, connector
-        self._dialing = asyncio.Semaphore(dialing)
+        self._most, self._timeout = most, timeout
+        self._dialing = asyncio.Semaphore(_MAX_DIALING)
         self._slots: OrderedDict[NodeId, _Slot] = OrderedDict()
 
     # -- calls
@@ -247,7 +243,7 @@ class NodeClients:
             if connection is not None and connection.is_open and slot.token == token:
                 return connection
             async with self._dialing:
-                new = await self._connector(
+                new = await connect(
                     Address(host=node.host or "", port=node.port or 0),
                     LoginIdentity.with_token(token, protections=self._protections),
                     protocol=PROTOCOL,

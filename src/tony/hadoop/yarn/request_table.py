@@ -123,7 +123,6 @@ class AllocationUpdate:
         nodes: nodes whose state changed.
         preempted: containers that will be killed.
         preemptible: containers that will be killed unless the same amount is released otherwise.
-        headroom: resources still available in the queue, if reported.
         cluster_nodes: number of nodes, if reported.
     """
 
@@ -136,12 +135,11 @@ class AllocationUpdate:
     nodes: tuple[NodeReport, ...] = ()
     preempted: tuple[ContainerId, ...] = ()
     preemptible: tuple[ContainerId, ...] = ()
-    headroom: Resource | None = None
     cluster_nodes: int | None = None
 
     @property
     def is_any(self) -> bool:
-        """Return True if there is any event; headroom and node count do not matter."""
+        """Return True if there is any event; the node count does not matter."""
         return bool(
             self.granted
             or self.completed
@@ -306,7 +304,6 @@ class AskTable:
             preemptible=tuple(container.id for container in negotiable.containers if container.id)
             if negotiable
             else (),
-            headroom=response.limit,
             cluster_nodes=response.num_cluster_nodes,
         )
 
