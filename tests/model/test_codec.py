@@ -342,7 +342,6 @@ def test_every_kind_is_in_its_table(table: Mapping[str, type[Any]], classes: Seq
     assert dict(table) == {cls.kind: cls for cls in classes}
 
 
-@pytest.mark.parametrize("cls", NOUNS, ids=lambda cls: cls.__name__)
-def test_no_field_is_called_like_the_kind(cls: type[Any]) -> None:
+def test_no_field_is_called_like_the_kind() -> None:
     """`k` is the key of a message's and an event's kind."""
-    assert "k" not in to_plain_keys(cls)
+    assert [cls for cls in NOUNS if "k" in to_plain_keys(cls)] == []
