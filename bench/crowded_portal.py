@@ -65,13 +65,13 @@ def serve_portal(home_path: str, others_path: str) -> None:
 
 async def _serve(home: Home, others: Path) -> None:
     tokens = TokenFile(home.portal)
-    terms = ListenOptions().terms(tokens)
+    terms = ListenOptions().build_auth_config(tokens)
     hanging = HangingStore()
     portal = IndexedJobs(home, [LocalStore(home.path), LocalStore(others), hanging], "jobs of a bench")
     door = Authenticator(terms)
     boarding = TensorBoardRoutes(home, portal, door)
     login = LoginRoutes(door, tokens, terms.cookie, secure=False)
-    app = create(portal, door, login=True, more=[*login.routes(), *boarding.routes()])
+    app = create(portal, door, login=True, more=[*login.build_routes(), *boarding.build_routes()])
     portal.index.claim()
     portal.index.put([IndexEntry(head=_head(job), place=hanging.address, path=f"jobs/{job}") for job in _JOBS])
     listening = listen("127.0.0.1", 0)

@@ -28,7 +28,7 @@ from tests.support.hadoop.ipc_server import Incoming
 from tony import clock
 from tony.client.credential_creation import make_credentials
 from tony.frameworks import registry as frameworks
-from tony.hadoop.ids import container_text
+from tony.hadoop.ids import format_container
 from tony.hadoop.tokens.credentials import AM_RM, TokenCredentials, write_file
 from tony.hadoop.wire.application_master import ALLOCATE, AllocateRequest, AllocateResponse
 from tony.hadoop.wire.yarn_records import ContainerId
@@ -134,7 +134,7 @@ def _master(
         "PATH": os.environ.get("PATH", os.defpath),
         "HADOOP_TOKEN_FILE_LOCATION": str(tokens),
         "NM_HOST": "127.0.0.1",
-        "CONTAINER_ID": container_text(ContainerId(attempt=ATTEMPT, number=1)),
+        "CONTAINER_ID": format_container(ContainerId(attempt=ATTEMPT, number=1)),
         "LOG_DIRS": str(folder),
         "LOCAL_DIRS": str(folder),
     }

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tony.cli.terminal.standard_streams import ssh_hint
+from tony.cli.terminal.standard_streams import format_ssh_hint
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = ROOT / ".venv" / "bin"
@@ -78,10 +78,12 @@ def way_to_its_page(job: str) -> str:
     there = json.loads(found.stdout) if found.returncode == 0 else {"portal": False}
     if there["portal"]:
         address = there["address"]
-        return "\n".join(["Your portal shows it:", "", *(f"  {line}" for line in [*ssh_hint(host(address)), address])])
+        return "\n".join(
+            ["Your portal shows it:", "", *(f"  {line}" for line in [*format_ssh_hint(host(address)), address])]
+        )
     address = f"http://127.0.0.1:{free_port()}/job/{job}"
     start = f".venv/bin/tony portal --port {host(address).rpartition(':')[2]}"
-    lines = [f"{start}   # until Ctrl-C", *ssh_hint(host(address)), address]
+    lines = [f"{start}   # until Ctrl-C", *format_ssh_hint(host(address)), address]
     return "\n".join(["See it in a browser, with everything that was measured:", "", *(f"  {line}" for line in lines)])
 
 

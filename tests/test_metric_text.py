@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.cli.terminal.sparkline import number
+from tony.cli.terminal.sparkline import format_measure
 from tony.units import Unit
 from tony.web.page_text import format_metric
 
@@ -33,4 +33,4 @@ from tony.web.page_text import format_metric
 )
 def test_terminals_and_pages_say_the_same(value: float | None, unit: Unit, terminal: str, page: str) -> None:
     """But for how they write thousands, degrees and what is not known."""
-    assert (terminal, page) == (number(value, unit), format_metric(value, unit))
+    assert (terminal, page) == (format_measure(value, unit), format_metric(value, unit))

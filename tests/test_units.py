@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from tony.units import (
     MAX_DURATION,
     MAX_SIZE,
-    exact_duration,
-    exact_size,
     format_duration,
+    format_exact_duration,
+    format_exact_size,
     format_size,
     parse_duration,
     parse_size,
@@ -120,12 +120,12 @@ def test_what_is_no_duration_is_refused_with_the_fix(expected: str, text: str) -
 )
 def test_an_exact_size_is_short(expected: str, size: int) -> None:
     """The text is one that a person would write."""
-    assert expected == exact_size(size)
+    assert expected == format_exact_size(size)
 
 
 @given(st.integers(0, MAX_SIZE))
 def test_an_exact_size_is_read_back_as_it_was(size: int) -> None:
-    assert size == parse_size(exact_size(size))
+    assert size == parse_size(format_exact_size(size))
 
 
 @pytest.mark.parametrize(
@@ -134,13 +134,13 @@ def test_an_exact_size_is_read_back_as_it_was(size: int) -> None:
 )
 def test_an_exact_duration_is_short(expected: str, seconds: float) -> None:
     """The text is one that a person would write."""
-    assert expected == exact_duration(seconds)
+    assert expected == format_exact_duration(seconds)
 
 
 @given(st.integers(0, int(MAX_DURATION) * 1000))
 def test_an_exact_duration_is_read_back_as_it_was(milliseconds: int) -> None:
     """Down to a millisecond nothing is lost."""
-    assert milliseconds / 1000 == parse_duration(exact_duration(milliseconds / 1000))
+    assert milliseconds / 1000 == parse_duration(format_exact_duration(milliseconds / 1000))
 
 
 @pytest.mark.parametrize(

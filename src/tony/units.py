@@ -87,7 +87,7 @@ def parse_duration(text: str) -> float:
     raise ValueError('not a duration. Write a number with a unit: "30s", "10m", "2h".')
 
 
-def exact_size(size: int) -> str:
+def format_exact_size(size: int) -> str:
     """Return short text that `parse_size` reads as exactly this many bytes: `1g`, `1.5g`, `700m`, `17b`."""
     for unit in ("t", "g", "m", "k"):
         factor = _SIZE_UNITS[unit]
@@ -96,7 +96,7 @@ def exact_size(size: int) -> str:
     return f"{size}b"
 
 
-def exact_duration(seconds: float) -> str:
+def format_exact_duration(seconds: float) -> str:
     """Return text that `parse_duration` reads as this many seconds: `2h`, `90s`, `1.5s`, `250ms`, `0s`."""
     if seconds and seconds % 1 == 0:
         for unit in ("d", "h", "m"):

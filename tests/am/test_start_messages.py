@@ -60,7 +60,7 @@ def start(index: int = 0, session: int = 1, try_: int = 1, version: int = 1, **v
 def message(frame: bytes) -> Message | None:
     decoder = Decoder(MAX_FROM_AM)
     decoder.feed(frame)
-    return decoder.next_message()
+    return decoder.decode_next()
 
 
 def test_all_tasks_get_the_same_bytes(starts: StartMessages, framework: Listing) -> None:

@@ -40,7 +40,7 @@ class Played:
         """Takes a frame that was made before."""
         decoder = Decoder(MAX_FROM_AM)
         decoder.feed(frame)
-        message = decoder.next_message()
+        message = decoder.decode_next()
         assert message is not None
         self.send(message)
 

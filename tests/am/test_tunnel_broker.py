@@ -113,7 +113,7 @@ def test_a_tunnel_is_two_connections() -> None:
     assert not scene.tunnels.carry(scene.far.me, EndTunnel())
     scene.tunnels.join(scene.far.me, JoinTunnel(tunnel=scene.told[0].tunnel, address="127.0.0.1:8888"))
     assert scene.client.taken() == [TunnelOpened(address="127.0.0.1:8888")]
-    piece = Raw.of(b"hello")
+    piece = Raw.from_bytes(b"hello")
     assert scene.tunnels.carry(scene.client.me, piece)
     assert scene.tunnels.carry(scene.client.me, EndTunnel())
     assert scene.tunnels.carry(scene.far.me, TunnelTaken())
@@ -183,7 +183,7 @@ def test_a_tunnel_carries_nothing_else() -> None:
     """Neither before it is open nor after."""
     scene = Scene()
     scene.tunnels.open(scene.client.me, OPEN)
-    assert scene.tunnels.carry(scene.client.me, Raw.of(b"early"))
+    assert scene.tunnels.carry(scene.client.me, Raw.from_bytes(b"early"))
     assert scene.client.refused == [Code.BAD_MESSAGE]
     scene = Scene().joined()
     assert scene.tunnels.carry(scene.client.me, GetReport())
@@ -196,9 +196,9 @@ def test_who_sends_more_than_the_other_takes_is_not_read() -> None:
     scene = Scene().joined()
     scene.far.is_full = True
     for _ in range(3):
-        scene.tunnels.carry(scene.client.me, Raw.of(b"x"))
+        scene.tunnels.carry(scene.client.me, Raw.from_bytes(b"x"))
     assert (scene.client.paused, scene.far.paused, len(scene.far.drained)) == (True, False, 1)
-    scene.tunnels.carry(scene.far.me, Raw.of(b"y"))
+    scene.tunnels.carry(scene.far.me, Raw.from_bytes(b"y"))
     assert len(scene.client.taken()) == 1
     scene.far.drained[0]()
     assert not scene.client.paused
@@ -208,7 +208,7 @@ def test_who_is_not_read_is_watched_all_the_same() -> None:
     """One that hangs up meanwhile is over, at the second look; one that does not may wait for ever."""
     scene = Scene().joined()
     scene.far.is_full = True
-    scene.tunnels.carry(scene.client.me, Raw.of(b"x"))
+    scene.tunnels.carry(scene.client.me, Raw.from_bytes(b"x"))
     for _ in range(3):
         scene.tunnels.check()
     assert not scene.client.over
@@ -312,7 +312,7 @@ def test_bytes_go_both_ways(tmp_path: Path, tls: bool) -> None:
 
             async def send(end: RpcConnection) -> None:
                 for piece in pieces:
-                    end.send(Raw.of(piece))
+                    end.send(Raw.from_bytes(piece))
                     await end.drain()
                 end.send(EndTunnel())
 
@@ -340,7 +340,7 @@ def test_who_does_not_read_costs_little(tmp_path: Path, tls: bool) -> None:
             far.pause_reading()
             sent = 0
             while not client.is_full:
-                client.send(Raw.of(bytes(MAX_RAW)))
+                client.send(Raw.from_bytes(bytes(MAX_RAW)))
                 sent += MAX_RAW
                 assert sent < 30 << 20
                 await asyncio.sleep(0.001)
@@ -367,8 +367,8 @@ def test_a_wrong_token_gets_no_tunnel(tmp_path: Path) -> None:
             with pytest.raises(ProtocolError, match="this tunnel is not expected"):
                 await thief.receive()
         async with closing(client, far):
-            client.send(Raw.of(b"still"))
-            assert await far.receive() == Raw.of(b"still")
+            client.send(Raw.from_bytes(b"still"))
+            assert await far.receive() == Raw.from_bytes(b"still")
 
     with_ends(tmp_path, story)
 
@@ -392,7 +392,7 @@ def test_the_end_of_an_executor_ends_its_tunnels(tmp_path: Path) -> None:
 def test_what_no_peer_may_send_is_refused(tmp_path: Path) -> None:
     async def story(ends: Ends) -> None:
         client = await ends.client()
-        client.send(Raw.of(b"x"))
+        client.send(Raw.from_bytes(b"x"))
         with pytest.raises(ProtocolError, match="a client may not send raw"):
             await client.receive()
 

@@ -20,7 +20,7 @@ from tony.history.event_log import segments
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
 from tony.model.layout import Home
-from tony.units import exact_size
+from tony.units import format_exact_size
 
 
 def recorded(home: Home, plan: Plan, job_file: Path | None = None) -> list[str]:
@@ -40,7 +40,7 @@ def file_of(plan: Plan, path: Path) -> Path:
     role = plan.spec.roles["worker"]
     path.write_text(
         f'# mine\nname = "fleet"\nframework = "{plan.spec.framework}"\ncommand = "train"\n\n[roles.worker]  # w\n'
-        f'instances = {role.instances}\nmemory = "{exact_size(role.resources.memory)}"  # plenty\n'
+        f'instances = {role.instances}\nmemory = "{format_exact_size(role.resources.memory)}"  # plenty\n'
         f"vcores = {role.resources.vcores}\n"
     )
     return path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.cli.terminal.standard_streams import ssh_hint
+from tony.cli.terminal.standard_streams import format_ssh_hint
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from tony.cli.terminal.standard_streams import ssh_hint
 )
 def test_the_hint_for_another_machine(environment: dict[str, str], told: list[str]) -> None:
     """A line for each, with the port by which somebody came."""
-    lines = ssh_hint("127.0.0.1:8888", environment)
+    lines = format_ssh_hint("127.0.0.1:8888", environment)
     assert len(lines) == len(told)
     for line, part in zip(lines, told, strict=True):
         assert line.startswith("from another machine: ")

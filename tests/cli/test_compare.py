@@ -9,8 +9,8 @@ import pytest
 from tests.cli.conftest import Tony
 from tests.jobs.fake_am import JOB, failed, logged, recorded, succeeded
 from tests.web.sample_jobs import keep
-from tony.cli.terminal.terminal_text import width
-from tony.cli.text.compare_text import comparison_text
+from tony.cli.terminal.terminal_text import count_columns
+from tony.cli.text.compare_text import format_comparison
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.history.metrics_schema import TaskMetricsUpdate
@@ -115,10 +115,10 @@ def test_it_fits_the_terminal(home: Home, columns: int) -> None:
     found = Comparison(
         a=side, b=side, settings=(long,), same=3, measures=(MetricDifference(role="w", series="cpu", a=1, b=None),)
     )
-    lines = comparison_text(found, columns)
-    assert max(map(width, lines)) <= columns
+    lines = format_comparison(found, columns)
+    assert max(map(count_columns, lines)) <= columns
     assert " -> not set" in lines
-    unknown = comparison_text(replace(found, settings=None), columns)
+    unknown = format_comparison(replace(found, settings=None), columns)
     assert any(line.startswith("settings: unknown") for line in unknown)
 
 

@@ -111,6 +111,8 @@ def test_the_end_of_a_container_names_its_task() -> None:
     teller = EventTeller()
     known = [case for case, _ in CASES if isinstance(case, ev.Registered | ev.ContainerEnded)]
     events = [case for case in known if not getattr(case, "is_unconfirmed", False)]
-    lines = [teller.line(LogEntry(seq=1, at=0.5, wall=0.0, attempt=1, event=event)) for event in (*events, events[-1])]
+    lines = [
+        teller.format_line(LogEntry(seq=1, at=0.5, wall=0.0, attempt=1, event=event)) for event in (*events, events[-1])
+    ]
     assert [line.split("  ")[-1] for line in lines[1:]] == ["worker:1 in c-1: gone", "c-1: gone"]
     assert "   +0.500  registered " in lines[0]

@@ -25,7 +25,7 @@ from tests.jobs.fake_am import (
     write_log,
 )
 from tony.cli.follow import follow_view
-from tony.cli.follow.follow_view import PlainView, view_for
+from tony.cli.follow.follow_view import PlainView, create_view
 from tony.cli.follow.following import exit_code, follow_to_end
 from tony.cli.terminal.live_status import LiveView
 from tony.errors import ExitCode
@@ -43,7 +43,7 @@ Recorded = tuple[JobFolder, JobRecord]
 @pytest.fixture(autouse=True)
 def plain_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is always the same time of day."""
-    monkeypatch.setattr(follow_view, "stamp", lambda: "12:00:00 ")
+    monkeypatch.setattr(follow_view, "format_stamp", lambda: "12:00:00 ")
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_a_table_needs_a_terminal(
     monkeypatch.delenv("TERM", raising=False)
     if term:
         monkeypatch.setenv("TERM", term)
-    with view_for(stream) as view:
+    with create_view(stream) as view:
         assert isinstance(view, LiveView if live else PlainView)
 
 

@@ -72,7 +72,7 @@ def portal(home: Home, tmp_path: Path) -> Iterator[str]:
     """A portal over the same jobs, which knows us by our process, and others by their tokens."""
     tokens = TokenFile(tmp_path)
     with served(
-        create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.key(), owner="ann", tokens=tokens)))
+        create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.load_key(), owner="ann", tokens=tokens)))
     ) as port:
         yield f"http://127.0.0.1:{port}"
 

@@ -11,7 +11,7 @@ import tony as product
 from tests.cli.conftest import Tony
 from tests.config.legacy.jobs import write
 from tests.facts import mention_each, mentions
-from tony.cli.remote_settings_file import local_settings_file
+from tony.cli.remote_settings_file import copy_settings_file
 from tony.config.legacy.flags import Flags
 from tony.errors import ConfigError
 from tony.model.layout import Home
@@ -140,9 +140,9 @@ def test_a_settings_file_in_hdfs_needs_a_cluster(home: Home, folder: Path, monke
     monkeypatch.delenv("YARN_CONF_DIR", raising=False)
     with (
         pytest.raises(ConfigError, match="Set HADOOP_CONF_DIR"),
-        local_settings_file(Flags(conf_file="hdfs:///t.xml")),
+        copy_settings_file(Flags(conf_file="hdfs:///t.xml")),
     ):
         pass
     for name in (None, "tony.xml", "file:///tony.xml"):
-        with local_settings_file(Flags(conf_file=name)) as flags:
+        with copy_settings_file(Flags(conf_file=name)) as flags:
             assert flags.conf_file == name

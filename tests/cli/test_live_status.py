@@ -10,7 +10,7 @@ import pytest
 from tests.cli.screen import Terminal, shown
 from tests.jobs.fake_am import recorded, standing, succeeded
 from tests.support.screen import Screen
-from tony.cli.terminal.live_region import live_table
+from tony.cli.terminal.live_region import format_live_table
 from tony.cli.terminal.live_status import LiveView
 from tony.jobs.logs.log_names import LogName
 from tony.jobs.logs.log_reader import LogLine
@@ -110,9 +110,9 @@ def test_a_terminal_of_few_lines(report: JobReport, monkeypatch: pytest.MonkeyPa
 
 def test_the_table_has_the_progress_and_the_time_that_the_job_took(report: JobReport) -> None:
     began = report.submitted or 0.0
-    head, *_, last = live_table(report, began + 9.7, 80, 10, "20 % done, 5 m left")
+    head, *_, last = format_live_table(report, began + 9.7, 80, 10, "20 % done, 5 m left")
     assert (" for 9.7 s" in head, last) == (True, "20 % done, 5 m left")
-    assert " after 4 s" in live_table(replace(report, ended=began + 4.0), began + 9.7, 80, 10)[0]
+    assert " after 4 s" in format_live_table(replace(report, ended=began + 4.0), began + 9.7, 80, 10)[0]
 
 
 def test_colours_only_where_they_are_wanted(report: JobReport, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from tests.cli.conftest import Tony
 from tests.cli.in_process_am import living
 from tests.facts import mentions
 from tests.jobs.fake_am import JOB, logged, recorded, standing, succeeded
-from tony.cli.terminal.sparkline import number, spark
-from tony.cli.text.metrics_table import task_table
+from tony.cli.terminal.sparkline import draw_sparkline, format_measure
+from tony.cli.text.metrics_table import format_task_table
 from tony.core import events as ev
 from tony.history.job_record import write_summary
 from tony.history.metrics_schema import TaskMetricsUpdate
@@ -157,7 +157,7 @@ def test_the_newest_step(least: tuple[float, ...], most: tuple[float, ...], newe
     """Not the mean of the last seconds, but the step that was told last."""
     mean = tuple((low + high) / 2 for low, high in zip(least, most, strict=True))
     points = Points(task="worker:0", series="step", every=5.0, at=(5.0, 10.0), least=least, mean=mean, most=most)
-    assert task_table([points], None, unicode=True)[1].split()[2] == newest
+    assert format_task_table([points], None, unicode=True)[1].split()[2] == newest
 
 
 @pytest.mark.parametrize("how", [(), ("--csv",), ("--json",)])
@@ -216,14 +216,14 @@ def test_a_series_that_only_the_master_knows(tony: Tony, home: Home) -> None:
 
 def test_sparks() -> None:
     """Bars from the least to the most, or from zero; gaps; digits where there are no bars."""
-    assert spark([0.0, 1.0, 2.0, 7.0], 10) == "▁▂▃█"
-    assert spark([5.0, 6.0], 10) == "▁█"
-    assert spark([5.0, 6.0], 10, from_zero=True) == "▇█"
-    assert spark([0.0, None, 7.0], 10, unicode=False) == "0_7"
-    assert spark([], 10) == spark([None, float("nan")], 10) == ""
-    assert spark([1.0] * 3, 10) == "▁▁▁"
-    assert len(spark([float(n) for n in range(1000)], 24)) == 24
-    assert spark([-1e308, 1e308], 2) in ("▁█", "▁▁")
+    assert draw_sparkline([0.0, 1.0, 2.0, 7.0], 10) == "▁▂▃█"
+    assert draw_sparkline([5.0, 6.0], 10) == "▁█"
+    assert draw_sparkline([5.0, 6.0], 10, from_zero=True) == "▇█"
+    assert draw_sparkline([0.0, None, 7.0], 10, unicode=False) == "0_7"
+    assert draw_sparkline([], 10) == draw_sparkline([None, float("nan")], 10) == ""
+    assert draw_sparkline([1.0] * 3, 10) == "▁▁▁"
+    assert len(draw_sparkline([float(n) for n in range(1000)], 24)) == 24
+    assert draw_sparkline([-1e308, 1e308], 2) in ("▁█", "▁▁")
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_sparks() -> None:
     ],
 )
 def test_numbers(value: float | None, unit: Unit, text: str) -> None:
-    assert number(value, unit) == text
+    assert format_measure(value, unit) == text
 
 
 def test_order_of_series() -> None:

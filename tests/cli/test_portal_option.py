@@ -51,7 +51,7 @@ def portal(tmp_path_factory: pytest.TempPathFactory, tokens: TokenFile) -> Itera
     folder = keep(home, JOB)
     (folder.logs / "worker-0.s1.t1.out").write_bytes(b"".join(b"line %d \xff\n" % n for n in range(1000)) + b"rest")
     keep(home, OTHER, user="eve", seed=4, name="letters", viewers=("ben",))
-    app = create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.key(), owner="ann", tokens=tokens)))
+    app = create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.load_key(), owner="ann", tokens=tokens)))
     with served(app) as port:
         yield f"http://127.0.0.1:{port}"
 

@@ -256,7 +256,7 @@ class TestList:
         folder, record = recorded(home, "local-20260102-000000-abcdef", submitted=LONG_AGO + 5)
         write_summary(folder, replace(succeeded(folder, record), name=name))
         folder.job.write_text(folder.job.read_text().replace('"digits"', f'"{name}"'))
-        monkeypatch.setattr("tony.cli.commands.list.columns_of", lambda: 40)
+        monkeypatch.setattr("tony.cli.commands.list.find_columns", lambda: 40)
         lines = tony("list").out.splitlines()
         shown = name if len(name) <= 21 else f"{name[:20]}…"
         assert [line.split()[:3] for line in lines] == [
@@ -268,7 +268,7 @@ class TestList:
         assert tony("status", "0a1b2c").code == 0
 
     def test_a_tiny_terminal(self, tony: Tony, job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("tony.cli.commands.list.columns_of", lambda: 16)
+        monkeypatch.setattr("tony.cli.commands.list.find_columns", lambda: 16)
         assert tony("list").out.splitlines() == ["JOB     STATE", "0a1b2c  failed"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.facts import mention_each
 from tests.jobs.fake_am import FAILURE
-from tony.cli.text.status_changes import StatusChanges, ranges
+from tony.cli.text.status_changes import StatusChanges, format_ranges
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.states import JobState, TaskState
 
@@ -151,8 +151,8 @@ def test_who_is_left_out_is_told_once_a_session(story: StatusChanges) -> None:
 
 def test_ranges() -> None:
     names = ["worker:0", "worker:1", "worker:2", "worker:5", "ps:3", "ps:5", "ps:6"]
-    assert ranges(task(name) for name in names) == "worker:0-2, worker:5, ps:3, ps:5-6"
-    assert ranges([]) == ""
+    assert format_ranges(task(name) for name in names) == "worker:0-2, worker:5, ps:3, ps:5-6"
+    assert format_ranges([]) == ""
 
 
 def test_who_is_missing_is_told_after_a_moment(story: StatusChanges) -> None:

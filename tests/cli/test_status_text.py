@@ -12,8 +12,8 @@ from tests.cli.test_status_changes import report, task
 from tests.facts import mention_each, mentions
 from tests.jobs.fake_am import FAILURE
 from tony import clock
-from tony.cli.terminal.live_region import live_table
-from tony.cli.text.status_text import status_page
+from tony.cli.terminal.live_region import format_live_table
+from tony.cli.text.status_text import format_status
 from tony.model.job_report import FailureClass, JobReport, RoleSize
 from tony.model.states import JobState, TaskState
 
@@ -49,7 +49,7 @@ def running() -> JobReport:
 
 def test_a_job_that_comes_up(running: JobReport) -> None:
     """One line per task: state, host, pid, since when, session, age of the last line, exit; then who is missing."""
-    assert status_page(running) == [
+    assert format_status(running) == [
         "local-1  digits  starting  session 1  submitted 10:58:20, for 1 h 01 m",
         "TASK      STATE     HOST   PID  SINCE                SESSION  OUTPUT     EXIT  NOTE",
         "worker:0  running   here   123  11:58:55 (1 m 05 s)  1        0.4 s ago  -",
@@ -62,7 +62,7 @@ def test_a_job_that_comes_up(running: JobReport) -> None:
 def test_a_job_with_fewer_tasks_than_it_asks_for(running: JobReport) -> None:
     """How many each such role has in this session, below the tasks."""
     sizes = (RoleSize(role="worker", tasks=1, least=1, most=2, left_out=("worker:1",)),)
-    lines = status_page(replace(running, waiting="", sizes=sizes))
+    lines = format_status(replace(running, waiting="", sizes=sizes))
     assert lines[-3:] == ["", "Session 1:", "  worker has 1 of 2 tasks (min 1)"]
 
 
@@ -82,7 +82,7 @@ def test_a_job_whose_tasks_lack_containers(state: JobState, states: str, said: s
     session = 0 if "none" in said else 1
     tasks = tuple(task(f"worker:{n}", TaskState(word), session=session) for n, word in enumerate(states.split()))
     size = RoleSize(role="worker", tasks=2, least=1, most=2)
-    assert f"  worker {said}" in status_page(replace(report(state), tasks=tasks, sizes=(size,)))
+    assert f"  worker {said}" in format_status(replace(report(state), tasks=tasks, sizes=(size,)))
 
 
 def test_a_job_that_failed() -> None:
@@ -92,7 +92,7 @@ def test_a_job_that_failed() -> None:
         task("worker:1", TaskState.FAILED, note="exit code 3", exit_code=3, since=NOON),
     )
     ended = report(JobState.FAILED, submitted=NOON - 8, ended=NOON, exit_code=1, failure=FAILURE)
-    lines = status_page(replace(ended, tasks=tasks, job="local-1", folder="/f"))
+    lines = format_status(replace(ended, tasks=tasks, job="local-1", folder="/f"))
     assert lines[:4] == [
         "local-1  digits  failed  session 1  submitted 11:59:52, took 8 s  exit code 1",
         "TASK      STATE    HOST  PID  SINCE           SESSION  OUTPUT  EXIT",
@@ -105,29 +105,29 @@ def test_a_job_that_failed() -> None:
 
 def test_a_job_in_its_second_session(running: JobReport) -> None:
     """What failed the first is said as long as the job lives."""
-    lines = status_page(replace(running, session=2, attempt=2, failure=FAILURE))
+    lines = format_status(replace(running, session=2, attempt=2, failure=FAILURE))
     assert lines[0].startswith("local-1  digits  starting  session 2  AM attempt 2")
     assert mentions(lines[-1], "session 1", "code 3", "worker:1 failed", "here")
 
 
 def test_many_restarts(running: JobReport) -> None:
     reasons = {number: f"why {number}" for number in range(2, 12)}
-    lines = status_page(replace(running, session=11), sessions=reasons)
+    lines = format_status(replace(running, session=11), sessions=reasons)
     at = lines.index("Restarted 10 times, the last 5:")
     assert lines[at - 1 : at + 3] == ["", lines[at], "  session 7: why 7", "  session 8: why 8"]
-    assert "Restarted once:" in status_page(replace(running, session=2), sessions={2: "why"})
+    assert "Restarted once:" in format_status(replace(running, session=2), sessions={2: "why"})
 
 
 def test_a_job_that_is_being_killed(running: JobReport) -> None:
     killed = replace(FAILURE, failure_class=FailureClass.KILLED, reason="killed by ann")
-    assert status_page(replace(running, failure=killed))[-1] == "killed by ann"
+    assert format_status(replace(running, failure=killed))[-1] == "killed by ann"
 
 
 def test_before_anything_runs() -> None:
     """Everything that is not known is a dash."""
     pending = report(JobState.SUBMITTED, submitted=NOON)
     bare = replace(pending, session=0, tasks=(replace(pending.tasks[0], host=None, session=0),))
-    assert status_page(bare) == [
+    assert format_status(bare) == [
         "j  digits  submitted  submitted 12:00:00, for 0 s",
         "TASK      STATE    HOST  PID  SINCE  SESSION  OUTPUT  EXIT",
         "worker:0  pending  -     -    -      -        -       -",
@@ -135,7 +135,7 @@ def test_before_anything_runs() -> None:
 
 
 def test_a_narrow_terminal(running: JobReport) -> None:
-    lines = status_page(running, 40)
+    lines = format_status(running, 40)
     assert lines[1:4] == [
         "TASK      STATE     EXIT  NOTE",
         "worker:0  running   -",
@@ -146,14 +146,14 @@ def test_a_narrow_terminal(running: JobReport) -> None:
 
 def test_names_do_not_steer_the_terminal(running: JobReport) -> None:
     nasty = replace(running, name="a\x1b[2J\nb", waiting="x\ny", failure=replace(FAILURE, reason="r\x1b[31m"))
-    text = "\n".join(status_page(nasty))
+    text = "\n".join(format_status(nasty))
     assert "\x1b" not in text
     assert "a\\x1b[2J\\nb" in text
 
 
 def test_the_live_table(running: JobReport) -> None:
     """The same facts, as long as they are news."""
-    assert live_table(running, NOON, columns=100, rows=10) == [
+    assert format_live_table(running, NOON, columns=100, rows=10) == [
         "starting for 1 h 01 m  session 1  digits  local-1",
         "TASK      STATE     HOST   PID  FOR       OUTPUT     NOTE",
         "worker:0  running   here   123  1 m 05 s  0.4 s ago",
@@ -165,14 +165,14 @@ def test_the_live_table(running: JobReport) -> None:
 def test_the_live_table_on_a_narrow_terminal(running: JobReport) -> None:
     """No line is longer than the terminal: it would break the redrawing."""
     for columns in (10, 20, 40, 60):
-        assert all(len(line) <= columns for line in live_table(running, NOON, columns, rows=10))
+        assert all(len(line) <= columns for line in format_live_table(running, NOON, columns, rows=10))
 
 
 def test_the_live_table_of_a_large_job() -> None:
     """More tasks than room: one row for each role, its states counted."""
     states = {f"worker:{n}": TaskState.RUNNING if n else TaskState.FAILED for n in range(1000)}
     large = report(JobState.RUNNING, {"chief:0": TaskState.RUNNING, **states}, submitted=NOON)
-    assert live_table(large, NOON, columns=80, rows=8)[1:] == [
+    assert format_live_table(large, NOON, columns=80, rows=8)[1:] == [
         "ROLE    TASKS",
         "chief   1 running",
         "worker  1 failed, 999 running",
@@ -185,7 +185,7 @@ def test_the_live_table_says_how_programs_ended() -> None:
         task("a:1", TaskState.FAILED, exit_code=2, since=NOON),
         task("a:2", TaskState.SUCCEEDED, exit_code=0, note="exit code 0", since=NOON),
     )
-    rows = live_table(replace(report(submitted=NOON), tasks=tasks), NOON, columns=80, rows=8)
+    rows = format_live_table(replace(report(submitted=NOON), tasks=tasks), NOON, columns=80, rows=8)
     assert [row.split()[-1] for row in rows[2:]] == ["SIGSEGV", "2", "-"]
 
 
@@ -193,5 +193,5 @@ def test_who_is_still_waited_for_is_on_every_page_of_a_job(running: JobReport) -
     """`tony status` and the live table have a line for it."""
     text = "chief:0 has succeeded; still waiting for worker:0-1"
     shown = replace(running, waiting="", unfinished=text)
-    assert text in status_page(shown)
-    assert text in live_table(shown, NOON, columns=100, rows=10)
+    assert text in format_status(shown)
+    assert text in format_live_table(shown, NOON, columns=100, rows=10)

@@ -12,7 +12,17 @@ import tracemalloc
 
 import pytest
 
-from tony.cli.terminal.terminal_text import age, clock_time, columns_of, cut, safe, safe_line, size_of, table, width
+from tony.cli.terminal.terminal_text import (
+    count_columns,
+    cut,
+    escape,
+    escape_line,
+    find_columns,
+    find_size,
+    format_age,
+    format_clock_time,
+    format_table,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +38,7 @@ from tony.cli.terminal.terminal_text import age, clock_time, columns_of, cut, sa
     ],
 )
 def test_what_steers_is_written_out(text: str, expected: str) -> None:
-    assert safe(text) == expected
+    assert escape(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -52,7 +62,7 @@ def test_what_steers_is_written_out(text: str, expected: str) -> None:
 )
 def test_a_log_line_keeps_its_colours_only(line: str, expected: str) -> None:
     """Everything else that steers is dropped, or written out."""
-    assert safe_line(line) == expected
+    assert escape_line(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,7 +71,7 @@ def test_a_log_line_keeps_its_colours_only(line: str, expected: str) -> None:
 )
 def test_columns_are_counted(text: str, columns: int) -> None:
     """Wide characters take two, accents and joiners none."""
-    assert width(text) == columns
+    assert count_columns(text) == columns
 
 
 def test_long_text_is_cut() -> None:
@@ -76,25 +86,25 @@ ROWS = [("TASK", "HOST", "NOTE"), ("worker:0", "node-1", "a long note about it")
 
 def test_cells_are_aligned() -> None:
     """No blanks at the end of a line."""
-    assert table(ROWS) == [
+    assert format_table(ROWS) == [
         "TASK      HOST    NOTE",
         "worker:0  node-1  a long note about it",
         "ps:0      -",
     ]
-    assert table([]) == []
+    assert format_table([]) == []
 
 
 def test_a_narrow_table_drops_columns_and_cuts_the_last() -> None:
-    assert table(ROWS, 30, [1]) == ["TASK      NOTE", "worker:0  a long note about it", "ps:0"]
-    assert table(ROWS, 16, [1]) == ["TASK      NOTE", "worker:0  a lon…", "ps:0"]
+    assert format_table(ROWS, 30, [1]) == ["TASK      NOTE", "worker:0  a long note about it", "ps:0"]
+    assert format_table(ROWS, 16, [1]) == ["TASK      NOTE", "worker:0  a lon…", "ps:0"]
 
 
 def test_one_long_cell_does_not_make_all_rows_long() -> None:
     """A thousand rows beside a cell of a megabyte are a thousand rows."""
     rows = [("NOTE", "TASK"), ("漢" * 1_000_000, "worker:0"), *[("", "x")] * 1000]
-    assert [20, 19, 20] == [width(line) for line in table(rows, 20)[:3]]
+    assert [20, 19, 20] == [count_columns(line) for line in format_table(rows, 20)[:3]]
     tracemalloc.start()
-    table(rows, 20)
+    format_table(rows, 20)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 10_000_000
@@ -102,20 +112,20 @@ def test_one_long_cell_does_not_make_all_rows_long() -> None:
 
 def test_only_a_terminal_has_a_width() -> None:
     """Nothing is cut in a file."""
-    assert columns_of(io.StringIO()) is None
+    assert find_columns(io.StringIO()) is None
     closed = io.StringIO()
     closed.close()
-    assert columns_of(closed) is None
+    assert find_columns(closed) is None
 
 
 def test_times_are_for_people() -> None:
     now = time.time()
-    assert clock_time(now) == time.strftime("%H:%M:%S", time.localtime(now))
-    assert clock_time(0.0).startswith("19")
-    assert clock_time(None) == "-"
-    assert age(now - 12, now) == "12 s"
-    assert age(now + 12, now) == "0 s"
-    assert age(None, now) == "-"
+    assert format_clock_time(now) == time.strftime("%H:%M:%S", time.localtime(now))
+    assert format_clock_time(0.0).startswith("19")
+    assert format_clock_time(None) == "-"
+    assert format_age(now - 12, now) == "12 s"
+    assert format_age(now + 12, now) == "0 s"
+    assert format_age(None, now) == "-"
 
 
 def test_a_terminals_size_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,10 +134,10 @@ def test_a_terminals_size_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("LINES", raising=False)
     ours, theirs = pty.openpty()
     with open(ours, "rb"), open(theirs, "w", encoding="utf-8") as terminal:
-        assert size_of(terminal) == (80, 24)
+        assert find_size(terminal) == (80, 24)
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 40, 0, 0))
-        assert size_of(terminal) == (40, 50)
+        assert find_size(terminal) == (40, 50)
         monkeypatch.setenv("COLUMNS", "33")
         monkeypatch.setenv("LINES", "many")
-        assert size_of(terminal) == (33, 50)
-    assert size_of(io.StringIO()) == (33, 24)
+        assert find_size(terminal) == (33, 50)
+    assert find_size(io.StringIO()) == (33, 24)

@@ -17,8 +17,8 @@ from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.cli.follow.top import Top
-from tony.cli.terminal.terminal_text import clock_time, width
-from tony.cli.text.top_table import TopRow, TopSort, ordered, rows_of, series_of_top, top_table
+from tony.cli.terminal.terminal_text import count_columns, format_clock_time
+from tony.cli.text.top_table import TopRow, TopSort, build_rows, format_top_table, list_top_series, sort_rows
 from tony.history.job_record import write_summary
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
@@ -84,7 +84,7 @@ class TestTable:
     def test_what_is_measured(self, home: Home) -> None:
         """Of each task the newest, of its devices mean and sum; time to its end from its steps since it began anew."""
         report = running(home)
-        rows = rows_of(report, WITH_GPUS, measured(), reports())
+        rows = build_rows(report, WITH_GPUS, measured(), reports())
         assert rows[0] == TopRow(
             task="worker:0",
             state="running",
@@ -99,7 +99,7 @@ class TestTable:
             gpus=[0.0, 0.25, 0.75],
         )
         assert rows[1].cpu is None
-        text = top_table(report, rows, clock.wall(), None, None, progress=find_job_progress(reports(), report))
+        text = format_top_table(report, rows, clock.wall(), None, None, progress=find_job_progress(reports(), report))
         assert text[0].startswith("running for 1 m 0")
         assert mentions(text[1], "3 of 3", "3 cores", "3 GiB", "75 %", "20 %", "40 s", "running", "GPUs")
         assert text[2].split() == ["TASK", "STATE", "CPU", "MEMORY", "GPU", "GPU", "MEM", "STEP", "PROGRESS", "LEFT"]
@@ -112,7 +112,7 @@ class TestTable:
         """However many steps it said there would be."""
         report = running(home)
         over = replace(report.tasks[0], pid=None, state=TaskState.SUCCEEDED)
-        row = rows_of(replace(report, tasks=(over, *report.tasks[1:])), WITH_GPUS, measured(), reports())[0]
+        row = build_rows(replace(report, tasks=(over, *report.tasks[1:])), WITH_GPUS, measured(), reports())[0]
         assert row.progress is not None
         assert (row.progress.step, row.progress.total, row.progress.left) == (20.0, 100.0, None)
 
@@ -122,15 +122,15 @@ class TestTable:
         over = replace(report.tasks[0], pid=None, state=TaskState.SUCCEEDED)
         one = replace(report, tasks=(over, *report.tasks[1:]))
         for each in (one, replace(report, state=JobState.SUCCEEDED, ended=clock.wall())):
-            rows = rows_of(each, WITH_GPUS, measured(), reports())
-            text = "\n".join(top_table(each, rows, clock.wall(), None, None))
+            rows = build_rows(each, WITH_GPUS, measured(), reports())
+            text = "\n".join(format_top_table(each, rows, clock.wall(), None, None))
             assert rows[0].progress is not None
             assert (rows[0].progress.step, rows[0].progress.share) == (20.0, None)
             assert "20/100" in text
             assert "20%" not in text
             assert "20 % done" not in text
         failed = replace(report, state=JobState.FAILED, ended=clock.wall())
-        row = rows_of(failed, WITH_GPUS, measured(), reports())[0]
+        row = build_rows(failed, WITH_GPUS, measured(), reports())[0]
         assert row.progress is not None
         assert row.progress.share == 0.2
 
@@ -138,34 +138,36 @@ class TestTable:
         """In its row and in the line of the job stands for how long it has been stalled."""
         report = running(home)
         hung = reports(now=89.0)
-        rows = rows_of(report, WITH_GPUS, measured(), hung)
-        text = top_table(report, rows, clock.wall(), None, None, progress=find_job_progress(hung, report))
+        rows = build_rows(report, WITH_GPUS, measured(), hung)
+        text = format_top_table(report, rows, clock.wall(), None, None, progress=find_job_progress(hung, report))
         assert text[1].endswith("20 % done, worker:0 stalled for 1 m 14 s")
         assert text[3].endswith("20%  stalled 1 m 14 s")
 
     def test_columns_of_which_nothing_is_known_are_left_out(self, home: Home) -> None:
         """And so are spark lines where there is no room; no line is too long."""
         report = running(home)
-        text = top_table(report, rows_of(report, WITH_GPUS, [], Reports()), clock.wall(), 80, 20)
+        text = format_top_table(report, build_rows(report, WITH_GPUS, [], Reports()), clock.wall(), 80, 20)
         assert text[2].split() == ["TASK", "STATE"]
         for columns in (20, 40, 60, 79):
-            text = top_table(
-                report, rows_of(report, WITH_GPUS, measured(), reports()), clock.wall(), columns, 20, keys=True
+            text = format_top_table(
+                report, build_rows(report, WITH_GPUS, measured(), reports()), clock.wall(), columns, 20, keys=True
             )
-            assert max(map(width, text)) <= columns
+            assert max(map(count_columns, text)) <= columns
         assert "▃" not in "".join(text)
 
     def test_without_utf_8(self, home: Home) -> None:
         report = running(home)
-        rows = rows_of(report, WITH_GPUS, measured(), reports())
-        assert "".join(top_table(report, rows, clock.wall(), None, None, unicode=False)).isascii()
+        rows = build_rows(report, WITH_GPUS, measured(), reports())
+        assert "".join(format_top_table(report, rows, clock.wall(), None, None, unicode=False)).isascii()
 
     def test_as_many_rows_as_there_is_room(self, home: Home) -> None:
         """The first ones in the order that was chosen; how many more there are."""
         spec = JobSpec(name="x", command="x", roles={"worker": Role(instances=1000)})
         report = running(home, spec)
         told = [each for n in range(1000) for each in [points(f"worker:{n}", "cpu", float(n))]]
-        text = top_table(report, rows_of(report, spec, told, Reports()), clock.wall(), 80, 10, TopSort.CPU, keys=True)
+        text = format_top_table(
+            report, build_rows(report, spec, told, Reports()), clock.wall(), 80, 10, TopSort.CPU, keys=True
+        )
         assert len(text) == 10
         assert [line.split()[0] for line in text[3:8]] == [f"worker:{n}" for n in range(999, 994, -1)]
         assert text[8] == "and 995 more"
@@ -178,12 +180,12 @@ class TestTable:
             TopRow(task="b", state="failed", cpu=None, rss=None, gpu=0.5),
             TopRow(task="c", state="running", cpu=2.0, rss=1.0, gpu=0.1, progress=at_step(3.0)),
         ]
-        orders = {sort.value: "".join(row.task for row in ordered(rows, sort)) for sort in TopSort}
+        orders = {sort.value: "".join(row.task for row in sort_rows(rows, sort)) for sort in TopSort}
         assert orders == {"task": "abc", "state": "bac", "cpu": "cab", "memory": "acb", "gpu": "bca", "progress": "bca"}
 
     def test_series_that_are_asked_for(self) -> None:
         """As many devices as any task was granted."""
-        assert series_of_top(WITH_GPUS) == (
+        assert list_top_series(WITH_GPUS) == (
             *("cpu", "rss"),
             *("gpu0.util", "gpu0.memory", "gpu1.util", "gpu1.memory"),
         )
@@ -274,7 +276,7 @@ class TestElsewhere:
         report = succeeded(folder, record)
         write_summary(folder, report)
         line = tony("top", JOB).out.splitlines()[1]
-        assert line.startswith(f"ended at {clock_time(report.ended)}, ")
+        assert line.startswith(f"ended at {format_clock_time(report.ended)}, ")
         assert line.endswith(" ago")
         assert tony("top", JOB, "--json").json["ended"] == report.ended
         writer = MetricsWriter(folder.metrics, JOB, 5.0)

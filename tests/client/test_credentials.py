@@ -15,7 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from tony.client.credential_creation import make_credentials
 from tony.model.codec import from_plain, to_plain
-from tony.protocol.hello import token_bytes
+from tony.protocol.hello import decode_token
 from tony.protocol.launch import AmCredentials, JobCredentials
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -24,7 +24,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 def test_every_job_has_its_own_token() -> None:
     """32 random bytes; all sides of one job have the same."""
     one, two = make_credentials(tls=False), make_credentials(tls=False)
-    assert len(token_bytes(one.am.token)) == 32
+    assert len(decode_token(one.am.token)) == 32
     assert one.am.token == one.executors.token
     assert one.am.token != two.am.token
     assert one.am == AmCredentials(token=one.am.token)

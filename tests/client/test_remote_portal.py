@@ -45,7 +45,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, tokens: TokenFile) -> Iter
     folder = keep(home, JOB)
     (folder.logs / "worker-0.s1.t1.out").write_bytes(b"loss 2\nloss 1 \xff\nrest")
     keep(home, OTHER, user="eve", seed=2, name="letters", viewers=("ben",))
-    app = create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.key(), owner="ann", tokens=tokens)))
+    app = create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=tokens.load_key(), owner="ann", tokens=tokens)))
     with served(app) as port:
         yield f"http://127.0.0.1:{port}"
 
@@ -188,7 +188,7 @@ def test_a_job_is_changed_by_whom_it_lets(tmp_path: Path, tokens: TokenFile, her
     master = PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))
     master.standing = {"worker:0": Stacks(task="worker:0", text="train", how="py-spy", name="worker-0.s1.t1.stacks")}
     blocking.run(master.__aenter__())
-    app = create(HomeSource(there, "ann"), Authenticator(AuthConfig(key=tokens.key(), owner="ann", tokens=tokens)))
+    app = create(HomeSource(there, "ann"), Authenticator(AuthConfig(key=tokens.load_key(), owner="ann", tokens=tokens)))
     try:
         with served(app) as port:
             url = f"http://127.0.0.1:{port}"

@@ -24,7 +24,7 @@ from tony.model.states import (
     StopOn,
     TlsMode,
 )
-from tony.units import exact_duration, exact_size
+from tony.units import format_exact_duration, format_exact_size
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20).filter(
     lambda text: not check(text, ())
@@ -208,23 +208,23 @@ def as_tables(spec: JobSpec) -> dict[str, Any]:
         "params": dict(spec.params),
         "groups": {name: list(members) for name, members in spec.groups.items()},
         "max_restarts": spec.max_restarts,
-        "backoff": exact_duration(spec.backoff),
-        "restart_window": "off" if spec.restart_window is None else exact_duration(spec.restart_window),
-        "min_uptime": "off" if spec.min_uptime is None else exact_duration(spec.min_uptime),
-        "gang_patience": "off" if spec.gang_patience is None else exact_duration(spec.gang_patience),
-        "gang_wait": "off" if spec.gang_wait is None else exact_duration(spec.gang_wait),
-        "shrink_after": "off" if spec.shrink_after is None else exact_duration(spec.shrink_after),
+        "backoff": format_exact_duration(spec.backoff),
+        "restart_window": "off" if spec.restart_window is None else format_exact_duration(spec.restart_window),
+        "min_uptime": "off" if spec.min_uptime is None else format_exact_duration(spec.min_uptime),
+        "gang_patience": "off" if spec.gang_patience is None else format_exact_duration(spec.gang_patience),
+        "gang_wait": "off" if spec.gang_wait is None else format_exact_duration(spec.gang_wait),
+        "shrink_after": "off" if spec.shrink_after is None else format_exact_duration(spec.shrink_after),
         "distributed_mode": spec.distributed_mode.value,
         "stop_on": spec.stop_on.value,
         "failure_policy": spec.failure_policy.value,
-        **({} if spec.orphan_grace is None else {"orphan_grace": exact_duration(spec.orphan_grace)}),
+        **({} if spec.orphan_grace is None else {"orphan_grace": format_exact_duration(spec.orphan_grace)}),
         "am_attempts": spec.am_attempts,
-        "heartbeat_interval": exact_duration(spec.heartbeat_interval),
-        "heartbeat_timeout": exact_duration(spec.heartbeat_timeout),
-        **{name: "off" if limit is None else exact_duration(limit) for name, limit in limits.items()},
-        "metrics_interval": exact_duration(spec.metrics_interval),
+        "heartbeat_interval": format_exact_duration(spec.heartbeat_interval),
+        "heartbeat_timeout": format_exact_duration(spec.heartbeat_timeout),
+        **{name: "off" if limit is None else format_exact_duration(limit) for name, limit in limits.items()},
+        "metrics_interval": format_exact_duration(spec.metrics_interval),
         "python_stacks": spec.python_stacks,
-        "log_limit": exact_size(spec.log_limit),
+        "log_limit": format_exact_size(spec.log_limit),
         "tls": spec.tls.value,
         **({} if spec.notify.webhook is None else {"notify": _notices(spec.notify)}),
         "scheduler": {"name": spec.scheduler, spec.scheduler: _scheduler(spec)},
@@ -240,7 +240,7 @@ def _notices(notify: Notify) -> dict[str, Any]:
 
 def _scheduler(spec: JobSpec) -> dict[str, Any]:
     return {
-        name: exact_size(value) if name == "memory" and isinstance(value, int) else value
+        name: format_exact_size(value) if name == "memory" and isinstance(value, int) else value
         for name, value in spec.scheduler_settings.items()
     }
 
@@ -252,8 +252,8 @@ def _common(owner: JobSpec | Role) -> dict[str, Any]:
         "command": command,
         "python": owner.python,
         "env": dict(owner.env),
-        "stop_grace": None if grace is None else exact_duration(grace),
-        "restart_grace": None if restart_grace is None else exact_duration(restart_grace),
+        "stop_grace": None if grace is None else format_exact_duration(grace),
+        "restart_grace": None if restart_grace is None else format_exact_duration(restart_grace),
         "no_retry_on": None if owner.no_retry_on is None else list(owner.no_retry_on),
         "port_range": owner.port_range and list(owner.port_range),
     }
@@ -270,7 +270,7 @@ def _role(role: Role) -> dict[str, Any]:
         if role.min_instances is None
         else {"min": role.min_instances, "max": role.instances},
         "kind": role.kind.value,
-        "memory": exact_size(role.resources.memory),
+        "memory": format_exact_size(role.resources.memory),
         "vcores": role.resources.vcores,
         "gpus": role.resources.gpus,
         "after": after or None,
@@ -286,6 +286,6 @@ def _role(role: Role) -> dict[str, Any]:
         "progress_pattern": role.progress_pattern,
         "progress_summaries": role.progress_summaries,
         "timeout_after": limit
-        and {"group": limit.group, "limit": exact_duration(limit.limit), "on_timeout": limit.on_timeout.value},
+        and {"group": limit.group, "limit": format_exact_duration(limit.limit), "on_timeout": limit.on_timeout.value},
     }
     return {name: value for name, value in tables.items() if value is not None}

@@ -17,7 +17,7 @@ from tony.model.codec import from_plain
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import AmCredentials, LaunchContext, TaskPart
 from tony.schedulers.local.allocator import LocalAllocator
-from tony.schedulers.local.claims.ledger import HeldClaim, ResourceLedger, new_claim
+from tony.schedulers.local.claims.ledger import HeldClaim, ResourceLedger, create_claim
 from tony.testing import conformance, container_faults
 from tony.testing.sample_jobs import prepared_job, two_roles
 from tony.units import parse_size
@@ -106,7 +106,7 @@ class LocalBench(conformance.Bench):
         """Another job holds all memory until somebody has seen that."""
         self.ledger.mkdir()
         ledger = ResourceLedger(self.ledger)
-        claim = new_claim(job="other", job_name="other", memory=parse_size("1g"), gpus=0)
+        claim = create_claim(job="other", job_name="other", memory=parse_size("1g"), gpus=0)
         with ledger.locked():
             self._other = ledger.post(replace(claim, devices=()))
         ledger.close()

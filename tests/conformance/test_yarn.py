@@ -17,7 +17,7 @@ import pytest
 from tests.schedulers.yarn.fake_cluster import Played, playing
 from tests.support.hadoop.fake_resource_manager import YARN
 from tests.support.hadoop.faults import Refuse
-from tony.hadoop.ids import container_id, container_text
+from tony.hadoop.ids import format_container, parse_container_id
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.yarn.allocation import container_table, outstanding_requests
 from tony.testing import conformance, container_faults
@@ -77,7 +77,7 @@ class PlayedBench(conformance.Bench):
     def _end(self, container: str, status: int) -> None:
         for node in self.played.nodes:
             node.running.pop(container, None)
-        self.played.manager.complete(container_id(container), status)
+        self.played.manager.complete(parse_container_id(container), status)
 
     def cancel(self) -> None:
         for each in self._later:
@@ -89,7 +89,7 @@ class PlayedBench(conformance.Bench):
         return papers.task, papers.credentials
 
     async def lives(self, container: str) -> bool:
-        return container in self.played.running() and container_id(container) in self.played.manager.live
+        return container in self.played.running() and parse_container_id(container) in self.played.manager.live
 
     async def end_executor(self, container: str) -> None:
         self._end(container, 0)
@@ -102,7 +102,7 @@ class PlayedBench(conformance.Bench):
         return str((context.environment, context.commands, context.local_resources))
 
     async def leftovers(self) -> Sequence[str]:
-        return [container_text(each) for each in self.played.manager.live]
+        return [format_container(each) for each in self.played.manager.live]
 
 
 @asynccontextmanager

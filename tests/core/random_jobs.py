@@ -30,7 +30,7 @@ from tony.model.states import (
     RoleKind,
     StopOn,
 )
-from tony.schedulers.local.claims.peak_demand import peak
+from tony.schedulers.local.claims.peak_demand import compute_peak
 
 T = TypeVar("T")
 
@@ -128,7 +128,7 @@ class Life:
         self.chance = chance
         self.spec = spec or random_job(chance)
         # Often just the room for which the embedded scheduler asks: stages must not block each other.
-        capacity = peak(self.spec).memory // GIB if chance.random() < 0.5 else 1000
+        capacity = compute_peak(self.spec).memory // GIB if chance.random() < 0.5 else 1000
         self.cluster = Simulation(
             self.spec, capacity=capacity, gangs=chance.random() < 0.5, enlists=chance.random() < 0.3
         )

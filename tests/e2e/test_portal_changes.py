@@ -49,7 +49,8 @@ def test_a_job_is_changed_by_whom_it_names(lab: Lab) -> None:
     tokens = TokenFile(lab.root / "portal")
     vic, mo, eve = (tokens.make(user)[0] for user in ("vic", "mo", "eve"))
     app = create(
-        HomeSource(Home(lab.home), "owner"), Authenticator(AuthConfig(key=tokens.key(), owner="owner", tokens=tokens))
+        HomeSource(Home(lab.home), "owner"),
+        Authenticator(AuthConfig(key=tokens.load_key(), owner="owner", tokens=tokens)),
     )
     with served(app) as port:
         assert call(port, "GET", f"jobs/{job}", eve)[0] == 404

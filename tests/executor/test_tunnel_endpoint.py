@@ -51,7 +51,7 @@ def test_an_executor_joins_a_port_to_a_connection(master: Master, guest: Start) 
         joined = master.wait(JoinTunnel)
         assert joined == JoinTunnel(tunnel="a", address=f"127.0.0.1:{port}")
         far = master.sender(joined)
-        master.call(far.send, Raw.of(b"hello"))
+        master.call(far.send, Raw.from_bytes(b"hello"))
         assert bytes(master.wait(Raw).data) == b"HELLO"
         master.call(far.send, EndTunnel())
         master.wait(TunnelTaken)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.lab import Lab, until
 from tony.cli.main import COMMANDS
-from tony.rpc.sockets import short_path
+from tony.rpc.sockets import shorten_path
 
 pytestmark = pytest.mark.e2e
 
@@ -183,7 +183,7 @@ def test_connections_beyond_the_limit_wait(lab: Lab) -> None:
     with ExitStack() as stack:
         for _ in range(42):
             stranger = stack.enter_context(socket.socket(socket.AF_UNIX))
-            with short_path(str(folder / "am.sock")) as path:
+            with shorten_path(str(folder / "am.sock")) as path:
                 stranger.connect(path)
         log = folder / "am.log"
         until(lambda: "cannot take another connection" in log.read_text(), "the master has no room for another one")

@@ -65,7 +65,7 @@ def told(spec: JobSpec, cluster: ClusterSpec) -> dict[str, Any]:
             task = TaskId(role, index)
             decoder = Decoder(MAX_FROM_AM)
             decoder.feed(starts.encode(Start(task=task, session=1, try_=1, version=1)))
-            order = decoder.next_message()
+            order = decoder.decode_next()
             assert isinstance(order, StartProgram)
             part = build_task_part(record, framework, 1, Launch(container="c", task=task, session=1), "unix:/x", 1.0)
             seen = build_task_view(part, order, address, 6006 if part.wants_tb_port else None)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration.service_addresses import list_resource_managers
 from tony.hadoop.configuration.settings import HadoopConfiguration
-from tony.hadoop.failover import FailoverProxy, Policy, connection_options
+from tony.hadoop.failover import FailoverProxy, Policy, build_connection_options
 from tony.hadoop.wire import application_client
 from tony.hadoop.yarn.application_client import ApplicationClient
 
@@ -21,6 +21,6 @@ def resource_manager(settings: HadoopConfiguration, environ: Mapping[str, str], 
             login=Logins(settings, environ).login_for_resource_manager,
             protocol=application_client.PROTOCOL,
             policy=policy,
-            options=connection_options(settings),
+            options=build_connection_options(settings),
         )
     )

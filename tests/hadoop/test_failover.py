@@ -32,8 +32,8 @@ from tony.hadoop.failover import (
     FailoverProxy,
     Policy,
     Unavailable,
-    connection_options,
-    resource_manager_policy,
+    build_connection_options,
+    build_resource_manager_policy,
 )
 from tony.hadoop.ipc.connection import IpcConnection
 from tony.hadoop.ipc.errors import (
@@ -362,7 +362,7 @@ async def test_a_closed_proxy_stays_closed() -> None:
 
 
 def test_policies_and_options_come_from_the_configuration() -> None:
-    assert Policy(give_up_after=900.0, shortest=1.0, longest=2.0) == resource_manager_policy(Configuration.load())
+    assert Policy(give_up_after=900.0, shortest=1.0, longest=2.0) == build_resource_manager_policy(Configuration.load())
     given = {
         "yarn.resourcemanager.connect.max-wait.ms": "-1",
         "yarn.client.failover-sleep-base-ms": "500",
@@ -371,6 +371,6 @@ def test_policies_and_options_come_from_the_configuration() -> None:
         "ipc.client.connect.timeout": "3s",
     }
     settings = Configuration.load(given=given)
-    assert Policy(give_up_after=math.inf, shortest=0.5, longest=4.0) == resource_manager_policy(settings)
-    assert ConnectionOptions() == connection_options(Configuration.load())
-    assert ConnectionOptions(call_timeout=None, connect_timeout=3.0) == connection_options(settings)
+    assert Policy(give_up_after=math.inf, shortest=0.5, longest=4.0) == build_resource_manager_policy(settings)
+    assert ConnectionOptions() == build_connection_options(Configuration.load())
+    assert ConnectionOptions(call_timeout=None, connect_timeout=3.0) == build_connection_options(settings)

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from tony.hadoop.ids import (
     InvalidId,
-    application_id,
-    application_of,
-    application_text,
-    container_id,
-    container_text,
+    find_application,
+    format_application,
+    format_container,
     is_of,
+    parse_application_id,
+    parse_container_id,
 )
 from tony.hadoop.wire.yarn_records import ApplicationAttemptId, ApplicationId, ContainerId
 
@@ -30,11 +30,11 @@ def container(attempt: int, epoch: int, sequence: int) -> ContainerId:
 
 def test_names() -> None:
     """Filled up to 4, 6, 2 and 6 digits; the epoch only when there is one."""
-    assert application_text(APPLICATION) == "application_1410901177871_0001"
-    assert container_text(container(3, 0, 5)) == "container_1410901177871_0001_03_000005"
-    assert container_text(container(3, 17, 5)) == "container_e17_1410901177871_0001_03_000005"
-    assert container_text(container(3, 2, 5)) == "container_e02_1410901177871_0001_03_000005"
-    assert container_text(container(103, 0, 1234567)) == "container_1410901177871_0001_103_1234567"
+    assert format_application(APPLICATION) == "application_1410901177871_0001"
+    assert format_container(container(3, 0, 5)) == "container_1410901177871_0001_03_000005"
+    assert format_container(container(3, 17, 5)) == "container_e17_1410901177871_0001_03_000005"
+    assert format_container(container(3, 2, 5)) == "container_e02_1410901177871_0001_03_000005"
+    assert format_container(container(103, 0, 1234567)) == "container_1410901177871_0001_103_1234567"
 
 
 @given(st.integers(0, (1 << 31) - 1), st.integers(0, (1 << 31) - 1), st.integers(0, (1 << 63) - 1))
@@ -42,8 +42,8 @@ def test_names_there_and_back(number: int, attempt: int, sequence: int) -> None:
     application = ApplicationId(number=number, cluster_timestamp=sequence)
     try_ = ApplicationAttemptId(application=application, number=attempt)
     each = ContainerId(attempt=try_, number=sequence)
-    assert application_id(application_text(application)) == application
-    assert container_id(container_text(each)) == each
+    assert parse_application_id(format_application(application)) == application
+    assert parse_container_id(format_container(each)) == each
 
 
 def test_whose_container_it_is() -> None:
@@ -57,9 +57,9 @@ def test_whose_container_it_is() -> None:
 
 def test_the_application_may_stand_in_either_field() -> None:
     """Java fills the attempt only."""
-    assert application_of(ContainerId(application=APPLICATION)) == APPLICATION
-    assert application_of(ContainerId(attempt=ApplicationAttemptId(application=APPLICATION))) == APPLICATION
-    assert container_text(ContainerId(application=APPLICATION, number=5)) == "container_1410901177871_0001_00_000005"
+    assert find_application(ContainerId(application=APPLICATION)) == APPLICATION
+    assert find_application(ContainerId(attempt=ApplicationAttemptId(application=APPLICATION))) == APPLICATION
+    assert format_container(ContainerId(application=APPLICATION, number=5)) == "container_1410901177871_0001_00_000005"
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_the_application_may_stand_in_either_field() -> None:
 def test_texts_that_are_no_names(text: str) -> None:
     """The error shows the text, and what such a name looks like."""
     with pytest.raises(InvalidId, match="application_"):
-        application_id(text or "  ")
+        parse_application_id(text or "  ")
 
 
 def test_containers_and_attempts_are_told_apart() -> None:
     """One is not the other."""
     with pytest.raises(InvalidId, match="not the name of a container"):
-        container_id("appattempt_1_0001_000001")
+        parse_container_id("appattempt_1_0001_000001")
     with pytest.raises(InvalidId, match="too large"):
-        container_id("container_e99999999_1_0001_01_000001")
+        parse_container_id("container_e99999999_1_0001_01_000001")

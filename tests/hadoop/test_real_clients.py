@@ -40,7 +40,7 @@ async def manager(cluster: MiniCluster) -> AsyncIterator[ApplicationClient]:
         try:
             yield client
         finally:
-            for report in await client.applications():
+            for report in await client.list_applications():
                 if report.id is not None and TAG in report.tags:
                     await client.kill(report.id)
 
@@ -50,7 +50,7 @@ TAG = f"clients-{uuid4().hex[:8]}"
 
 async def submitted(client: ApplicationClient, **given: Any) -> ApplicationReport:
     """An application whose master sleeps and never registers."""
-    new = await client.new_application()
+    new = await client.request_new_application()
     given = {
         "name": "sleeps",
         "queue": "default",

@@ -32,19 +32,19 @@ def test_it_follows_the_log(job: tuple[JobFolder, JobRecord]) -> None:
     """From before there is one to the summary, as somebody says who reads all of it at once."""
     folder, record = job
     standing = StatusFromLog(folder)
-    assert standing.report().state is JobState.SUBMITTED
+    assert standing.load_report().state is JobState.SUBMITTED
     begun(folder, record)
-    assert standing.report().state is JobState.QUEUED
+    assert standing.load_report().state is JobState.QUEUED
     more: list[Event] = [
         SessionOpened(session=1, reason="begun"),
         Granted(container="c-1", role="worker", host="there"),
     ]
     logged(folder, more, attempt=2, first_seq=3)
-    told, afresh = standing.report(), StatusFromLog(folder).report()
+    told, afresh = standing.load_report(), StatusFromLog(folder).load_report()
     assert (told.state, told.tasks[0].host) == (JobState.STARTING, "there")
     assert (told.tasks, told.session) == (afresh.tasks, afresh.session)
     write_summary(folder, succeeded(folder, record))
-    assert standing.report().state is JobState.SUCCEEDED
+    assert standing.load_report().state is JobState.SUCCEEDED
 
 
 def test_it_reads_nothing_twice(job: tuple[JobFolder, JobRecord]) -> None:
@@ -52,10 +52,10 @@ def test_it_reads_nothing_twice(job: tuple[JobFolder, JobRecord]) -> None:
     folder, record = job
     begun(folder, record)
     standing = StatusFromLog(folder)
-    before = standing.report()
+    before = standing.load_report()
     log = folder.events(1)
     log.write_bytes(b"?" * log.stat().st_size)
-    assert standing.report().tasks == before.tasks
+    assert standing.load_report().tasks == before.tasks
 
 
 def test_a_log_that_is_another_one_is_read_anew(job: tuple[JobFolder, JobRecord]) -> None:
@@ -63,15 +63,15 @@ def test_a_log_that_is_another_one_is_read_anew(job: tuple[JobFolder, JobRecord]
     folder, record = job
     begun(folder, record)
     standing = StatusFromLog(folder)
-    assert standing.report().state is JobState.QUEUED
+    assert standing.load_report().state is JobState.QUEUED
     folder.events(1).unlink()
-    assert standing.report().state is JobState.SUBMITTED
+    assert standing.load_report().state is JobState.SUBMITTED
     begun(folder, record)
-    assert standing.report().state is JobState.QUEUED
+    assert standing.load_report().state is JobState.QUEUED
     folder.events(1).unlink()
     folder.job.unlink()
     with pytest.raises(UnknownJobError):
-        standing.report()
+        standing.load_report()
 
 
 def test_a_damaged_log_is_damaged_each_time(job: tuple[JobFolder, JobRecord]) -> None:
@@ -82,4 +82,4 @@ def test_a_damaged_log_is_damaged_each_time(job: tuple[JobFolder, JobRecord]) ->
     standing = StatusFromLog(folder)
     for _ in range(3):
         with pytest.raises(RecordError):
-            standing.report()
+            standing.load_report()

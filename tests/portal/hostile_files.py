@@ -142,7 +142,7 @@ def _read(folder: JobFolder) -> None:
     for reader in (
         lambda: read_job(folder, own=False),
         lambda: read_summary(folder, own=False),
-        lambda: StatusFromLog(folder, own=False).report(),
+        lambda: StatusFromLog(folder, own=False).load_report(),
         lambda: _index(folder),
         lambda: hostile_hadoop_files.read_aggregated(folder),
     ):

@@ -208,7 +208,7 @@ async def portal_of_victim(near: Neighbourhood, user: str = "ben") -> AsyncItera
     portal = IndexedJobs(near.home, stores, "jobs of a test")
     door = Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,), admins=("boss",)))
     boarding = TensorBoardRoutes(near.home, portal, door)
-    app = create(portal, door, more=boarding.routes())
+    app = create(portal, door, more=boarding.build_routes())
     app.state.boards = True
     transport = httpx.ASGITransport(app=as_peer(app, None), client=("10.0.0.1", 50000), raise_app_exceptions=False)
     await portal.start()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.portal import legacy_histories as of
 from tony.errors import RecordError
-from tony.portal.histories.avro import records
+from tony.portal.histories.avro import read_records
 
 
 def file(schema: object, blocks: bytes, codec: bytes = b"null") -> bytes:
@@ -23,7 +23,7 @@ def block(count: int, data: bytes) -> bytes:
 
 @pytest.mark.parametrize("codec", ["null", "deflate"])
 def test_records(codec: str) -> None:
-    found = list(records(of.container(of.whole(), codec)))
+    found = list(read_records(of.container(of.whole(), codec)))
     assert [each["type"] for each in found][:3] == ["APPLICATION_INITED", "TASK_STARTED", "TASK_STARTED"]
     assert found[4] == {
         "type": "TASK_FINISHED",
@@ -54,7 +54,7 @@ def test_types() -> None:
     }
     inner = b"\1" + of.long(-3) + of.long(-1) + of.long(4) + of.text("k") + of.long(7) + of.long(0) + b"abcd"
     data = inner + of.long(1) + inner + of.long(0)
-    (found,) = records(file(schema, block(1, data)))
+    (found,) = read_records(file(schema, block(1, data)))
     assert found["next"] == {"n": None, "b": True, "l": -3, "m": {"k": 7}, "f": b"ab", "g": b"cd", "next": None}
 
 
@@ -98,7 +98,7 @@ def test_types() -> None:
 def test_hostile_files(data: bytes, why: str) -> None:
     """They are refused, soon and in little memory."""
     with pytest.raises(RecordError, match=why):
-        for _ in records(data):
+        for _ in read_records(data):
             pass
 
 
@@ -107,4 +107,4 @@ def test_a_deep_schema() -> None:
     for _ in range(100):
         schema = [schema]
     with pytest.raises(RecordError, match="deep"):
-        list(records(file(schema, b"")))
+        list(read_records(file(schema, b"")))

@@ -18,7 +18,7 @@ def test_all_of_them() -> None:
             raise ValueError("three")
         return 2 * number
 
-    found = dict(Readers(look, threads=3, longest=60.0).each(range(50)))
+    found = dict(Readers(look, threads=3, longest=60.0).read_each(range(50)))
     assert {number: str(answer) for number, answer in found.items() if isinstance(answer, Exception)} == {3: "three"}
     assert {number: answer for number, answer in found.items() if number != 3} == {
         n: 2 * n for n in range(50) if n != 3
@@ -26,7 +26,7 @@ def test_all_of_them() -> None:
 
 
 def test_nothing() -> None:
-    assert list(Readers(str, threads=3, longest=60.0).each([])) == []
+    assert list(Readers(str, threads=3, longest=60.0).read_each([])) == []
 
 
 def test_those_that_hang_are_left_behind() -> None:
@@ -39,7 +39,7 @@ def test_those_that_hang_are_left_behind() -> None:
         return number
 
     try:
-        found = dict(Readers(look, threads=2, longest=0.1).each(range(40)))
+        found = dict(Readers(look, threads=2, longest=0.1).read_each(range(40)))
     finally:
         free.set()
     late = {number for number, answer in found.items() if isinstance(answer, StorageError)}
@@ -56,14 +56,14 @@ def test_too_many_that_hang() -> None:
 
     try:
         with pytest.raises(StorageError, match="could not be read within"):
-            list(Readers(look, threads=4, longest=0.05, most_lost=3).each(range(100)))
+            list(Readers(look, threads=4, longest=0.05, most_lost=3).read_each(range(100)))
     finally:
         free.set()
 
 
 def test_whoever_stops_listening_ends_it() -> None:
     before = threading.active_count()
-    some = Readers(str, threads=3, longest=60.0).each(range(100))
+    some = Readers(str, threads=3, longest=60.0).read_each(range(100))
     next(some)
     some.close()  # type: ignore[attr-defined]
     for thread in threading.enumerate():

@@ -38,7 +38,7 @@ def pages(index: JobIndex, query: Query) -> list[JobHead]:
     """All pages of an answer, one after another."""
     found: list[JobHead] = []
     while True:
-        page = index.page(query)
+        page = index.query_page(query)
         assert len(page.heads) <= query.most
         found += page.heads
         if not page.next:
@@ -64,7 +64,7 @@ def test_every_query_finds_what_a_look_at_every_job_finds(
     before = index_query.FEW, index_query.COUNTED
     index_query.FEW = index_query.COUNTED = few
     try:
-        index.remove([*index.ids("/here")])
+        index.remove([*index.iterate_ids("/here")])
         index.put(map(as_entry, made))
         for query in asked:
             check(index, made, query)
@@ -76,7 +76,7 @@ def check(index: JobIndex, made: Sequence[JobHead], query: Query) -> None:
     found, expected = pages(index, query), wanted(made, query)
     assert sorted(each.job for each in found) == sorted(each.job for each in expected), query
     assert {each.job: each for each in found} == {each.job: each for each in expected}
-    total = index.page(query).total
+    total = index.query_page(query).total
     assert total == len(expected) or (total is None and len(expected) > index_query.COUNTED)
     values = [key(each, query.sort) for each in found]
     known = [value for value in values if value is not None]
@@ -88,11 +88,11 @@ def test_what_changed_is_found_anew(index: JobIndex) -> None:
     """The text, the filters and the counts are those of now; the order of submission stays."""
     index.put([entry(1, state=JobState.RUNNING, ended=None), entry(2)])
     index.put([entry(1, state=JobState.FAILED, reason="disk full", name="other")])
-    assert [each.job[-4:] for each in index.page(Query()).heads] == ["0002", "0001"]
-    assert [each.name for each in index.page(Query(text="disk")).heads] == ["other"]
-    assert index.page(Query(text="digits")).total == 1
-    assert index.page(Query(state="running")).total == 0
-    facets = index.page(Query()).facets
+    assert [each.job[-4:] for each in index.query_page(Query()).heads] == ["0002", "0001"]
+    assert [each.name for each in index.query_page(Query(text="disk")).heads] == ["other"]
+    assert index.query_page(Query(text="digits")).total == 1
+    assert index.query_page(Query(state="running")).total == 0
+    facets = index.query_page(Query()).facets
     assert facets.states == (Facet(value="failed", jobs=1), Facet(value="succeeded", jobs=1))
     assert facets.users == (Facet(value="ann", jobs=2),)
 
@@ -109,25 +109,25 @@ def test_after_any_changes_it_is_as_one_made_anew(
     index.remove(gone)
     changed = answers(index)
     last = {each.job: each for each in (*first, *second) if each.job not in gone}
-    index.remove([*index.ids("/here")])
-    assert index.page(Query()) == JobsPage(heads=(), total=0)
+    index.remove([*index.iterate_ids("/here")])
+    assert index.query_page(Query()) == JobsPage(heads=(), total=0)
     index.put(map(as_entry, last.values()))
     assert answers(index) == changed
-    index.remove([*index.ids("/here")])
+    index.remove([*index.iterate_ids("/here")])
 
 
 def answers(index: JobIndex) -> list[object]:
     asked = (Query(), Query(text="digits"), Query(tag="digits"), Query(user="ann", state="failed"))
-    told = [index.page(query) for query in asked]
+    told = [index.query_page(query) for query in asked]
     return [(sorted(map(repr, page.heads)), page.total, page.facets) for page in told]
 
 
 def test_a_page_keeps_its_place_while_jobs_come(index: JobIndex) -> None:
     """What is newer does not shift the next page, and nothing is seen twice."""
     index.put(entry(number) for number in range(10))
-    first = index.page(Query(most=4))
+    first = index.query_page(Query(most=4))
     index.put(entry(number) for number in range(10, 20))
-    second = index.page(Query(most=4, after=first.next))
+    second = index.query_page(Query(most=4, after=first.next))
     assert [each.job[-2:] for each in (*first.heads, *second.heads)] == ["09", "08", "07", "06", "05", "04", "03", "02"]
 
 
@@ -140,10 +140,10 @@ def test_foreign_text_is_only_text(index: JobIndex) -> None:
     """Whatever is searched for, and whatever a job is called: no syntax, no error."""
     index.put([entry(1, name='a" OR "b', tags=("x\ny", "NEAR(", "\ud800"), reason="\0")])
     for text in ('"', "a OR b", "NEAR(x y)", "*", "a*b", "id:1", "\0", "\ue000s1", "\ud800", "'; drop table job", "-x"):
-        index.page(Query(text=text, user=text, tag=text))
-        assert len(index.page(Query(text=text)).heads) in (0, 1)
-    assert index.page(Query(text="\ue000u1")).heads == ()
-    assert len(index.page(Query(text='a" OR "b')).heads) == 1
+        index.query_page(Query(text=text, user=text, tag=text))
+        assert len(index.query_page(Query(text=text)).heads) in (0, 1)
+    assert index.query_page(Query(text="\ue000u1")).heads == ()
+    assert len(index.query_page(Query(text='a" OR "b')).heads) == 1
 
 
 @pytest.mark.parametrize("after", ["x", "1", "=", "MS4xLg", "ü", "MC45OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTku", "M" * 5000])
@@ -152,14 +152,14 @@ def test_a_place_that_no_page_has_said_is_refused(index: JobIndex, after: str) -
     index.put([entry(1)])
     for sort in JobSort:
         with contextlib.suppress(ValueError):
-            assert len(index.page(Query(after=after, sort=sort)).heads) <= 1
+            assert len(index.query_page(Query(after=after, sort=sort)).heads) <= 1
 
 
 def test_numbers_that_are_none(index: JobIndex) -> None:
     """Times and hours of damaged or hostile records are not known, and the job is there."""
     nan, inf = float("nan"), float("inf")
     index.put([entry(1, submitted=nan, ended=inf, gpu_hours=nan, gb_hours=-1.0), entry(2, submitted=1e300)])
-    found = index.page(Query()).heads
+    found = index.query_page(Query()).heads
     assert [(each.submitted, each.ended, each.gpu_hours) for each in found][1:] in (
         [(0.0, None, None)],
         [(0.0, 62.0 + NOW, None)],
@@ -170,17 +170,17 @@ def test_numbers_that_are_none(index: JobIndex) -> None:
 def test_only_one_writes_and_all_read(tmp_path: Path) -> None:
     """A second process's writing is refused, and goes on when the first has gone."""
     first, second = JobIndex(tmp_path / "index.db"), JobIndex(tmp_path / "index.db")
-    assert second.page(Query()).heads == ()
+    assert second.query_page(Query()).heads == ()
     assert first.claim()
     assert not second.claim()
     first.put([entry(1)])
-    assert [each.job for each in second.page(Query()).heads] == [entry(1).head.job]
+    assert [each.job for each in second.query_page(Query()).heads] == [entry(1).head.job]
     with pytest.raises(StorageError, match="written by another"):
         second.put([entry(2)])
     first.close()
     assert second.claim()
     second.put([entry(2)])
-    assert second.page(Query()).total == 2
+    assert second.query_page(Query()).total == 2
     second.close()
 
 
@@ -189,10 +189,10 @@ def test_all_read_what_was_made_anew(tmp_path: Path) -> None:
     writer, reader = JobIndex(tmp_path / "index.db"), JobIndex(tmp_path / "index.db")
     assert writer.claim()
     writer.put([entry(1)])
-    assert [each.job for each in reader.page(Query()).heads] == [head(1).job]
+    assert [each.job for each in reader.query_page(Query()).heads] == [head(1).job]
     writer.path.unlink()
     writer.put([entry(2)])
-    assert [each.job for each in reader.page(Query()).heads] == [head(2).job]
+    assert [each.job for each in reader.query_page(Query()).heads] == [head(2).job]
     writer.close()
     reader.close()
 
@@ -205,7 +205,7 @@ def test_a_file_that_is_no_index_is_put_aside(tmp_path: Path, content: bytes) ->
     index = JobIndex(path)
     assert index.claim()
     index.put([entry(1)])
-    assert index.page(Query()).total == 1
+    assert index.query_page(Query()).total == 1
     assert [each.read_bytes() for each in tmp_path.glob("*.damaged-*")] == ([content] if content else [])
     index.close()
 
@@ -220,7 +220,7 @@ def test_one_of_which_sqlite_cannot_tell_what_is_wrong_is_made_anew(tmp_path: Pa
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE job", b"CRE\x80TE TABLE job"))
     index = JobIndex(path)
     assert index.claim()
-    assert index.page(Query()).total == 0
+    assert index.query_page(Query()).total == 0
     assert len(list(tmp_path.glob("*.damaged-*"))) == 1
     index.close()
 
@@ -233,7 +233,7 @@ def test_one_of_another_version_is_made_anew(tmp_path: Path) -> None:
     connection.close()
     index = JobIndex(path)
     assert index.claim()
-    assert index.page(Query()).total == 0
+    assert index.query_page(Query()).total == 0
     index.close()
 
 
@@ -264,24 +264,24 @@ def test_damage_in_the_midst_is_mended(tmp_path: Path, how: str) -> None:
 def test_what_is_known_of_a_location(index: JobIndex) -> None:
     """By job: where its record is, and what it looked like."""
     index.put([entry(1), entry(2, state=JobState.RUNNING, ended=None), entry(3, place="/there")])
-    known = index.known(head(number).job for number in (1, 2, 4))
+    known = index.find_known(head(number).job for number in (1, 2, 4))
     assert {job[-1]: each.ended for job, each in known.items()} == {"1": True, "2": False}
-    assert [*index.still_open("/here", 10)] == [head(2).job]
-    assert [*index.ids("/here")] == [head(2).job, head(1).job]
-    assert (index.count("/here"), index.count("/nowhere")) == (2, 0)
+    assert [*index.find_still_open("/here", 10)] == [head(2).job]
+    assert [*index.iterate_ids("/here")] == [head(2).job, head(1).job]
+    assert (index.count_jobs("/here"), index.count_jobs("/nowhere")) == (2, 0)
     index.note("/here", seen=3.0, problem="away")
-    assert index.places()["/here"] == (3.0, "away")
+    assert index.load_places()["/here"] == (3.0, "away")
 
 
 def test_damaged_records(index: JobIndex) -> None:
     """They are told by themselves; also one of which nobody knows the time can be taken out again."""
     broken: dict[str, Any] = {"state": JobState.FAILED, "ended": None, "damaged": "job.json is missing"}
     index.put([entry(1, submitted=0.0, **broken), entry(2, **broken), entry(3, state=JobState.RUNNING, ended=None)])
-    assert [*index.still_open("/here", 10, damaged=True)] == [head(2).job, head(1).job]
-    assert [*index.still_open("/here", 1, damaged=True)] == [head(2).job]
-    assert [*index.still_open("/here", 10)] == [head(3).job]
+    assert [*index.find_still_open("/here", 10, damaged=True)] == [head(2).job, head(1).job]
+    assert [*index.find_still_open("/here", 1, damaged=True)] == [head(2).job]
+    assert [*index.find_still_open("/here", 10)] == [head(3).job]
     index.remove([head(1).job])
-    assert [*index.ids("/here")] == [head(3).job, head(2).job]
+    assert [*index.iterate_ids("/here")] == [head(3).job, head(2).job]
 
 
 def test_threads_read_while_one_writes(index: JobIndex) -> None:
@@ -293,7 +293,7 @@ def test_threads_read_while_one_writes(index: JobIndex) -> None:
         counts: Counter[int] = Counter()
         try:
             while not done.is_set():
-                total = index.page(Query()).total
+                total = index.query_page(Query()).total
                 assert total is not None
                 counts[total % 50] += 1
         except Exception as error:

@@ -22,7 +22,7 @@ from tony.history.job_record import write_summary
 from tony.model.job_query import JobsPage, Query
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
-from tony.portal.histories.history_location import absences, open_location
+from tony.portal.histories.history_location import describe_absences, open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.storage.stores.fsspec_store import FsspecStore
 from tony.storage.stores.store_interface import FileStore
@@ -313,7 +313,7 @@ def test_a_folder_of_this_machine(tmp_path: Path, scheme: str) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     """It may come; until then somebody may wonder."""
     stores = [open_location(str(folder), Home(tmp_path), {}) for folder in (tmp_path, tmp_path / "typo")]
-    (sentence,) = absences(stores)
+    (sentence,) = describe_absences(stores)
     assert sentence.startswith(f"folder {tmp_path / 'typo'} does not exist yet")
 
 

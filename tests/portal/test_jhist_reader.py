@@ -12,7 +12,7 @@ from tony.history.timeline import timeline
 from tony.model.job_report import FailureClass
 from tony.model.states import JobState, TaskState
 from tony.portal.histories import jhist_reader
-from tony.portal.histories.history_layouts import places
+from tony.portal.histories.history_layouts import list_places
 from tony.portal.histories.jhist_reader import Original
 from tony.portal.histories.record_reader import read
 from tony.storage.stores.local_store import LocalStore
@@ -26,7 +26,7 @@ def seen(root: Path) -> Original:
 
 def listed(root: Path) -> object:
     store = LocalStore(root)
-    (place,) = places(store, "")
+    (place,) = list_places(store, "")
     entry = read(store, place)
     assert entry is not None
     return entry.head

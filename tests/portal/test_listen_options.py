@@ -67,7 +67,7 @@ def test_what_would_let_in_whom_nobody_means(said: dict[str, Any], words: list[s
 def test_addresses_that_are_none(tmp_path: Path, said: dict[str, Any]) -> None:
     """A name is not taken for a proxy: who answers for it may change."""
     with pytest.raises(UserError, match=r"--trust-proxy|--origin"):
-        ListenOptions(**said).terms(TokenFile(tmp_path))
+        ListenOptions(**said).build_auth_config(TokenFile(tmp_path))
 
 
 def test_https(tmp_path: Path) -> None:
@@ -78,15 +78,15 @@ def test_https(tmp_path: Path) -> None:
         assert text is not None
         files[name] = tmp_path / name
         files[name].write_text(text)
-    context = ListenOptions(**files).tls()
+    context = ListenOptions(**files).create_tls_context()
     assert context is not None
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
     files["private_key"].write_text("nothing")
     with pytest.raises(UserError, match="private_key: not a certificate and its key in PEM format"):
-        ListenOptions(**files).tls()
+        ListenOptions(**files).create_tls_context()
     files["private_key"].unlink()
     with pytest.raises(UserError, match=r"private_key: No such file or directory$"):
-        ListenOptions(**files).tls()
+        ListenOptions(**files).create_tls_context()
 
 
 # --- a browser --------------------------------------------------------------------------------------------------------
@@ -104,10 +104,10 @@ def portal(tmp_path: Path, tokens: TokenFile, **said: Any) -> ASGIApp:
     """One with a job of ann's, asked over the network."""
     home = Home(tmp_path / "home")
     keep(home)
-    terms = ListenOptions(**said).terms(tokens)
+    terms = ListenOptions(**said).build_auth_config(tokens)
     door = Authenticator(terms)
     login = LoginRoutes(door, tokens, terms.cookie, secure=terms.secure)
-    return as_peer(create(HomeSource(home, "owner"), door, login=True, more=login.routes()), None)
+    return as_peer(create(HomeSource(home, "owner"), door, login=True, more=login.build_routes()), None)
 
 
 def test_a_token_is_written_into_the_page(tmp_path: Path, tokens: TokenFile) -> None:

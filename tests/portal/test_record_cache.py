@@ -27,7 +27,7 @@ def record(tmp_path: Path) -> JobFolder:
 
 def bring(record: JobFolder, tmp_path: Path, store: LocalStore | None = None) -> JobFolder:
     brought, entry, store = RecordCache(tmp_path / "brought"), entry_of(record), store or store_of(record)
-    folder = brought.folder(entry)
+    folder = brought.find_folder(entry)
     brought.bring(store, entry, folder)
     return folder
 
@@ -107,7 +107,7 @@ def test_logs_are_bounded(record: JobFolder, tmp_path: Path, monkeypatch: pytest
         for stream in ("out", "err"):
             (record.logs / f"worker-{number}.s1.t1.{stream}").write_bytes(b"x" * 700)
     brought, entry = RecordCache(tmp_path / "brought"), entry_of(record)
-    folder = brought.folder(entry)
+    folder = brought.find_folder(entry)
     for number in range(4):
         brought.bring_logs(store_of(record), entry, folder, f"worker:{number}")
         assert sum(path.stat().st_size for path in folder.logs.glob(f"worker-{number}.*")) == 1000

@@ -133,7 +133,7 @@ def test_what_takes_too_long_is_answered_with_the_reason(
     home = Home(tmp_path)
     tokens = TokenFile(home.portal)
     portal = IndexedJobs(home, [LocalStore(home.path), hanging], "jobs of a test")
-    terms = ListenOptions().terms(tokens)
+    terms = ListenOptions().build_auth_config(tokens)
     assert portal.index.claim()
     portal.index.put([IndexEntry(head=head(job), place=hanging.address, path=job) for job in JOBS[:3]])
     text, _ = tokens.make("ben")

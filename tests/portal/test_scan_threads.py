@@ -11,7 +11,13 @@ import pytest
 
 from tony.errors import StorageError
 from tony.portal.histories import scan_threads
-from tony.portal.histories.scan_threads import FULL, ScanThreads, failed_pause, full_pause, quick_pause
+from tony.portal.histories.scan_threads import (
+    FULL,
+    ScanThreads,
+    compute_failed_pause,
+    compute_full_pause,
+    compute_quick_pause,
+)
 from tony.portal.histories.scanner import Scanner
 from tony.portal.job_index.index import JobIndex
 from tony.storage.stores.fsspec_store import FsspecStore
@@ -62,22 +68,22 @@ def paid() -> FileStore:
 def test_what_is_new_is_looked_for_within_five_seconds(tmp_path: Path, paid: FileStore) -> None:
     """In every kind of store, if a look is what it usually is: one request a folder, and ten for those that run."""
     for store in (LocalStore(tmp_path), paid):
-        assert quick_pause(store, took=0.5, requests=14) < 5.0
+        assert compute_quick_pause(store, took=0.5, requests=14) < 5.0
 
 
 def test_looks_that_cost_much_come_seldom(tmp_path: Path, paid: FileStore) -> None:
     """Requests for names have a price: four a second for what is new, and one for everything."""
     for requests in (100, 1_000):
-        assert requests / quick_pause(paid, 0.0, requests) <= 4.0
-        assert quick_pause(LocalStore(tmp_path), 0.0, requests) < 5.0
-    assert full_pause(paid, 4_000) == 4_000.0
-    assert full_pause(paid, 10) == full_pause(LocalStore(tmp_path), 1_000_000) == FULL
-    assert full_pause(paid, 1_000_000) < 86_400.0
+        assert requests / compute_quick_pause(paid, 0.0, requests) <= 4.0
+        assert compute_quick_pause(LocalStore(tmp_path), 0.0, requests) < 5.0
+    assert compute_full_pause(paid, 4_000) == 4_000.0
+    assert compute_full_pause(paid, 10) == compute_full_pause(LocalStore(tmp_path), 1_000_000) == FULL
+    assert compute_full_pause(paid, 1_000_000) < 86_400.0
 
 
 def test_looks_that_take_long_leave_time_for_others(tmp_path: Path, paid: FileStore) -> None:
     """A folder here is read with our processor, so it rests longer than one that is waited for."""
-    assert quick_pause(LocalStore(tmp_path), 10.0, 0) > quick_pause(paid, 10.0, 0) > 10.0
+    assert compute_quick_pause(LocalStore(tmp_path), 10.0, 0) > compute_quick_pause(paid, 10.0, 0) > 10.0
 
 
 def test_a_look_at_everything_that_fails_is_not_repeated_at_once(
@@ -98,7 +104,7 @@ def test_a_look_at_everything_that_fails_is_not_repeated_at_once(
         store.write("2026/01/05/local-20260105-000001-0a1b2c/am.log", b"x")
         store.wait_looks(4)
         assert store.tries == 1
-        assert len([*index.ids(store.address)]) == 5
+        assert len([*index.iterate_ids(store.address)]) == 5
         assert watches.problems == (f"{store.address}: AccessDenied",)
     finally:
         watches.close()
@@ -113,12 +119,12 @@ def test_a_look_for_what_is_new_that_fails_has_its_price(index: JobIndex, monkey
     assert index.claim()
     watch = scan_threads._WatchedLocation(Scanner(store, index))
     with pytest.raises(StorageError, match="AccessDenied"):
-        ScanThreads(index, [])._quick(watch)
+        ScanThreads(index, [])._scan_quickly(watch)
     assert watch.quick_at > 1e8
 
 
 def test_what_fails_is_tried_again_as_soon_as_its_price_allows(tmp_path: Path, paid: FileStore) -> None:
     """At once, if it asked for little: the whole store may have been away for a moment."""
-    assert failed_pause(paid, 1) == failed_pause(LocalStore(tmp_path), 1_000_000) < 10.0
-    assert failed_pause(paid, 4_000) == 4_000.0
-    assert failed_pause(paid, 1_000_000) < 86_400.0
+    assert compute_failed_pause(paid, 1) == compute_failed_pause(LocalStore(tmp_path), 1_000_000) < 10.0
+    assert compute_failed_pause(paid, 4_000) == 4_000.0
+    assert compute_failed_pause(paid, 1_000_000) < 86_400.0

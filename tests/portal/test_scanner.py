@@ -24,7 +24,7 @@ from tony.model.job_query import Query
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.portal.histories import record_reader, scanner
-from tony.portal.histories.history_layouts import dated
+from tony.portal.histories.history_layouts import build_dated_path
 from tony.portal.histories.scanner import Scanner
 from tony.portal.job_index.index import JobIndex
 from tony.storage.stores.fsspec_store import FsspecStore
@@ -57,7 +57,7 @@ def ended(home: Home, job: str) -> JobFolder:
 
 def states(index: JobIndex) -> dict[str, str]:
     """Last digits of the day -> how the job stands."""
-    heads = index.page(Query(most=1000)).heads
+    heads = index.query_page(Query(most=1000)).heads
     return {head.job[13:14]: "damaged" if head.damaged else head.state.value for head in heads}
 
 
@@ -78,9 +78,9 @@ def test_a_home(home: Home, index: JobIndex) -> None:
     (home.jobs / "not a job").mkdir()
     home.cache.mkdir(exist_ok=True)
     scan = Scanner(LocalStore(home.path), index)
-    scan.full()
+    scan.scan_fully()
     assert states(index) == {"1": "succeeded", "2": "failed", "3": "submitted", "4": "running"}
-    (head,) = index.page(Query(text="exit code 3", tag="ads", state="failed")).heads
+    (head,) = index.query_page(Query(text="exit code 3", tag="ads", state="failed")).heads
     assert head.user == "tester"
     assert mentions(head.reason, "code 3", "worker:1 failed", "here")
 
@@ -88,24 +88,24 @@ def test_a_home(home: Home, index: JobIndex) -> None:
 def test_what_happens_is_seen(home: Home, index: JobIndex) -> None:
     """A job comes, becomes whole, runs, ends, is pinned, goes; each look reads only what may have changed."""
     scan = Scanner(LocalStore(home.path), index)
-    scan.full()
+    scan.scan_fully()
     (home.jobs / JOBS[0]).mkdir()
-    scan.quick()
+    scan.scan_quickly()
     assert states(index) == {}
     folder, made = recorded(home, JOBS[0])
-    scan.quick()
+    scan.scan_quickly()
     assert states(index) == {"1": "submitted"}
     logged(folder, [SessionOpened(session=1, reason="begun")])
-    scan.quick()
+    scan.scan_quickly()
     assert states(index) == {"1": "starting"}
     write_summary(folder, succeeded(folder, made))
-    scan.quick()
+    scan.scan_quickly()
     assert states(index) == {"1": "succeeded"}
     folder.job.write_text("not read again")
-    scan.full()
+    scan.scan_fully()
     assert states(index) == {"1": "succeeded"}
     remove(folder)
-    scan.quick()
+    scan.scan_quickly()
     assert states(index) == {}
 
 
@@ -116,10 +116,10 @@ def remove(folder: JobFolder) -> None:
 def test_a_pin_is_seen(home: Home, index: JobIndex) -> None:
     folder = ended(home, JOBS[0])
     scan = Scanner(LocalStore(home.path), index)
-    scan.full()
+    scan.scan_fully()
     write_json(folder.pinned, {"actor": "ann"})
-    scan.full()
-    (head,) = index.page(Query()).heads
+    scan.scan_fully()
+    (head,) = index.query_page(Query()).heads
     assert head.pinned
 
 
@@ -145,13 +145,13 @@ def test_a_damaged_record_is_shown_and_stops_nobody(
     whole = folder.job.read_bytes()
     folder.job.write_bytes(content if isinstance(content, bytes) else content.encode())
     scan = Scanner(LocalStore(home.path), index)
-    scan.full()
+    scan.scan_fully()
     assert states(index) == {"1": "succeeded", "2": "damaged", "3": "succeeded"}
-    (head,) = index.page(Query(state="damaged")).heads
+    (head,) = index.query_page(Query(state="damaged")).heads
     assert why in head.damaged or why == "nested"
     assert head.user != ""
     folder.job.write_bytes(whole)
-    scan.full()
+    scan.scan_fully()
     assert states(index)["2"] == "succeeded"
 
 
@@ -164,9 +164,9 @@ def test_what_cannot_be_a_record(home: Home, index: JobIndex) -> None:
     home.job(JOBS[1]).job.mkdir()
     home.job(JOBS[2]).job.symlink_to("/etc/passwd")
     (home.jobs / JOBS[6]).symlink_to(home.jobs / JOBS[3])
-    Scanner(LocalStore(home.path), index).full()
+    Scanner(LocalStore(home.path), index).scan_fully()
     assert states(index) == {"1": "damaged", "2": "damaged", "3": "damaged", "4": "damaged"}
-    assert "root:" not in " ".join(head.damaged for head in index.page(Query()).heads)
+    assert "root:" not in " ".join(head.damaged for head in index.query_page(Query()).heads)
 
 
 def test_one_that_hangs(home: Home, index: JobIndex, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def test_one_that_hangs(home: Home, index: JobIndex, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(scanner, "MAX_PAUSE_SECONDS", 0.3)
     try:
-        Scanner(Hanging(home.path), index).full()
+        Scanner(Hanging(home.path), index).scan_fully()
     finally:
         free.set()
     assert {day for day, state in states(index).items() if state == "damaged"} == {"3"}
@@ -212,10 +212,10 @@ def test_a_location_that_does_not_answer_damages_nothing(home: Home, index: JobI
 
     store = Away(home.path)
     scan = Scanner(store, index)
-    scan.full()
+    scan.scan_fully()
     before = states(index)
     store.away = True
-    for look in (scan.full, scan.quick):
+    for look in (scan.scan_fully, scan.scan_quickly):
         with pytest.raises(StorageError, match="nobody answers"):
             look()
     assert states(index) == before == {"1": "succeeded", "2": "submitted"}
@@ -227,7 +227,7 @@ def test_folders_by_date_and_of_the_original(tmp_path: Path, index: JobIndex) ->
     root = tmp_path / "shared"
     for number, job in enumerate(JOBS[:3]):
         folder = ended(place, job)
-        target = root / dated(job, 1_700_000_000.0 + number * 86_400 * 40)
+        target = root / build_dated_path(job, 1_700_000_000.0 + number * 86_400 * 40)
         target.parent.mkdir(parents=True)
         folder.path.rename(target)
     apps = [f"application_1528151234567_{number:04d}" for number in range(3)]
@@ -243,18 +243,18 @@ def test_folders_by_date_and_of_the_original(tmp_path: Path, index: JobIndex) ->
         root / "finished/2018/06/05" / apps[2], [], legacy_histories.ended_name(app=apps[2]), "<x"
     )
     scan = Scanner(LocalStore(root), index)
-    scan.full()
-    heads = {head.job: head for head in index.page(Query()).heads}
+    scan.scan_fully()
+    heads = {head.job: head for head in index.query_page(Query()).heads}
     assert set(heads) == {*JOBS[:3], *apps}
     assert [heads[app].state for app in apps[:2]] == [JobState.RUNNING, JobState.SUCCEEDED]
     assert [bool(heads[app].damaged) for app in apps] == [False, False, True]
-    assert index.entry(JOBS[1]).path == f"2023/12/24/{JOBS[1]}"  # type: ignore[union-attr]
+    assert index.find_entry(JOBS[1]).path == f"2023/12/24/{JOBS[1]}"  # type: ignore[union-attr]
     new = ended(place, JOBS[5])
-    target = root / dated(JOBS[5], 1_800_000_000.0)
+    target = root / build_dated_path(JOBS[5], 1_800_000_000.0)
     target.parent.mkdir(parents=True)
     new.path.rename(target)
-    scan.quick()
-    assert JOBS[5] in {head.job for head in index.page(Query()).heads}
+    scan.scan_quickly()
+    assert JOBS[5] in {head.job for head in index.query_page(Query()).heads}
 
 
 def test_a_store_of_fsspec(tmp_path: Path, index: JobIndex) -> None:
@@ -266,14 +266,14 @@ def test_a_store_of_fsspec(tmp_path: Path, index: JobIndex) -> None:
         for file in (folder.job, folder.summary):
             store.write(f"2026/01/0{job[13]}/{job}/{file.name}", file)
     scan = Scanner(store, index)
-    scan.full()
+    scan.scan_fully()
     assert states(index) == {"1": "succeeded", "2": "succeeded"}
     store.write(f"2026/01/01/{JOBS[0]}/job.json", b"not read again")
-    scan.full()
-    scan.quick()
+    scan.scan_fully()
+    scan.scan_quickly()
     assert states(index)["1"] == "succeeded"
     store.remove(f"2026/01/01/{JOBS[0]}")
-    scan.full()
+    scan.scan_fully()
     assert states(index) == {"2": "succeeded"}
 
 
@@ -298,9 +298,9 @@ class Counting(FsspecStore):
         self.found.append(path)
         return super().find(path)
 
-    def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
+    def read_pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
         self.opened.append(path)
-        return super().pieces(path, offset)
+        return super().read_pieces(path, offset)
 
     def asked_by(self, look: Callable[[], None]) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
         """What a look listed, looked for and opened."""
@@ -337,7 +337,7 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bucket:
 
 def all_states(index: JobIndex) -> dict[str, str]:
     """Job -> how it stands."""
-    heads = index.page(Query(most=1000)).heads
+    heads = index.query_page(Query(most=1000)).heads
     return {head.job: "damaged" if head.damaged else head.state.value for head in heads}
 
 
@@ -351,18 +351,18 @@ def test_what_a_quick_look_costs_does_not_grow_with_what_is_old(bucket: Bucket, 
     bucket.lay_down("jobs", *many(2, day=20), over=False)
     bucket.lay_down("2025/12/31", *many(2, day=2))
     scan = Scanner(bucket.store, index)
-    scan.full()
-    scan.quick()
-    few = bucket.store.asked_by(scan.quick)
+    scan.scan_fully()
+    scan.scan_quickly()
+    few = bucket.store.asked_by(scan.scan_quickly)
     assert sorted(few[0]) == ["", "2025/12/31", "jobs", *(f"jobs/{job}" for job in many(2, day=20))]
     bucket.lay_down("jobs", *many(60))
     bucket.store.write(f"jobs/{many(1, day=25)[0]}/am.log", b"its job.json is missing")
     for day in range(10, 20):
         bucket.lay_down(f"2025/11/{day}", *many(3, day=day))
-    scan.full()
-    scan.quick()
+    scan.scan_fully()
+    scan.scan_quickly()
     before = scan.requests
-    listed, found, opened = bucket.store.asked_by(scan.quick)
+    listed, found, opened = bucket.store.asked_by(scan.scan_quickly)
     assert sorted(listed) == sorted([*few[0], f"jobs/{many(1, day=25)[0]}"])  # which may become whole yet
     assert (found, opened) == ([], [])
     assert scan.requests - before == len(listed)
@@ -373,47 +373,47 @@ def test_a_quick_look_finds_what_is_new(bucket: Bucket, index: JobIndex) -> None
     bucket.lay_down("jobs", *many(3))
     bucket.lay_down("2026/01/01", *many(2, day=5))
     scan = Scanner(bucket.store, index)
-    scan.full()
+    scan.scan_fully()
     (new,), (moved,), (late,) = many(1, day=8), many(1, day=9), many(1, day=10)
     bucket.lay_down("jobs", new, over=False)
     bucket.lay_down("2026/01/01", moved)
-    listed, _, opened = bucket.store.asked_by(scan.quick)
+    listed, _, opened = bucket.store.asked_by(scan.scan_quickly)
     assert (listed.count(f"jobs/{new}"), opened.count(f"jobs/{new}/job.json")) == (1, 1)
     assert all_states(index) == dict.fromkeys([*many(3), *many(2, day=5), moved], "succeeded") | {new: "running"}
-    assert bucket.store.asked_by(scan.quick)[2] == []
+    assert bucket.store.asked_by(scan.scan_quickly)[2] == []
     bucket.lay_down("jobs", new)
     bucket.lay_down("intermediate", late, over=False)
-    scan.quick()
+    scan.scan_quickly()
     assert (all_states(index)[new], all_states(index)[late]) == ("succeeded", "running")
 
 
 def test_an_empty_store_gets_its_first_job(bucket: Bucket, index: JobIndex) -> None:
     """Its folders are there at once."""
     scan = Scanner(bucket.store, index)
-    scan.full()
-    scan.quick()
+    scan.scan_fully()
+    scan.scan_quickly()
     bucket.lay_down("jobs", JOBS[0], over=False)
-    scan.quick()
+    scan.scan_quickly()
     assert states(index) == {"1": "running"}
 
 
 def test_a_record_that_comes_piece_by_piece(bucket: Bucket, index: JobIndex) -> None:
     """It is damaged, and looked at again, but read again only when there is more of it."""
     scan = Scanner(bucket.store, index)
-    scan.full()
+    scan.scan_fully()
     bucket.store.write(f"jobs/{JOBS[0]}/work/model", b"of no record yet")
-    scan.quick()
+    scan.scan_quickly()
     assert states(index) == {}
     bucket.store.write(f"jobs/{JOBS[0]}/am.log", b"x")
-    scan.quick()
+    scan.scan_quickly()
     assert states(index) == {"1": "damaged"}
     bucket.store.write(f"jobs/{JOBS[0]}/job.json", b"{")
-    assert bucket.store.asked_by(scan.quick)[2] == [f"jobs/{JOBS[0]}/job.json"]
-    assert bucket.store.asked_by(scan.quick)[2] == []
+    assert bucket.store.asked_by(scan.scan_quickly)[2] == [f"jobs/{JOBS[0]}/job.json"]
+    assert bucket.store.asked_by(scan.scan_quickly)[2] == []
     bucket.lay_down("jobs", JOBS[0], over=False)
-    scan.quick()
+    scan.scan_quickly()
     assert states(index) == {"1": "running"}
-    assert bucket.store.asked_by(scan.quick)[2] == []
+    assert bucket.store.asked_by(scan.scan_quickly)[2] == []
 
 
 def test_many_that_run_take_turns(bucket: Bucket, index: JobIndex) -> None:
@@ -423,12 +423,12 @@ def test_many_that_run_take_turns(bucket: Bucket, index: JobIndex) -> None:
     for job in many(25, day=2):
         bucket.store.write(f"jobs/{job}/work/model", b"of no record")
     scan = Scanner(bucket.store, index)
-    scan.full()
+    scan.scan_fully()
     for _ in range(5):
-        scan.quick()
+        scan.scan_quickly()
     bucket.lay_down("jobs", *jobs)
     for _ in range(5):
-        listed, *_ = bucket.store.asked_by(scan.quick)
+        listed, *_ = bucket.store.asked_by(scan.scan_quickly)
         assert len(listed) == 2 + 10
     assert all_states(index) == dict.fromkeys(jobs, "succeeded")
 
@@ -438,12 +438,12 @@ def test_the_end_of_the_oldest_of_very_many_is_seen(bucket: Bucket, index: JobIn
     jobs = many(scanner._MAX_POLLED_REMOTE + 5)
     bucket.lay_down("jobs", *jobs, over=False)
     scan = Scanner(bucket.store, index)
-    scan.full()
-    oldest = set(jobs) - set(index.still_open(bucket.store.address, scanner._MAX_POLLED_REMOTE))
+    scan.scan_fully()
+    oldest = set(jobs) - set(index.find_still_open(bucket.store.address, scanner._MAX_POLLED_REMOTE))
     assert len(oldest) == 5
     bucket.lay_down("jobs", *oldest)
     for _ in range(-(-len(jobs) // scanner._POLLED_PER_SCAN)):
-        listed, *_ = bucket.store.asked_by(scan.quick)
+        listed, *_ = bucket.store.asked_by(scan.scan_quickly)
         assert len(listed) <= 2 + scanner._POLLED_PER_SCAN
     assert all_states(index) == dict.fromkeys(jobs, "running") | dict.fromkeys(oldest, "succeeded")
 
@@ -452,13 +452,13 @@ def test_one_that_becomes_whole_does_not_wait_for_those_that_run(bucket: Bucket,
     """Its turn comes before all of them had theirs."""
     bucket.lay_down("jobs", *many(60), over=False)
     scan = Scanner(bucket.store, index)
-    scan.full()
+    scan.scan_fully()
     (new,) = many(1, day=8)
     bucket.store.write(f"jobs/{new}/am.log", b"its job.json is missing")
-    scan.quick()
+    scan.scan_quickly()
     assert all_states(index)[new] == "damaged"
     bucket.lay_down("jobs", new, over=False)
-    scan.quick()
+    scan.scan_quickly()
     assert all_states(index)[new] == "running"
 
 
@@ -466,13 +466,13 @@ def test_a_damaged_record_that_was_known_before(bucket: Bucket, index: JobIndex)
     """A portal that begins looks for a while whether it has been mended."""
     bucket.lay_down("jobs", JOBS[0])
     bucket.store.write(f"jobs/{JOBS[1]}/job.json", b"{")
-    Scanner(bucket.store, index).full()
+    Scanner(bucket.store, index).scan_fully()
     scan = Scanner(bucket.store, index)
-    scan.full()
-    scan.quick()
+    scan.scan_fully()
+    scan.scan_quickly()
     assert states(index) == {"1": "succeeded", "2": "damaged"}
     bucket.lay_down("jobs", JOBS[1])
-    scan.quick()
+    scan.scan_quickly()
     assert states(index) == {"1": "succeeded", "2": "succeeded"}
 
 
@@ -482,7 +482,7 @@ def test_a_record_that_goes_while_it_is_read(bucket: Bucket, index: JobIndex, ov
     bucket.lay_down("jobs", *JOBS[:2], over=over)
     bucket.store.write(f"jobs/{JOBS[0]}/am.log", b"x")
     bucket.store.goes = f"jobs/{JOBS[0]}"
-    Scanner(bucket.store, index).full()
+    Scanner(bucket.store, index).scan_fully()
     assert states(index) == {"2": "succeeded" if over else "running"}
 
 
@@ -491,9 +491,9 @@ def test_what_another_look_asks_for_again(bucket: Bucket, index: JobIndex) -> No
     bucket.lay_down("jobs", *many(30))
     bucket.lay_down("jobs", *many(3, day=2), over=False)
     scan = Scanner(bucket.store, index)
-    scan.full()
+    scan.scan_fully()
     first, lasting = scan.requests, scan.lasting
-    scan.full()
+    scan.scan_fully()
     assert (first - 30, scan.requests - first) == (lasting, lasting)
 
 
@@ -502,12 +502,12 @@ def test_a_job_that_moves_to_a_new_day(bucket: Bucket, index: JobIndex) -> None:
     bucket.lay_down("finished/2026/01/01", JOBS[5])
     bucket.lay_down("intermediate", JOBS[0], over=False)
     scan = Scanner(bucket.store, index)
-    scan.full()
-    scan.quick()
+    scan.scan_fully()
+    scan.scan_quickly()
     bucket.store.remove(f"intermediate/{JOBS[0]}")
     bucket.lay_down("finished/2026/01/02", JOBS[0])
-    scan.quick()
-    scan.quick()
+    scan.scan_quickly()
+    scan.scan_quickly()
     assert states(index) == {"1": "succeeded", "6": "succeeded"}
 
 
@@ -516,15 +516,15 @@ def test_a_new_job_does_not_wait_for_the_end_of_a_look_at_everything(bucket: Buc
     bucket.lay_down("jobs", JOBS[0])
     bucket.lay_down("2026/01/01", JOBS[1])
     scan = Scanner(bucket.store, index)
-    scan.full()
+    scan.scan_fully()
     seen = []
 
     def between() -> None:
         bucket.lay_down("jobs", JOBS[2], over=False)
-        scan.quick()
+        scan.scan_quickly()
         seen.append(states(index).get("3"))
 
-    scan.full(between)
+    scan.scan_fully(between)
     assert seen == ["running", "running"]
     assert states(index) == {"1": "succeeded", "2": "succeeded", "3": "running"}
 
@@ -537,10 +537,10 @@ def test_one_job_in_two_locations(tmp_path: Path, index: JobIndex) -> None:
     scans = [Scanner(LocalStore(each.path), index) for each in (first, second)]
     for _ in range(2):
         for scan in scans:
-            scan.full()
-            scan.quick()
+            scan.scan_fully()
+            scan.scan_quickly()
         assert states(index) == {"1": "succeeded"}
-    assert index.entry(JOBS[0]).place == str(second.path)  # type: ignore[union-attr]
+    assert index.find_entry(JOBS[0]).place == str(second.path)  # type: ignore[union-attr]
 
 
 def test_what_it_reads_is_bounded(home: Home, index: JobIndex, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -550,5 +550,5 @@ def test_what_it_reads_is_bounded(home: Home, index: JobIndex, monkeypatch: pyte
         [SessionOpened(session=1, reason="x" * 200_000), Started(task=TaskId("a", 0), session=1, try_=1, pid=1)],
     )
     monkeypatch.setattr(record_reader, "_TAIL_BYTES", 300)
-    Scanner(LocalStore(home.path), index).full()
+    Scanner(LocalStore(home.path), index).scan_fully()
     assert states(index) == {"1": "running"}

@@ -26,7 +26,7 @@ from tony.model.layout import Home
 from tony.portal.histories.history_location import open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard import tensorboard_manager as boards_module
-from tony.portal.tensorboard.reverse_proxy import policy
+from tony.portal.tensorboard.reverse_proxy import build_policy
 from tony.portal.tensorboard.tensorboard_manager import TensorBoardManager
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create
@@ -98,7 +98,7 @@ async def place(home: Home, jobs: int, *, most: int = 4, idle: float = 600.0) ->
     portal = IndexedJobs(home, [open_location(str(home.path), home, os.environ)], "jobs of a test")
     door = Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,)))
     boarding = TensorBoardRoutes(home, portal, door, TensorBoardManager(home.portal / "boards", most, idle))
-    app = create(portal, door, more=boarding.routes())
+    app = create(portal, door, more=boarding.build_routes())
     app.state.boards = True
     transport = httpx.ASGITransport(app=as_peer(app, None), client=("10.0.0.1", 50000))
     await portal.start()
@@ -245,10 +245,10 @@ def test_never_more_than_a_set_number(tmp_path: Path, monkeypatch: pytest.Monkey
         try:
             first = await boards.open(("a",), nothing)
             second = await boards.open(("b",), nothing)
-            with first.in_use():
+            with first.track_use():
                 third = await boards.open(("c",), nothing)
                 assert (True, False, True) == (first.is_running, second.is_running, third.is_running)
-                with third.in_use(), pytest.raises(InfraError, match="all 2 TensorBoards"):
+                with third.track_use(), pytest.raises(InfraError, match="all 2 TensorBoards"):
                     await boards.open(("d",), nothing)
         finally:
             await boards.close()
@@ -265,7 +265,7 @@ def test_stopped_when_nobody_looks(tmp_path: Path) -> None:
         boards = TensorBoardManager(tmp_path / "boards", idle=0.2)
         try:
             looked_at = await boards.open(("a",), nothing)
-            with looked_at.in_use():
+            with looked_at.track_use():
                 other = await boards.open(("b",), nothing)
 
                 async def gone() -> bool:
@@ -398,7 +398,7 @@ def test_no_orphan_of_a_portal_that_was_killed(tmp_path: Path) -> None:
         await until(gone)
         left = list(top.iterdir())
         boards = TensorBoardManager(top)
-        made = await asyncio.to_thread(boards._new_folder)
+        made = await asyncio.to_thread(boards._create_folder)
         assert [made.parent] == list(top.iterdir()) != left
         await boards.close()
 
@@ -448,7 +448,7 @@ def test_where_it_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_its_policy() -> None:
     """Of what a TensorBoard says only the digests of its own scripts are taken over."""
     digest = "'sha256-" + "A" * 43 + "='"
-    made = policy(f"default-src *; script-src 'self' {digest} https://evil.example 'unsafe-inline'")
+    made = build_policy(f"default-src *; script-src 'self' {digest} https://evil.example 'unsafe-inline'")
     assert digest in made
     assert "evil" not in made
     assert "script-src 'self' 'unsafe-eval' 'sha256-" in made

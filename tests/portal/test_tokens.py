@@ -67,7 +67,7 @@ def test_a_token_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     endless, _ = file.make("ann", None)
     known = file.find(short)
     assert known is not None
-    cookie, until = file.cookie(known)
+    cookie, until = file.create_cookie(known)
     assert until == known.until
     assert file.find_session(cookie) is not None
     later = clock.wall() + 61
@@ -82,7 +82,7 @@ def test_a_cookie_ends_with_its_token(tmp_path: Path, monkeypatch: pytest.Monkey
     text, entry = file.make("ann", None)
     known = file.find(text)
     assert known is not None
-    cookie, _ = file.cookie(known)
+    cookie, _ = file.create_cookie(known)
     again = TokenFile(tmp_path).find_session(cookie)
     assert again is not None
     assert (again.user, again.token) == ("ann", entry.name)
@@ -101,7 +101,7 @@ def test_a_forged_cookie(tmp_path: Path) -> None:
     text, entry = file.make("ann", None)
     known = file.find(text)
     assert known is not None
-    cookie, _ = file.cookie(known)
+    cookie, _ = file.create_cookie(known)
     user, token, until, name, sign = cookie.split(".")
     for forged in (
         f"YmVu.{token}.{until}.{name}.{sign}",
@@ -129,7 +129,7 @@ def test_a_damaged_file_lets_nobody_in(tmp_path: Path) -> None:
     (tmp_path / "tokens.json").write_text(json.dumps([{"name": "x"}]))
     assert file.find(text) is None
     with pytest.raises(RecordError, match="Remove it, and create new tokens"):
-        file.entries()
+        file.list_entries()
 
 
 def test_a_cookie_ends_when_its_user_logs_out(tmp_path: Path) -> None:
@@ -137,12 +137,12 @@ def test_a_cookie_ends_when_its_user_logs_out(tmp_path: Path) -> None:
     file = TokenFile(tmp_path)
     known = file.find(file.make("ann", seconds=60.0)[0])
     assert known is not None
-    first, second = (file.cookie(known)[0] for _ in range(2))
+    first, second = (file.create_cookie(known)[0] for _ in range(2))
     file.end_session(first)
     for portal in (file, TokenFile(tmp_path)):
         assert portal.find_session(first) is None
         assert portal.find_session(second) is not None
-        assert portal.find_session(portal.cookie(known)[0]) is not None
+        assert portal.find_session(portal.create_cookie(known)[0]) is not None
 
 
 def test_few_ended_cookies_of_a_token_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,16 +152,16 @@ def test_few_ended_cookies_of_a_token_are_kept(tmp_path: Path, monkeypatch: pyte
     known = [file.find(file.make(user)[0]) for user in ("ann", "ben")]
     assert known[0]
     assert known[1]
-    ann = file.cookie(known[0])[0]
+    ann = file.create_cookie(known[0])[0]
     file.end_session(ann)
-    cookies = [file.cookie(known[1])[0] for _ in range(5)]
+    cookies = [file.create_cookie(known[1])[0] for _ in range(5)]
     for cookie in (*cookies, "forged", cookies[0]):
         file.end_session(cookie)
     assert file.find_session(ann) is None
     assert file.find_session(cookies[-1]) is None
     assert sorted(map(len, json.loads((tmp_path / "ended.json").read_text()).values())) == [1, 3]
     monkeypatch.setattr(clock, "wall", lambda: time.time() + SESSION + 1)
-    file.end_session(file.cookie(known[1])[0])
+    file.end_session(file.create_cookie(known[1])[0])
     assert list(map(len, json.loads((tmp_path / "ended.json").read_text()).values())) == [1]
 
 
@@ -170,7 +170,7 @@ def test_a_damaged_list_of_ended_cookies_lets_no_cookie_in(tmp_path: Path) -> No
     text, _ = file.make("ann")
     known = file.find(text)
     assert known is not None
-    cookie = file.cookie(known)[0]
+    cookie = file.create_cookie(known)[0]
     (tmp_path / "ended.json").write_text("[")
     assert file.find_session(cookie) is None
     assert file.find(text) == known

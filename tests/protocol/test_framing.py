@@ -43,7 +43,7 @@ def all_from(decoder: Decoder, pieces: list[bytes]) -> tuple[list[Message], str 
     try:
         for piece in pieces:
             decoder.feed(piece)
-            while (message := decoder.next_message()) is not None:
+            while (message := decoder.decode_next()) is not None:
                 messages.append(message)
     except ProtocolError as error:
         return messages, error.code
@@ -105,7 +105,7 @@ def test_each_bad_frame_has_its_code(body: bytes, code: Code, text: str) -> None
     decoder = Decoder(MAX_FROM_PEER)
     decoder.feed(frame(body))
     with pytest.raises(ProtocolError) as caught:
-        decoder.next_message()
+        decoder.decode_next()
     assert caught.value.code == code
     assert str(caught.value).startswith(text)
     assert str(caught.value).isprintable()
@@ -115,11 +115,11 @@ def test_a_frame_that_is_too_long_is_refused_by_its_length_alone() -> None:
     """Nobody waits for, or keeps, a body that may not come."""
     decoder = Decoder(100)
     decoder.feed(struct.pack(">I", 100))
-    assert decoder.next_message() is None
+    assert decoder.decode_next() is None
     decoder = Decoder(100)
     decoder.feed(struct.pack(">I", 101))
     with pytest.raises(ProtocolError, match="a frame of 101 bytes; at most 100 are allowed") as caught:
-        decoder.next_message()
+        decoder.decode_next()
     assert caught.value.code == Code.TOO_LONG
 
 
@@ -129,7 +129,7 @@ def test_a_decoder_that_failed_says_so_again() -> None:
     decoder.feed(frame(b"[]"))
     for _ in range(2):
         with pytest.raises(ProtocolError) as caught:
-            decoder.next_message()
+            decoder.decode_next()
         assert caught.value.code == Code.NOT_JSON
         decoder.feed(encode(Ack(n=1)))
 
@@ -202,7 +202,7 @@ def test_a_pair_of_escapes_is_one_character() -> None:
     assert decode(b'{"k":"log-level","level":"\\ud83d\\ude00"}') == SetLogLevel(level="\U0001f600")
 
 
-@given(st.lists(st.one_of(ANY_MESSAGE, st.binary(max_size=300).map(Raw.of)), max_size=4), CUTS)
+@given(st.lists(st.one_of(ANY_MESSAGE, st.binary(max_size=300).map(Raw.from_bytes)), max_size=4), CUTS)
 def test_bytes_of_a_tunnel_arrive_between_messages(messages: list[Message], places: list[int]) -> None:
     data = b"".join(encode(message) for message in messages)
     assert all_from(Decoder(MAX_FROM_AM), cut(data, places)) == (messages, None)
@@ -210,12 +210,12 @@ def test_bytes_of_a_tunnel_arrive_between_messages(messages: list[Message], plac
 
 def test_bytes_of_a_tunnel_come_in_small_pieces() -> None:
     """The largest is just what is read at one time; a larger one, or one that says it is compressed, is refused."""
-    piece = Raw.of(bytes(MAX_RAW))
+    piece = Raw.from_bytes(bytes(MAX_RAW))
     assert (len(encode(piece)), len(piece.data)) == (2**16, MAX_RAW)
     assert all_from(Decoder(MAX_FROM_PEER), [encode(piece)]) == ([piece], None)
     for word in (MAX_RAW + 1 | 1 << 30, 10 | 3 << 30):
         assert all_from(Decoder(MAX_FROM_AM), [struct.pack(">I", word)]) == ([], Code.TOO_LONG)
-    assert all_from(Decoder(100), [encode(Raw.of(bytes(101)))]) == ([], Code.TOO_LONG)
+    assert all_from(Decoder(100), [encode(Raw.from_bytes(bytes(101)))]) == ([], Code.TOO_LONG)
 
 
 def test_many_small_messages_in_one_piece_are_all_found() -> None:

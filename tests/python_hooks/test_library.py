@@ -13,7 +13,7 @@ import tony
 from tony import clock
 from tony.executor.metrics.progress_listener import Advance, CheckpointReport, parse
 from tony.python_hooks.library.tony.reporting import _Reporter, checkpoint, progress
-from tony.rpc.sockets import short_path
+from tony.rpc.sockets import shorten_path
 
 FOLDER = Path(tony.__file__).parent / "python_hooks/library"
 
@@ -22,7 +22,7 @@ FOLDER = Path(tony.__file__).parent / "python_hooks/library"
 def hearer(tmp_path: Path) -> Iterator[socket.socket]:
     """Where programs tell; bound, never waiting for ever."""
     path = str(tmp_path / "socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made, short_path(path) as short:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made, shorten_path(path) as short:
         made.bind(short)
         made.settimeout(30)
         yield made
@@ -70,7 +70,7 @@ def test_a_socket_with_a_long_path(tmp_path: Path) -> None:
     folder = tmp_path / ("x" * 120)
     folder.mkdir()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
-        with short_path(str(folder / "socket")) as short:
+        with shorten_path(str(folder / "socket")) as short:
             made.bind(short)
         run("import tony\ntony.progress(1)", {**environment(None), "TONY_PROGRESS": str(folder / "socket")})
         assert heard(made) == [Advance(1.0)]

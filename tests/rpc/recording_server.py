@@ -16,8 +16,8 @@ from tony.protocol.launch import AmCredentials, JobCredentials
 from tony.protocol.messages import Message
 from tony.rpc import RpcConnection, RpcServer, connect
 from tony.rpc.am_address import UnixAddress, parse
-from tony.rpc.sockets import short_path
-from tony.rpc.tls_pipe import client_context
+from tony.rpc.sockets import shorten_path
+from tony.rpc.tls_pipe import create_client_context
 
 #: One job's secrets, and those of another one.
 JOB = make_credentials(tls=True)
@@ -108,10 +108,10 @@ async def raw(
     """A raw connection to one that proves that name. Without `secure` it stays below TLS."""
     where = parse(address)
     if isinstance(where, UnixAddress):
-        with short_path(where.path) as path:
+        with shorten_path(where.path) as path:
             streams = await asyncio.open_unix_connection(path)
     elif secure:
-        context: ssl.SSLContext = client_context(credentials or JOB.executors)
+        context: ssl.SSLContext = create_client_context(credentials or JOB.executors)
         streams = await asyncio.open_connection(where.host, where.port, ssl=context, server_hostname=name)
     else:
         streams = await asyncio.open_connection(where.host, where.port)

@@ -44,7 +44,7 @@ async def test_messages_go_both_ways(place: Place, kind: PeerKind) -> None:
         assert (diary.connections[0].kind, connection.kind) == (kind, kind)
         assert diary.connections[0].is_open
         assert connection.is_open
-        assert server.statistics().messages == 3
+        assert server.get_statistics().messages == 3
 
 
 async def test_a_message_sent_with_the_hello_is_not_lost(place: Place) -> None:
@@ -82,7 +82,7 @@ async def test_one_frame_goes_to_many(place: Place) -> None:
     async with serving(place) as (server, diary, address):
         crowd = await asyncio.gather(*(connect(address, place.job.executors, timeout=60) for _ in range(count)))
         await diary.until(lambda d: len(d.connections) == count)
-        assert (server.statistics().open, server.statistics().unauthenticated) == (count, 0)
+        assert (server.get_statistics().open, server.get_statistics().unauthenticated) == (count, 0)
         frame = encode(SetLogLevel(level="debug"))
         for connection in diary.connections:
             connection.send_frame(frame)
@@ -91,7 +91,7 @@ async def test_one_frame_goes_to_many(place: Place) -> None:
             one.abort()
         await asyncio.gather(*(one.wait_closed() for one in crowd))
         await diary.until(lambda d: len(d.ends) == count)
-        assert (server.statistics().open, server.statistics().accepted) == (0, count)
+        assert (server.get_statistics().open, server.get_statistics().accepted) == (0, count)
 
 
 async def test_when_one_side_closes_the_other_hears_of_it(place: Place) -> None:
@@ -152,7 +152,7 @@ async def test_another_jobs_token_is_refused(place: Place) -> None:
             peer.writer.write(hello(OTHER_JOB.am.token) + encode(QUESTION))
             assert len(await peer.rest()) == 8
         assert (diary.connections, diary.messages, diary.ends) == ([], [], [])
-        assert server.statistics().refused == {"token": 2}
+        assert server.get_statistics().refused == {"token": 2}
 
 
 async def test_nothing_but_the_hello_is_read_before_the_token_was_right(place: Place) -> None:
@@ -161,7 +161,7 @@ async def test_nothing_but_the_hello_is_read_before_the_token_was_right(place: P
         peer.writer.write(encode(StartProgram(attempt=1, session=1, try_=1, version=1, shared="x" * 2**20)))
         assert (await peer.rest())[6] == 3
         assert diary.connections == []
-        assert server.statistics().refused == {"bad-message": 1}
+        assert server.get_statistics().refused == {"bad-message": 1}
 
 
 async def test_another_version_is_told_ours(place: Place) -> None:
@@ -169,7 +169,7 @@ async def test_another_version_is_told_ours(place: Place) -> None:
     async with serving(place) as (server, _, address), raw(address) as peer:
         peer.writer.write(hello(version=9))
         assert await peer.rest() == encode_answer(Code.VERSION)
-        assert server.statistics().refused == {"version": 1}
+        assert server.get_statistics().refused == {"version": 1}
 
 
 async def test_a_slow_hello_is_dropped(place: Place) -> None:
@@ -180,21 +180,21 @@ async def test_a_slow_hello_is_dropped(place: Place) -> None:
     ):
         peer.writer.write(hello()[:39])
         assert await peer.rest() == b""
-        assert server.statistics().refused == {"timeout": 1}
-        assert (server.statistics().unauthenticated, diary.ends) == (0, [])
+        assert server.get_statistics().refused == {"timeout": 1}
+        assert (server.get_statistics().unauthenticated, diary.ends) == (0, [])
 
 
 async def test_only_so_many_strangers_at_a_time(place: Place) -> None:
     """Those beyond wait, and come in as soon as one of those before is known or gone."""
     async with serving(place, limits=HandshakeLimits(max_unauthenticated=2)) as (server, diary, address):
         async with raw(address), raw(address):
-            await wait_until(lambda: server.statistics().unauthenticated == 2)
+            await wait_until(lambda: server.get_statistics().unauthenticated == 2)
             waiting = asyncio.create_task(connect(address, place.job.executors))
             for _ in range(20):
                 await asyncio.sleep(0)
-            assert (diary.connections, server.statistics().accepted) == ([], 2)
+            assert (diary.connections, server.get_statistics().accepted) == ([], 2)
         connection = await waiting
-        assert server.statistics().accepted == 3
+        assert server.get_statistics().accepted == 3
         connection.close()
         await connection.wait_closed()
 
@@ -228,7 +228,7 @@ async def test_a_bad_frame_is_refused_with_its_code(place: Place, data: bytes, c
         assert f'"k":"refused","code":"{code}"'.encode() in answer[8:]
         await diary.until(lambda d: bool(d.ends))
         assert diary.messages == [Ack(n=1)]
-        assert server.statistics().refused == {code: 1}
+        assert server.get_statistics().refused == {code: 1}
 
 
 async def test_the_reason_reaches_a_peer_that_goes_on_sending(place: Place) -> None:
@@ -261,7 +261,7 @@ async def test_a_peers_own_words_do_not_become_counters(place: Place, caplog: py
                 wild = b'{"k":"refused","code":"%d","reason":"\\u001b[2J%b"}' % (n, b"x" * 10_000)
                 peer.writer.write(hello() + frame(wild))
                 await peer.rest()
-        refused = dict(server.statistics().refused)
+        refused = dict(server.get_statistics().refused)
         assert refused.pop("other") == 30
         assert refused.keys() <= {"tls"}  # whoever else on this machine knocks at a port that was somebody's before
     lines = [record.getMessage() for record in caplog.records]
@@ -322,7 +322,7 @@ async def test_a_peer_that_does_not_read_is_dropped(place: Place, monkeypatch: p
         await diary.until(lambda d: bool(d.ends))
         assert "does not read" in diary.ends[0]
         assert 2**20 < most <= 2**21
-        assert server.statistics().refused == {"slow-reader": 1}
+        assert server.get_statistics().refused == {"slow-reader": 1}
 
 
 async def test_who_takes_messages_slowly_slows_the_sender(place: Place) -> None:
@@ -348,12 +348,12 @@ async def test_closing_the_server_ends_everything(place: Place) -> None:
     """Connections are closed, nobody listens any more, and whoever comes is told that nobody is there."""
     async with serving(place) as (server, diary, address):
         async with connected(place, address) as connection, raw(address, secure=False):
-            await wait_until(lambda: server.statistics().open == 1 and server.statistics().unauthenticated == 1)
+            await wait_until(lambda: server.get_statistics().open == 1 and server.get_statistics().unauthenticated == 1)
             diary.connections[0].send(Done())
             await server.close()
             assert await connection.receive() == Done()
             assert await connection.receive() is None
-        assert (server.statistics().open, server.statistics().unauthenticated) == (0, 0)
+        assert (server.get_statistics().open, server.get_statistics().unauthenticated) == (0, 0)
         with pytest.raises(ConnectionFailed, match="cannot connect to") as caught:
             await connect(address, place.job.executors)
         assert caught.value.gone
@@ -487,7 +487,7 @@ async def test_a_message_too_long_of_the_handlers_is_not_the_peers_fault(place: 
         diary.answer = lambda peer, message: peer.send(SetLogLevel(level="x" * MAX_FROM_AM))
         connection.send(QUESTION)
         assert await connection.receive() is None
-        assert server.statistics().refused == {}
+        assert server.get_statistics().refused == {}
 
 
 async def test_closing_towards_a_peer_that_is_gone_is_harmless(place: Place) -> None:

@@ -64,8 +64,8 @@ async def test_nobody_else_is(credentials: AmCredentials, kind: PeerKind) -> Non
         async with raw(address, credentials, secure=is_ours, name=PEER_NAME) as peer:
             peer.writer.write(hello(credentials.token, kind) + encode(CALL))
             await peer.rest()
-        await wait_until(lambda: not server.statistics().unauthenticated)
-        assert (diary.connections, diary.messages, server.statistics().open) == ([], [], 0)
+        await wait_until(lambda: not server.get_statistics().unauthenticated)
+        assert (diary.connections, diary.messages, server.get_statistics().open) == ([], [], 0)
 
 
 async def test_a_caller_says_nothing_to_somebody_else() -> None:
@@ -74,8 +74,8 @@ async def test_a_caller_says_nothing_to_somebody_else() -> None:
         async with listening(credentials) as (server, _, address):
             with pytest.raises(ConnectionFailed, match="certificate is not one of this job"):
                 await connect(address, JOB.am, PeerKind.MASTER)
-            await wait_until(lambda: not server.statistics().unauthenticated)
-            assert server.statistics().refused == {Code.TLS: 1}
+            await wait_until(lambda: not server.get_statistics().unauthenticated)
+            assert server.get_statistics().refused == {Code.TLS: 1}
 
 
 async def test_application_masters_do_not_call_each_other(place: Place) -> None:
@@ -84,7 +84,7 @@ async def test_application_masters_do_not_call_each_other(place: Place) -> None:
         async with raw(address, JOB.executors) as peer:
             peer.writer.write(hello(kind=PeerKind.MASTER) + encode(CALL))
             await peer.rest()
-        assert server.statistics().refused == {Code.BAD_MESSAGE: 1}
+        assert server.get_statistics().refused == {Code.BAD_MESSAGE: 1}
         assert diary.messages == []
 
 
@@ -98,4 +98,4 @@ async def test_there_is_little_to_say() -> None:
         with pytest.raises(ProtocolError, match="at most 4096 are allowed"):
             await connection.receive()
         connection.close()
-        await wait_until(lambda: server.statistics().open == 0)
+        await wait_until(lambda: server.get_statistics().open == 0)

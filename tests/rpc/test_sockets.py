@@ -18,7 +18,7 @@ from tony.protocol.error_codes import Code
 from tony.protocol.launch import AmCredentials
 from tony.rpc import RpcServer, connect
 from tony.rpc.am_address import TlsAddress
-from tony.rpc.sockets import describe_error, listen_unix, peer_process, resolve
+from tony.rpc.sockets import describe_error, find_peer_process, listen_unix, resolve
 
 
 def at(path: Path | str) -> Place:
@@ -147,10 +147,10 @@ class _Peer:
 
 def test_only_our_own_user_and_root_may_be_at_the_other_end() -> None:
     """The kernel knows who it is; a token that leaked to another user is of no use on a Unix socket."""
-    assert peer_process(cast(Any, _Peer(17, os.geteuid()))) == 17
-    assert peer_process(cast(Any, _Peer(18, 0))) == 18
+    assert find_peer_process(cast(Any, _Peer(17, os.geteuid()))) == 17
+    assert find_peer_process(cast(Any, _Peer(18, 0))) == 18
     with pytest.raises(ProtocolError, match=f"process 19 belongs to user 54321, not to {os.geteuid()}") as caught:
-        peer_process(cast(Any, _Peer(19, 54321)))
+        find_peer_process(cast(Any, _Peer(19, 54321)))
     assert caught.value.code == Code.PEER
 
 
@@ -163,14 +163,14 @@ async def test_another_user_is_refused_on_both_sides(folder: Path, monkeypatch: 
     place = at(folder / "am.sock")
     async with serving(place) as (server, diary, address):
         # Patched: there is no second user in a test.
-        monkeypatch.setattr("tony.rpc.connection.peer_process", refuse)
+        monkeypatch.setattr("tony.rpc.connection.find_peer_process", refuse)
         with pytest.raises(
             ConnectionFailed, match=r"not this job's application master .* belongs to user 54321"
         ) as caught:
             await connect(address, JOB.executors)
         assert not caught.value.gone
-        await wait_until(lambda: server.statistics().accepted == 1 and server.statistics().unauthenticated == 0)
-        assert server.statistics().refused == {"peer": 1}
+        await wait_until(lambda: server.get_statistics().accepted == 1 and server.get_statistics().unauthenticated == 0)
+        assert server.get_statistics().refused == {"peer": 1}
         assert diary.ends == []
 
 

@@ -19,7 +19,7 @@ from tony.errors import ConnectionFailed
 from tony.protocol.framing import encode
 from tony.protocol.messages import SetLogLevel
 from tony.rpc import connect
-from tony.rpc.tls_pipe import PIECE, TlsPipe, client_context, server_context
+from tony.rpc.tls_pipe import PIECE, TlsPipe, create_client_context, create_server_context
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -35,8 +35,8 @@ async def test_a_client_of_another_job_finds_that_this_is_not_its_application_ma
         with pytest.raises(ConnectionFailed, match="the other side's certificate is not one of this job") as caught:
             await connect(address, OTHER_JOB.executors)
         assert not caught.value.gone
-        await wait_until(lambda: server.statistics().refused == {"tls": 1})
-        assert server.statistics().messages == 0
+        await wait_until(lambda: server.get_statistics().refused == {"tls": 1})
+        assert server.get_statistics().messages == 0
         assert diary.ends == []
 
 
@@ -46,7 +46,7 @@ async def test_a_certificate_of_another_job_is_refused(place: Place) -> None:
     async with serving(place) as (server, diary, address):
         with pytest.raises(ConnectionFailed, match=r"not this job's application master .* unknown ca"):
             await connect(address, mixed)
-        assert (server.statistics().refused, diary.ends) == ({"tls": 1}, [])
+        assert (server.get_statistics().refused, diary.ends) == ({"tls": 1}, [])
 
 
 async def test_no_certificate_is_refused(place: Place) -> None:
@@ -57,7 +57,7 @@ async def test_no_certificate_is_refused(place: Place) -> None:
         writer.write(hello())
         with pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"):
             await reader.read()
-        assert (server.statistics().refused, diary.ends) == ({"tls": 1}, [])
+        assert (server.get_statistics().refused, diary.ends) == ({"tls": 1}, [])
 
 
 async def test_only_tls_1_3_is_spoken(place: Place) -> None:
@@ -69,7 +69,7 @@ async def test_only_tls_1_3_is_spoken(place: Place) -> None:
         with pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"):
             async with _streams(address, context):
                 pass
-        assert server.statistics().refused == {"tls": 1}
+        assert server.get_statistics().refused == {"tls": 1}
 
 
 async def test_the_application_masters_pair_does_not_connect(place: Place) -> None:
@@ -77,7 +77,7 @@ async def test_the_application_masters_pair_does_not_connect(place: Place) -> No
     async with serving(place) as (server, diary, address):
         with pytest.raises(Exception, match="refused the connection"):
             await connect(address, JOB.am)
-        assert (server.statistics().refused, diary.ends) == ({"tls": 1}, [])
+        assert (server.get_statistics().refused, diary.ends) == ({"tls": 1}, [])
 
 
 async def test_an_executors_pair_does_not_pass_for_the_application_master(place: Place) -> None:
@@ -86,7 +86,7 @@ async def test_an_executors_pair_does_not_pass_for_the_application_master(place:
     async with serving(false) as (server, _, address):
         with pytest.raises(ConnectionFailed, match=r"not this job's application master .* Hostname mismatch"):
             await connect(address, JOB.executors)
-        await wait_until(lambda: server.statistics().refused == {"tls": 1})
+        await wait_until(lambda: server.get_statistics().refused == {"tls": 1})
 
 
 @pytest.mark.parametrize(
@@ -99,37 +99,37 @@ async def test_a_peer_without_tls_is_refused(place: Place, data: bytes) -> None:
     async with serving(place) as (server, diary, address), raw(address, secure=False) as peer:
         peer.writer.write(data)
         await peer.rest()
-        assert (server.statistics().refused, diary.ends) == ({"tls": 1}, [])
+        assert (server.get_statistics().refused, diary.ends) == ({"tls": 1}, [])
 
 
 async def test_damaged_records_end_the_connection(place: Place) -> None:
     """A byte changed on the way is noticed; the message is not taken."""
-    pipe = TlsPipe(client_context(JOB.executors), listens=False)
+    pipe = TlsPipe(create_client_context(JOB.executors), listens=False)
     async with serving(place) as (server, diary, address):
         async with raw(address, secure=False) as peer:
             peer.writer.write(pipe.start())
             while not pipe.secured:
                 assert not any(pipe.feed(memoryview(await peer.reader.read(2**16))))
-            peer.writer.write(pipe.outgoing() + b"".join(pipe.write(hello())))
+            peer.writer.write(pipe.take_outgoing() + b"".join(pipe.write(hello())))
             await diary.until(lambda d: bool(d.connections))
             record = bytearray(b"".join(pipe.write(encode(QUESTION))))
             record[-1] ^= 1
             peer.writer.write(record)
             await peer.rest()
         await diary.until(lambda d: bool(d.ends))
-        assert (diary.messages, server.statistics().refused) == ([], {"tls": 1})
+        assert (diary.messages, server.get_statistics().refused) == ([], {"tls": 1})
         assert diary.ends == ["the TLS handshake failed: decryption failed or bad record mac"]
 
 
 def _pair() -> tuple[TlsPipe, TlsPipe]:
-    near = TlsPipe(client_context(JOB.executors), listens=False)
-    far = TlsPipe(server_context(JOB.am), listens=True)
+    near = TlsPipe(create_client_context(JOB.executors), listens=False)
+    far = TlsPipe(create_server_context(JOB.am), listens=True)
     to_far, to_near = near.start(), b""
     while to_far or to_near:
         assert not any(far.feed(memoryview(to_far)))
-        to_near = far.outgoing()
+        to_near = far.take_outgoing()
         assert not any(near.feed(memoryview(to_near)))
-        to_far = near.outgoing()
+        to_far = near.take_outgoing()
     assert near.secured
     assert far.secured
     return near, far
@@ -144,8 +144,8 @@ def test_the_engine_works_without_a_socket() -> None:
         piece for start in range(0, len(cipher), 777) for piece in far.feed(memoryview(cipher[start : start + 777]))
     ]
     assert (b"".join(plain), plain[-1]) == (text, b"")
-    assert far.peer_is("tony-executor")
-    assert not far.peer_is("tony-am")
+    assert far.is_peer("tony-executor")
+    assert not far.is_peer("tony-am")
 
 
 def test_a_large_message_passes_in_small_pieces() -> None:

@@ -59,7 +59,7 @@ async def test_both_ways_to_their_ends(place: Place) -> None:
         assert b"".join(it.data for it in scene.came if isinstance(it, Raw)) == BIG
         scene.far.send(TunnelTaken())
         for start in range(0, len(BIG), MAX_RAW):
-            scene.far.send(Raw.of(BIG[start : start + MAX_RAW]))
+            scene.far.send(Raw.from_bytes(BIG[start : start + MAX_RAW]))
         assert await scene.reader.readexactly(len(BIG)) == BIG
         assert TunnelTaken() not in scene.came
         scene.far.send(EndTunnel())
@@ -71,7 +71,7 @@ async def test_both_ways_to_their_ends(place: Place) -> None:
 async def test_a_tunnel_that_breaks_looks_broken(place: Place) -> None:
     """The program gets a reset, not an end: half of an answer is not taken for all of it."""
     async with tunnel(place) as scene:
-        scene.far.send(Raw.of(b"half of"))
+        scene.far.send(Raw.from_bytes(b"half of"))
         assert await scene.reader.readexactly(7) == b"half of"
         scene.far.abort()
         with pytest.raises(ConnectionResetError):
@@ -85,7 +85,7 @@ async def test_a_program_that_goes_away_breaks_it(place: Place) -> None:
         scene.writer.transport.abort()
         await wait_until(lambda: EndTunnel() in scene.came)
         while not scene.carrying.done():  # the kernel takes the first piece, and learns from it that nobody is there
-            scene.far.send(Raw.of(b"more"))
+            scene.far.send(Raw.from_bytes(b"more"))
             await asyncio.sleep(0.001)
         assert not await scene.carrying
         await wait_until(lambda: not scene.far.is_open)
@@ -95,7 +95,7 @@ async def test_who_does_not_read_stops_the_far_end(place: Place) -> None:
     """What waits on the way is bounded; then it goes on, and nothing is missing."""
     async with tunnel(place) as scene:
         scene.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        piece, sent = Raw.of(BIG[:MAX_RAW]), 0
+        piece, sent = Raw.from_bytes(BIG[:MAX_RAW]), 0
         while not scene.far.is_full:
             scene.far.send(piece)
             sent += MAX_RAW
@@ -115,17 +115,17 @@ async def test_little_waits_for_who_takes_nothing(place: Place) -> None:
         await diary.until(lambda d: bool(d.connections))
         far = diary.connections[0]
         for _ in range(40):
-            far.send(Raw.of(BIG[:MAX_RAW]))
+            far.send(Raw.from_bytes(BIG[:MAX_RAW]))
         for _ in range(200):
             await asyncio.sleep(0)
         waiting = connection._side._waiting  # type: ignore[attr-defined]
         assert 0 < len(waiting) < 10
         for _ in range(40):
-            assert await connection.receive() == Raw.of(BIG[:MAX_RAW])
+            assert await connection.receive() == Raw.from_bytes(BIG[:MAX_RAW])
         assert not waiting
 
 
-@pytest.mark.parametrize("wrong", [[Ack(n=1)], [EndTunnel(), EndTunnel()], [EndTunnel(), Raw.of(b"more")]])
+@pytest.mark.parametrize("wrong", [[Ack(n=1)], [EndTunnel(), EndTunnel()], [EndTunnel(), Raw.from_bytes(b"more")]])
 async def test_nonsense_breaks_it(place: Place, wrong: list[Message]) -> None:
     """What no tunnel carries, and what comes after the end."""
     async with tunnel(place) as scene:

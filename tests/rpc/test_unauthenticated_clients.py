@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 from tony.protocol.launch import AmCredentials
 from tony.rpc import RpcServer, connect
 from tony.rpc.server import HandshakeLimits
-from tony.rpc.tls_pipe import client_context, handshake_tag
+from tony.rpc.tls_pipe import build_handshake_tag, create_client_context
 
 #: Connections of the flood: as many as an ordinary process may have, and more than wait in the kernel's queue.
 FLOOD_CONNECTIONS = 5000
@@ -69,33 +69,33 @@ async def test_the_oldest_give_way(data: bytes) -> None:
     async with few_places() as (server, address), raw(address):
         async with open_sockets(address, 40, data) as sockets, connected(TLS_PLACE, address):
             await wait_until(lambda: sum(map(is_dropped, sockets)) >= 36)
-            assert server.statistics().open == 1
-            assert sum(server.statistics().refused.values()) >= 36
+            assert server.get_statistics().open == 1
+            assert sum(server.get_statistics().refused.values()) >= 36
         await wait_until(
-            lambda: server.statistics().unauthenticated == 1
+            lambda: server.get_statistics().unauthenticated == 1
         )  # the own peer that is not through with its hello
 
 
 async def test_none_is_dropped_while_there_is_room() -> None:
     async with few_places() as (server, address), open_sockets(address, 4) as sockets:
-        await wait_until(lambda: server.statistics().unauthenticated == 4)
+        await wait_until(lambda: server.get_statistics().unauthenticated == 4)
         assert not any(map(is_dropped, sockets))
-        assert server.statistics().refused == {}
+        assert server.get_statistics().refused == {}
 
 
 async def test_each_has_its_moment() -> None:
     """The next one waits in the kernel's queue."""
     async with few_places(min_age=3600.0) as (server, address), open_sockets(address, 6) as sockets:
-        await wait_until(lambda: server.statistics().unauthenticated == 4)
+        await wait_until(lambda: server.get_statistics().unauthenticated == 4)
         sockets.pop(0).close()
-        await wait_until(lambda: server.statistics().accepted == 5)
+        await wait_until(lambda: server.get_statistics().accepted == 5)
         assert not any(map(is_dropped, sockets))
 
 
 async def test_the_address_with_the_most_gives_way() -> None:
     """A peer of another address keeps its place, though it is the oldest and silent."""
     async with few_places() as (server, address), open_sockets(address, 1, source="127.0.0.2") as alone:
-        await wait_until(lambda: server.statistics().unauthenticated == 1)
+        await wait_until(lambda: server.get_statistics().unauthenticated == 1)
         async with open_sockets(address, 30) as sockets:
             await wait_until(lambda: sum(map(is_dropped, sockets)) >= 26)
             assert not is_dropped(alone[0])
@@ -103,11 +103,11 @@ async def test_the_address_with_the_most_gives_way() -> None:
 
 async def test_what_a_client_shows_is_not_its_token() -> None:
     """And another job's is another one; every TLS client of the job says it."""
-    tag = handshake_tag(JOB.am.token)
-    assert tag != handshake_tag(OTHER_JOB.am.token)
+    tag = build_handshake_tag(JOB.am.token)
+    assert tag != build_handshake_tag(OTHER_JOB.am.token)
     assert JOB.am.token not in tag
     outgoing = ssl.MemoryBIO()
-    engine = client_context(JOB.executors).wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="tony-am")
+    engine = create_client_context(JOB.executors).wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="tony-am")
     with pytest.raises(ssl.SSLWantReadError):
         engine.do_handshake()
     assert tag.encode() in outgoing.read()
@@ -130,7 +130,7 @@ async def test_a_flood_keeps_no_executor_out(mode: str) -> None:
         try:
             assert flood.stdout
             assert await flood.stdout.readline() == b"ready\n"
-            await wait_until(lambda: server.statistics().refused.get("no-room", 0) > 0)
+            await wait_until(lambda: server.get_statistics().refused.get("no-room", 0) > 0)
             connection = await connect(address, JOB.executors, timeout=60.0)
             assert connection.is_open
             connection.close()
@@ -191,7 +191,7 @@ async def test_openssl(case: str, is_let_in: bool, tmp_path: Path) -> None:
             if is_let_in:
                 await diary.until(lambda diary: len(diary.connections) == 1)
             else:
-                await wait_until(lambda: server.statistics().refused == {"tls": 1})
+                await wait_until(lambda: server.get_statistics().refused == {"tls": 1})
                 assert diary.connections == []
         finally:
             with contextlib.suppress(ProcessLookupError):

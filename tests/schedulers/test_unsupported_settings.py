@@ -3,7 +3,7 @@
 from tony.model.job_spec import JobSpec, Resources, Role
 from tony.schedulers.capabilities import RoleSetting
 from tony.schedulers.local.capabilities import CAPABILITIES as LOCAL
-from tony.schedulers.unsupported_settings import unsupported_settings
+from tony.schedulers.unsupported_settings import find_unsupported_settings
 from tony.schedulers.yarn.capabilities import CAPABILITIES as YARN
 
 WORKER = Role(
@@ -13,16 +13,16 @@ WORKER = Role(
 
 def test_a_job_without_such_settings() -> None:
     """Most jobs hear nothing; a single task is always alone on its host."""
-    assert unsupported_settings(JobSpec(command="true"), LOCAL) == []
+    assert find_unsupported_settings(JobSpec(command="true"), LOCAL) == []
     alone = JobSpec(roles={"worker": Role(instances=1, spread=True, resources=Resources(gpus=1))})
-    assert unsupported_settings(alone, LOCAL) == []
+    assert find_unsupported_settings(alone, LOCAL) == []
 
 
 def test_every_setting_that_has_no_effect() -> None:
     """A sentence each; what can be had otherwise is named."""
     nothing = "has no effect on the local scheduler"
     spec = JobSpec(roles={"worker": WORKER, "ps": Role(node_label="gpu")})
-    assert unsupported_settings(spec, LOCAL) == [
+    assert find_unsupported_settings(spec, LOCAL) == [
         f"warning: roles.worker.resources.yarn.io/fpga {nothing}",
         f"warning: roles.worker.resources.yarn.io/gpu {nothing}; request GPUs with `gpus`",
         f"warning: roles.worker.node_label {nothing}",
@@ -33,5 +33,5 @@ def test_every_setting_that_has_no_effect() -> None:
 
 def test_a_scheduler_that_follows_them() -> None:
     """YARN follows all; another one may follow some."""
-    assert unsupported_settings(JobSpec(roles={"worker": WORKER}), YARN) == []
+    assert find_unsupported_settings(JobSpec(roles={"worker": WORKER}), YARN) == []
     assert RoleSetting.IMAGE in YARN.honours

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.storage.staging.staging_requests import FileEntry, clashes, parse, remote_scheme
+from tony.storage.staging.staging_requests import FileEntry, clashes, find_remote_scheme, parse
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_clashes() -> None:
 )
 def test_addresses(path: str, scheme: str | None) -> None:
     """Also one that was taken for a relative path on its way here."""
-    assert remote_scheme(path) == scheme
+    assert find_remote_scheme(path) == scheme

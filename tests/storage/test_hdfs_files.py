@@ -16,7 +16,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
 from tony.model.staged import InPlace, Placement, StagedItem, StagedJob, StagedRole
 from tony.schedulers import registry
-from tony.schedulers.yarn.client.artifacts import file_systems, in_place
+from tony.schedulers.yarn.client.artifacts import collect_in_place, list_file_systems
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
@@ -140,5 +140,5 @@ def test_what_nodes_are_told() -> None:
     far = StagedItem(digest="a" * 64, size=3, name="a", placement=Placement.FILE, in_place=there)
     near = StagedItem(digest="b" * 64, size=3, name="b", placement=Placement.FILE)
     staged = StagedJob(roles={"one": StagedRole(items=(far, near)), "two": StagedRole(items=(far,))})
-    assert in_place(staged) == {"a" * 64: Uploaded(url="hdfs://other/a", size=3, timestamp=7, public=True)}
-    assert file_systems(staged) == ("hdfs://other",)
+    assert collect_in_place(staged) == {"a" * 64: Uploaded(url="hdfs://other/a", size=3, timestamp=7, public=True)}
+    assert list_file_systems(staged) == ("hdfs://other",)

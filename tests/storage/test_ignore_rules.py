@@ -11,7 +11,7 @@ import pytest
 from tests.storage.samples import Node, write_tree
 from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.staging.folder_scan import scan
-from tony.storage.staging.ignore_rules import IgnoreFileError, rules_for
+from tony.storage.staging.ignore_rules import IgnoreFileError, load_rules
 
 FILE: Node = (b"x", 0o644)
 
@@ -82,4 +82,4 @@ def test_meaningless_pattern_is_named(tmp_path: Path) -> None:
     """A line that is no pattern is refused with its file and number."""
     write_tree(tmp_path, {".tonyignore": patterns("a", "!")})
     with pytest.raises(IgnoreFileError, match=r"\.tonyignore:2: `!` is not a valid pattern"):
-        rules_for(tmp_path, git=True)
+        load_rules(tmp_path, git=True)

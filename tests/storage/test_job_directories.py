@@ -43,7 +43,7 @@ def test_no_link_on_the_way_is_followed(history: LocalStore, tmp_path: Path, at:
     assert not history.list(at)
     assert not history.list_files(at)
     name = "jobs/one/logs/a"
-    assert (history.find(name), list(history.pieces(name)), history.read(name, 100)) == (None, [], None)
+    assert (history.find(name), list(history.read_pieces(name)), history.read(name, 100)) == (None, [], None)
     if at != "jobs/one/logs":
         assert history.hold("jobs/one") is None
     with pytest.raises(StorageError, match="cannot write"):
@@ -109,7 +109,7 @@ def test_only_plain_files_are_there(history: LocalStore, tmp_path: Path) -> None
     for name in ("link", "pipe"):
         assert held.find(f"jobs/one/{name}") is None
         with pytest.raises(StorageError, match=r"is a link|no plain file"):
-            list(held.pieces(f"jobs/one/{name}"))
+            list(held.read_pieces(f"jobs/one/{name}"))
 
 
 @ROOT
@@ -123,7 +123,7 @@ def test_only_files_of_the_directorys_owner_are_read(history: LocalStore, tmp_pa
     assert (held.find("jobs/one/job.json"), held.find("jobs/one/logs")) == (None, None)
     for name in ("job.json", "logs/a"):
         with pytest.raises(StorageError, match="belongs to another user"):
-            list(held.pieces(f"jobs/one/{name}"))
+            list(held.read_pieces(f"jobs/one/{name}"))
 
 
 def test_descriptors_are_closed(history: LocalStore) -> None:

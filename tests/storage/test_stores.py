@@ -46,7 +46,7 @@ def test_nothing_is_there(store: FileStore) -> None:
     assert list(store.list("a/b")) == []
     assert store.find("a") is None
     assert store.read("a", 10) is None
-    assert b"".join(store.pieces("a")) == b""
+    assert b"".join(store.read_pieces("a")) == b""
     store.remove("a")
 
 
@@ -61,8 +61,8 @@ def test_what_is_written_is_there(store: FileStore, tmp_path: Path) -> None:
         ("two", False, PIECE + 5),
     }
     assert store.read("a/b/one", 7) == b"1234567"
-    assert b"".join(store.pieces("a/b/one", 4)) == b"567"
-    pieces = [len(piece) for piece in store.pieces("a/two")]
+    assert b"".join(store.read_pieces("a/b/one", 4)) == b"567"
+    pieces = [len(piece) for piece in store.read_pieces("a/two")]
     assert (sum(pieces), max(pieces) <= PIECE) == (PIECE + 5, True)
     found = store.find("a/two")
     assert found is not None
@@ -102,7 +102,7 @@ def test_no_path_leads_outside(store: FileStore, path: str) -> None:
     for ask in (
         lambda: store.list(path),
         lambda: store.find(path),
-        lambda: list(store.pieces(path)),
+        lambda: list(store.read_pieces(path)),
         lambda: store.write(path, b"x"),
         lambda: store.remove(path),
     ):
@@ -125,7 +125,7 @@ def test_links_of_a_folder_are_not_followed(tmp_path: Path) -> None:
     }
     for name in ("link", "pipe", "a"):
         with pytest.raises(StorageError):
-            list(store.pieces(name))
+            list(store.read_pieces(name))
     store.remove("folder")
     assert Path("/etc").is_dir()
 
@@ -145,7 +145,7 @@ def test_what_a_driver_raises_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatc
     for ask in (
         lambda: store.list(),
         lambda: store.find("a"),
-        lambda: list(store.pieces("a")),
+        lambda: list(store.read_pieces("a")),
         lambda: store.remove("a"),
     ):
         with pytest.raises(TonyError, match="no credentials"):

@@ -56,7 +56,7 @@ from tony.protocol.hello import AM_NAME, ANSWER_SIZE, PeerKind, check_answer, en
 from tony.protocol.launch import AmCredentials
 from tony.protocol.messages import Message, Refused
 from tony.rpc.am_address import TlsAddress, parse
-from tony.rpc.tls_pipe import client_context
+from tony.rpc.tls_pipe import create_client_context
 
 #: Number of concurrent connection attempts.
 _CONNECTING = 64
@@ -220,7 +220,7 @@ class _Player:
             decoder = Decoder(MAX_FROM_AM)
             decoder.feed(buffer[:end])
             del buffer[:end]
-            message = decoder.next_message()
+            message = decoder.decode_next()
             assert message is not None
             if end > _LONG and isinstance(message, StartProgram):
                 self._crowd.known_order = end
@@ -266,7 +266,7 @@ class ExecutorLoad:
         where = parse(casting.address)
         assert isinstance(where, TlsAddress)
         self._target = where.host, where.port
-        self._context = client_context(casting.credentials)
+        self._context = create_client_context(casting.credentials)
         self._hello = encode_hello(PeerKind.EXECUTOR, casting.credentials.token)
         self._poll = select.epoll()
         self._handlers: dict[int, Callable[[], None]] = {}

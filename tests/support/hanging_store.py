@@ -42,7 +42,7 @@ class HangingStore(FileStore):
     def find(self, path: str) -> Item | None:
         self._hang()
 
-    def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
+    def read_pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
         self._hang()
 
     def write(self, path: str, content: bytes | Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tony.cli.terminal.terminal_text import width
+from tony.cli.terminal.terminal_text import count_columns
 
 _STEP = re.compile(r"\x1b\[\??([0-9;]*)([A-Za-z])|([^\x1b])", re.DOTALL)
 
@@ -82,12 +82,12 @@ class Screen:
         elif char == "\n":
             self._go_down(wrapped=False)
         else:
-            assert char.isprintable() or width(char) == 0, ascii(char)
-            if self._column + width(char) > self.columns:
+            assert char.isprintable() or count_columns(char) == 0, ascii(char)
+            if self._column + count_columns(char) > self.columns:
                 self._go_down(wrapped=True)
             row = self._rows[self._row].ljust(self._column)
             self._rows[self._row] = row[: self._column] + char + row[self._column + 1 :]
-            self._column += width(char)
+            self._column += count_columns(char)
 
     def _go_down(self, *, wrapped: bool) -> None:
         self._row, self._column = self._row + 1, 0

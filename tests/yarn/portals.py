@@ -79,7 +79,7 @@ async def seen(
     )
     door = Authenticator(AuthConfig(key=b"k" * 32, owner=user()))
     boarding = TensorBoardRoutes(ours, portal, door, TensorBoardManager(ours.portal / "boards", most, idle))
-    app = create(portal, door, more=boarding.routes())
+    app = create(portal, door, more=boarding.build_routes())
     app.state.boards = True
     transport = httpx.ASGITransport(app=as_peer(app, os.geteuid()), client=("127.0.0.1", 50000))
     await portal.start()

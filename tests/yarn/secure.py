@@ -138,7 +138,7 @@ class SecureCluster(MiniCluster):
         """Hadoop's pages want a ticket, so ask as a client does; a NameNode in safe mode gives out no token."""
         try:
             with self.as_client() as cluster, cluster.web_files() as files:
-                if not files.remaining():
+                if not files.get_remaining():
                     return "the DataNode has not registered"
                 nodes = asyncio.run(_running_nodes(cluster))
         except (HadoopError, SchedulerError) as error:
@@ -151,9 +151,9 @@ class SecureCluster(MiniCluster):
         with self.as_client() as cluster, cluster.web_files() as files:
             for path, mode, owner in folders:
                 files.make_directories(path)
-                files._metadata("PUT", path, "SETPERMISSION", {"permission": f"{mode:o}"})
+                files._request_metadata("PUT", path, "SETPERMISSION", {"permission": f"{mode:o}"})
                 if owner:
-                    files._metadata("PUT", path, "SETOWNER", {"owner": owner})
+                    files._request_metadata("PUT", path, "SETOWNER", {"owner": owner})
 
 
 async def _running_nodes(cluster: ClusterClients) -> int:
@@ -173,7 +173,7 @@ class SecureLab(YarnLab):
     def application(self, job: str) -> dict[str, Any]:
         async def report(cluster: ClusterClients) -> ApplicationReport:
             async with resource_manager(cluster.configuration, {}, _PATIENT) as manager:
-                return await manager.report(ids.application_id(job))
+                return await manager.report(ids.parse_application_id(job))
 
         with self.secure.as_client(user()) as cluster:
             found = asyncio.run(report(cluster))

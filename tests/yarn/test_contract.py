@@ -128,13 +128,13 @@ async def bench(
     async with hadoop.applications() as client:
         application, token = await _unmanaged(client)
         nodes = {node.id.host or "": node.rack or "" for node in await client.nodes() if node.id}
-        job = prepared_job(folder / "home", two_roles(), ids.application_text(application))
+        job = prepared_job(folder / "home", two_roles(), ids.format_application(application))
         papers = JobPayload(
             record=job.record,
             credentials=JobCredentials(am=credentials(), executors=credentials()),
             runtime=runtime,
             objects={},
-            configuration=hadoop.needed_settings(),
+            configuration=hadoop.collect_needed_settings(),
             folder=f"/tmp/{folder.parent.name}/{job.folder.job_id}",
             user=hadoop.user,
             nodes=nodes,
@@ -163,7 +163,7 @@ async def bench(
 
 
 async def _unmanaged(client: ApplicationClient) -> tuple[ApplicationId, Tokens]:
-    new = await client.new_application()
+    new = await client.request_new_application()
     size = Resource(memory=64, vcores=1)
     await client.submit(
         ApplicationSubmissionContext(
@@ -213,7 +213,7 @@ def checked(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[dict
             (folder / name).mkdir()
             path = f"/tmp/{folder.name}/{name}.zip"
             files.create(path, _runtime(cluster, folder, name), permission=0o644)
-            status = files.status(path)
+            status = files.get_status(path)
             runtime = Uploaded(url=f"{hadoop.files.uri}{path}", size=status.length, timestamp=status.modified_ms)
             made = partial(bench, cluster, runtime, folder / name)
             found[name] = pool.submit(_check, name, made)

@@ -33,7 +33,7 @@ from tony.hadoop.ipc.errors import StandbyError
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire.namenode import RECOVER_LEASE, RecoverLeaseRequest
 from tony.hadoop.wire.proto import Method, ProtoMessage
-from tony.schedulers.yarn.client.web_links import links_for_application
+from tony.schedulers.yarn.client.web_links import list_application_links
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -94,7 +94,7 @@ def attempts(lab: YarnLab, job: str) -> int:
 
     async def ask() -> int:
         async with resource_manager(Configuration.load(lab.cluster.conf, {}), {}, _PATIENT) as manager:
-            current = (await manager.report(ids.application_id(job))).current_attempt
+            current = (await manager.report(ids.parse_application_id(job))).current_attempt
             return (current.number if current else None) or 0
 
     return asyncio.run(ask())
@@ -164,7 +164,7 @@ def test_a_resource_manager_steps_back(lab: PairedLab) -> None:
         assert done.returncode == 0, done.stderr
         assert lab.wait_application(other)["finalStatus"] == "KILLED"
     settings = Configuration.load(lab.cluster.conf, {})
-    for link in links_for_application(settings, job, ended=False):  # the standby's lead to the other's
+    for link in list_application_links(settings, job, ended=False):  # the standby's lead to the other's
         status, page, _ = fetch(link.href)
         assert (status, job in page) == (200, True), link
     doors = list_resource_managers(settings, door="admin.address", port=8033)

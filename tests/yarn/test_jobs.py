@@ -134,7 +134,7 @@ async def _own_page(lab: YarnLab, job: str) -> str:
     """Where the application master itself shows it."""
     cluster = ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {})
     async with cluster.applications() as client:
-        report = await client.report(ids.application_id(job))
+        report = await client.report(ids.parse_application_id(job))
     return urllib.parse.urlsplit(report.original_tracking_url or "").netloc
 
 

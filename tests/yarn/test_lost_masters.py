@@ -44,7 +44,7 @@ def test_its_lifetime_is_over(lab: YarnLab) -> None:
 async def _kill(lab: YarnLab, job: str) -> None:
     cluster = ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {})
     async with cluster.applications() as client:
-        await client.kill(ids.application_id(job), "killed by hand")
+        await client.kill(ids.parse_application_id(job), "killed by hand")
 
 
 @pytest.mark.on_change(*CLUSTER, *RUNTIME)

@@ -87,7 +87,7 @@ def test_a_machine_whose_clock_is_wrong(lab: YarnLab) -> None:
 
 async def _unmanaged(lab: YarnLab, kind: str = "OTHER") -> str:
     async with _cluster(lab).applications() as client:
-        new = await client.new_application()
+        new = await client.request_new_application()
         assert new.id is not None
         context = ApplicationSubmissionContext(
             application_id=new.id,
@@ -99,12 +99,12 @@ async def _unmanaged(lab: YarnLab, kind: str = "OTHER") -> str:
             resource=Resource(memory=128, vcores=1),
         )
         await client.submit(context)
-        return ids.application_text(new.id)
+        return ids.format_application(new.id)
 
 
 async def _kill(lab: YarnLab, job: str) -> None:
     async with _cluster(lab).applications() as client:
-        await client.kill(ids.application_id(job), "not needed any more")
+        await client.kill(ids.parse_application_id(job), "not needed any more")
 
 
 def _cluster(lab: YarnLab) -> ClusterClients:

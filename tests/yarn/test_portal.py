@@ -192,7 +192,7 @@ def test_tensorboards_are_few_and_end(trained: Trained, tmp_path: Path) -> None:
                     assert answer.status_code == 200, answer.text
                     board = portal.boards.find((job,))
                     if board is not None:
-                        stack.enter_context(board.in_use())
+                        stack.enter_context(board.track_use())
                     return board is not None
 
                 await until_true(held)

@@ -32,7 +32,7 @@ from tony.hadoop.wire.namenode import PROTOCOL
 from tony.hadoop.wire.proto import Method, ProtoMessage, required
 from tony.hadoop.wire.rpc import Token
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
-from tony.storage.hdfs.delegation_tokens import POLICY, credentials_of_job
+from tony.storage.hdfs.delegation_tokens import POLICY, collect_job_credentials
 
 pytestmark = [
     pytest.mark.skipif(bool(kerberos.missing()), reason=kerberos.missing()),
@@ -238,13 +238,13 @@ def test_a_token_that_has_ended_is_replaced(with_ticket: ClusterClients) -> None
 def test_without_a_ticket(with_ticket: ClusterClients, lab: SecureLab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A token file is enough for HDFS; its token goes to the job as it is; who has neither is told what to do."""
     settings = with_ticket.configuration
-    credentials = asyncio.run(credentials_of_job(settings, with_ticket.logins, ()))
+    credentials = asyncio.run(collect_job_credentials(settings, with_ticket.logins, ()))
     (token,) = credentials.tokens.values()
     write_file(lab.root / "tokens", credentials)
     monkeypatch.setenv("KRB5CCNAME", "FILE:/nowhere")
     brought = ClusterClients.of(settings, {"HADOOP_TOKEN_FILE_LOCATION": str(lab.root / "tokens")})
     assert brought.user == user()
-    assert asyncio.run(brought.credentials_of_job(())).tokens == {token.service: token}
+    assert asyncio.run(brought.collect_job_credentials(())).tokens == {token.service: token}
     path = f"/user/{user()}/{lab.root.name}"
     with brought.web_files() as files:
         files.create(path, b"one")

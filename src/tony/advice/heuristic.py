@@ -11,7 +11,7 @@ from typing import ClassVar
 from tony.advice.facts import Facts, RoleFacts, Run
 from tony.advice.recommendation import Evidence, Finding, Interval, Saving, SettingChange, Severity
 from tony.model.job_spec import GIB, MIB
-from tony.units import Unit, exact_size, format_amount, format_duration, format_number
+from tony.units import Unit, format_amount, format_duration, format_exact_size, format_number
 
 #: Runs that are needed for a recommendation, and the run time of each.
 RUNS_THAT_PROVE = 3
@@ -115,7 +115,7 @@ def change_role_setting(role: str, name: str, old: str, new: str) -> tuple[Setti
 
 def size(value: int) -> str:
     """Return a size as in a job file."""
-    return f'"{exact_size(value)}"'
+    return f'"{format_exact_size(value)}"'
 
 
 def rounded_memory(need: float) -> int:

@@ -135,7 +135,7 @@ class TunnelBroker:
             if other.is_full and end not in self._held_up:
                 self._held_up[end] = False
                 end.pause_reading()
-                other.when_drained(partial(self._resume_reading, end))
+                other.call_when_drained(partial(self._resume_reading, end))
         else:
             other.send(message)
         return True

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import click
 
-from tony.cli.terminal.terminal_text import columns_of
+from tony.cli.terminal.terminal_text import find_columns
 from tony.config.table.schema_tree import closest_match
 
 #: Columns below which click does not narrow its help.
@@ -19,7 +19,7 @@ class FittingFormatter(click.HelpFormatter):
     """Help as narrow as the terminal; click's own is never narrower than 50 columns."""
 
     def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
-        columns = columns_of()
+        columns = find_columns()
         if width is None and columns is not None and columns < _CLICK_MIN_COLUMNS + _MARGIN_COLUMNS:
             width = max(columns - _MARGIN_COLUMNS, _MIN_COLUMNS)
         super().__init__(indent_increment, width, max_width)
@@ -40,7 +40,7 @@ class CommandGroup(click.Group):
 
     context_class = FittingContext
 
-    def known_names(self, ctx: click.Context) -> list[str]:
+    def list_known_names(self, ctx: click.Context) -> list[str]:
         """Return the names that may be suggested."""
         return self.list_commands(ctx)
 
@@ -49,7 +49,7 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve a command as click does; fail with the nearest name if there is none of this name."""
         name = args[0] if args else ""
-        names = self.known_names(ctx)
+        names = self.list_known_names(ctx)
         if args and not name.startswith("-") and name not in names:
             near = closest_match(name, names)
             hint = f" Did you mean {near!r}?" if near else ""

@@ -9,7 +9,7 @@ import click
 
 from tony.cli.submission_signals import InterruptedBySignal
 from tony.cli.terminal.output import explain, say_all
-from tony.cli.terminal.terminal_text import columns_of
+from tony.cli.terminal.terminal_text import find_columns
 from tony.errors import TonyError
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ def run(name: str, about: str, words: Sequence[str], go: Callable[[Flags], int])
         name, about: name and description for the usage.
         go: runs the command and returns the exit code of tony.
     """
-    from tony.cli.remote_settings_file import local_settings_file
+    from tony.cli.remote_settings_file import copy_settings_file
     from tony.config.legacy.flags import parse
 
     try:
         if set(words) & {"-h", "-help", "--help"}:
             _print_usage(name, about)
             return 0
-        with local_settings_file(parse(words)) as flags:
+        with copy_settings_file(parse(words)) as flags:
             return 0 if go(flags) == 0 else FAILED
     except InterruptedBySignal as ended:
         raise click.exceptions.Exit(128 + ended.number) from None
@@ -57,7 +57,7 @@ def run(name: str, about: str, words: Sequence[str], go: Callable[[Flags], int])
 def _print_usage(name: str, about: str) -> None:
     from tony.config.legacy.flags import FLAGS
 
-    width = columns_of() or _USAGE_COLUMNS
+    width = find_columns() or _USAGE_COLUMNS
     page = click.HelpFormatter(width=width)
     page.write_usage(f"tony {name}", "[FLAGS]")
     page.write_paragraph()

@@ -109,7 +109,7 @@ class Commands(CommandGroup):
         """Return every command, in the order of the help page."""
         return list(COMMANDS)
 
-    def known_names(self, ctx: click.Context) -> list[str]:
+    def list_known_names(self, ctx: click.Context) -> list[str]:
         """Return the commands and their aliases."""
         return [*COMMANDS, *ALIASES]
 
@@ -135,17 +135,17 @@ class Commands(CommandGroup):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
-        with _past_click():
+        with _catch_click_errors():
             return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments up to the command; prints help and version."""
-        with _past_click():
+        with _catch_click_errors():
             return super().parse_args(ctx, args)
 
 
 @contextlib.contextmanager
-def _past_click() -> Iterator[None]:
+def _catch_click_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
@@ -192,13 +192,13 @@ def _run(words: Sequence[str], as_json: bool) -> int:
             warn(message)
             return _report_error(message, ExitCode.REFUSED, as_json)
         if error.errno not in _MACHINE_ERRORS:
-            return _bug(error)
+            return _report_bug(error)
         warn(": ".join(filter(None, (error.filename, error.strerror, _limit(error)))))
         return ExitCode.INFRASTRUCTURE
     except Exception as error:  # the outermost loop of the program
         limit = _limit(error)
         if not limit:
-            return _bug(error)
+            return _report_bug(error)
         warn(f"{type(error).__name__}: {error}: {limit}")
         return ExitCode.INFRASTRUCTURE
     return answer if isinstance(answer, int) else ExitCode.SUCCEEDED
@@ -234,7 +234,7 @@ def _is_cwd_removed() -> bool:
     return False
 
 
-def _bug(error: BaseException) -> int:
+def _report_bug(error: BaseException) -> int:
     import traceback
 
     text = "".join(traceback.format_exception(error))

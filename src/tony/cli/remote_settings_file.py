@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def local_settings_file(flags: Flags) -> Iterator[Flags]:
+def copy_settings_file(flags: Flags) -> Iterator[Flags]:
     """Yield the flags with a temporary local copy of a remote settings file.
 
     Raises:

@@ -17,7 +17,7 @@ from tony.storage.archives.tar_writer import FileChangedError
 from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.storage.staging import staging_requests
-from tony.storage.staging.folder_scan import Scan, largest_entries, shorten_path
+from tony.storage.staging.folder_scan import Scan, find_largest_entries, shorten_path
 from tony.storage.staging.remote_files import NotThere, RemoteFiles
 from tony.storage.staging.staging_requests import FileEntry, StagingRejectedError, StagingRequest
 from tony.storage.stores.disk_errors import explain_os_error
@@ -158,7 +158,7 @@ class _Stager:
             )
         if is_address(text):
             return self.archive(text, Placement.PYTHON)
-        return staging_requests.python(text, same_host=self.same_host)
+        return staging_requests.request_python(text, same_host=self.same_host)
 
     def plan_files(self, role: str) -> tuple[_KeyedRequest, ...]:
         keys = [("files", text) for text in self.spec.files]
@@ -183,13 +183,15 @@ class _Stager:
                 raise
             self.notice(f"warning: {entry.path} does not exist; the job continues without it (#optional)")
             return ()
-        return (staging_requests.file(entry, self.find_own_folders(Path(entry.path))),)
+        return (staging_requests.request_file(entry, self.find_own_folders(Path(entry.path))),)
 
     def plan_remote_file(self, entry: FileEntry, *, renamed: bool) -> tuple[StagingRequest, ...]:
         from tony.storage.staging import remote_sources  # late: most jobs name no address
 
         files = self.get_remote_files()
-        found, warning = remote_sources.file(entry.path, entry.name, renamed=renamed, unpack=entry.unpack, files=files)
+        found, warning = remote_sources.request_file(
+            entry.path, entry.name, renamed=renamed, unpack=entry.unpack, files=files
+        )
         if warning:
             self.notice(f"warning: {entry.path}: {warning}")
         return found
@@ -197,7 +199,7 @@ class _Stager:
     def archive(self, address: str, placement: Placement) -> StagingRequest:
         from tony.storage.staging import remote_sources  # late: most jobs name no address
 
-        return remote_sources.archive(address, placement, self.get_remote_files())
+        return remote_sources.request_archive(address, placement, self.get_remote_files())
 
     def plan_source(self, files: Iterable[tuple[_KeyedRequest, ...]]) -> _KeyedRequest | None:
         text = self.spec.source
@@ -208,7 +210,7 @@ class _Stager:
             return _KeyedRequest(key="source", text=text, request=found) if isinstance(found, StagingRequest) else None
         without = {*self.find_own_folders(Path(text)), *_find_replaced(Path(text), files)}
         request = self.resolve_once(
-            "source", text, lambda: staging_requests.source(text, frozenset(without), git=self.spec.gitignore)
+            "source", text, lambda: staging_requests.request_source(text, frozenset(without), git=self.spec.gitignore)
         )
         return _KeyedRequest(key="source", text=text, request=request) if isinstance(request, StagingRequest) else None
 
@@ -286,7 +288,7 @@ class _Stager:
         if request.remote and self.files and self.files.in_place:
             from tony.storage.staging import remote_sources  # late: most jobs name no address
 
-            return remote_sources.in_place(request, request.remote), Stored(
+            return remote_sources.stage_in_place(request, request.remote), Stored(
                 digest=request.remote.key, size=request.remote.size, reused=True
             )
         return staging_requests.store(request, self.cache, same_host=self.same_host, files=self.files)
@@ -296,7 +298,7 @@ class _Stager:
         scan = keyed.request.scan
         label = _format_label(keyed)
         if scan and scan.size > LARGE:
-            parts = ", ".join(f"{path} ({format_size(size)})" for path, size in largest_entries(scan))
+            parts = ", ".join(f"{path} ({format_size(size)})" for path, size in find_largest_entries(scan))
             self.notice(
                 f"warning: {label} is large ({format_size(scan.size)}) and is copied for every task. Largest entries: "
                 f"{parts}. Leave out what the job does not need with a .tonyignore file."

@@ -36,7 +36,7 @@ from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry as schedulers
 from tony.schedulers.capabilities import RoleSetting
 from tony.schedulers.interface import PreparedJob, Submitter
-from tony.schedulers.unsupported_settings import unsupported_settings
+from tony.schedulers.unsupported_settings import find_unsupported_settings
 from tony.storage.stores.disk_errors import build_storage_error
 
 #: Attempts to find an unused job id. Even one collision happens once in millions.
@@ -121,7 +121,7 @@ def prepare_submission(resolved: Resolved, home: Home, notice: Notice) -> Iterat
     tls = resolved.spec.tls is TlsMode.ALWAYS or not same_host
     with _create_credentials(tls) as credentials:
         _check(resolved, submitter)
-    unsupported = unsupported_settings(resolved.spec, submitter.capabilities)
+    unsupported = find_unsupported_settings(resolved.spec, submitter.capabilities)
     for sentence in [*resolved.notices, *unsupported, *submitter.notices(resolved.spec)]:
         notice(sentence)
     prepare(home)

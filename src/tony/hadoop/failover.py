@@ -163,29 +163,31 @@ class FailoverProxy:
             HadoopError: any other error of the daemon or of the login.
         """
         limit = self.policy.give_up_after if give_up_after is None else give_up_after
-        call_id, since, tries, logins = CallId.new(), math.inf, 0, 0
+        call_id, since, tries, logins = CallId.from_new(), math.inf, 0, 0
         how: dict[str, Any] = {} if timeout == _AS_SET else {"timeout": timeout}
         while True:
             is_sent, called_at = False, asyncio.get_running_loop().time()
             try:
-                connection = await self._connected()
+                connection = await self._get_connection()
                 is_sent = True
-                return await self._ask(connection, method, request, {**self._shorter(method), **how, "retry": call_id})
+                return await self._ask(
+                    connection, method, request, {**self._shorten_timeouts(method), **how, "retry": call_id}
+                )
             except _TROUBLE as error:
                 failure = error
             logins = logins + 1 if isinstance(failure, LoginError | SaslError) else 0
-            may_repeat = method.idempotent or not is_sent or not _maybe_executed(failure)
+            may_repeat = method.idempotent or not is_sent or not _may_be_executed(failure)
             if self._is_closed or logins >= _LOGIN_TRIES or not may_repeat or _is_final(failure):
                 raise failure
             now = asyncio.get_running_loop().time()
             failed = called_at if isinstance(failure, CallTimeout) else now  # who is silent is so since the question
-            since, tries, call_id = min(since, failed), tries + 1, call_id.again()
+            since, tries, call_id = min(since, failed), tries + 1, call_id.to_retry()
             if self._is_hopeless() or (now - since >= limit and tries >= len(self.daemons)):
-                raise self._unavailable(now - since, failure)
+                raise self._build_unavailable_error(now - since, failure)
             if isinstance(failure, RetriableError):
                 await asyncio.sleep(self._pause())
 
-    def _shorter(self, method: Method[Any, Any]) -> dict[str, float]:
+    def _shorten_timeouts(self, method: Method[Any, Any]) -> dict[str, float]:
         """Return a shorter timeout for the first answer over a connection, if there is one."""
         is_first = not self._is_proven and len(self.daemons) > 1 and method.idempotent
         return {"timeout": self.policy.first_answer} if is_first and math.isfinite(self.policy.first_answer) else {}
@@ -199,7 +201,7 @@ class FailoverProxy:
             self._leave(connection, error)
             raise
         else:
-            self._well(connection)
+            self._on_success(connection)
             return answer
         finally:
             await self._let_go(connection)
@@ -220,7 +222,7 @@ class FailoverProxy:
 
     # -- connecting
 
-    async def _connected(self) -> IpcConnection:
+    async def _get_connection(self) -> IpcConnection:
         """Return the shared connection, opening it if there is none."""
         while True:
             if self._is_closed:
@@ -244,7 +246,7 @@ class FailoverProxy:
         except HadoopError as error:
             attempt.error = error
             if isinstance(error, _TROUBLE):
-                self._strike(error)
+                self._switch_daemon(error)
             raise
         finally:
             self._attempt = None
@@ -254,7 +256,7 @@ class FailoverProxy:
         self._connection, self._is_proven = connection, False
         return connection
 
-    def _strike(self, error: HadoopError) -> None:
+    def _switch_daemon(self, error: HadoopError) -> None:
         """Switch to the next daemon, after a pause at the end of a round."""
         self._failures[self._current] = error
         self._current = (self._current + 1) % len(self.daemons)
@@ -267,7 +269,7 @@ class FailoverProxy:
 
     # -- using and leaving connections
 
-    def _well(self, connection: IpcConnection) -> None:
+    def _on_success(self, connection: IpcConnection) -> None:
         if connection is self._connection:
             self._is_proven = True
             self._strikes = 0
@@ -283,7 +285,7 @@ class FailoverProxy:
         self._retired.add(connection)
         is_broken = isinstance(failure, ConnectionLost) and (not failure.maybe_executed or len(self.daemons) == 1)
         if not (is_broken and self._is_proven):  # one that was good, and broke, is made anew with the same daemon
-            self._strike(failure)
+            self._switch_daemon(failure)
 
     async def _retire(self) -> None:
         connection, self._connection = self._connection, None
@@ -307,7 +309,7 @@ class FailoverProxy:
             for index in range(len(self.daemons))
         )
 
-    def _unavailable(self, waited: float, last: HadoopError) -> HadoopError:
+    def _build_unavailable_error(self, waited: float, last: HadoopError) -> HadoopError:
         failures = [(self.daemons[index], error) for index, error in sorted(self._failures.items())]
         if not failures:
             return last
@@ -333,7 +335,7 @@ class _Attempt:
 _TROUBLE: Final = (ConnectError, ConnectionLost, CallTimeout, StandbyError, RetriableError, LoginError, SaslError)
 
 
-def _maybe_executed(error: HadoopError) -> bool:
+def _may_be_executed(error: HadoopError) -> bool:
     """Return True if a call that failed may have been carried out."""
     return isinstance(error, CallTimeout) or (isinstance(error, ConnectionLost) and error.maybe_executed)
 
@@ -343,7 +345,7 @@ def _is_final(error: HadoopError) -> bool:
     return isinstance(error, SafeModeError) and not error.class_name.endswith("RetriableException")
 
 
-def resource_manager_policy(settings: HadoopConfiguration) -> Policy:
+def build_resource_manager_policy(settings: HadoopConfiguration) -> Policy:
     """Return the retry policy of `yarn.resourcemanager.connect.max-wait.ms` (below 0: forever)."""
     give_up_after = settings.get_seconds("yarn.resourcemanager.connect.max-wait.ms")
     base, most = "yarn.client.failover-sleep-base-ms", "yarn.client.failover-sleep-max-ms"
@@ -356,7 +358,7 @@ def resource_manager_policy(settings: HadoopConfiguration) -> Policy:
     )
 
 
-def connection_options(settings: HadoopConfiguration) -> ConnectionOptions:
+def build_connection_options(settings: HadoopConfiguration) -> ConnectionOptions:
     """Return the connection options of the configuration (`ipc.client...`)."""
     call = settings.get_seconds("ipc.client.rpc-timeout.ms")
     return ConnectionOptions(

@@ -26,67 +26,67 @@ class InvalidId(UserError):  # noqa: N818 - a noun reads better where it is rais
     """A text that is no such name."""
 
 
-def application_id(text: str) -> ApplicationId:
+def parse_application_id(text: str) -> ApplicationId:
     """Read `application_1410901177871_0001`.
 
     Raises:
         InvalidId: it is no such name.
     """
-    stamp, number = _numbers(_APPLICATION, text, "an application", "application_1410901177871_0001")
-    return _application(text, stamp, number)
+    stamp, number = _parse_numbers(_APPLICATION, text, "an application", "application_1410901177871_0001")
+    return _build_application(text, stamp, number)
 
 
-def container_id(text: str) -> ContainerId:
+def parse_container_id(text: str) -> ContainerId:
     """Read `container_1410901177871_0001_01_000005` and `container_e17_1410901177871_0001_01_000005`.
 
     Raises:
         InvalidId: it is no such name.
     """
-    epoch, stamp, number, attempt, sequence = _numbers(
+    epoch, stamp, number, attempt, sequence = _parse_numbers(
         _CONTAINER, text, "a container", "container_e17_1410901177871_0001_01_000005"
     )
-    application = _application(text, stamp, number)
+    application = _build_application(text, stamp, number)
     # As Hadoop writes it, so that it equals the same id from an answer: the application stands in the attempt only.
     return ContainerId(
-        attempt=ApplicationAttemptId(application=application, number=_below(text, attempt, 31)),
-        number=_below(text, epoch, 23) << _SEQUENCE_BITS | _below(text, sequence, _SEQUENCE_BITS),
+        attempt=ApplicationAttemptId(application=application, number=_check_below(text, attempt, 31)),
+        number=_check_below(text, epoch, 23) << _SEQUENCE_BITS | _check_below(text, sequence, _SEQUENCE_BITS),
     )
 
 
-def _numbers(pattern: re.Pattern[str], text: str, what: str, example: str) -> list[int]:
+def _parse_numbers(pattern: re.Pattern[str], text: str, what: str, example: str) -> list[int]:
     match = pattern.fullmatch(text.strip())
     if match is None:
         raise InvalidId(f"{text!r} is not the name of {what}; such a name looks like {example}")
     return [int(number or 0) for number in match.groups()]
 
 
-def _below(text: str, number: int, bits: int) -> int:
+def _check_below(text: str, number: int, bits: int) -> int:
     if number >> bits:
         raise InvalidId(f"{text!r}: {number} is too large a number there")
     return number
 
 
-def _application(text: str, stamp: int, number: int) -> ApplicationId:
-    return ApplicationId(number=_below(text, number, 31), cluster_timestamp=_below(text, stamp, 63))
+def _build_application(text: str, stamp: int, number: int) -> ApplicationId:
+    return ApplicationId(number=_check_below(text, number, 31), cluster_timestamp=_check_below(text, stamp, 63))
 
 
-def application_text(application: ApplicationId) -> str:
+def format_application(application: ApplicationId) -> str:
     """Write `application_1410901177871_0001`."""
-    return f"application_{_of_application(application)}"
+    return f"application_{_format_application_part(application)}"
 
 
-def container_text(container: ContainerId) -> str:
+def format_container(container: ContainerId) -> str:
     """Write `container_1410901177871_0001_01_000005`."""
     number = container.number or 0
     epoch = number >> _SEQUENCE_BITS
     attempt = container.attempt or ApplicationAttemptId(application=container.application)
     return (
-        f"container_{f'e{epoch:02}_' if epoch else ''}{_of_application(application_of(container))}"
+        f"container_{f'e{epoch:02}_' if epoch else ''}{_format_application_part(find_application(container))}"
         f"_{attempt.number or 0:02}_{number & _SEQUENCE:06}"
     )
 
 
-def application_of(container: ContainerId) -> ApplicationId:
+def find_application(container: ContainerId) -> ApplicationId:
     """Return the application of a container. Senders fill either of two fields."""
     if container.attempt is not None and container.attempt.application is not None:
         return container.attempt.application
@@ -96,11 +96,11 @@ def application_of(container: ContainerId) -> ApplicationId:
 def is_of(container: str, application: str) -> bool:
     """Return True if a text is the name of a container of an application."""
     try:
-        return application_text(application_of(container_id(container))) == application
+        return format_application(find_application(parse_container_id(container))) == application
     except InvalidId:
         return False
 
 
-def _of_application(application: ApplicationId | None) -> str:
+def _format_application_part(application: ApplicationId | None) -> str:
     application = application or ApplicationId()
     return f"{application.cluster_timestamp or 0}_{application.number or 0:04}"

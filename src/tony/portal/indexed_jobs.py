@@ -29,12 +29,12 @@ from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
-from tony.portal.histories.history_location import file_system_of, is_own_location, is_state_directory
+from tony.portal.histories.history_location import is_own_location, is_state_directory, split_file_system
 from tony.portal.histories.job_dir_copies import RecordCache
 from tony.portal.histories.scan_threads import ScanThreads
 from tony.portal.job_index.index import JobIndex
 from tony.portal.job_index.index_schema import IndexEntry
-from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource, find_owner
+from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource
 from tony.schedulers.registry import has_remote_logs
 from tony.storage.stores.local_store import JobDirectory
 from tony.storage.stores.store_interface import FileStore
@@ -84,11 +84,11 @@ class IndexedJobs:
         self._own = next((store.address for store in stores if is_own_location(store, home)), "")
         folder = home.path / "portal"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.index = JobIndex(folder / _index_name(home, stores))
+        self.index = JobIndex(folder / _build_index_name(home, stores))
         self._cache = RecordCache(folder / "brought")
         self._scan_threads = ScanThreads(self.index, list(stores), [self._own] if self._own else [])
         self._views: OrderedDict[tuple[str, str, tuple[int, ...]], PortalView] = OrderedDict()
-        self._file_systems = {file_system_of(store.address) for store in stores if store.local is None}
+        self._file_systems = {split_file_system(store.address) for store in stores if store.local is None}
         self._fetched_at: dict[str, float] = {}
         # By folder, for as long as a view or a request uses it; accessed only from the event loop.
         self._copying: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
@@ -121,44 +121,44 @@ class IndexedJobs:
         return self._title
 
     async def list_jobs(self, query: Query) -> JobsPage:
-        page = await LISTS.run(self.index.page, query)
+        page = await LISTS.run(self.index.query_page, query)
         return replace(page, problems=self._scan_threads.problems)
 
     async def find_job(self, job: str) -> PortalView | None:
         if not JOB_ID.fullmatch(job):
             return None
-        entry = await LISTS.run(self.index.entry, job)
+        entry = await LISTS.run(self.index.find_entry, job)
         if entry is None or entry.place not in self._stores:
-            return await self._unlisted_view(job)
+            return await self._find_unlisted_view(job)
         store = self._stores[entry.place]
         if entry.place == self._own and store.local:
             folder = JobFolder(store.local / entry.path)
             if await to_thread(_is_own, folder):  # else it is another user's, or LinkedIn TonY's
-                return self._own_view(folder)
-        return await self._foreign_view(store, entry)
+                return self._create_own_view(folder)
+        return await self._create_foreign_view(store, entry)
 
     def has_file_system_of(self, address: str) -> bool:
         """Return True if an address is in the same file system as one of the locations."""
-        return file_system_of(address) in self._file_systems
+        return split_file_system(address) in self._file_systems
 
-    async def _unlisted_view(self, job: str) -> PortalView | None:
+    async def _find_unlisted_view(self, job: str) -> PortalView | None:
         """Return a job of the state directory that is not indexed yet."""
         folder = self._home.job(job)
         if not self._own or not await to_thread(_is_own, folder):
             return None
-        return self._own_view(folder)
+        return self._create_own_view(folder)
 
-    def _own_view(self, folder: JobFolder) -> PortalView:
+    def _create_own_view(self, folder: JobFolder) -> PortalView:
         def make() -> PortalView:
             remote = RemoteRecord(self._home, folder, slots=self._fetch_slots)
             place = TensorBoardSource(folder=folder, own=True)
             return PortalView(place, folder, None, remote, status_seconds=PAGE_STATUS_SECONDS)
 
-        return self._view((self._own, folder.job_id, ()), make)
+        return self._find_view((self._own, folder.job_id, ()), make)
 
-    async def _foreign_view(self, store: FileStore, entry: IndexEntry) -> PortalView | None:
+    async def _create_foreign_view(self, store: FileStore, entry: IndexEntry) -> PortalView | None:
         """Return a job of another user or file system: a copy of its directory, with its logs where they are."""
-        run = _runner(store)
+        run = _find_runner(store)
         held = await run(store.hold, entry.path)
         if held is None:
             return None
@@ -166,7 +166,7 @@ class IndexedJobs:
         key = entry.place, entry.head.job, identity
         if key in self._views:  # the view holds the same directory open
             held = self._views[key].place.store or held
-        folder = self._cache.folder(entry, identity)
+        folder = self._cache.find_folder(entry, identity)
         logs_here = isinstance(held, JobDirectory) and not has_remote_logs(entry.head.scheduler)
         lock = self._copying.setdefault(str(folder.path), threading.Lock())
         refresh = partial(run, partial(self._update_copy, held, entry, folder, lock, logs=not logs_here))
@@ -180,7 +180,7 @@ class IndexedJobs:
                 PortalView,
                 place,
                 folder,
-                _report_from_log(folder, refresh),
+                _create_log_report(folder, refresh),
                 refresh=refresh,
                 status_seconds=PAGE_STATUS_SECONDS,
                 is_own=False,
@@ -188,14 +188,16 @@ class IndexedJobs:
             if isinstance(held, JobDirectory) and logs_here:
                 return view(files=(held, entry.path))
 
-            async def owner() -> str:
+            async def find_owner() -> str:
                 found: str = await run(find_owner, held, entry.path)
                 return found
 
-            remote = RemoteRecord(self._home, folder, owner, self._fetch_slots, self._log_fetcher(held, entry, folder))
+            remote = RemoteRecord(
+                self._home, folder, find_owner, self._fetch_slots, self._create_log_fetcher(held, entry, folder)
+            )
             return view(remote)
 
-        return self._view(key, make)
+        return self._find_view(key, make)
 
     def _is_fresh(self, folder: JobFolder, store: FileStore) -> bool:
         age = clock.monotonic() - self._fetched_at.get(str(folder.path), float("-inf"))
@@ -215,7 +217,9 @@ class IndexedJobs:
                 self._cache.bring(store, entry, folder, logs=logs)
                 self._fetched_at[key] = clock.monotonic()
 
-    def _log_fetcher(self, store: FileStore, entry: IndexEntry, folder: JobFolder) -> Callable[[str], Awaitable[None]]:
+    def _create_log_fetcher(
+        self, store: FileStore, entry: IndexEntry, folder: JobFolder
+    ) -> Callable[[str], Awaitable[None]]:
         """Return a function that copies the logs of a task from the job directory, unless they are fresh."""
         done: dict[str, float] = {}
         turn = threading.Lock()
@@ -227,11 +231,11 @@ class IndexedJobs:
                     done[task] = clock.monotonic()
 
         async def bring(task: str) -> None:
-            await _runner(store)(bring_now, task)
+            await _find_runner(store)(bring_now, task)
 
         return bring
 
-    def _view(self, key: tuple[str, str, tuple[int, ...]], make: Callable[[], PortalView]) -> PortalView:
+    def _find_view(self, key: tuple[str, str, tuple[int, ...]], make: Callable[[], PortalView]) -> PortalView:
         view = self._views.get(key)
         if view is None:
             for other in [other for other in self._views if other[:2] == key[:2]]:
@@ -256,7 +260,7 @@ class IndexedJobs:
         while True:
             try:
                 if await LISTS.run(self.index.claim):
-                    known = await LISTS.run(self.index.still_open, self._own, _MAX_QUERIED_JOBS)
+                    known = await LISTS.run(self.index.find_still_open, self._own, _MAX_QUERIED_JOBS)
                     polled = await asyncio.gather(*(self._poll_am(job, slots) for job in known))
                     news = [entry for entry in polled if entry]
                     if news:
@@ -273,12 +277,12 @@ class IndexedJobs:
                     report = await job_status.load_report(self._home, job, _POLL_TIMEOUT_SECONDS)
             except (TonyError, TimeoutError):
                 return None
-            entry = await LISTS.run(self.index.entry, job)
+            entry = await LISTS.run(self.index.find_entry, job)
         if entry is None or entry.place != self._own:
             return None
         head = replace(head_of_report(report), pinned=entry.head.pinned)
         if (
-            _without_usage(head) == _without_usage(entry.head)
+            _drop_usage(head) == _drop_usage(entry.head)
             and clock.monotonic() - self._indexed_at.get(job, 0.0) < _USAGE_SECONDS
         ):
             return None
@@ -287,38 +291,38 @@ class IndexedJobs:
         return replace(entry, head=head, stamp="")
 
 
-def _runner(store: FileStore) -> Callable[..., Awaitable[Any]]:
+def _find_runner(store: FileStore) -> Callable[..., Awaitable[Any]]:
     """Return the lane for blocking work on a store: remote stores have separate threads."""
     return OTHERS.run if store.local else STORES.run
 
 
-def _report_from_log(folder: JobFolder, refresh: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[JobReport]]:
+def _create_log_report(folder: JobFolder, refresh: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[JobReport]]:
     """Return a function that reads a job's status from the copy of its event log, incrementally."""
     standing = StatusFromLog(folder, own=False)
 
     async def load() -> JobReport:
         await refresh()
-        return await OTHERS.run(standing.report)
+        return await OTHERS.run(standing.load_report)
 
     return load
 
 
-def _without_usage(head: JobHead) -> JobHead:
+def _drop_usage(head: JobHead) -> JobHead:
     return replace(head, gpu_hours=None, gb_hours=None)
 
 
-def _index_name(home: Home, stores: Sequence[FileStore]) -> str:
+def _build_index_name(home: Home, stores: Sequence[FileStore]) -> str:
     """Return the index's file name, derived from the host and the locations.
 
     SQLite's shared memory does not work across hosts, so each host has its own index.
     """
     if len(stores) == 1 and is_state_directory(stores[0], home):
-        return f"index-{_host()}.db"
+        return f"index-{_find_host()}.db"
     addresses = "\n".join(sorted(store.address for store in stores))
-    return f"index-{_host()}-{sha256(addresses.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}.db"
+    return f"index-{_find_host()}-{sha256(addresses.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}.db"
 
 
-def _host() -> str:
+def _find_host() -> str:
     return re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:64] or "here"
 
 

@@ -22,7 +22,7 @@ from tony.model.layout import Home
 from tony.portal.access.listen_options import ListenOptions
 from tony.portal.access.login_routes import LoginRoutes
 from tony.portal.access.tokens import TokenFile
-from tony.portal.histories.history_location import absences, open_location
+from tony.portal.histories.history_location import describe_absences, open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.web.app import create
@@ -50,8 +50,8 @@ async def run(
         InfraError: the port is not available.
     """
     entrance.check()
-    tls, tokens = entrance.tls(), TokenFile(home.portal)
-    auth_config = entrance.terms(tokens)
+    tls, tokens = entrance.create_tls_context(), TokenFile(home.portal)
+    auth_config = entrance.build_auth_config(tokens)
     stores = [open_location(history, home, os.environ) for history in histories or [str(home.path)]]
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=clock.LOG_LINE)
@@ -62,7 +62,7 @@ async def run(
     title = f"jobs of {auth_config.owner}" if not histories else ", ".join(store.address for store in stores)
     portal = IndexedJobs(home, stores, title)
     tensorboards = TensorBoardRoutes(home, portal, authenticator)
-    app = create(portal, authenticator, login=True, more=[*login.routes(), *tensorboards.routes()])
+    app = create(portal, authenticator, login=True, more=[*login.build_routes(), *tensorboards.build_routes()])
     app.state.boards = True
     settle()  # else garbage collection while reading the first large job would traverse all loaded modules
     ended = asyncio.Event()
@@ -72,10 +72,10 @@ async def run(
     work = asyncio.ensure_future(serve(app, [listening], peer_uid, tls))
     try:
         await portal.start()
-        address = entrance.address(listening.getsockname()[1])
+        address = entrance.build_address(listening.getsockname()[1])
         shows_home = not histories or str(home.path) in histories
         with publish_address(home, address) if shows_home else nullcontext():
-            for sentence in absences(stores if histories else ()):
+            for sentence in describe_absences(stores if histories else ()):
                 warn(sentence)
             announce(address)
             await asyncio.wait([work, asyncio.ensure_future(ended.wait())], return_when=asyncio.FIRST_COMPLETED)

@@ -52,7 +52,7 @@ class Raw(Message):
     frame: bytes
 
     @classmethod
-    def of(cls, data: bytes) -> Raw:
+    def from_bytes(cls, data: bytes) -> Raw:
         """Build a frame of these bytes, at most `MAX_RAW`."""
         return cls(frame=_LENGTH.pack(len(data) | RAW) + data)
 
@@ -72,7 +72,7 @@ def encode(message: Message, limit: int = MAX_FROM_AM) -> bytes:
     """
     if isinstance(message, Raw):
         return message.frame
-    body = _body(message, limit)
+    body = _encode_body(message, limit)
     return _LENGTH.pack(len(body)) + body
 
 
@@ -85,7 +85,7 @@ def encode_for_many(message: Message, limit: int = MAX_FROM_AM) -> bytes:
     Raises:
         ProtocolError: `too-long`, measured before compression.
     """
-    body = _body(message, limit)
+    body = _encode_body(message, limit)
     if len(body) >= _MIN_COMPRESSED:
         import zlib  # late: rarely needed
 
@@ -98,7 +98,7 @@ def encode_for_many(message: Message, limit: int = MAX_FROM_AM) -> bytes:
 class Decoder:
     """Decodes the bytes of one side into messages.
 
-    Feed it bytes, then call `next_message` until it returns None. It cannot be used after an error: the start of the
+    Feed it bytes, then call `decode_next` until it returns None. It cannot be used after an error: the start of the
     next frame is not known.
     """
 
@@ -117,7 +117,7 @@ class Decoder:
         if self._error is None:
             self._buffer += data
 
-    def next_message(self) -> Message | None:
+    def decode_next(self) -> Message | None:
         """Return the next complete message, or None until more bytes arrive.
 
         Raises:
@@ -144,7 +144,7 @@ class Decoder:
                 return Raw(frame=frame)
             body = bytes(memoryview(buffer)[_LENGTH.size : end])
             del buffer[:end]
-            return decode(_expanded(body, self._limit) if word & COMPRESSED else body)
+            return decode(_decompress(body, self._limit) if word & COMPRESSED else body)
         except ProtocolError as error:
             self._error = error
             buffer.clear()
@@ -161,7 +161,7 @@ def decode(body: bytes) -> Message:
     kind = plain.pop("k", None)
     cls = MESSAGES.get(kind) if isinstance(kind, str) else None
     if cls is None:
-        raise ProtocolError(Code.UNKNOWN_KIND, f"no message of the kind {_shown(kind)}")
+        raise ProtocolError(Code.UNKNOWN_KIND, f"no message of the kind {_format_value(kind)}")
     try:
         return from_plain(cls, plain, ignore_unknown=True)
     except DecodeError as error:
@@ -180,14 +180,14 @@ def _parse(body: bytes) -> dict[str, Any]:
     return plain
 
 
-def _body(message: Message, limit: int) -> bytes:
+def _encode_body(message: Message, limit: int) -> bytes:
     body = _ENCODER.encode({"k": message.kind, **to_plain(message)}).encode("utf-8", "replace")
     if len(body) > limit:
         raise ProtocolError(Code.TOO_LONG, f"a {message.kind} of {len(body)} bytes; at most {limit} can be sent")
     return body
 
 
-def _expanded(body: bytes, limit: int) -> bytes:
+def _decompress(body: bytes, limit: int) -> bytes:
     """Decompress a body, up to the limit: a small one may expand without end."""
     import zlib
 
@@ -203,5 +203,5 @@ def _expanded(body: bytes, limit: int) -> bytes:
     return plain
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     return f"{value!r:.80}" if isinstance(value, str | int | None) else type(value).__name__

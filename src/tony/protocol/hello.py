@@ -64,7 +64,7 @@ def encode_hello(kind: PeerKind, token: str, version: int = WIRE_VERSION) -> byt
     Args:
         token: 64 hex digits, `Credentials.token`.
     """
-    return _HELLO.pack(_MAGIC, version, _KIND_NUMBERS[kind], token_bytes(token))
+    return _HELLO.pack(_MAGIC, version, _KIND_NUMBERS[kind], decode_token(token))
 
 
 def check_hello(data: bytes, token: str) -> PeerKind:
@@ -83,8 +83,8 @@ def check_hello(data: bytes, token: str) -> PeerKind:
     if magic != _MAGIC:
         raise ProtocolError(Code.BAD_MESSAGE, "this is not a tony peer: its first bytes are not the hello")
     if version != WIRE_VERSION:
-        raise ProtocolError(Code.VERSION, _versions(peer_version=version))
-    if not hmac.compare_digest(given, token_bytes(token)):
+        raise ProtocolError(Code.VERSION, _format_versions(peer_version=version))
+    if not hmac.compare_digest(given, decode_token(token)):
         raise ProtocolError(Code.TOKEN, "the token is not this job's")
     kind = _KINDS.get(number)
     if kind is None:
@@ -107,7 +107,7 @@ def check_answer(data: bytes) -> None:
     if magic != _MAGIC:
         raise ProtocolError(Code.BAD_MESSAGE, "this address is not an application master of tony")
     if version != WIRE_VERSION:
-        raise ProtocolError(Code.VERSION, _versions(peer_version=version))
+        raise ProtocolError(Code.VERSION, _format_versions(peer_version=version))
     if status == 0:
         return
     code = _STATUSES.get(status)
@@ -115,7 +115,7 @@ def check_answer(data: bytes) -> None:
     raise ProtocolError(code or Code.BAD_MESSAGE, f"the application master refused the connection: {reason}")
 
 
-def token_bytes(token: str) -> bytes:
+def decode_token(token: str) -> bytes:
     """Decode the 64 hex digits of a token.
 
     Raises:
@@ -130,7 +130,7 @@ def token_bytes(token: str) -> bytes:
     return raw
 
 
-def _versions(peer_version: int) -> str:
+def _format_versions(peer_version: int) -> str:
     return (
         f"the other side speaks wire version {peer_version}, this one version {WIRE_VERSION}; "
         "use the same release of tony on both sides"

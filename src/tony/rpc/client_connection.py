@@ -18,7 +18,7 @@ from tony.protocol.messages import Message
 from tony.rpc.am_address import AmAddress, UnixAddress, parse
 from tony.rpc.connection import READ_SIZE, RpcConnection
 from tony.rpc.handshake_side import HandshakeSide, Phase
-from tony.rpc.sockets import describe_error, resolve, short_path
+from tony.rpc.sockets import describe_error, resolve, shorten_path
 
 if TYPE_CHECKING:
     from tony.rpc.tls_pipe import TlsPipe
@@ -54,15 +54,15 @@ async def connect(
     where = parse(address)
     tls: TlsPipe | None = None
     if not isinstance(where, UnixAddress):
-        from tony.rpc.tls_pipe import TlsPipe, client_context
+        from tony.rpc.tls_pipe import TlsPipe, create_client_context
 
-        tls = TlsPipe(client_context(credentials), listens=False, partner=kind.partner_name)
+        tls = TlsPipe(create_client_context(credentials), listens=False, partner=kind.partner_name)
     side = _ConnectingSide(address, kind, encode_hello(kind, credentials.token))
     connection = RpcConnection(side, bytearray(READ_SIZE), kind, tls)
     is_ready = False
     try:
         async with asyncio.timeout(timeout):
-            sock = await (dial(address) if dial else _connected_socket(where))
+            sock = await (dial(address) if dial else _connect_socket(where))
             try:
                 await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
             except BaseException:
@@ -102,21 +102,21 @@ class _ConnectingSide(HandshakeSide):
     def on_transport(self, connection: RpcConnection) -> None:
         connection.peer = self._address
 
-    def greeting(self) -> bytes:
+    def build_greeting(self) -> bytes:
         return self._hello
 
-    def greeted(self, connection: RpcConnection, data: bytes) -> tuple[PeerKind, bytes]:
+    def on_greeting(self, connection: RpcConnection, data: bytes) -> tuple[PeerKind, bytes]:
         check_answer(data)
         return self._kind, b""
 
-    def refusal(self, error: ProtocolError) -> bytes:
+    def build_refusal(self, error: ProtocolError) -> bytes:
         return b""
 
-    def opened(self, connection: RpcConnection) -> None:
+    def on_open(self, connection: RpcConnection) -> None:
         if not self.answered.done():
             self.answered.set_result(None)
 
-    def received(self, connection: RpcConnection, message: Message) -> None:
+    def on_message(self, connection: RpcConnection, message: Message) -> None:
         self._waiting.append(message)
         if isinstance(message, Raw):
             self._raw += len(message.frame)
@@ -124,13 +124,13 @@ class _ConnectingSide(HandshakeSide):
             connection.pause_reading()
         self._wake()
 
-    def ended(self, connection: RpcConnection) -> None:
+    def on_end(self, connection: RpcConnection) -> None:
         self._wake()
 
-    def closed(self, connection: RpcConnection, was: Phase) -> None:
+    def on_closed(self, connection: RpcConnection, was: Phase) -> None:
         self._wake()
         if not self.answered.done():
-            self.answered.set_exception(_reason_of_failure(connection, was))
+            self.answered.set_exception(_find_failure_reason(connection, was))
 
     async def take(self, connection: RpcConnection) -> Message | None:
         while not self._waiting:
@@ -152,7 +152,7 @@ class _ConnectingSide(HandshakeSide):
             self._wakeup.set_result(None)
 
 
-def _reason_of_failure(connection: RpcConnection, was: Phase) -> Exception:
+def _find_failure_reason(connection: RpcConnection, was: Phase) -> Exception:
     error = connection.error
     if error is None:
         step = "TLS handshake" if was is Phase.SECURING else "hello"
@@ -163,10 +163,10 @@ def _reason_of_failure(connection: RpcConnection, was: Phase) -> Exception:
     return error
 
 
-async def _connected_socket(address: AmAddress) -> socket.socket:
+async def _connect_socket(address: AmAddress) -> socket.socket:
     loop = asyncio.get_running_loop()
     if isinstance(address, UnixAddress):
-        return await _connected_unix(address.path)
+        return await _connect_unix(address.path)
     failures: list[OSError] = []
     for family, target in await resolve(address):
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -184,11 +184,11 @@ async def _connected_socket(address: AmAddress) -> socket.socket:
     raise next((error for error in failures if not _is_gone(error)), failures[0])
 
 
-async def _connected_unix(path: str) -> socket.socket:
+async def _connect_unix(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
     try:
-        with short_path(path) as short:
+        with shorten_path(path) as short:
             while True:
                 with suppress(BlockingIOError):
                     sock.connect(short)

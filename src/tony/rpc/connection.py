@@ -20,7 +20,7 @@ from tony.protocol.framing import Decoder, encode
 from tony.protocol.hello import PeerKind
 from tony.protocol.messages import Message, Refused
 from tony.rpc.handshake_side import HandshakeSide, Phase
-from tony.rpc.sockets import peer_process, reset_at_close, watch_for_death
+from tony.rpc.sockets import find_peer_process, reset_at_close, watch_for_death
 
 if TYPE_CHECKING:
     from tony.rpc.tls_pipe import TlsPipe
@@ -140,7 +140,7 @@ class RpcConnection(asyncio.BufferedProtocol):
 
     def proves(self, name: str) -> bool:
         """Return True if the other end's certificate has that name; always without TLS."""
-        return self._tls is None or self._tls.peer_is(name)
+        return self._tls is None or self._tls.is_peer(name)
 
     def send(self, message: Message) -> None:
         """Send a message. On a closed connection it is discarded.
@@ -184,13 +184,13 @@ class RpcConnection(asyncio.BufferedProtocol):
     async def drain(self) -> None:
         """Wait until little is left to send. Returns at once when the connection has ended."""
         if self._paused:
-            await asyncio.shield(self._draining())
+            await asyncio.shield(self._wait_drained())
 
-    def when_drained(self, call: Callable[[], None]) -> None:
+    def call_when_drained(self, call: Callable[[], None]) -> None:
         """Call back once little is left to send, or the connection has ended. Only if `is_full`."""
-        self._draining().add_done_callback(lambda _: call())
+        self._wait_drained().add_done_callback(lambda _: call())
 
-    def _draining(self) -> asyncio.Future[None]:
+    def _wait_drained(self) -> asyncio.Future[None]:
         if self._drained is None:
             self._drained = asyncio.get_running_loop().create_future()
         return self._drained
@@ -231,9 +231,9 @@ class RpcConnection(asyncio.BufferedProtocol):
         sock: socket.socket = transport.get_extra_info("socket")
         try:
             if sock.family == socket.AF_UNIX:
-                self.peer = f"pid {peer_process(sock)}"
+                self.peer = f"pid {find_peer_process(sock)}"
             else:
-                self.peer = _tcp_peer(transport)
+                self.peer = _format_tcp_peer(transport)
                 watch_for_death(sock)
         except (ProtocolError, OSError) as error:
             self._side.on_transport(self)
@@ -241,7 +241,7 @@ class RpcConnection(asyncio.BufferedProtocol):
             return
         self._side.on_transport(self)
         if self._tls is None:
-            self._secured()
+            self._on_secured()
         else:
             self._transport.write(self._tls.start())
 
@@ -253,12 +253,12 @@ class RpcConnection(asyncio.BufferedProtocol):
         if self._phase is Phase.CLOSING:
             return
         if self._tls is None:
-            self._plain(data)
+            self._receive_plain(data)
             return
         if self._phase is Phase.SECURING and not self._side.may_secure(self, data):
             self.pause_reading()
             return
-        self._encrypted(self._tls, data)
+        self._receive_encrypted(self._tls, data)
 
     def eof_received(self) -> bool:
         """End the connection: the other side sends no more."""
@@ -294,11 +294,11 @@ class RpcConnection(asyncio.BufferedProtocol):
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
         self._decoder = self._tls = None
-        self._side.closed(self, self._end_phase or Phase.SECURING)
+        self._side.on_closed(self, self._end_phase or Phase.SECURING)
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _encrypted(self, tls: TlsPipe, data: memoryview) -> None:
+    def _receive_encrypted(self, tls: TlsPipe, data: memoryview) -> None:
         pieces = tls.feed(data)
         while self._phase not in (Phase.CLOSING, Phase.CLOSED):
             try:
@@ -311,23 +311,23 @@ class RpcConnection(asyncio.BufferedProtocol):
             if plain is None:
                 return
             if self._phase is Phase.SECURING:
-                self._secured()
+                self._on_secured()
             elif plain:
-                self._plain(plain)
+                self._receive_plain(plain)
             else:
                 self._end(None, by_peer=True)
                 self._close(None)
 
     def _flush(self, tls: TlsPipe) -> None:
-        outgoing = tls.outgoing()
+        outgoing = tls.take_outgoing()
         if outgoing and self._transport is not None:
             self._transport.write(outgoing)
 
-    def _secured(self) -> None:
+    def _on_secured(self) -> None:
         self._phase = Phase.GREETING
-        self._write(self._side.greeting())
+        self._write(self._side.build_greeting())
 
-    def _plain(self, data: bytes | memoryview) -> None:
+    def _receive_plain(self, data: bytes | memoryview) -> None:
         if self._phase is Phase.GREETING:
             missing = self._side.greeting_size - len(self._greeting)
             self._greeting += data[:missing]
@@ -341,32 +341,32 @@ class RpcConnection(asyncio.BufferedProtocol):
 
     def _greet(self) -> bool:
         try:
-            self.kind, answer = self._side.greeted(self, self._greeting)
+            self.kind, answer = self._side.on_greeting(self, self._greeting)
         except ProtocolError as error:
-            self._write(self._side.refusal(error))
+            self._write(self._side.build_refusal(error))
             self._close(error)
             return False
         self._greeting = b""
         self._write(answer)
         self._phase = Phase.OPEN
         self._decoder = Decoder(self._side.limit_in)
-        self._side.opened(self)
+        self._side.on_open(self)
         return self._phase is Phase.OPEN
 
     def _deliver(self, decoder: Decoder) -> None:
         # The receiver of a message may close the connection: the rest is then ignored.
         while self._phase is Phase.OPEN:
             try:
-                message = decoder.next_message()
+                message = decoder.decode_next()
             except ProtocolError as error:
                 self._fail(error)
                 return
             if message is None:
                 return
             if isinstance(message, Refused):
-                self._close(ProtocolError(message.code[:_MAX_CODE_CHARACTERS], _harmless(message.reason)))
+                self._close(ProtocolError(message.code[:_MAX_CODE_CHARACTERS], _escape_text(message.reason)))
                 return
-            self._side.received(self, message)
+            self._side.on_message(self, message)
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
@@ -398,7 +398,7 @@ class RpcConnection(asyncio.BufferedProtocol):
             self._end_phase = self._phase
             self.error = error
             self.closed_by_peer = by_peer
-            self._side.ended(self)
+            self._side.on_end(self)
 
     def _close(self, error: ProtocolError | ConnectionFailed | None) -> None:
         """Send what is queued and let the other side close first: closing earlier could destroy data in transit."""
@@ -428,12 +428,12 @@ class RpcConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
 
-def _tcp_peer(transport: asyncio.BaseTransport) -> str:
+def _format_tcp_peer(transport: asyncio.BaseTransport) -> str:
     name = transport.get_extra_info("peername")  # None if it has closed already
     return f"{name[0]}:{name[1]}" if name else "unknown"
 
 
-def _harmless(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Make the other side's text safe for a log and a terminal."""
     text = text if len(text) <= _MAX_TEXT_CHARACTERS else f"{text[:_MAX_TEXT_CHARACTERS]}..."
     return text if text.isprintable() else ascii(text)

@@ -42,11 +42,11 @@ class HandshakeSide(ABC):
         return True
 
     @abstractmethod
-    def greeting(self) -> bytes:
+    def build_greeting(self) -> bytes:
         """Return what to send once the connection is secure."""
 
     @abstractmethod
-    def greeted(self, connection: RpcConnection, data: bytes) -> tuple[PeerKind, bytes]:
+    def on_greeting(self, connection: RpcConnection, data: bytes) -> tuple[PeerKind, bytes]:
         """Check the other side's greeting; return the kind of the connecting peer, and what to send.
 
         Raises:
@@ -54,15 +54,15 @@ class HandshakeSide(ABC):
         """
 
     @abstractmethod
-    def refusal(self, error: ProtocolError) -> bytes:
+    def build_refusal(self, error: ProtocolError) -> bytes:
         """Return what to send when `greeted` refused; may be empty."""
 
     @abstractmethod
-    def opened(self, connection: RpcConnection) -> None:
+    def on_open(self, connection: RpcConnection) -> None:
         """Handle that messages may be sent from now on."""
 
     @abstractmethod
-    def received(self, connection: RpcConnection, message: Message) -> None:
+    def on_message(self, connection: RpcConnection, message: Message) -> None:
         """Handle a message."""
 
     @abstractmethod
@@ -70,9 +70,9 @@ class HandshakeSide(ABC):
         """Return the next queued message; None at the end."""
 
     @abstractmethod
-    def ended(self, connection: RpcConnection) -> None:
+    def on_end(self, connection: RpcConnection) -> None:
         """Handle that nothing more will be received; `connection.error` says why. `closed` follows."""
 
     @abstractmethod
-    def closed(self, connection: RpcConnection, was: Phase) -> None:
+    def on_closed(self, connection: RpcConnection, was: Phase) -> None:
         """Handle the end of a connection, opened or not; `was` is the phase in which its end began."""

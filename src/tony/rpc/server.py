@@ -18,7 +18,7 @@ from tony.linux import resource_limit_errors
 from tony.linux.resource_limit_errors import allow_open_files
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON
-from tony.protocol.hello import HELLO_SIZE, PeerKind, check_hello, encode_answer, token_bytes
+from tony.protocol.hello import HELLO_SIZE, PeerKind, check_hello, decode_token, encode_answer
 from tony.protocol.launch import AmCredentials
 from tony.protocol.messages import Message
 from tony.rpc.am_address import TlsAddress, UnixAddress, parse
@@ -127,7 +127,7 @@ class RpcServer:
         Raises:
             ValueError: the token is invalid.
         """
-        token_bytes(credentials.token)
+        decode_token(credentials.token)
         self._credentials = credentials
         self._side = _ListeningSide(credentials.token, handler, limits, guests)
         self._accepting: dict[asyncio.Task[None], socket.socket] = {}
@@ -152,19 +152,19 @@ class RpcServer:
             listener = listen_unix(where.path)
             self._files.append((where.path, os.lstat(where.path).st_ino))
         else:
-            from tony.rpc.tls_pipe import handshake_tag, server_context
+            from tony.rpc.tls_pipe import build_handshake_tag, create_server_context
 
-            context = server_context(self._credentials)
-            self._side.tag = handshake_tag(self._credentials.token).encode()
+            context = create_server_context(self._credentials)
+            self._side.tag = build_handshake_tag(self._credentials.token).encode()
             listener = await listen_tcp(where)
             where = TlsAddress(host=where.host, port=listener.getsockname()[1])
         task = asyncio.get_running_loop().create_task(self._side.accept(listener, context), name=f"accept {where}")
         self._accepting[task] = listener
         return str(where)
 
-    def statistics(self) -> ServerStatistics:
+    def get_statistics(self) -> ServerStatistics:
         """Return the counters."""
-        return self._side.statistics()
+        return self._side.get_statistics()
 
     async def close(self) -> None:
         """Stop listening, and close every connection after its data has been sent."""
@@ -209,7 +209,7 @@ class _ListeningSide(HandshakeSide):
         self._refused: Counter[str] = Counter()
         self._logged: dict[str, tuple[float, int]] = {}
 
-    def statistics(self) -> ServerStatistics:
+    def get_statistics(self) -> ServerStatistics:
         return ServerStatistics(
             open=len(self._open),
             unauthenticated=len(self._unauthenticated),
@@ -253,9 +253,9 @@ class _ListeningSide(HandshakeSide):
                     await asyncio.sleep(_DROP_RETRY_SECONDS if self._drop_one() else _ACCEPT_PAUSE_SECONDS)
                 continue  # or that connection was closed before it was accepted
             sock.setblocking(False)
-            await loop.connect_accepted_socket(lambda: self._connection(context), sock)
+            await loop.connect_accepted_socket(lambda: self._create_connection(context), sock)
 
-    def _connection(self, context: ssl.SSLContext | None) -> RpcConnection:
+    def _create_connection(self, context: ssl.SSLContext | None) -> RpcConnection:
         if context is None:
             return RpcConnection(self, self._buffer, PeerKind.EXECUTOR, None)
         from tony.rpc.tls_pipe import TlsPipe
@@ -272,7 +272,7 @@ class _ListeningSide(HandshakeSide):
         self._update_can_accept()
 
     def may_secure(self, connection: RpcConnection, data: memoryview) -> bool:
-        first = self._unrecognized.first_message(connection, data)
+        first = self._unrecognized.take_first_message(connection, data)
         if first is None:
             return True
         if self.tag in first:
@@ -326,10 +326,10 @@ class _ListeningSide(HandshakeSide):
 
     # --- the hello ------------------------------------------------------------------------------------------------
 
-    def greeting(self) -> bytes:
+    def build_greeting(self) -> bytes:
         return b""
 
-    def greeted(self, connection: RpcConnection, data: bytes) -> tuple[PeerKind, bytes]:
+    def on_greeting(self, connection: RpcConnection, data: bytes) -> tuple[PeerKind, bytes]:
         kind = check_hello(data, self._token)
         if kind not in self._guests:
             raise ProtocolError(Code.BAD_MESSAGE, f"a peer of the kind {kind.value} may not connect here")
@@ -337,21 +337,21 @@ class _ListeningSide(HandshakeSide):
             raise ProtocolError(Code.TLS, f"its certificate is of this job, but not for {kind.own_name}")
         return kind, encode_answer(None)
 
-    def refusal(self, error: ProtocolError) -> bytes:
+    def build_refusal(self, error: ProtocolError) -> bytes:
         return encode_answer(Code(error.code))
 
-    def opened(self, connection: RpcConnection) -> None:
+    def on_open(self, connection: RpcConnection) -> None:
         self._forget_stranger(connection)
         self._open.add(connection)
         self._handler.on_connected(connection)
 
     # --- afterwards -----------------------------------------------------------------------------------------------
 
-    def received(self, connection: RpcConnection, message: Message) -> None:
+    def on_message(self, connection: RpcConnection, message: Message) -> None:
         self._messages += 1
         self._handler.on_message(connection, message)
 
-    def ended(self, connection: RpcConnection) -> None:
+    def on_end(self, connection: RpcConnection) -> None:
         error = connection.error
         if isinstance(error, ProtocolError):
             # The other side may have refused with a code of its own, which must not become a counter here.
@@ -359,7 +359,7 @@ class _ListeningSide(HandshakeSide):
             self._refused[code] += 1
             self._log_limited(code, f"refused {connection.peer}: {error} ({code})")
 
-    def closed(self, connection: RpcConnection, was: Phase) -> None:
+    def on_closed(self, connection: RpcConnection, was: Phase) -> None:
         self._forget_stranger(connection)
         if connection in self._open:
             self._open.remove(connection)
@@ -394,18 +394,18 @@ class _Unrecognized:
 
     def add(self, connection: RpcConnection, now: float) -> None:
         self._first_messages[connection] = b""
-        self._by_address.setdefault(_host(connection), {})[connection] = now
+        self._by_address.setdefault(_find_host(connection), {})[connection] = now
 
     def remove(self, connection: RpcConnection) -> None:
         """Remove a connection, if it is here."""
         if self._first_messages.pop(connection, None) is None:
             return
-        group = self._by_address[_host(connection)]
+        group = self._by_address[_find_host(connection)]
         del group[connection]
         if not group:
-            del self._by_address[_host(connection)]
+            del self._by_address[_find_host(connection)]
 
-    def first_message(self, connection: RpcConnection, data: memoryview) -> bytes | None:
+    def take_first_message(self, connection: RpcConnection, data: memoryview) -> bytes | None:
         """Return what a connection has sent so far, these bytes included; None if that has been seen already."""
         before = self._first_messages.get(connection)
         if before is None or len(before) >= _MAX_FIRST_MESSAGE_BYTES:
@@ -424,7 +424,7 @@ class _Unrecognized:
         return None
 
 
-def _host(connection: RpcConnection) -> str:
+def _find_host(connection: RpcConnection) -> str:
     return connection.peer.rpartition(":")[0]
 
 

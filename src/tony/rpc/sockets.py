@@ -51,7 +51,7 @@ async def resolve(address: TlsAddress) -> list[tuple[socket.AddressFamily, tuple
 
 
 @contextmanager
-def short_path(path: str) -> Iterator[str]:
+def shorten_path(path: str) -> Iterator[str]:
     """Yield a path of the same socket that fits the kernel's 108 bytes, valid inside the block."""
     if len(os.fsencode(path)) <= _MAX_PATH_BYTES:
         yield path
@@ -75,7 +75,7 @@ def listen_unix(path: str) -> socket.socket:
         _remove_stale(path)
         # The file is created with the mode of the socket, so other users can never connect.
         os.fchmod(listener.fileno(), 0o600)
-        with short_path(path) as short:
+        with shorten_path(path) as short:
             listener.bind(short)
         listener.listen(BACKLOG)
         listener.setblocking(False)
@@ -95,7 +95,7 @@ def _remove_stale(path: str) -> None:
         return
     if not stat.S_ISSOCK(mode):
         raise InfraError(f"cannot listen on {path}: a file that is not a socket is in its place; remove it")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, short_path(path) as short:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, shorten_path(path) as short:
         probe.setblocking(False)
         try:
             probe.connect(short)
@@ -141,7 +141,7 @@ async def listen_tcp(address: TlsAddress) -> socket.socket:
     return listener
 
 
-def peer_process(sock: socket.socket) -> int:
+def find_peer_process(sock: socket.socket) -> int:
     """Return the process id at the other end of a Unix socket, according to the kernel (0: outside this pid namespace).
 
     Raises:

@@ -17,7 +17,7 @@ from functools import lru_cache, partial
 
 from tony.errors import ProtocolError
 from tony.protocol.error_codes import Code
-from tony.protocol.hello import AM_NAME, token_bytes
+from tony.protocol.hello import AM_NAME, decode_token
 from tony.protocol.launch import AmCredentials
 
 #: Bytes given to the engine at a time. Its memory buffers grow to the largest piece and never shrink; a whole TLS
@@ -26,39 +26,39 @@ PIECE = 4096
 
 
 @lru_cache(maxsize=2)
-def client_context(credentials: AmCredentials) -> ssl.SSLContext:
+def create_client_context(credentials: AmCredentials) -> ssl.SSLContext:
     """Return the context of the connecting side; made once (3 ms), reused at each reconnect.
 
     Raises:
         ValueError: credentials without certificates.
     """
-    context = _context(credentials, ssl.PROTOCOL_TLS_CLIENT)
-    context.set_alpn_protocols([handshake_tag(credentials.token)])
+    context = _create_context(credentials, ssl.PROTOCOL_TLS_CLIENT)
+    context.set_alpn_protocols([build_handshake_tag(credentials.token)])
     return context
 
 
-def handshake_tag(token: str) -> str:
+def build_handshake_tag(token: str) -> str:
     """Return the application protocol that a peer that knows the token sends in the clear part of its first message.
 
     The listening side recognises the job's peers by it before it spends CPU time on cryptography. It proves nothing: it
     can be overheard and repeated. It reveals nothing of the token either.
     """
-    return hmac.new(token_bytes(token), b"tony TLS handshake", "sha256").hexdigest()
+    return hmac.new(decode_token(token), b"tony TLS handshake", "sha256").hexdigest()
 
 
-def server_context(credentials: AmCredentials) -> ssl.SSLContext:
+def create_server_context(credentials: AmCredentials) -> ssl.SSLContext:
     """Return the context of all connections of a listening side.
 
     Raises:
         ValueError: credentials without certificates.
     """
-    context = _context(credentials, ssl.PROTOCOL_TLS_SERVER)
+    context = _create_context(credentials, ssl.PROTOCOL_TLS_SERVER)
     # Peers never resume a session, and each ticket costs memory and a message.
     context.num_tickets = 0
     return context
 
 
-def _context(credentials: AmCredentials, protocol: int) -> ssl.SSLContext:
+def _create_context(credentials: AmCredentials, protocol: int) -> ssl.SSLContext:
     if credentials.ca is None or credentials.certificate is None or credentials.key is None:
         raise ValueError("these credentials have no certificates: the job was submitted without TLS")
     context = ssl.SSLContext(protocol)
@@ -85,7 +85,7 @@ class TlsPipe:
         """Args:
         listens: False for the connecting side.
         partner: the name that the listening side must prove before anything is sent to it. The listening side knows
-            only after the hello which name to expect: see `peer_is`.
+            only after the hello which name to expect: see `is_peer`.
         """
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._wrap = partial(
@@ -110,7 +110,7 @@ class TlsPipe:
         """True if the handshake is done, with a certificate of this job's authority at the other end."""
         return self._secured
 
-    def peer_is(self, name: str) -> bool:
+    def is_peer(self, name: str) -> bool:
         """Return True if the other side's certificate has that name."""
         certificate = self._engine.getpeercert() or {}
         return ("DNS", name) in certificate.get("subjectAltName", ())
@@ -118,7 +118,7 @@ class TlsPipe:
     def start(self) -> bytes:
         """Begin the handshake; return what to send. The listening side has nothing to send yet."""
         if not self._wrap.keywords["server_side"]:
-            self._handshake()
+            self._advance_handshake()
         return self._outgoing.read()
 
     def feed(self, data: memoryview) -> Iterator[bytes]:
@@ -132,12 +132,12 @@ class TlsPipe:
         for start in range(0, len(data), PIECE):
             self._incoming.write(data[start : start + PIECE])
             if not self._secured:
-                if not self._handshake():
+                if not self._advance_handshake():
                     continue
                 yield b""
             yield from self._read()
 
-    def outgoing(self) -> bytes:
+    def take_outgoing(self) -> bytes:
         """Return what to send now."""
         return self._outgoing.read()
 
@@ -156,13 +156,13 @@ class TlsPipe:
             pass  # it waits for the other side's alert, or there was no handshake: everything to send has been written
         return self._outgoing.read()
 
-    def _handshake(self) -> bool:
+    def _advance_handshake(self) -> bool:
         try:
             self._engine.do_handshake()
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            raise _tls_error(error) from None
+            raise _convert_tls_error(error) from None
         self._secured = True
         return True
 
@@ -176,13 +176,13 @@ class TlsPipe:
             except ssl.SSLZeroReturnError:
                 data = b""
             except ssl.SSLError as error:
-                raise _tls_error(error) from None
+                raise _convert_tls_error(error) from None
             yield data
             if not data:
                 return
 
 
-def _tls_error(error: ssl.SSLError) -> ProtocolError:
+def _convert_tls_error(error: ssl.SSLError) -> ProtocolError:
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"the other side's certificate is not one of this job: {error.verify_message}"
     else:

@@ -70,7 +70,7 @@ def reset(writer: asyncio.StreamWriter) -> None:
 
 async def _send(connection: RpcConnection, reader: asyncio.StreamReader) -> None:
     while data := await reader.read(MAX_RAW):
-        connection.send_frame(Raw.of(data).frame)
+        connection.send_frame(Raw.from_bytes(data).frame)
         await connection.drain()
         if connection.is_over:
             raise ConnectionFailed("the tunnel broke")

@@ -43,7 +43,7 @@ class SchedulerSetting:
     minimum: int = 0
 
 
-def settings_of(scheduler: str) -> tuple[SchedulerSetting, ...]:
+def load_settings(scheduler: str) -> tuple[SchedulerSetting, ...]:
     """Return the settings of one scheduler, without loading the scheduler itself.
 
     Raises:
@@ -53,7 +53,7 @@ def settings_of(scheduler: str) -> tuple[SchedulerSetting, ...]:
 
 
 def role_settings_of(scheduler: str) -> tuple[SchedulerSetting, ...]:
-    """Return the settings of one scheduler for each role. Raises like `settings_of`."""
+    """Return the settings of one scheduler for each role. Raises like `load_settings`."""
     module = import_module(f"{package_of(scheduler)}.settings")
     return tuple(cast(Sequence[SchedulerSetting], getattr(module, "ROLE_SETTINGS", ())))
 
@@ -78,11 +78,11 @@ def read_values(
 def _read(setting: SchedulerSetting, value: object) -> SettingValue:
     if setting.type is SettingType.TRUTH:
         if not isinstance(value, bool):
-            raise ValueError(f"expected {_expected(setting)}.")
+            raise ValueError(f"expected {_describe_expected(setting)}.")
         return value
     if setting.type is SettingType.WORDS:
         if not isinstance(value, list | tuple) or not all(isinstance(word, str) and word for word in value):
-            raise ValueError(f"expected {_expected(setting)}.")
+            raise ValueError(f"expected {_describe_expected(setting)}.")
         return tuple(value)
     if setting.type is SettingType.SIZE and isinstance(value, str):
         value = parse_size(value)
@@ -90,20 +90,20 @@ def _read(setting: SchedulerSetting, value: object) -> SettingValue:
         if isinstance(value, str):
             value = parse_duration(value)
         if isinstance(value, bool) or not isinstance(value, int | float) or value < setting.minimum:
-            raise ValueError(f"expected {_expected(setting)}.")
+            raise ValueError(f"expected {_describe_expected(setting)}.")
         return float(value)
     if setting.type in (SettingType.SIZE, SettingType.INT):
         if isinstance(value, bool) or not isinstance(value, int) or value < setting.minimum:
-            raise ValueError(f"expected {_expected(setting)}.")
+            raise ValueError(f"expected {_describe_expected(setting)}.")
         return value
     if not isinstance(value, str) or not value:
-        raise ValueError(f"expected {_expected(setting)}.")
+        raise ValueError(f"expected {_describe_expected(setting)}.")
     if setting.type is SettingType.PATH and not value.startswith("/"):
         raise ValueError("expected an absolute path.")
     return value
 
 
-def _expected(setting: SchedulerSetting) -> str:
+def _describe_expected(setting: SchedulerSetting) -> str:
     match setting.type:
         case SettingType.SIZE:
             return 'a size such as "4g"'

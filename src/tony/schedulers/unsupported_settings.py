@@ -8,7 +8,7 @@ from tony.model.job_spec import JobSpec, Role
 from tony.schedulers.capabilities import Capabilities, RoleSetting
 
 
-def unsupported_settings(spec: JobSpec, capabilities: Capabilities) -> list[str]:
+def find_unsupported_settings(spec: JobSpec, capabilities: Capabilities) -> list[str]:
     """Return a warning for each of them, but for images: without its image a program cannot run."""
     return [
         f"warning: roles.{name}.{key} has no effect on the {spec.scheduler} scheduler{instead}"

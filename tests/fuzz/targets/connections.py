@@ -28,7 +28,7 @@ from tony.protocol.messages import Done, Message
 from tony.rpc import RpcConnection, RpcServer, connect
 from tony.rpc.am_address import TlsAddress, parse
 from tony.rpc.server import HandshakeLimits
-from tony.rpc.tls_pipe import TlsPipe, client_context, server_context
+from tony.rpc.tls_pipe import TlsPipe, create_client_context, create_server_context
 
 T = TypeVar("T")
 
@@ -113,14 +113,14 @@ def server(data: bytes) -> None:
 async def _attack(hall: _Hall, over_tcp: bool, pieces: list[bytes]) -> None:
     path = hall.address.removeprefix("unix:")
     await _send(path, pieces, hall.port if over_tcp else None)
-    while hall.server.statistics().open or hall.server.statistics().unauthenticated:
+    while hall.server.get_statistics().open or hall.server.get_statistics().unauthenticated:
         await asyncio.sleep(0)
     honest = await connect(hall.address, JOB.executors, PeerKind.CLIENT)
     honest.send(GetReport())
     assert await honest.receive() == GetReport()
     honest.close()
     await honest.wait_closed()
-    while hall.server.statistics().open:
+    while hall.server.get_statistics().open:
         await asyncio.sleep(0)
 
 
@@ -203,7 +203,7 @@ def summons(data: bytes) -> None:
 async def _call(porch: _Porch, over_tcp: bool, pieces: list[bytes]) -> None:
     porch.heard.clear()
     await _send(porch.path, pieces, porch.port if over_tcp else None)
-    while porch.server.statistics().open or porch.server.statistics().unauthenticated:
+    while porch.server.get_statistics().open or porch.server.get_statistics().unauthenticated:
         await asyncio.sleep(0)
     assert not (over_tcp and porch.heard), "obeyed without a certificate"
     assert len(porch.heard) <= 1, "one call, one answer"
@@ -212,7 +212,7 @@ async def _call(porch: _Porch, over_tcp: bool, pieces: list[bytes]) -> None:
     assert await honest.receive() == Done()
     honest.close()
     await honest.wait_closed()
-    while porch.server.statistics().open:
+    while porch.server.get_statistics().open:
         await asyncio.sleep(0)
 
 
@@ -227,7 +227,7 @@ def tls(data: bytes) -> None:
     rounds = how >> 1 & 3
     to_victim = other.start() if other is ends[1] else b""
     victim.start() if victim is ends[1] else b""
-    to_other = victim.outgoing()
+    to_other = victim.take_outgoing()
     for _ in range(rounds):
         to_other += _feed(victim, to_victim)
         to_victim = _feed(other, to_other)
@@ -242,13 +242,13 @@ def _feed(pipe: TlsPipe, data: bytes) -> bytes:
     out = b""
     for plain in pipe.feed(memoryview(data)):
         assert isinstance(plain, bytes)
-        out += pipe.outgoing()
-    return out + pipe.outgoing()
+        out += pipe.take_outgoing()
+    return out + pipe.take_outgoing()
 
 
 @cache
 def _contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    return server_context(JOB.am), client_context(JOB.executors)
+    return create_server_context(JOB.am), create_client_context(JOB.executors)
 
 
 def _server_seeds() -> list[bytes]:

@@ -17,8 +17,8 @@ from tony.model.job_query import Query, from_words, to_words
 from tony.model.job_report import JobReport
 from tony.model.submission_record import JobRecord
 from tony.portal.histories import avro, jhist_reader, record_reader
-from tony.portal.histories.history_layouts import places
-from tony.portal.job_index.index_terms import expression, searched
+from tony.portal.histories.history_layouts import list_places
+from tony.portal.job_index.index_terms import build_expression, build_searched_text
 from tony.storage.stores.local_store import LocalStore
 
 _PARTS = b"\n---\n"
@@ -26,7 +26,7 @@ _JOB = "local-20260101-000000-0a1b2c"
 
 
 def avro_file(data: bytes) -> None:
-    for each in avro.records(data):
+    for each in avro.read_records(data):
         repr(each)
 
 
@@ -63,10 +63,10 @@ def stored_record(data: bytes) -> None:
         if content:
             (folder / name).write_bytes(content)
     store = LocalStore(folder.parent)
-    (place,) = places(store, "")
+    (place,) = list_places(store, "")
     entry = record_reader.read(store, place)
     if entry is not None:
-        assert isinstance(searched(entry.head), str)
+        assert isinstance(build_searched_text(entry.head), str)
         assert entry.head.damaged.isprintable(), ascii(entry.head.damaged[:200])
         assert len(entry.head.damaged) < 3000
 
@@ -77,7 +77,7 @@ def address(data: bytes) -> None:
     words = dict(line.split("=", 1) for line in lines if "=" in line)
     query = from_words(words)
     assert from_words(to_words(query)) == query
-    assert isinstance(expression(query.text, []), str)
+    assert isinstance(build_expression(query.text, []), str)
 
 
 def _record_seeds() -> list[bytes]:

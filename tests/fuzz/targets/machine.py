@@ -11,7 +11,7 @@ from tests.fuzz.target import Target
 from tony.linux import cgroup, listening_sockets
 from tony.linux.inotify import Inotify, InotifyMask
 from tony.linux.process import parse_stat
-from tony.schedulers.local.claims.machine_capacity import gpus_listed, measure
+from tony.schedulers.local.claims.machine_capacity import measure, parse_gpu_list
 from tony.schedulers.local.settings import LocalSettings
 
 _PARTS = b"\n---\n"
@@ -54,7 +54,7 @@ def hardware(data: bytes) -> None:
     root = scratch("root")
     (root / "proc/self").mkdir(parents=True)
     (root / "proc/self/cgroup").write_bytes(group)
-    gpus_listed(smi.decode("utf-8", "replace"))
+    parse_gpu_list(smi.decode("utf-8", "replace"))
     _measured(root, memory, driver)
 
 

@@ -13,10 +13,10 @@ from tests.fuzz.target import Target, hold
 from tests.fuzz.values import plain_of
 from tests.support.invariants import find_violations
 from tests.support.simulation import Simulation
-from tony.cli.commands.list import _row
-from tony.cli.terminal.terminal_text import safe
+from tony.cli.commands.list import _format_row
+from tony.cli.terminal.terminal_text import escape
 from tony.cli.text.status_changes import StatusChanges
-from tony.cli.text.status_text import further_sessions, lone_restarts, status_page
+from tony.cli.text.status_text import find_further_sessions, find_lone_restarts, format_status
 from tony.cli.text.timeline_text import EventTeller
 from tony.core.application import Application
 from tony.core.events import AttemptStarted
@@ -65,15 +65,15 @@ def event_log(data: bytes) -> None:
     tell = EventTeller()
     try:
         for entry in read(segments(folder.path)):
-            _fits_screen(tell.line(entry))
+            _fits_screen(tell.format_line(entry))
             json.dumps(to_plain(entry.event), allow_nan=False)
     except RecordError as error:
         hold(_PLACE.search(str(error)), error)
         raise
     finally:
         stands = from_plain(JobReport, {**plain_of(JobReport), "session": 5})
-        further_sessions(folder, stands)
-        lone_restarts(folder, stands)
+        find_further_sessions(folder, stands)
+        find_lone_restarts(folder, stands)
 
 
 def event_tail(data: bytes) -> None:
@@ -238,7 +238,7 @@ def _listed(folder: JobFolder) -> None:
     try:
         head = head_of(folder)
         assert head is not None
-        _fits_screen(" ".join(_row(head, head.job, None)))
+        _fits_screen(" ".join(_format_row(head, head.job, None)))
         assert resolve(_home(folder), "last") == _JOB
     except (RecordError, UnknownJobError):
         assert listing.unreadable or listing.ended  # ended: the index knows what the record does not say any more
@@ -247,7 +247,7 @@ def _listed(folder: JobFolder) -> None:
 def _show(found: JobReport) -> None:
     """Everything that is ever said of a report."""
     for columns in (None, 40, 80):
-        for line in status_page(found, columns, {2: "why"}):
+        for line in format_status(found, columns, {2: "why"}):
             _fits_screen(line)
     for line in StatusChanges().tell(found, 1.0):
         str(line)
@@ -256,7 +256,7 @@ def _show(found: JobReport) -> None:
 
 
 def _fits_screen(line: str) -> None:
-    assert safe(line) == line, ascii(line[:200])
+    assert escape(line) == line, ascii(line[:200])
 
 
 def _folder() -> JobFolder:

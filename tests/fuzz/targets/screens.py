@@ -12,11 +12,11 @@ from pathlib import Path
 from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
-from tony.cli.terminal.live_region import live_table
-from tony.cli.terminal.terminal_text import cut, safe, safe_line, table, width
+from tony.cli.terminal.live_region import format_live_table
+from tony.cli.terminal.terminal_text import count_columns, cut, escape, escape_line, format_table
 from tony.cli.text.log_printer import LogPrinter
 from tony.cli.text.status_changes import StatusChanges
-from tony.cli.text.status_text import status_page
+from tony.cli.text.status_text import format_status
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.program.printed_values import Exports
 from tony.jobs.logs.log_follower import LogTail
@@ -35,19 +35,19 @@ _NAME = LogName("worker", 0, 1, 1, "out")
 def terminal(data: bytes) -> None:
     """A line of a program's output, a name, a cell of a table."""
     for text in (data.decode("utf-8", "replace"), data.decode("utf-8", "surrogateescape"), data.decode("latin-1")):
-        plain = safe(text)
-        assert safe(plain) == plain
+        plain = escape(text)
+        assert escape(plain) == plain
         plain.encode()
-        shown = safe_line(text)
+        shown = escape_line(text)
         bare = _COLOUR.sub("", shown)
-        assert safe(bare) == bare, ascii(bare[:100])
+        assert escape(bare) == bare, ascii(bare[:100])
         shown.encode()
         if bare != shown:
             assert shown.endswith("\x1b[0m")
         for columns in (0, 1, 7, 80):
-            assert width(cut(plain, columns)) <= columns
-        lines = table([("A", "B", "C"), (plain, plain, plain)], 40, (1,))
-        assert all(width(line) <= 40 for line in lines)
+            assert count_columns(cut(plain, columns)) <= columns
+        lines = format_table([("A", "B", "C"), (plain, plain, plain)], 40, (1,))
+        assert all(count_columns(line) <= 40 for line in lines)
 
 
 class _Terminal(io.TextIOWrapper):
@@ -67,7 +67,7 @@ def printed(data: bytes) -> None:
         LogPrinter(stream).print(lines)
         bare = _COLOUR.sub("", raw.getvalue().decode())
         assert len(bare.splitlines()) >= len(lines)
-        assert all(safe(line) == line for line in bare.split("\n"))
+        assert all(escape(line) == line for line in bare.split("\n"))
     as_json = io.BytesIO()
     with io.TextIOWrapper(as_json, encoding="utf-8") as stream:
         LogPrinter(stream, as_json=True).print(lines)
@@ -164,10 +164,10 @@ def pages(data: bytes) -> None:
     except (BadJson, DecodeError):
         return
     for columns in (10, 40, 200):
-        for row in (*live_table(report, 1e9, columns, 5), *status_page(report, columns, {2: "why"})):
-            assert safe(row) == row, ascii(row[:100])
-    for row in live_table(report, 1e9, 30, 0):
-        assert width(row) <= 30
+        for row in (*format_live_table(report, 1e9, columns, 5), *format_status(report, columns, {2: "why"})):
+            assert escape(row) == row, ascii(row[:100])
+    for row in format_live_table(report, 1e9, 30, 0):
+        assert count_columns(row) <= 30
     story = StatusChanges()
     story.tell(report, 0.0)
     story.tell(report, 40.0)

@@ -27,7 +27,14 @@ from tony.model.placeholders import check, fill, find_misspelled_names
 from tony.rpc.am_address import parse as parse_address
 from tony.storage.staging.staging_requests import clashes
 from tony.storage.staging.staging_requests import parse as parse_entry
-from tony.units import exact_duration, exact_size, format_duration, format_size, parse_duration, parse_size
+from tony.units import (
+    format_duration,
+    format_exact_duration,
+    format_exact_size,
+    format_size,
+    parse_duration,
+    parse_size,
+)
 
 _EXAMPLES = Path(__file__).parents[3] / "examples"
 _PARTS = b"\n---\n"
@@ -118,13 +125,13 @@ def units(data: bytes) -> None:
     errors = []
     try:
         size = parse_size(text)
-        assert parse_size(exact_size(size)) == size
+        assert parse_size(format_exact_size(size)) == size
         assert format_size(size).isascii()
     except ValueError as error:
         errors.append(error)
     try:
         seconds = parse_duration(text)
-        assert parse_duration(exact_duration(seconds)) == seconds
+        assert parse_duration(format_exact_duration(seconds)) == seconds
         assert format_duration(seconds).isascii()
     except ValueError as error:
         errors.append(error)

@@ -50,10 +50,10 @@ def _decoded(pieces: list[bytes]) -> tuple[list[Message], list[ProtocolError]]:
     try:
         for piece in pieces:
             decoder.feed(piece)
-            while (message := decoder.next_message()) is not None:
+            while (message := decoder.decode_next()) is not None:
                 messages.append(message)
                 if isinstance(message, Raw):
-                    assert Raw.of(bytes(message.data)) == message
+                    assert Raw.from_bytes(bytes(message.data)) == message
                 else:
                     assert decode(encode(message)[4:]) == message
     except ProtocolError as error:

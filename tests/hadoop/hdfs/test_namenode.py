@@ -58,8 +58,8 @@ async def test_the_other_one_of_the_pair_takes_over() -> None:
 async def test_tokens() -> None:
     """A cluster without security gives out none; their service is ours to say."""
     async with played() as (client, files, _, _):
-        assert None is await client.delegation_token("yarn")
+        assert None is await client.get_delegation_token("yarn")
         files.tokens = True
-        token = await client.delegation_token("yarn")
+        token = await client.get_delegation_token("yarn")
         assert token is not None
         assert ("HDFS_DELEGATION_TOKEN", "ha-hdfs:ns1", b"alice yarn") == (token.kind, token.service, token.identifier)

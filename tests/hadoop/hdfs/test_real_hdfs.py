@@ -156,7 +156,7 @@ def test_files(client: WebHdfs, folder: str, tmp_path: Path) -> None:
     assert client.read(path, 500_007) == b""
     with pytest.raises(FileExistsAlreadyError):
         client.create(path, b"")
-    status = client.status(path)
+    status = client.get_status(path)
     assert (status.length, status.permission, status.owner) == (500_007, 0o600, USER)
     client.set_times(path, modified_ms=1_234_567_890_123)
     client.rename(path, f"{folder}/b")
@@ -193,7 +193,7 @@ def test_flush_makes_visible(client: WebHdfs, folder: str) -> None:
     for number in range(10):
         log.write(b"line %d\n" % number)
         assert log.flush(CEILING)
-        assert client.status(path).length == 7 * (number + 1)
+        assert client.get_status(path).length == 7 * (number + 1)
         assert _lines(client.read(path))[-1] == f"line {number}"
     assert log.close(CEILING)
     successor = AppendLog(client, path)

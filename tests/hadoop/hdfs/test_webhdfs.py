@@ -65,7 +65,7 @@ def test_a_file_is_written_and_read(client: WebHdfs) -> None:
     assert client.read(_ODD, 10) == b""
     assert client.read(_ODD, 1000, 5) == b""
     assert client.read(_ODD, 3, 0) == b""
-    status = client.status(_ODD)
+    status = client.get_status(_ODD)
     assert (status.kind, status.length, status.permission, status.owner) == (FileKind.FILE, 10, 0o600, "alice")
     assert status.modified_ms == 1_700_000_000_123
 
@@ -128,7 +128,7 @@ def test_names_and_attributes(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
         client.rename("/a/2", "/a/3")
     client.rename("/a/2", "/a/3", overwrite=True)
     client.set_times("/a/3", modified_ms=1234567890123)
-    status = client.status("/a/3")
+    status = client.get_status("/a/3")
     assert status.modified_ms == 1234567890123
     with pytest.raises(HadoopError, match="non empty"):
         client.delete("/a")
@@ -139,7 +139,7 @@ def test_names_and_attributes(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
 
 def test_what_is_not_there(client: WebHdfs) -> None:
     """A missing file is one error everywhere, and a second file of a name another."""
-    for ask in (client.status, client.list, client.read, client.open):
+    for ask in (client.get_status, client.list, client.read, client.open):
         with pytest.raises(FileMissingError):
             ask("/nothing")
     with pytest.raises(FileMissingError):
@@ -156,7 +156,7 @@ def test_what_is_not_there(client: WebHdfs) -> None:
 def test_paths_that_are_none(client: WebHdfs, cluster: PlayedWebHdfs, path: str) -> None:
     """Such a path never reaches a server."""
     with pytest.raises(ValueError, match=re.escape(repr(path))):
-        client.status(path)
+        client.get_status(path)
     assert not cluster.requests
 
 
@@ -183,20 +183,20 @@ def test_servers_that_are_no_namenodes(client: WebHdfs, cluster: PlayedWebHdfs) 
     """Pages instead of answers, and redirects without end."""
     cluster.fail_next("GETFILESTATUS", Trouble.NONSENSE, Trouble.NOT_FOUND_PAGE, Trouble.REDIRECT_FOREVER)
     with pytest.raises(IpcProtocolError, match=rf"{cluster.url} GETFILESTATUS /.*JSON.*a page"):
-        client.status("/")
+        client.get_status("/")
     with pytest.raises(IpcProtocolError, match=r"404.*HTTP ERROR 404"):
-        client.status("/")
+        client.get_status("/")
     with pytest.raises(IpcProtocolError, match="3 redirects"):
-        client.status("/")
+        client.get_status("/")
 
 
 def test_later_is_asked_again(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
     """A NameNode that starts says so, and is asked again until it has."""
     cluster.fail_next("GETFILESTATUS", Trouble.RETRIABLE, Trouble.RETRIABLE)
-    assert client.status("/").kind is FileKind.DIRECTORY
+    assert client.get_status("/").kind is FileKind.DIRECTORY
     cluster.fail_next("GETFILESTATUS", *[Trouble.RETRIABLE] * 30)
     with WebHdfs([cluster.url], WebLogin(), WebOptions(timeout=0.2)) as hasty, pytest.raises(RetriableError):
-        hasty.status("/")
+        hasty.get_status("/")
 
 
 def test_the_active_namenode_is_found_and_kept() -> None:
@@ -206,19 +206,19 @@ def test_the_active_namenode_is_found_and_kept() -> None:
         standby.fail_next("CREATE", *[Trouble.STANDBY] * 9)
         with WebHdfs([_NOBODY, standby.url, active.url], WebLogin(user="a"), WebOptions(timeout=5.0)) as client:
             client.create("/f", b"x")
-            assert client.status("/f").length == 1
+            assert client.get_status("/f").length == 1
             assert [operation for operation, _ in standby.requests] == ["CREATE"]
         with WebHdfs([standby.url], WebLogin()) as lonely, pytest.raises(StandbyError):
-            lonely.status("/f")
+            lonely.get_status("/f")
 
 
 def test_unreachable_servers() -> None:
     """One NameNode that refuses is an error at once; several are tried until the time is up."""
     with pytest.raises(ConnectError) as caught:
-        WebHdfs([_NOBODY], WebLogin()).status("/")
+        WebHdfs([_NOBODY], WebLogin()).get_status("/")
     assert caught.value.failure is ConnectFailure.REFUSED
     with pytest.raises(ConnectError):
-        WebHdfs([_NOBODY, _NOBODY], WebLogin(), WebOptions(timeout=0.3)).status("/")
+        WebHdfs([_NOBODY, _NOBODY], WebLogin(), WebOptions(timeout=0.3)).get_status("/")
 
 
 def test_a_namenode_that_hangs() -> None:
@@ -229,7 +229,7 @@ def test_a_namenode_that_hangs() -> None:
             with pytest.raises(CallTimeout):
                 client.delete("/f")  # it may have been done
             client.create("/f", b"x")
-            assert client.status("/f").length == 1
+            assert client.get_status("/f").length == 1
         with WebHdfs([hung, active.url], WebLogin(user="a"), WebOptions(hangs=60.0)) as another:
             assert another.delete("/f")
 
@@ -238,7 +238,7 @@ def test_the_error_for_an_unreachable_namenode() -> None:
     """It names the file system, the source of its address, and the setting to correct."""
     client = WebHdfs([_NOBODY], WebLogin(), known_as="It is hdfs://nn (fs.defaultFS, core-site.xml:3)")
     with pytest.raises(ConnectError) as caught:
-        client.status("/")
+        client.get_status("/")
     assert caught.value.failure is ConnectFailure.REFUSED
     for fact in ("HDFS", _NOBODY, "hdfs://nn (fs.defaultFS, core-site.xml:3)", "dfs.namenode.http-address"):
         assert fact in str(caught.value)
@@ -246,19 +246,19 @@ def test_the_error_for_an_unreachable_namenode() -> None:
         impatient = WebOptions(http=HttpOptions(timeout=0.1))
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(CallTimeout, match=rf"(?s)HDFS.*{url}.*It is nn.*dfs\.namenode\.http-address"):
-            WebHdfs([url], WebLogin(), impatient, known_as="It is nn").status("/")
+            WebHdfs([url], WebLogin(), impatient, known_as="It is nn").get_status("/")
 
 
 def test_what_may_lie_below_a_folder(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
     """Quotas of names and bytes, where there are some; and what there is room for in all."""
     client.make_directories("/a")
     client.create("/a/f", b"12345")
-    assert client.usage("/a") == SpaceUsage(names=2, most_names=None, space=5, most_space=None)
+    assert client.get_usage("/a") == SpaceUsage(names=2, most_names=None, space=5, most_space=None)
     cluster.files["/a"].most_names, cluster.files["/a"].most_space = 7, 0
-    assert client.usage("/a") == SpaceUsage(names=2, most_names=7, space=5, most_space=0)
-    assert client.remaining() == 1 << 20
+    assert client.get_usage("/a") == SpaceUsage(names=2, most_names=7, space=5, most_space=0)
+    assert client.get_remaining() == 1 << 20
     with pytest.raises(FileMissingError):
-        client.usage("/b")
+        client.get_usage("/b")
 
 
 def test_a_dead_datanode_is_left_out(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
@@ -288,7 +288,7 @@ def test_a_datanode_that_breaks_off(client: WebHdfs, cluster: PlayedWebHdfs) -> 
 
 def test_connections_are_kept(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
     for _ in range(20):
-        client.status("/")
+        client.get_status("/")
     assert cluster.connections == 1
 
 
@@ -308,10 +308,10 @@ def test_logins(cluster: PlayedWebHdfs) -> None:
     token = WebLogin(user="alice", token="secret-token")
     assert "secret-token" not in repr(token)
     with WebHdfs([cluster.url], WebLogin(user="alice", act_for="bob")) as client:
-        client.status("/")
+        client.get_status("/")
     assert cluster.queries[-1] == {"op": "GETFILESTATUS", "user.name": "alice", "doas": "bob"}
     with WebHdfs([cluster.url], token) as client:
-        client.status("/")
+        client.get_status("/")
         assert cluster.queries[-1] == {"op": "GETFILESTATUS", "delegation": "secret-token"}
         cluster.fail_next("CREATE", Trouble.DEAD_DATANODE, Trouble.FORBIDDEN)
         with pytest.raises(AccessControlError) as caught:
@@ -329,21 +329,21 @@ def test_a_token_that_ended(cluster: PlayedWebHdfs) -> None:
 
     with WebHdfs([cluster.url], source) as client:
         assert asked == []
-        client.status("/")
-        client.status("/")
+        client.get_status("/")
+        client.get_status("/")
         cluster.fail_next("GETFILESTATUS", Trouble.NO_TOKEN)
-        client.status("/")
+        client.get_status("/")
         assert asked == [None, WebLogin(token="token-1")]
         assert cluster.queries[-1]["delegation"] == "token-2"
         cluster.fail_next("CREATE", Trouble.NO_TOKEN)
         client.create("/f", b"x")
         cluster.fail_next("GETFILESTATUS", Trouble.NO_TOKEN, Trouble.NO_TOKEN)
         with pytest.raises(InvalidTokenError):
-            client.status("/")
+            client.get_status("/")
     with WebHdfs([cluster.url], WebLogin(token="only")) as client:
         cluster.fail_next("GETFILESTATUS", Trouble.NO_TOKEN)
         with pytest.raises(InvalidTokenError):
-            client.status("/")
+            client.get_status("/")
 
 
 @pytest.mark.parametrize("url", ["namenode:9870", "hdfs://namenode", "http://", "http://a@b", "http://nn?x=y"])
@@ -356,7 +356,7 @@ def test_urls_that_are_none(url: str) -> None:
 def test_a_gateway_has_a_path(cluster: PlayedWebHdfs) -> None:
     """What stands before `/webhdfs/v1` stays; the full path is as good as the base."""
     with WebHdfs([f"{cluster.url}/webhdfs/v1/"], WebLogin()) as client:
-        assert client.status("/").kind is FileKind.DIRECTORY
+        assert client.get_status("/").kind is FileKind.DIRECTORY
 
 
 def _certificate(folder: Path) -> Path:
@@ -393,4 +393,4 @@ def test_https(tmp_path: Path) -> None:
             with pytest.raises(IpcProtocolError, match="from https to http://"):
                 client.read("/f")
         with WebHdfs([cluster.url], WebLogin()) as client, pytest.raises(ConnectError, match="SSL_CERT_FILE"):
-            client.status("/")
+            client.get_status("/")

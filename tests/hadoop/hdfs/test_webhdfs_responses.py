@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.hadoop.hdfs.file_system import FileKind
-from tony.hadoop.hdfs.webhdfs_responses import file_status, listed, parsed, refusal
+from tony.hadoop.hdfs.webhdfs_responses import build_refusal, parse_answer, parse_file_status, parse_listing
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     HadoopError,
@@ -54,7 +54,7 @@ _JSON = st.recursive(
 
 
 def test_a_real_status() -> None:
-    found = file_status(REAL, "here")
+    found = parse_file_status(REAL, "here")
     assert (found.name, found.kind, found.length, found.permission) == ("localhost_40259", FileKind.FILE, 16211, 0o1640)
     assert (found.modified_ms, found.accessed_ms) == (1795272515963, 1795272515850)
 
@@ -63,7 +63,7 @@ def test_a_real_status() -> None:
 def test_a_field_that_is_something_else(field: str, value: Any) -> None:
     """One field changed to anything: read, or refused."""
     try:
-        file_status({**REAL, field: value}, "here")
+        parse_file_status({**REAL, field: value}, "here")
     except IpcProtocolError:
         pass
 
@@ -72,9 +72,9 @@ def test_a_field_that_is_something_else(field: str, value: Any) -> None:
 def test_garbage(value: Any, data: bytes, status: int) -> None:
     """JSON of any shape and bytes that are none."""
     for body in (json.dumps(value).encode(), data):
-        assert isinstance(refusal(status, body, "here"), HadoopError)
+        assert isinstance(build_refusal(status, body, "here"), HadoopError)
         try:
-            listed(parsed(body, "here"), "here")
+            parse_listing(parse_answer(body, "here"), "here")
         except IpcProtocolError:
             pass
 
@@ -94,13 +94,13 @@ def test_what_a_token_meets(message: str, kind: type[RemoteError]) -> None:
         "javaClassName": "java.lang.SecurityException",
         "message": f"Failed to obtain user group information: {message}",
     }
-    error = refusal(403, json.dumps({"RemoteException": told}).encode(), "here")
+    error = build_refusal(403, json.dumps({"RemoteException": told}).encode(), "here")
     assert type(error) is kind
 
 
 def test_refusals_without_an_exception() -> None:
     """Pages of gateways and of Jetty: the status tells, and the words of the page."""
-    assert isinstance(refusal(401, b"<html>Authentication required</html>", "here"), LoginError)
-    assert isinstance(refusal(403, b"<h1>Forbidden</h1>", "here"), AccessControlError)
+    assert isinstance(build_refusal(401, b"<html>Authentication required</html>", "here"), LoginError)
+    assert isinstance(build_refusal(403, b"<h1>Forbidden</h1>", "here"), AccessControlError)
     with pytest.raises(IpcProtocolError, match=r"^here: HTTP status 502: Bad Gateway$"):
-        raise refusal(502, b"<html><h1>Bad Gateway</h1></html>", "here")
+        raise build_refusal(502, b"<html><h1>Bad Gateway</h1></html>", "here")

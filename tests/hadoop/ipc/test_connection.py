@@ -337,8 +337,8 @@ async def test_pings() -> None:
 async def test_a_repeated_call_keeps_its_name() -> None:
     """Servers that keep answers know a repetition by its name."""
     async with daemon() as server:
-        name = CallId.new()
-        for each in (name, name.again(), name.again().again()):
+        name = CallId.from_new()
+        for each in (name, name.to_retry(), name.to_retry().to_retry()):
             connection = await _to(server)
             await connection.call(ECHO, Said(), retry=each)
             await connection.close()
@@ -353,7 +353,7 @@ async def test_the_same_name_twice_at_once() -> None:
         connection = await _to(server)
         hold = HoldResponse()
         server.order(hold)
-        name = CallId.new()
+        name = CallId.from_new()
         waiting = asyncio.create_task(connection.call(ECHO, Said(), retry=name))
         await server.wait_called("echo")
         with pytest.raises(ValueError, match=rf"\b{name.number}\b"):

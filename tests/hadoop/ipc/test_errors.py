@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tony.hadoop.ipc import errors
-from tony.hadoop.ipc.errors import RemoteError, remote_error
+from tony.hadoop.ipc.errors import RemoteError, build_remote_error
 
 YARN = "org.apache.hadoop.yarn.exceptions."
 
@@ -31,7 +31,7 @@ YARN = "org.apache.hadoop.yarn.exceptions."
 )
 def test_classes(name: str, expected: type[RemoteError]) -> None:
     """The class name alone decides."""
-    error = remote_error(name, "why\n\tat a.b(C.java:1)\n\tat d", where="h:1 P.m")
+    error = build_remote_error(name, "why\n\tat a.b(C.java:1)\n\tat d", where="h:1 P.m")
     assert expected is type(error)
     assert "why" == error.remote_message
     assert name == error.class_name
@@ -43,14 +43,14 @@ def test_classes(name: str, expected: type[RemoteError]) -> None:
 def test_safe_mode_of_a_pair() -> None:
     """The NameNode of a pair wraps it, so that clients try the other one: it stays retriable."""
     text = "org.apache.hadoop.hdfs.server.namenode.SafeModeException: Cannot create file/x. Name node is in safe mode."
-    error = remote_error("org.apache.hadoop.ipc.RetriableException", text)
+    error = build_remote_error("org.apache.hadoop.ipc.RetriableException", text)
     assert isinstance(error, errors.SafeModeError)
     assert isinstance(error, errors.RetriableError)
 
 
 def test_every_line_of_a_remote_text_is_printable() -> None:
     """No escape sequence, no bell, no text without end."""
-    error = remote_error("x\x1b[31m\n" * 500, "\x1b]0;title\a\tone\ntwo\r\n" + "z" * 10**6)
+    error = build_remote_error("x\x1b[31m\n" * 500, "\x1b]0;title\a\tone\ntwo\r\n" + "z" * 10**6)
     assert all(line.isprintable() for line in str(error).split("\n"))
     assert len(str(error)) < 3000
 
@@ -59,8 +59,9 @@ def test_what_the_resource_manager_wraps_is_unwrapped() -> None:
     """`YarnException: <class>: <message>`: the class inside says what it is."""
     wrapper = "org.apache.hadoop.yarn.exceptions.YarnException"
     inner = "org.apache.hadoop.security.token.SecretManager$InvalidToken"
-    assert type(remote_error(wrapper, f"{inner}: Renewal request for unknown token")) is errors.InvalidTokenError
+    assert type(build_remote_error(wrapper, f"{inner}: Renewal request for unknown token")) is errors.InvalidTokenError
     assert (
-        type(remote_error(wrapper, "java.security.AccessControlException: User a cannot")) is errors.AccessControlError
+        type(build_remote_error(wrapper, "java.security.AccessControlException: User a cannot"))
+        is errors.AccessControlError
     )
-    assert type(remote_error(wrapper, "App without class: failed")) is errors.YarnError
+    assert type(build_remote_error(wrapper, "App without class: failed")) is errors.YarnError

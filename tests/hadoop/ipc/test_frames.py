@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from tests.hadoop.ipc.echo import ECHO, Said
 from tony.hadoop.ipc import frames
 from tony.hadoop.ipc.errors import IpcProtocolError
-from tony.hadoop.ipc.frames import CallId, FrameReader, call_frame, context_frame, framed, ping_frame, read_answer
+from tony.hadoop.ipc.frames import (
+    CallId,
+    FrameReader,
+    build_context_frame,
+    build_frame,
+    call_frame,
+    ping_frame,
+    read_answer,
+)
 from tony.hadoop.wire.proto import Method, ProtoMessage, delimited
 from tony.hadoop.wire.rpc import RpcResponseHeader, RpcSasl, RpcStatus, SaslState
 
@@ -32,7 +40,7 @@ def test_the_context_as_hadoops_client_sends_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(frames, "_client", (os.getpid(), CLIENT))
     golden = bytes.fromhex("0000005c1a0802100018052210") + CLIENT + bytes.fromhex("2801")
     golden += bytes.fromhex("4012060a04726f6f741a36") + RM_PROTOCOL.encode()
-    assert golden == context_frame(RM_PROTOCOL, "root")
+    assert golden == build_context_frame(RM_PROTOCOL, "root")
 
 
 def test_a_call_as_hadoops_client_sends_it() -> None:
@@ -49,7 +57,7 @@ def test_preambles() -> None:
 
 def test_special_ids_on_the_wire() -> None:
     """Zig-zag: -33 is 0x41, -4 is 0x07; SASL has an empty client id."""
-    assert bytes.fromhex("0802100018412200") in frames.sasl_frame(RpcSasl(state=SaslState.NEGOTIATE))
+    assert bytes.fromhex("0802100018412200") in frames.build_sasl_frame(RpcSasl(state=SaslState.NEGOTIATE))
     assert bytes.fromhex("0000001b1a08021000180722") == ping_frame()[:12]
 
 
@@ -60,21 +68,21 @@ def test_an_empty_sasl_token_is_present() -> None:
 
 def test_a_token_says_no_user() -> None:
     """The user's part of the context is there and empty."""
-    assert bytes.fromhex("1200") + b"\x1a" in context_frame("p")
+    assert bytes.fromhex("1200") + b"\x1a" in build_context_frame("p")
 
 
 def test_call_ids() -> None:
     """No two are equal, a repetition keeps its name, and the number never leaves its 31 bits."""
-    one, other = CallId.new(), CallId.new()
+    one, other = CallId.from_new(), CallId.from_new()
     assert one != other
-    assert replace(one, retry_count=2) == one.again().again()
+    assert replace(one, retry_count=2) == one.to_retry().to_retry()
     assert 16 == len(one.client_id)
 
 
 def test_signs_of_answers() -> None:
     """Ids below zero come back without their sign."""
     header = RpcResponseHeader(unsigned_call_id=4294967263, status=RpcStatus.SUCCESS)
-    frame = framed(delimited(header))
+    frame = build_frame(delimited(header))
     assert bytes.fromhex("08dfffffff0f") in frame
     assert -33 == read_answer(frame[4:]).header.call_id
 
@@ -82,7 +90,7 @@ def test_signs_of_answers() -> None:
 @given(st.lists(st.binary(min_size=1, max_size=300), max_size=8), st.data())
 def test_pieces_of_any_size(bodies: list[bytes], data: st.DataObject) -> None:
     """However a stream is cut, the same frames come out."""
-    stream = b"".join(framed(body) for body in bodies)
+    stream = b"".join(build_frame(body) for body in bodies)
     reader = FrameReader()
     found: list[bytes] = []
     at = 0
@@ -109,7 +117,7 @@ def test_garbage_in_the_stream(data: bytes) -> None:
 def test_garbage_in_an_answer(data: bytes) -> None:
     header = delimited(RpcResponseHeader(unsigned_call_id=1, status=RpcStatus.SUCCESS))
     answer = read_answer(header + data)
-    for read in (answer.sasl, lambda: answer.response(Said)):
+    for read in (answer.decode_sasl, lambda: answer.decode_response(Said)):
         try:
             read()
         except IpcProtocolError:
@@ -136,4 +144,4 @@ def test_what_the_other_side_may_be_instead() -> None:
 
 def test_a_request_names_its_method() -> None:
     """What is called stands in clear text, for those who read captures."""
-    assert b"\x04echo" in call_frame(ECHO, Said(text="x"), CallId.new())
+    assert b"\x04echo" in call_frame(ECHO, Said(text="x"), CallId.from_new())

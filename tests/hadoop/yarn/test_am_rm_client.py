@@ -19,7 +19,7 @@ from tony.hadoop.wire.application_master import ALLOCATE, PROTOCOL, AllocateRequ
 from tony.hadoop.wire.placement import NODE, apart
 from tony.hadoop.wire.yarn_records import Container, ContainerId, FinalStatus, NodeId, Resource
 from tony.hadoop.yarn import am_rm_client
-from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, scheduler_proxy
+from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, create_scheduler_proxy
 from tony.hadoop.yarn.request_table import AllocationUpdate, ContainerRequest, HeartbeatInterval
 from tony.retry import Backoff
 
@@ -105,7 +105,7 @@ async def test_a_whole_life() -> None:
         master.want(3, 2, SMALL)
         await story.until(lambda it: len(it.granted) == 2)
         assert {each.allocation_request_id for each in story.granted} == {3}
-        assert master.outstanding(3) == master.outstanding() == 0
+        assert master.count_outstanding(3) == master.count_outstanding() == 0
         first, second = (each.id for each in story.granted)
         assert first is not None
         assert second is not None
@@ -488,7 +488,7 @@ async def test_the_door_of_a_configuration(paired: bool, expiry: int, timeout: i
             "yarn.am.liveness-monitor.expiry-interval-ms": f"{expiry}s",
         },
     )
-    made = scheduler_proxy(settings, FakeResourceManager().token)
+    made = create_scheduler_proxy(settings, FakeResourceManager().token)
     assert [str(each.address) for each in made.daemons] == (["one:8030", "two:99"] if paired else ["alone:8030"])
     assert made.options.call_timeout == timeout
     await made.close()
@@ -507,13 +507,13 @@ async def test_what_finds_no_place_is_asked_for_after_ever_longer_pauses() -> No
         story.master.want(1, 3, apart_from_each_other)
         await story.until(lambda it: len(told()) == 5)
         assert asyncio.get_running_loop().time() - begun >= 0.02 + 0.04 + 0.08 + 0.08
-        assert (len(story.granted), told(), story.master.outstanding()) == (1, [2] * 5, 2)
+        assert (len(story.granted), told(), story.master.count_outstanding()) == (1, [2] * 5, 2)
         manager.places = 1
         await story.until(lambda it: len(it.granted) == 2)
         manager.places = 5
         await story.until(lambda it: len(it.granted) == 3)
         await story.beats(3)
-        assert (story.master.outstanding(), len(manager.live)) == (0, 3)
+        assert (story.master.count_outstanding(), len(manager.live)) == (0, 3)
         asked = [each for request in manager.server.named("allocate") for each in _requests(request)]
         assert set(asked[1:]) == {2, 1}
 

@@ -69,7 +69,7 @@ def context(new: NewApplication, **given: Any) -> ApplicationSubmissionContext:
 async def test_an_application_is_submitted_and_awaited() -> None:
     """Until the scheduler has taken it; the report is that of the moment."""
     async with played(undecided=3) as (client, cluster, (server,)):
-        new = await client.new_application()
+        new = await client.request_new_application()
         assert Resource(memory=8192, vcores=8) == new.maximum
         report = await client.submit(context(new, tags=("t",), application_type="TEST"))
         assert (ApplicationState.ACCEPTED, "alice", "job") == (report.state, report.user, report.name)
@@ -79,7 +79,7 @@ async def test_an_application_is_submitted_and_awaited() -> None:
 async def test_a_resource_manager_that_forgot_is_told_again() -> None:
     """It failed over before it had stored the application: the same context, the same id."""
     async with played(servers=2) as (client, cluster, (one, two)):
-        new = await client.new_application()
+        new = await client.request_new_application()
         lost: list[Incoming] = []
 
         def submitted(request: wire.SubmitApplicationRequest, call: Incoming) -> wire.SubmitApplicationResponse:
@@ -99,7 +99,7 @@ async def test_a_resource_manager_that_forgot_is_told_again() -> None:
 async def test_an_answer_that_got_lost_does_no_harm() -> None:
     """Submitting twice is what the original allows."""
     async with played() as (client, cluster, (server,)):
-        new = await client.new_application()
+        new = await client.request_new_application()
         server.order(DropResponse(executed=True), method="submitApplication")
         assert ApplicationState.ACCEPTED is (await client.submit(context(new))).state
         assert 2 == cluster.applications[new.id].submissions
@@ -110,17 +110,17 @@ async def test_an_application_that_is_thrown_out_is_told_with_the_reason(queue: 
     """The ResourceManager takes the submission, and fails the application afterwards."""
     async with played(queues=("default", "shut")) as (client, cluster, _):
         cluster.queues["shut"] = QueueState.STOPPED
-        new = await client.new_application()
+        new = await client.request_new_application()
         with pytest.raises(ApplicationRejected, match=said) as caught:
             await client.submit(context(new, queue=queue))
-        assert ids.application_text(new.id) in str(caught.value)
+        assert ids.format_application(new.id) in str(caught.value)
         assert ApplicationState.FAILED is caught.value.report.state
 
 
 async def test_an_application_that_ran_and_failed_was_not_rejected() -> None:
     """Its master ended while we looked away."""
     async with played() as (client, cluster, _):
-        new = await client.new_application()
+        new = await client.request_new_application()
         await client.submit(context(new))
         cluster.run(new.id)
         cluster.end(new.id, ApplicationState.FAILED, "exit 1")
@@ -130,7 +130,9 @@ async def test_an_application_that_ran_and_failed_was_not_rejected() -> None:
 async def test_what_is_too_large_is_refused_at_once() -> None:
     async with played() as (client, _, _):
         with pytest.raises(InvalidResourceRequestError):
-            await client.submit(context(await client.new_application(), resource=Resource(memory=10**9, vcores=1)))
+            await client.submit(
+                context(await client.request_new_application(), resource=Resource(memory=10**9, vcores=1))
+            )
         with pytest.raises(ValueError, match="no application id"):
             await client.submit(ApplicationSubmissionContext(name="x"))
 
@@ -138,7 +140,7 @@ async def test_what_is_too_large_is_refused_at_once() -> None:
 async def test_patience_ends() -> None:
     """An application that stays undecided, and one that is never killed."""
     async with played(undecided=10**4, kill_takes=10**4) as (client, _, _):
-        new = await client.new_application()
+        new = await client.request_new_application()
         with pytest.raises(NotDoneInTime, match="has not accepted it"):
             await client.submit(context(new), timeout=0.2)
         with pytest.raises(NotDoneInTime, match="is not killed after"):
@@ -148,7 +150,7 @@ async def test_patience_ends() -> None:
 async def test_a_kill_is_asked_until_it_is_done() -> None:
     """And again without harm; but not for an application that nobody knows."""
     async with played(kill_takes=3) as (client, _, (server,)):
-        new = await client.new_application()
+        new = await client.request_new_application()
         await client.submit(context(new))
         await client.kill(new.id, "no longer needed")
         assert 4 == len(server.named("forceKillApplication"))
@@ -157,7 +159,7 @@ async def test_a_kill_is_asked_until_it_is_done() -> None:
         assert "by user alice" in report.diagnostics
         assert "no longer needed" in report.diagnostics
         await client.kill(new.id)
-        other = await client.new_application()
+        other = await client.request_new_application()
         with pytest.raises(ApplicationNotFoundError):
             await client.kill(other.id)
         with pytest.raises(ApplicationNotFoundError):
@@ -166,7 +168,7 @@ async def test_a_kill_is_asked_until_it_is_done() -> None:
 
 async def test_a_resource_manager_that_restarts_under_a_poll_is_waited_for() -> None:
     async with played(undecided=4) as (client, _, (server,)):
-        new = await client.new_application()
+        new = await client.request_new_application()
         hold = HoldResponse(executed=False)
         server.order(hold, method="getApplicationReport", skip=1)
 
@@ -185,10 +187,12 @@ async def test_applications_are_chosen() -> None:
     """By state and type."""
     async with played() as (client, _, _):
         for number, kind in enumerate("AAB"):
-            await client.submit(context(await client.new_application(), application_type=kind, name=f"n{number}"))
+            await client.submit(
+                context(await client.request_new_application(), application_type=kind, name=f"n{number}")
+            )
 
         async def names(**given: Any) -> list[str | None]:
-            return [each.name for each in await client.applications(**given)]
+            return [each.name for each in await client.list_applications(**given)]
 
         assert ["n0", "n1", "n2"] == await names()
         assert ["n0", "n1"] == await names(types=("A",))
@@ -206,10 +210,10 @@ async def test_the_cluster() -> None:
             (each.id.host, each.labels, each.state) for each in nodes if each.id
         ]
         assert ["/default-rack"] == [each.rack for each in await client.nodes((NodeState.RUNNING,))]
-        assert ["memory-mb", "vcores", "yarn.io/gpu"] == [each.name for each in await client.resource_types()]
-        assert ["gpu"] == [each.name for each in await client.labels()]
-        root = await client.queue()
+        assert ["memory-mb", "vcores", "yarn.io/gpu"] == [each.name for each in await client.list_resource_types()]
+        assert ["gpu"] == [each.name for each in await client.list_labels()]
+        root = await client.fetch_queue()
         assert root is not None
         assert ["x", "y"] == [each.name for each in root.children]
-        assert () == (await client.queue(children=False, recursive=False) or root).children
-        assert None is await client.queue("nope")
+        assert () == (await client.fetch_queue(children=False, recursive=False) or root).children
+        assert None is await client.fetch_queue("nope")

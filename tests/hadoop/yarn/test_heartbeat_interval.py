@@ -26,4 +26,4 @@ from tony.hadoop.yarn.request_table import HeartbeatInterval
 )
 def test_intervals(since_change: float, wanting: bool, expected: float) -> None:
     """Fast after a change and while something is to come; slower the longer it does not come."""
-    assert HeartbeatInterval().interval(since_change, wanting=wanting) == pytest.approx(expected)
+    assert HeartbeatInterval().compute_interval(since_change, wanting=wanting) == pytest.approx(expected)

@@ -9,7 +9,7 @@ import pytest
 from tests.support.hadoop.fake_node_manager import FakeNodeManager
 from tests.support.hadoop.fake_resource_manager import ATTEMPT
 from tests.support.hadoop.faults import DelayResponse, DropResponse, HoldResponse, Refuse, Silence
-from tony.hadoop.ids import container_text
+from tony.hadoop.ids import format_container
 from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectionLost, HadoopError, LoginError, YarnError
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 from tony.hadoop.tokens.credentials import to_message
@@ -48,7 +48,9 @@ class Node:
 
     def container(self, number: int) -> Container:
         identity = ContainerId(attempt=ATTEMPT, number=number)
-        token = rpc.Token(identifier=container_text(identity).encode(), password=b"", kind="ContainerToken", service="")
+        token = rpc.Token(
+            identifier=format_container(identity).encode(), password=b"", kind="ContainerToken", service=""
+        )
         return Container(id=identity, node=self.manager.node, token=token)
 
 
@@ -65,12 +67,12 @@ async def test_start_status_stop() -> None:
         nodes = NodeClients(tokens)
         one, two, strange = (node.container(number) for number in (2, 3, 4))
         await asyncio.gather(nodes.start(one, SLEEP), nodes.start(two, SLEEP))
-        assert node.manager.running == {container_text(identity_of(each)): SLEEP for each in (one, two)}
+        assert node.manager.running == {format_container(identity_of(each)): SLEEP for each in (one, two)}
         everyone = [identity_of(each) for each in (one, two, strange)]
         stopped = await nodes.stop(node.manager.node, everyone[1:])
         assert stopped[everyone[1]] is None
         assert isinstance(stopped[everyone[2]], YarnError)
-        found = await nodes.statuses(node.manager.node, everyone)
+        found = await nodes.fetch_statuses(node.manager.node, everyone)
         first, second = found[everyone[0]], found[everyone[1]]
         assert isinstance(first, ContainerStatus)
         assert first.state is ContainerState.RUNNING
@@ -85,7 +87,7 @@ async def test_start_status_stop() -> None:
 async def test_nothing_to_ask_is_not_asked() -> None:
     nodes = NodeClients(NodeTokens())
     assert await nodes.stop(NodeId(host="nowhere", port=1), []) == {}
-    assert await nodes.statuses(NodeId(host="nowhere", port=1), []) == {}
+    assert await nodes.fetch_statuses(NodeId(host="nowhere", port=1), []) == {}
 
 
 async def test_a_start_that_is_refused() -> None:
@@ -95,7 +97,7 @@ async def test_a_start_that_is_refused() -> None:
         node.let_in(b"one")
         nodes = NodeClients(tokens)
         container = node.container(2)
-        name = container_text(identity_of(container))
+        name = format_container(identity_of(container))
         node.manager.refusals[name] = "This token is expired. current time is 2 found 1\n\tat org.apache..."
         with pytest.raises(YarnError, match=rf"startContainers of {name}: YarnException: This token is expired.*1$"):
             await nodes.start(container, SLEEP)

@@ -28,7 +28,7 @@ from tony.hadoop.wire.yarn_records import (
     NodeId,
     Resource,
 )
-from tony.hadoop.yarn.am_rm_client import MasterClient, scheduler_proxy
+from tony.hadoop.yarn.am_rm_client import MasterClient, create_scheduler_proxy
 from tony.hadoop.yarn.application_client import ApplicationClient
 from tony.hadoop.yarn.exit_status import YarnExitStatus
 from tony.hadoop.yarn.nm_client import NodeClients
@@ -90,7 +90,7 @@ async def unmanaged(cluster: MiniCluster) -> AsyncIterator[Application]:
     """An application whose master is this process, registered and beating; killed at the end if it still lives."""
     settings = HadoopConfiguration.load(cluster.conf)
     client = resource_manager(settings, dict(os.environ), QUICK)
-    new = await client.new_application()
+    new = await client.request_new_application()
     await client.submit(
         ApplicationSubmissionContext(
             application_id=new.id,
@@ -105,7 +105,7 @@ async def unmanaged(cluster: MiniCluster) -> AsyncIterator[Application]:
     async with asyncio.timeout(CEILING):
         while (token := (await client.report(new.id)).am_rm_token) is None:
             await asyncio.sleep(0.02)
-    master = MasterClient(scheduler_proxy(settings, from_message(token), policy=QUICK))
+    master = MasterClient(create_scheduler_proxy(settings, from_message(token), policy=QUICK))
     registration = await master.register("127.0.0.1", -1, "")
     assert {"memory-mb", "vcores"} <= {each.name for each in registration.resource_types}
     it = Application(client, new.id, master)
@@ -142,7 +142,7 @@ async def test_asks_that_are_refused(cluster: MiniCluster) -> None:
         await it.until(lambda: len(it.granted) >= 3 and len(it.refused) >= 3)
         assert sorted(each.allocation_request_id for each in it.granted) == [1, 1, 5]
         assert {each.key: each.count for each in it.refused} == {2: 1, 3: 3, 4: 1}
-        assert it.master.outstanding() == 0
+        assert it.master.count_outstanding() == 0
         await it.master.finish(FinalStatus.FAILED, "as foreseen", "")
 
 
@@ -152,7 +152,7 @@ async def test_more_and_fewer(cluster: MiniCluster) -> None:
         for total in (6, 2, 5, 1):
             it.master.want(1, total, it.ask)
             await asyncio.sleep(0.05)
-        await it.until(lambda: not it.master.outstanding())
+        await it.until(lambda: not it.master.count_outstanding())
         it.master.want(2, 3, it.ask)
         it.master.want(2, 0)
         (last,) = await it.get(3, 1)

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.support.hadoop.fake_resource_manager import FakeResourceManager
 from tests.support.hadoop.ipc_server import FakeRefusal
-from tony.hadoop.ids import container_text
+from tony.hadoop.ids import format_container
 from tony.hadoop.wire.application_master import (
     AllocateRequest,
     AllocateResponse,
@@ -38,9 +38,9 @@ def registered(**how: bool | int) -> FakeResourceManager:
 
 def beat(table: AskTable, manager: FakeResourceManager) -> AllocationUpdate:
     try:
-        return table.answered(manager.answer(table.request()))
+        return table.on_response(manager.answer(table.build_request()))
     except FakeRefusal as refusal:
-        return table.refused(refusal.message)
+        return table.on_refused(refusal.message)
 
 
 def counts(request: AllocateRequest) -> dict[str, int | None]:
@@ -55,22 +55,22 @@ def test_an_ask_is_told_once_and_counted_down() -> None:
     """What was told is not told again; a grant needs no new ask."""
     table, manager = AskTable(), registered(grants_by_hand=True)
     table.want(7, 3, SMALL)
-    assert counts(table.request()) == {"*": 3}
+    assert counts(table.build_request()) == {"*": 3}
     beat(table, manager)
     assert not table.is_changed
-    assert table.request().asks == ()
+    assert table.build_request().asks == ()
     manager.grant(7, 2)
     news = beat(table, manager)
     assert [each.allocation_request_id for each in news.granted] == [7, 7]
-    assert (table.outstanding(7), table.outstanding(), manager.outstanding(7)) == (1, 1, 1)
-    assert table.request().asks == ()
+    assert (table.count_outstanding(7), table.count_outstanding(), manager.outstanding(7)) == (1, 1, 1)
+    assert table.build_request().asks == ()
 
 
 def test_a_host_is_asked_for_with_its_rack_and_anywhere() -> None:
     """Three kinds of entries with the same total; a label stands with `*` only."""
     table = AskTable()
     table.want(1, 2, ContainerRequest(resource=Resource(memory=1), hosts=("a", "b"), label="gpu", priority=5))
-    asks = {ask.resource_name: ask for ask in table.request().asks}
+    asks = {ask.resource_name: ask for ask in table.build_request().asks}
     assert {name: ask.num_containers for name, ask in asks.items()} == {"a": 2, "b": 2, "/default-rack": 2, "*": 2}
     assert {name: ask.node_label_expression for name, ask in asks.items()} == {
         "a": None,
@@ -85,7 +85,7 @@ def test_only_these_hosts() -> None:
     """Strict asks relax nothing on rack and `*`."""
     table = AskTable()
     table.want(1, 2, ContainerRequest(resource=Resource(memory=1), hosts=("a",), racks=("/r",), strict=True))
-    asks = table.request().asks
+    asks = table.build_request().asks
     assert {ask.resource_name: ask.relax_locality for ask in asks} == {"a": True, "/r": False, "*": False}
 
 
@@ -97,10 +97,10 @@ def test_fewer_none_and_more() -> None:
     table.want(1, 2, ON_HOSTS)
     assert not table.is_changed
     table.want(1, 3, SMALL)
-    assert counts(table.request()) == {"node-1": 0, "node-2": 0, "/r1": 0, "*": 3}
+    assert counts(table.build_request()) == {"node-1": 0, "node-2": 0, "/r1": 0, "*": 3}
     beat(table, manager)
     table.want(1, 0)
-    assert counts(table.request()) == {"*": 0}
+    assert counts(table.build_request()) == {"*": 0}
     beat(table, manager)
     assert manager.outstanding(1) == 0
     table.want(2, 0, SMALL)
@@ -121,17 +121,17 @@ def test_a_request_is_repeated_until_it_is_answered() -> None:
     """What changes meanwhile waits for the next one; the repeated answer counts once."""
     table, manager = AskTable(), registered()
     table.want(1, 2, SMALL)
-    lost = manager.answer(table.request())
+    lost = manager.answer(table.build_request())
     assert len(lost.allocated) == 2
     table.want(1, 5)
-    first = table.request()
+    first = table.build_request()
     assert counts(first) == {"*": 2}
-    news = table.answered(manager.answer(first))
+    news = table.on_response(manager.answer(first))
     assert len(news.granted) == 2
-    assert table.outstanding(1) == 3
-    assert counts(table.request()) == {"*": 3}
+    assert table.count_outstanding(1) == 3
+    assert counts(table.build_request()) == {"*": 3}
     with pytest.raises(ValueError, match="response without a request"):
-        AskTable().answered(AllocateResponse())
+        AskTable().on_response(AllocateResponse())
 
 
 def test_a_grant_that_crosses_an_ask() -> None:
@@ -142,10 +142,10 @@ def test_a_grant_that_crosses_an_ask() -> None:
     manager.grant(1)
     table.want(1, 3)
     news = beat(table, manager)
-    assert (len(news.granted), table.outstanding(1), manager.outstanding(1)) == (1, 2, 3)
+    assert (len(news.granted), table.count_outstanding(1), manager.outstanding(1)) == (1, 2, 3)
     manager.grant(1, 3)
     news = beat(table, manager)
-    assert (len(news.granted), len(news.surplus), table.outstanding(1)) == (2, 1, 0)
+    assert (len(news.granted), len(news.surplus), table.count_outstanding(1)) == (2, 1, 0)
     beat(table, manager)
     assert manager.released == identities(news.surplus)
     assert (manager.outstanding(1), len(manager.live)) == (0, 3)
@@ -167,7 +167,7 @@ def test_releases_are_told_once_and_ends_once() -> None:
     (container,) = identities(beat(table, manager).granted)
     table.release(container)
     table.release(container)
-    assert table.request().releases == (container,)
+    assert table.build_request().releases == (container,)
     (status,) = beat(table, manager).completed
     assert (status.id, status.exit_status) == (container, -100)
     manager.tell_again(status)
@@ -190,7 +190,7 @@ def test_excluded_hosts() -> None:
     table.exclude("b")
     beat(table, manager)
     assert manager.excluded == {"a", "b"}
-    assert table.request().blacklist is None
+    assert table.build_request().blacklist is None
     beat(table, manager)
     table.include("a")
     table.exclude("c")
@@ -209,13 +209,13 @@ def test_a_new_resource_manager_is_told_everything() -> None:
     beat(table, manager)
     assert granted[0].id is not None
     table.release(granted[0].id)
-    table.request()
+    table.build_request()
     manager.forget()
     with pytest.raises(FakeRefusal, match="ApplicationMasterNotRegistered"):
-        manager.answer(table.request())
-    table.forgotten()
+        manager.answer(table.build_request())
+    table.on_forgotten()
     manager.register(RegisterRequest())
-    request = table.request()
+    request = table.build_request()
     assert request.response_id == 0
     assert counts(request) == {"node-1": 1, "node-2": 1, "/r1": 1, "*": 1}
     assert request.releases == (granted[0].id,)
@@ -235,7 +235,7 @@ def test_a_refused_ask_does_not_stop_the_others() -> None:
     assert sorted(granted) == [1, 1, 3]
     assert [(each.key, each.count) for each in refused] == [(2, 3)]
     assert "greater than maximum" in refused[0].reason
-    assert table.outstanding() == 0
+    assert table.count_outstanding() == 0
     assert not table.is_changed
 
 
@@ -255,7 +255,7 @@ def test_scheduling_requests() -> None:
     """Tags and constraints are asked for the newer way."""
     table, manager = AskTable(), registered()
     table.want(1, 2, APART)
-    (request,) = table.request().scheduling_requests
+    (request,) = table.build_request().scheduling_requests
     assert (request.allocation_request_id, request.sizing and request.sizing.count) == (1, 2)
     assert request.execution_type is not None
     assert [each.allocation_tags for each in beat(table, manager).granted] == [("w",), ("w",)]
@@ -263,7 +263,7 @@ def test_scheduling_requests() -> None:
     beat(table, manager)
     table.want(1, 0)
     beat(table, manager)
-    assert (table.outstanding(1), manager.outstanding(1)) == (0, 0)
+    assert (table.count_outstanding(1), manager.outstanding(1)) == (0, 0)
 
 
 def rejected(count: int) -> Rejected:
@@ -280,31 +280,31 @@ def test_what_finds_no_place_now_is_asked_for_again() -> None:
     table.want(1, 3, APART)
     news = beat(table, manager)
     assert (len(news.granted), news.rejected, news.is_any, news.refused) == (1, (rejected(2),), True, ())
-    assert (table.outstanding(1), table.is_changed) == (2, False)
-    table.again(1)
+    assert (table.count_outstanding(1), table.is_changed) == (2, False)
+    table.repeat_rejected(1)
     manager.places = 1
-    assert (table.is_changed, counts_apart(table.request())) == (True, [2])
+    assert (table.is_changed, counts_apart(table.build_request())) == (True, [2])
     news = beat(table, manager)
     assert (len(news.granted), news.rejected) == (1, (rejected(1),))
     manager.places = 5
     for _ in range(3):
         news = beat(table, manager)
-        table.again(1)
-    assert (table.outstanding(1), table.is_changed, len(manager.live)) == (0, False, 3)
+        table.repeat_rejected(1)
+    assert (table.count_outstanding(1), table.is_changed, len(manager.live)) == (0, False, 3)
 
 
 def test_rejections_of_what_is_wanted_no_more() -> None:
     """Are nothing to anybody: the demand fell, the rest was granted, or nobody ever asked."""
     table, manager = AskTable(), registered(places=0)
-    table.again(1)
+    table.repeat_rejected(1)
     table.want(1, 3, APART)
-    response = manager.answer(table.request())
+    response = manager.answer(table.build_request())
     table.want(1, 1)
-    assert table.answered(response).rejected == (rejected(1),)
+    assert table.on_response(response).rejected == (rejected(1),)
     table.want(1, 0)
-    table.again(1)
+    table.repeat_rejected(1)
     assert beat(table, manager).rejected == ()
-    table.again(1)
+    table.repeat_rejected(1)
     assert not table.is_changed
 
 
@@ -313,16 +313,16 @@ def test_rejected_one_by_one() -> None:
     table, manager = AskTable(), registered(grants_by_hand=True)
     table.want(1, 3, APART)
     table.want(2, 1, APART)
-    requests = table.request().scheduling_requests
+    requests = table.build_request().scheduling_requests
     single = [replace(each, sizing=ResourceSizing(resources=Resource(memory=1))) for each in requests]
     reason = RejectionReason.COULD_NOT_SCHEDULE_ON_NODE
     rejections = [RejectedRequest(reason=reason, request=single[index]) for index in (0, 0, 1, 1)]
-    news = table.answered(replace(manager.answer(table.request()), rejected=tuple(rejections)))
+    news = table.on_response(replace(manager.answer(table.build_request()), rejected=tuple(rejections)))
     said = "could not schedule on node"
     assert news.rejected == (Rejected(key=1, count=2, reason=said), Rejected(key=2, count=1, reason=said))
-    table.again(1)
-    table.again(2)
-    assert counts_apart(table.request()) == [2, 1]
+    table.repeat_rejected(1)
+    table.repeat_rejected(2)
+    assert counts_apart(table.build_request()) == [2, 1]
 
 
 @given(
@@ -337,13 +337,13 @@ def test_whatever_is_rejected_comes_in_the_end(steps: list[tuple[str, int]]) -> 
         else:
             manager.places = number
         news = beat(table, manager)
-        assert sum(each.count for each in news.rejected) <= table.outstanding(1)
-        table.again(1)
+        assert sum(each.count for each in news.rejected) <= table.count_outstanding(1)
+        table.repeat_rejected(1)
     manager.places = 1000
     for _ in range(4):
-        table.again(1)
+        table.repeat_rejected(1)
         beat(table, manager)
-    assert (table.outstanding(1), table.is_changed) == (0, False)
+    assert (table.count_outstanding(1), table.is_changed) == (0, False)
     assert manager.outstanding(1) == 0
 
 
@@ -351,12 +351,12 @@ def test_a_new_resource_manager_is_told_what_the_old_one_rejected() -> None:
     table, manager = AskTable(), registered(places=0)
     table.want(1, 3, APART)
     beat(table, manager)
-    table.again(1)
-    table.forgotten()
+    table.repeat_rejected(1)
+    table.on_forgotten()
     manager.forget()
     manager.register(RegisterRequest())
     manager.places = None
-    assert counts_apart(table.request()) == [3]
+    assert counts_apart(table.build_request()) == [3]
     assert len(beat(table, manager).granted) == 3
     assert not table.is_changed
 
@@ -420,13 +420,13 @@ class Masters(RuleBasedStateMachine):
     @rule(data=st.data())
     def complete(self, data: st.DataObject) -> None:
         if self.manager.live:
-            live = sorted(self.manager.live, key=container_text)
+            live = sorted(self.manager.live, key=format_container)
             self.manager.complete(data.draw(st.sampled_from(live)), 1)
 
     @precondition(lambda self: self.known)
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
-        self.table.release(data.draw(st.sampled_from(sorted(self.known, key=container_text))))
+        self.table.release(data.draw(st.sampled_from(sorted(self.known, key=format_container))))
 
     @rule(host=st.sampled_from(["a", "b"]), is_bad=st.booleans())
     def exclude(self, host: str, is_bad: bool) -> None:
@@ -438,7 +438,7 @@ class Masters(RuleBasedStateMachine):
 
     @rule()
     def loses_an_answer(self) -> None:
-        self.manager.answer(self.table.request())
+        self.manager.answer(self.table.build_request())
 
     @rule()
     def restarts(self) -> None:
@@ -452,19 +452,19 @@ class Masters(RuleBasedStateMachine):
                 if each.id is not None and each.id not in self.known and each.id not in self.table._granted:
                     self.manager.live.pop(each.id, None)
         self.manager.register(RegisterRequest())
-        self.table.forgotten()
+        self.table.on_forgotten()
 
     @invariant()
     def no_more_than_wanted(self) -> None:
         for key in range(3):
-            assert self.got[key] + self.table.outstanding(key) == self.wanted[key]
+            assert self.got[key] + self.table.count_outstanding(key) == self.wanted[key]
 
     def teardown(self) -> None:
         for _ in range(4):
             self.take(beat(self.table, self.manager))
         assert not self.table.is_changed
         for key in range(3):
-            assert self.manager.outstanding(key) == self.table.outstanding(key)
+            assert self.manager.outstanding(key) == self.table.count_outstanding(key)
         assert self.manager.excluded == self.table._excluded
         assert set(self.manager.live) == self.known - set(self.table._releasing)
         for _ in range(3):
@@ -472,7 +472,7 @@ class Masters(RuleBasedStateMachine):
                 self.manager.grant(key, self.manager.outstanding(key))
             self.take(beat(self.table, self.manager))
         assert self.got == self.wanted
-        assert self.table.outstanding() == 0
+        assert self.table.count_outstanding() == 0
 
 
 TestMasters = Masters.TestCase

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tony.schedulers.local.claims.claim_queue import acquire_claim
-from tony.schedulers.local.claims.ledger import ResourceLedger, new_claim
+from tony.schedulers.local.claims.ledger import ResourceLedger, create_claim
 from tony.schedulers.local.claims.machine_capacity import Machine
 
 
@@ -18,7 +18,7 @@ def say(text: str) -> None:
 
 
 async def claim(ledger: Path, memory: int, gpus: int, machine: Machine) -> None:
-    wanted = new_claim(job=f"job-{os.getpid()}", job_name="claimer", memory=memory, gpus=gpus)
+    wanted = create_claim(job=f"job-{os.getpid()}", job_name="claimer", memory=memory, gpus=gpus)
     held = await acquire_claim(ResourceLedger(ledger), wanted, machine, say)
     say(f"granted {' '.join(held.claim.devices or ())}".strip())
     sys.stdin.read()

@@ -24,7 +24,7 @@ from tony.model.staged import StagedRole
 from tony.model.states import AfterCondition
 from tony.schedulers.interface import KnownContainer
 from tony.schedulers.local.allocator import LocalAllocator
-from tony.schedulers.local.claims.ledger import ResourceLedger, new_claim
+from tony.schedulers.local.claims.ledger import ResourceLedger, create_claim
 from tony.schedulers.local.containers import cleanup
 from tony.storage.environments.localization import Interpreter
 from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
@@ -240,7 +240,7 @@ def test_waits_behind_another_job(tmp_path: Path) -> None:
     (tmp_path / "ledger").mkdir()
     ledger = ResourceLedger(tmp_path / "ledger")
     with ledger.locked():
-        claim = new_claim(job="other", job_name="name", memory=84 * MIB, gpus=0)
+        claim = create_claim(job="other", job_name="name", memory=84 * MIB, gpus=0)
         held = ledger.post(replace(claim, devices=()))
     play(scenario, tmp_path, settings={"memory": 100 * MIB})
     ledger.close()
@@ -256,7 +256,7 @@ def test_closed_while_waiting(tmp_path: Path) -> None:
     (tmp_path / "ledger").mkdir()
     ledger = ResourceLedger(tmp_path / "ledger")
     with ledger.locked():
-        held = ledger.post(replace(new_claim(job="other", job_name="n", memory=100 * MIB, gpus=0), devices=()))
+        held = ledger.post(replace(create_claim(job="other", job_name="n", memory=100 * MIB, gpus=0), devices=()))
     play(scenario, tmp_path, settings={"memory": 100 * MIB})
     held.withdraw()
     ledger.close()

@@ -14,7 +14,7 @@ from tony.errors import SchedulerError
 from tony.linux import process
 from tony.model.layout import JobFolder
 from tony.schedulers.local.supervision import am_start
-from tony.schedulers.local.supervision.am_start import master_command, start_master
+from tony.schedulers.local.supervision.am_start import build_master_command, start_master
 from tony.testing.conformance import TIMEOUT_SECONDS
 
 
@@ -111,4 +111,4 @@ def test_the_real_one_explains_itself(folder: JobFolder) -> None:
     """A folder that is no job's ends the real master with its reason in the log."""
     with pytest.raises(SchedulerError, match="exited with exit code"):
         asyncio.run(start_master(folder))
-    assert master_command(folder)[-1] == str(folder.path)
+    assert build_master_command(folder)[-1] == str(folder.path)

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.facts import mentions
-from tony.schedulers.local.claims.claim_policy import Claim, blocker, decide, decode, encode, grown
+from tony.schedulers.local.claims.claim_policy import Claim, decide, decode, encode, find_blocker, grow_claim
 from tony.schedulers.local.claims.machine_capacity import Machine
 
 MACHINE = Machine(memory=100, gpus=("a", "b", "c", "d"))
@@ -73,11 +73,11 @@ def test_another_user_cannot_hold_more_than_the_machine(hog: Claim) -> None:
     """Of our own we believe it: we may have said that the machine is larger."""
     hostile = replace(hog, is_trusted=False)
     assert decide(claim("2", 10, 1), [hostile], MACHINE) == claim("2", 10, 1, ("a",))
-    assert blocker(claim("2", 10, 1), [hostile], MACHINE) is None
+    assert find_blocker(claim("2", 10, 1), [hostile], MACHINE) is None
     held = claim("2", 10, 1, ("a",))
-    assert grown(held, 20, 2, [hostile], MACHINE) == claim("2", 20, 2, ("a", "b"))
+    assert grow_claim(held, 20, 2, [hostile], MACHINE) == claim("2", 20, 2, ("a", "b"))
     assert isinstance(decide(claim("2", 10, 1), [hog], MACHINE), str)
-    assert grown(held, 20, 2, [hog], MACHINE) is None
+    assert grow_claim(held, 20, 2, [hog], MACHINE) is None
 
 
 def test_many_holders_are_counted() -> None:
@@ -180,10 +180,10 @@ def test_who_stands_behind_whom() -> None:
     """The nearest who is short of what we want; nobody who is not, or wants other things."""
     holder = claim("1", 60, devices=())
     big, small, board = claim("2", 60), claim("3", 10), claim("4", 10, gpus=9)
-    assert blocker(big, [holder], MACHINE) is None
-    assert blocker(small, [holder, big], MACHINE) is big
-    assert blocker(claim("5", 1), [holder, big, small], MACHINE) is small
-    assert blocker(claim("5", 1), [holder, board], MACHINE) is None
+    assert find_blocker(big, [holder], MACHINE) is None
+    assert find_blocker(small, [holder, big], MACHINE) is big
+    assert find_blocker(claim("5", 1), [holder, big, small], MACHINE) is small
+    assert find_blocker(claim("5", 1), [holder, board], MACHINE) is None
 
 
 @example([(2, 0, 0), (1, 1, 0), (98, 4, 0), (1, 0, 0)])
@@ -229,7 +229,7 @@ class Line:
         others = [c for c in self.living.values() if c is not mine]
         outcome = decide(mine, others, MACHINE)
         if isinstance(outcome, str):
-            behind = blocker(mine, others, MACHINE)
+            behind = find_blocker(mine, others, MACHINE)
             self._listens[ticket] = behind.ticket if behind else None
             return
         self.living[ticket] = outcome
@@ -247,10 +247,10 @@ class Line:
 def test_a_claim_grows_beside_all_others() -> None:
     """Into what nobody holds and nobody waits for, older or younger; it keeps its devices and gets further ones."""
     mine = claim("2", 20, 1, ("b",))
-    assert grown(mine, 60, 3, [claim("1", 40, 1, ("a",))], MACHINE) == claim("2", 60, 3, ("b", "c", "d"))
-    assert grown(mine, 61, 3, [claim("1", 40, 1, ("a",))], MACHINE) is None
-    assert grown(mine, 60, 4, [claim("1", 40, 1, ("a",))], MACHINE) is None
-    assert grown(mine, 60, 2, [claim("3", 50)], MACHINE) is None
-    assert grown(mine, 50, 2, [claim("3", 50, 2)], MACHINE) == claim("2", 50, 2, ("b", "a"))
-    assert grown(mine, 50, 3, [claim("3", 50, 2)], MACHINE) is None
-    assert grown(mine, 90, 1, [claim("3", 101)], MACHINE) == claim("2", 90, 1, ("b",))
+    assert grow_claim(mine, 60, 3, [claim("1", 40, 1, ("a",))], MACHINE) == claim("2", 60, 3, ("b", "c", "d"))
+    assert grow_claim(mine, 61, 3, [claim("1", 40, 1, ("a",))], MACHINE) is None
+    assert grow_claim(mine, 60, 4, [claim("1", 40, 1, ("a",))], MACHINE) is None
+    assert grow_claim(mine, 60, 2, [claim("3", 50)], MACHINE) is None
+    assert grow_claim(mine, 50, 2, [claim("3", 50, 2)], MACHINE) == claim("2", 50, 2, ("b", "a"))
+    assert grow_claim(mine, 50, 3, [claim("3", 50, 2)], MACHINE) is None
+    assert grow_claim(mine, 90, 1, [claim("3", 101)], MACHINE) == claim("2", 90, 1, ("b",))

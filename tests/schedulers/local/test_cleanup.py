@@ -150,8 +150,8 @@ def test_the_highest_number_of_a_container(tmp_path: Path) -> None:
     one, two = tmp_path / "1", tmp_path / "2"
     one.write_bytes(b'{"container":"c-9"}\n{"container":"c-12"}\n')
     two.write_bytes(b'{"containers":["c-2","c-3"]}\n{"text":"c-99 "}')
-    assert cleanup.highest_container_number([one, two, tmp_path / "3"]) == 12
-    assert cleanup.highest_container_number([]) == 0
+    assert cleanup.find_highest_container_number([one, two, tmp_path / "3"]) == 12
+    assert cleanup.find_highest_container_number([]) == 0
 
 
 def test_noted_executors_are_ended_without_a_look_at_their_environment(

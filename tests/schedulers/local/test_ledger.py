@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 from tony.linux import inotify
 from tony.schedulers.local.claims.claim_policy import MAX_BYTES, Claim, decide, encode
 from tony.schedulers.local.claims.claim_queue import acquire_claim
-from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusy, ResourceLedger, new_claim
+from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusy, ResourceLedger, create_claim
 from tony.schedulers.local.claims.machine_capacity import Machine
 
 CLAIMER = Path(__file__).with_name("claim_process.py")
@@ -87,14 +87,14 @@ def claimer(tmp_path: Path) -> Iterator[Callable[..., Claimer]]:
 
 
 def posted(ledger: ResourceLedger, memory: int = 1, devices: tuple[str, ...] | None = ()) -> HeldClaim:
-    claim = new_claim(job="job", job_name="name", memory=memory, gpus=len(devices or ()))
+    claim = create_claim(job="job", job_name="name", memory=memory, gpus=len(devices or ()))
     with ledger.locked():
         return ledger.post(replace(claim, devices=devices))
 
 
 def living(ledger: ResourceLedger) -> list[Claim]:
     with ledger.locked():
-        return ledger.claims()
+        return ledger.list_claims()
 
 
 # --- claims ---------------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_locked_ledger_is_said_and_waited_for(ledger: ResourceLedger, tmp_path: 
         said: list[str] = []
         folder = os.open(tmp_path, os.O_RDONLY)
         fcntl.flock(folder, fcntl.LOCK_EX)
-        claim = new_claim(job="job", job_name="name", memory=1, gpus=0)
+        claim = create_claim(job="job", job_name="name", memory=1, gpus=0)
         waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), said.append))
         async with asyncio.timeout(30):
             await wait_until(lambda: said)
@@ -293,7 +293,7 @@ def test_all_of_a_line_get_their_turn(
         own.close()
 
     async def scenario() -> None:
-        claims = [new_claim(job="job", job_name="name", memory=60, gpus=0) for _ in range(6)]
+        claims = [create_claim(job="job", job_name="name", memory=60, gpus=0) for _ in range(6)]
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
             for number, claim in enumerate(claims):
                 group.create_task(take_turn(number, claim))
@@ -315,7 +315,7 @@ def test_a_claim_that_somebody_removed_stands_in_line_again(ledger: ResourceLedg
     before = set(os.listdir(tmp_path))
 
     async def scenario() -> None:
-        claim = new_claim(job="job", job_name="name", memory=60, gpus=0)
+        claim = create_claim(job="job", job_name="name", memory=60, gpus=0)
         own = ResourceLedger(tmp_path)
         waiting = asyncio.ensure_future(acquire_claim(own, claim, Machine(memory=100), lambda reason: None))
         async with asyncio.timeout(60):
@@ -359,7 +359,7 @@ def test_cancelled_waiter_takes_its_claim_back(ledger: ResourceLedger, tmp_path:
     held = posted(ledger, 1)
 
     async def scenario() -> None:
-        claim = new_claim(job="job", job_name="name", memory=1, gpus=0)
+        claim = create_claim(job="job", job_name="name", memory=1, gpus=0)
         waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), lambda reason: None))
         await wait_until(lambda: len(os.listdir(tmp_path)) >= 2)
         waiting.cancel()
@@ -461,8 +461,8 @@ def test_another_user_who_wants_to_stop_all_jobs() -> None:
 
 
 async def _wait_for_notice(ledger: ResourceLedger, notices: list[str]) -> None:
-    claim = new_claim(job="job", job_name="name", memory=1, gpus=0)
-    (other,) = ledger.claims()
+    claim = create_claim(job="job", job_name="name", memory=1, gpus=0)
+    (other,) = ledger.list_claims()
     assert (other.memory, other.is_trusted) == (1 << 60, False)
     assert isinstance(decide(claim, [other], Machine(memory=1)), Claim)
     waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), notices.append))
@@ -493,7 +493,7 @@ def as_stranger(folder: Path, writing: int) -> None:
         os.setuid(STRANGER)
         os.umask(0o777)
         ledger = ResourceLedger(folder)
-        claim = new_claim(job="theirs", job_name="name", memory=1, gpus=1)
+        claim = create_claim(job="theirs", job_name="name", memory=1, gpus=1)
         held = asyncio.run(acquire_claim(ledger, claim, Machine(memory=1, gpus=("a", "b")), lambda reason: None))
         os.write(writing, f"granted {held.claim.devices}\n".encode())
         signal.pause()

@@ -11,7 +11,7 @@ from tests.facts import mentions
 from tony.errors import SchedulerError
 from tony.model.layout import Home
 from tony.schedulers.local.claims import ledger_location
-from tony.schedulers.local.claims.ledger_location import open_ledger, why_unusable
+from tony.schedulers.local.claims.ledger_location import explain_unusable, open_ledger
 from tony.schedulers.local.settings import LocalSettings
 
 
@@ -60,15 +60,15 @@ def test_strangers_closed_folder_is_refused(tmp_path: Path, monkeypatch: pytest.
     """A folder of somebody else's must be open to all, and sticky: or he alone decides whose claims stay."""
     monkeypatch.setattr(ledger_location.os, "geteuid", lambda: tmp_path.stat().st_uid + 1)  # type: ignore[attr-defined]
     tmp_path.chmod(0o777)
-    assert mentions(why_unusable(tmp_path), "777", "1777")
+    assert mentions(explain_unusable(tmp_path), "777", "1777")
     tmp_path.chmod(0o1777)
-    assert why_unusable(tmp_path) == ""
+    assert explain_unusable(tmp_path) == ""
 
 
 def test_missing_folder_is_no_trouble(tmp_path: Path) -> None:
     """It can be made, unless its parent is missing too; looking makes nothing."""
-    assert why_unusable(tmp_path / "new") == ""
-    assert "does not exist" in why_unusable(tmp_path / "none" / "new")
+    assert explain_unusable(tmp_path / "new") == ""
+    assert "does not exist" in explain_unusable(tmp_path / "none" / "new")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.states import AfterCondition, RoleKind
 from tony.schedulers.local.claims import peak_demand as peak_module
-from tony.schedulers.local.claims.peak_demand import Need, coexisting, exclusions, least, memory_of, needs, peak
+from tony.schedulers.local.claims.peak_demand import (
+    Need,
+    compute_memory,
+    compute_peak,
+    find_coexisting,
+    find_exclusions,
+    needs,
+    reduce_to_least,
+)
 
 SUCCEEDED, ENDED, STARTED = AfterCondition.SUCCEEDED, AfterCondition.ENDED, AfterCondition.STARTED
 
@@ -24,61 +32,65 @@ def job(roles: Mapping[str, Role], max_restarts: int = 0) -> JobSpec:
 
 def test_all_at_once() -> None:
     """Without an order everything can live at one time."""
-    assert peak(job({"worker": role(3, instances=4, gpus=2), "ps": role(5)})) == Need(memory=17, gpus=8)
+    assert compute_peak(job({"worker": role(3, instances=4, gpus=2), "ps": role(5)})) == Need(memory=17, gpus=8)
 
 
 def test_single_task_job() -> None:
-    assert peak(JobSpec(command="true")) == Need(memory=GIB, gpus=0)
+    assert compute_peak(JobSpec(command="true")) == Need(memory=GIB, gpus=0)
 
 
 def test_vcores_do_not_count() -> None:
     """CPU is shared, not held."""
     spec = JobSpec(roles={"w": Role(resources=Resources(memory=1, vcores=1000))}, command="true")
-    assert peak(spec) == Need(memory=1, gpus=0)
+    assert compute_peak(spec) == Need(memory=1, gpus=0)
 
 
 def test_one_after_the_other() -> None:
     """Of two roles of which one must be over first, the larger counts."""
-    assert peak(job({"train": role(8), "export": role(3, after={"train": SUCCEEDED})})) == Need(memory=8, gpus=0)
-    assert peak(job({"train": role(2), "export": role(3, after={"train": ENDED})})) == Need(memory=3, gpus=0)
+    assert compute_peak(job({"train": role(8), "export": role(3, after={"train": SUCCEEDED})})) == Need(
+        memory=8, gpus=0
+    )
+    assert compute_peak(job({"train": role(2), "export": role(3, after={"train": ENDED})})) == Need(memory=3, gpus=0)
 
 
 def test_started_is_not_over() -> None:
     """A role that waits only for another's start lives beside it."""
-    assert peak(job({"train": role(8), "evaluate": role(3, after={"train": STARTED})})) == Need(memory=11, gpus=0)
+    assert compute_peak(job({"train": role(8), "evaluate": role(3, after={"train": STARTED})})) == Need(
+        memory=11, gpus=0
+    )
 
 
 def test_order_over_a_third_role() -> None:
     """What starts after something that started after an end is after that end as well."""
     roles = {"a": role(8), "b": role(1, after={"a": SUCCEEDED}), "c": role(4, after={"b": STARTED})}
-    assert exclusions(roles)["a"] == {"b", "c"}
-    assert peak(job(roles)) == Need(memory=8, gpus=0)
+    assert find_exclusions(roles)["a"] == {"b", "c"}
+    assert compute_peak(job(roles)) == Need(memory=8, gpus=0)
 
 
 def test_end_over_a_start_does_not_reach_further() -> None:
     """That b is over says nothing of a, if b only waited for a's start."""
     roles = {"a": role(8), "b": role(1, after={"a": STARTED}), "c": role(4, after={"b": ENDED})}
-    assert exclusions(roles)["c"] == {"b"}
-    assert peak(job(roles)) == Need(memory=12, gpus=0)
+    assert find_exclusions(roles)["c"] == {"b"}
+    assert compute_peak(job(roles)) == Need(memory=12, gpus=0)
 
 
 def test_setup_is_over_before_all_else_and_keeps_nothing() -> None:
     """With restarts and without: once it has succeeded it is never run again."""
     first = Role(kind=RoleKind.SETUP, resources=Resources(memory=8))
     for restarts in (0, 3):
-        assert peak(job({"a": role(3), "first": first, "b": role(4)}, restarts)) == Need(memory=8, gpus=0)
-        assert peak(job({"a": role(6), "first": first, "b": role(4)}, restarts)) == Need(memory=10, gpus=0)
+        assert compute_peak(job({"a": role(3), "first": first, "b": role(4)}, restarts)) == Need(memory=8, gpus=0)
+        assert compute_peak(job({"a": role(6), "first": first, "b": role(4)}, restarts)) == Need(memory=10, gpus=0)
 
 
 def test_setup_roles_side_by_side_add_up() -> None:
     """Nothing says that one of them waits for the other."""
     first = Role(kind=RoleKind.SETUP, resources=Resources(memory=8))
-    assert peak(job({"first": first, "second": first, "a": role(3)}, 1)) == Need(memory=16, gpus=0)
+    assert compute_peak(job({"first": first, "second": first, "a": role(3)}, 1)) == Need(memory=16, gpus=0)
 
 
 def test_restarts_keep_containers() -> None:
     """With restarts a finished task keeps its container, so nothing is subtracted."""
-    assert peak(job({"train": role(8), "export": role(3, after={"train": SUCCEEDED})}, max_restarts=1)) == Need(
+    assert compute_peak(job({"train": role(8), "export": role(3, after={"train": SUCCEEDED})}, max_restarts=1)) == Need(
         memory=11, gpus=0
     )
 
@@ -86,13 +98,13 @@ def test_restarts_keep_containers() -> None:
 def test_memory_and_gpus_have_their_own_peaks() -> None:
     """The most memory and the most GPUs may be held at different times."""
     spec = job({"train": role(8, gpus=1), "export": role(3, gpus=4, after={"train": SUCCEEDED})})
-    assert peak(spec) == Need(memory=8, gpus=4)
-    assert coexisting(spec, memory_of) == ("train",)
+    assert compute_peak(spec) == Need(memory=8, gpus=4)
+    assert find_coexisting(spec, compute_memory) == ("train",)
 
 
 def test_roles_without_instances_are_left_out() -> None:
     """A role of no tasks is not part of the sum that is shown."""
-    assert coexisting(job({"a": role(8, instances=0), "b": role(1)}), memory_of) == ("b",)
+    assert find_coexisting(job({"a": role(8, instances=0), "b": role(1)}), compute_memory) == ("b",)
 
 
 def test_many_roles_are_summed() -> None:
@@ -100,7 +112,7 @@ def test_many_roles_are_summed() -> None:
     roles = {"r0": role(1)}
     for number in range(1, peak_module.EXACT_ROLES + 2):
         roles[f"r{number}"] = role(1, after={f"r{number - 1}": SUCCEEDED})
-    assert peak(job(roles)).memory == len(roles)
+    assert compute_peak(job(roles)).memory == len(roles)
 
 
 def test_largest_exact_case_is_quick() -> None:
@@ -109,7 +121,7 @@ def test_largest_exact_case_is_quick() -> None:
     for number in range(peak_module.EXACT_ROLES // 2):
         roles[f"a{number}"] = role(1)
         roles[f"b{number}"] = role(2, after={f"a{number}": ENDED})
-    assert peak(job(roles)).memory == 2 * (peak_module.EXACT_ROLES // 2)
+    assert compute_peak(job(roles)).memory == 2 * (peak_module.EXACT_ROLES // 2)
 
 
 @st.composite
@@ -135,8 +147,8 @@ def test_peak_is_the_heaviest_moment(roles: dict[str, Role]) -> None:
         if not any(a in over[b] or b in over[a] for a, b in combinations(chosen, 2))
     ]
     heaviest = max(sum(roles[name].instances * roles[name].resources.memory for name in chosen) for chosen in sets)
-    assert peak(spec).memory == heaviest
-    shown = coexisting(spec, memory_of)
+    assert compute_peak(spec).memory == heaviest
+    shown = find_coexisting(spec, compute_memory)
     assert not any(a in over[b] or b in over[a] for a, b in combinations(shown, 2))
 
 
@@ -156,9 +168,9 @@ def test_with_fewer_tasks() -> None:
     other = Role(instances=3, min_instances=2, resources=Resources(memory=1))
     spec = job({"worker": elastic, "helper": other, "ps": role(100)})
     assert [(need.memory, need.gpus) for need in needs(spec)] == [(143, 4), (133, 3), (123, 2), (113, 1), (112, 1)]
-    assert needs(spec)[-1] == peak(least(spec))
+    assert needs(spec)[-1] == compute_peak(reduce_to_least(spec))
     assert needs(job({"ps": role(100)})) == (Need(memory=100, gpus=0),)
-    assert needs(JobSpec(command="true")) == (peak(JobSpec(command="true")),)
+    assert needs(JobSpec(command="true")) == (compute_peak(JobSpec(command="true")),)
 
 
 def test_thousands_of_sizes_are_tried_in_steps() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.facts import mentions
 from tests.support.waiting import wait_until
 from tony.schedulers.local.claims import resource_claim
-from tony.schedulers.local.claims.ledger import ResourceLedger, new_claim
+from tony.schedulers.local.claims.ledger import ResourceLedger, create_claim
 from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.schedulers.local.claims.peak_demand import Need
 from tony.schedulers.local.claims.resource_claim import ResourceClaim
@@ -64,7 +64,7 @@ def test_removed_claim_is_put_back(place: Path, monkeypatch: pytest.MonkeyPatch)
         keeping.cancel()
         other = ResourceLedger(place)
         with other.locked():
-            assert [claim.devices for claim in other.claims()] == [("a",)]
+            assert [claim.devices for claim in other.list_claims()] == [("a",)]
         other.close()
         held.close()
 
@@ -79,7 +79,7 @@ def test_ledger_that_goes_away_while_waiting(place: Path, monkeypatch: pytest.Mo
         said: list[str] = []
         ledger = ResourceLedger(place)
         with ledger.locked():
-            other = ledger.post(replace(new_claim(job="other", job_name="n", memory=10, gpus=0), devices=()))
+            other = ledger.post(replace(create_claim(job="other", job_name="n", memory=10, gpus=0), devices=()))
         held = hold(place)
         waiting = asyncio.ensure_future(held.acquire(said.append))
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -113,7 +113,7 @@ def test_as_much_as_there_is_and_more_later(place: Path) -> None:
         assert (grown.memory, grown.ticket, elastic.size, elastic.can_grow) == (9, claim.ticket, 9, False)
         ledger = ResourceLedger(place)
         with ledger.locked():
-            assert sorted(each.memory for each in ledger.claims()) == [1, 9]
+            assert sorted(each.memory for each in ledger.list_claims()) == [1, 9]
         for each in (elastic, another, ledger):
             each.close()
 
@@ -163,7 +163,7 @@ def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
     async def scenario() -> None:
         ledger = ResourceLedger(place)
         with ledger.locked():
-            other = ledger.post(replace(new_claim(job="other", job_name="n", memory=10, gpus=1), devices=("a",)))
+            other = ledger.post(replace(create_claim(job="other", job_name="n", memory=10, gpus=1), devices=("a",)))
         handed_on: list[int] = []
         first = take_over(place, nothing(), handed_on)
         assert not first.is_granted
@@ -172,7 +172,7 @@ def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
         before = seen(place)
         second = take_over(place, os.dup(handed_on[0]), handed_on)
         with ledger.locked():
-            later = ledger.post(new_claim(job="later", job_name="n", memory=10, gpus=1))
+            later = ledger.post(create_claim(job="later", job_name="n", memory=10, gpus=1))
         going_on = asyncio.ensure_future(second.acquire(lambda text: None))
         await asyncio.sleep(0)
         assert set(before) < set(seen(place))

@@ -22,7 +22,7 @@ def allocation() -> RoleAllocation:
 def test_nothing_without_demand(allocation: RoleAllocation) -> None:
     """What nobody wants nobody gets."""
     assert list(allocation.allocate()) == []
-    assert allocation.pending_reason() == ""
+    assert allocation.find_pending_reason() == ""
 
 
 def test_nothing_before_the_claim_is_granted() -> None:
@@ -37,7 +37,7 @@ def test_each_gets_devices_of_its_own(allocation: RoleAllocation) -> None:
     allocation.set_demand("worker", 2)
     assert list(allocation.allocate()) == [("worker", ("a",)), ("worker", ("b",)), ("ps", ())]
     assert list(allocation.allocate()) == []
-    assert allocation.pending_reason() == ""
+    assert allocation.find_pending_reason() == ""
 
 
 def test_shortage_is_said(allocation: RoleAllocation) -> None:
@@ -45,7 +45,7 @@ def test_shortage_is_said(allocation: RoleAllocation) -> None:
     allocation.set_demand("worker", 3)
     allocation.set_demand("ps", 2)
     assert list(allocation.allocate()) == [("worker", ("a",)), ("worker", ("b",)), ("ps", ())]
-    assert mentions(allocation.pending_reason(), "0 bytes", "0 GPUs", "1 of worker", "1 of ps")
+    assert mentions(allocation.find_pending_reason(), "0 bytes", "0 GPUs", "1 of worker", "1 of ps")
 
 
 def test_what_ends_makes_room(allocation: RoleAllocation) -> None:
@@ -61,9 +61,9 @@ def test_what_ends_makes_room(allocation: RoleAllocation) -> None:
 
 def test_impossible_demand(allocation: RoleAllocation) -> None:
     """More than the job said, or a role that it lacks, can never be had."""
-    assert allocation.why_impossible("worker", 3) == ""
-    assert mentions(allocation.why_impossible("worker", 4), "4 containers", "worker", "3")
-    assert allocation.why_impossible("chief", 1) == "the job has no role chief"
+    assert allocation.explain_impossible("worker", 3) == ""
+    assert mentions(allocation.explain_impossible("worker", 4), "4 containers", "worker", "3")
+    assert allocation.explain_impossible("chief", 1) == "the job has no role chief"
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["adopted first", "admitted first"])

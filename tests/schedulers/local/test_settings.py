@@ -7,19 +7,19 @@ import pytest
 from tony.errors import Problem
 from tony.schedulers import registry
 from tony.schedulers.local.settings import DEFAULT_EXECUTOR, SETTINGS, LocalSettings, read_settings
-from tony.schedulers.settings_schema import settings_of
+from tony.schedulers.settings_schema import load_settings
 
 
 def test_table_is_found_by_name() -> None:
     """Whoever validates or documents a job's settings asks by the scheduler's word."""
-    assert settings_of("local") == tuple(SETTINGS)
+    assert load_settings("local") == tuple(SETTINGS)
     with pytest.raises(LookupError):
-        settings_of("none")
+        load_settings("none")
 
 
 def test_every_scheduler_has_a_table() -> None:
     """And each entry says what it is for."""
-    assert all(setting.meaning and setting.default for name in registry.names() for setting in settings_of(name))
+    assert all(setting.meaning and setting.default for name in registry.names() for setting in load_settings(name))
 
 
 def test_nothing_set() -> None:

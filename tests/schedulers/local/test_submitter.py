@@ -20,7 +20,7 @@ from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.schedulers import registry
 from tony.schedulers.interface import PreparedJob, Submitter
 from tony.schedulers.local.claims import ledger_location
-from tony.schedulers.local.claims.ledger import ResourceLedger, new_claim
+from tony.schedulers.local.claims.ledger import ResourceLedger, create_claim
 from tony.testing.sample_jobs import prepared_job, two_roles
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "local.json"
@@ -63,7 +63,7 @@ def test_notice_of_an_own_ledger(submitter: Submitter, tmp_path: Path, monkeypat
     monkeypatch.setattr("tony.schedulers.local.submitter.DEFAULT_LEDGER", tmp_path / "file")
     (notice,) = submitter.notices(two_roles())
     assert notice.startswith(f"the machine's ledger {tmp_path}/file cannot be used (it is not a folder), so ")
-    assert str(ledger_location.own_ledger(Home(tmp_path))) in notice
+    assert str(ledger_location.find_own_ledger(Home(tmp_path))) in notice
     assert not submitter.notices(with_settings(ledger="/elsewhere"))
 
 
@@ -126,7 +126,7 @@ def test_sweep_tidies_the_ledger(submitter: Submitter, tmp_path: Path) -> None:
     folder.job.write_text(json.dumps({"spec": {"scheduler_settings": {"ledger": str(place)}}}))
     ledger = ResourceLedger(place)
     with ledger.locked():
-        living, dead = [ledger.post(new_claim(job="j", job_name="n", memory=1, gpus=0)) for _ in range(2)]
+        living, dead = [ledger.post(create_claim(job="j", job_name="n", memory=1, gpus=0)) for _ in range(2)]
         os.close(dead.descriptor)
         asyncio.run(submitter.sweep(folder))
         assert len(os.listdir(place)) == 2

@@ -15,7 +15,7 @@ from tests.support.hadoop.ipc_server import FakeIpcServer
 from tests.support.waiting import wait_until
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.hadoop.hdfs.append_log import AppendLog
-from tony.hadoop.ids import container_id
+from tony.hadoop.ids import parse_container_id
 from tony.hadoop.tokens.credentials import TokenCredentials, from_bytes
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.application_client import GET_APPLICATION_REPORT, GetApplicationReportResponse
@@ -98,7 +98,7 @@ class Played:
         return sorted(name for node in self.nodes for name in node.running)
 
     def node(self, container: str) -> FakeNodeManager:
-        place: NodeId | None = self.manager.live[container_id(container)].node
+        place: NodeId | None = self.manager.live[parse_container_id(container)].node
         return next(node for node in self.nodes if node.node == place)
 
     def tokens_of(self, container: str) -> TokenCredentials:

@@ -18,7 +18,7 @@ from tests.support.hadoop.fake_webhdfs import Trouble
 from tests.support.hadoop.faults import HoldResponse, Refuse
 from tony.core.events import ClusterKill, ContainerEnded, Excluded, Granted, KillRequested, Queued, Unsatisfiable
 from tony.errors import AttemptLost, NotInCharge, SchedulerError
-from tony.hadoop.ids import container_id
+from tony.hadoop.ids import parse_container_id
 from tony.hadoop.wire.application_master import (
     NegotiablePreemption,
     PreemptedContainer,
@@ -172,7 +172,7 @@ async def test_a_launch_that_fails_is_given_back(tmp_path: Path) -> None:
         with pytest.raises(SchedulerError, match=rf"cannot launch worker:0 in {container}: .*no disk is left"):
             await played.launch(container)
         await played.until(lambda: len(played.of(Granted)) == 2)
-        assert container_id(container) in played.manager.released
+        assert parse_container_id(container) in played.manager.released
         assert played.causes() == []
 
 
@@ -205,7 +205,7 @@ async def test_it_ended_while_it_was_launched(tmp_path: Path) -> None:
         played.node(container).server.order(hold, method="startContainers")
         launch = asyncio.ensure_future(played.launch(container))
         await hold.is_held.wait()
-        played.manager.complete(container_id(container), -100, "Container released on a *lost* node")
+        played.manager.complete(parse_container_id(container), -100, "Container released on a *lost* node")
         await played.until(lambda: played.of(ContainerEnded))
         hold.release()
         await launch
@@ -269,7 +269,7 @@ async def test_why_it_ended(tmp_path: Path, status: int, said: str, cause: str, 
     async with playing(tmp_path) as played:
         (container,) = await played.launched()
         played.source.set_demand("worker", 0)
-        played.manager.complete(container_id(container), status, said)
+        played.manager.complete(parse_container_id(container), status, said)
         await played.until(lambda: played.of(ContainerEnded))
         (event,) = played.of(ContainerEnded)
         assert isinstance(event, ContainerEnded)
@@ -288,7 +288,7 @@ async def test_no_python_anywhere(tmp_path: Path, python: str | None) -> None:
     room = {"worker": 5} if python else {"worker": 1}
     async with playing(tmp_path, spec=two_roles(scheduler_settings=settings), room=room) as played:
         (container,) = await played.launched()
-        played.manager.complete(container_id(container), 127, SAID)
+        played.manager.complete(parse_container_id(container), 127, SAID)
         await played.until(lambda: played.of(ContainerEnded))
         (event,) = played.of(Unsatisfiable)
         assert event == Unsatisfiable(role="worker", reason=f"cannot start any task of worker: {NO_PYTHON}")
@@ -301,7 +301,7 @@ async def test_no_python_on_one_node(tmp_path: Path) -> None:
     async with playing(tmp_path, room={"worker": 2}) as played:
         containers = await played.launched(2)
         for container in containers:
-            played.manager.complete(container_id(container), 127, SAID)
+            played.manager.complete(parse_container_id(container), 127, SAID)
         # On a slow machine the first of the two may be waited for before the second has ended.
         await played.until(lambda: any(isinstance(e, Queued) and e.reason.endswith(said) for e in played.of(Queued)))
         await played.until(lambda: played.manager.excluded == {"127.0.0.1"})
@@ -312,12 +312,12 @@ async def test_what_will_end_it_is_told_before(tmp_path: Path, caplog: pytest.Lo
     """Once, with task and container: its node goes, or YARN wants it back. The end says it again."""
     async with playing(tmp_path) as played:
         container, other = await played.launched(2)
-        (node, elsewhere) = (played.manager.live[container_id(each)].node for each in (container, other))
+        (node, elsewhere) = (played.manager.live[parse_container_id(each)].node for each in (container, other))
         played.source.set_demand("worker", 0)
         for _ in range(2):
             played.manager.update(NodeReport(id=node, state=NodeState.DECOMMISSIONING, decommissioning_timeout=60))
             played.manager.update(NodeReport(id=NodeId(host="another", port=1), state=NodeState.LOST))
-            wanted_back = (PreemptedContainer(id=container_id(container)),)
+            wanted_back = (PreemptedContainer(id=parse_container_id(container)),)
             played.manager.preempt(Preemption(negotiable=NegotiablePreemption(containers=wanted_back)))
             beats = len(played.manager.server.named("allocate"))
             await played.manager.server.wait_called("allocate", beats + 2)
@@ -331,14 +331,14 @@ async def test_what_will_end_it_is_told_before(tmp_path: Path, caplog: pytest.Lo
         assert [each.split(": ")[0] for each in going] == [f"worker:{n} in {each}" for n, each in enumerate(on_it)]
         back = f"worker:0 in {container}: YARN will preempt it for another queue or application"
         assert sorted(told) == sorted([*going, back])
-        played.manager.complete(container_id(container), -100, "Container released on a *lost* node")
+        played.manager.complete(parse_container_id(container), -100, "Container released on a *lost* node")
         await played.until(lambda: played.of(ContainerEnded))
         assert mentions(played.causes()[0], "127.0.0.1", "decommissioned")
         played.manager.update(NodeReport(id=elsewhere, state=NodeState.UNHEALTHY))
         played.manager.update(NodeReport(id=elsewhere, state=NodeState.RUNNING))
         await played.until(lambda: f"worker:1 in {other}: its node 127.0.0.1 is healthy again" in caplog.messages)
         played.manager.update(NodeReport(id=elsewhere, state=NodeState.UNHEALTHY, health_report="no fan"))
-        played.manager.complete(container_id(other), -100, "Container released on a *lost* node")
+        played.manager.complete(parse_container_id(other), -100, "Container released on a *lost* node")
         await played.until(lambda: len(played.causes()) == 2)
         assert mentions(played.causes()[1], "127.0.0.1", "unhealthy")
 
@@ -380,7 +380,7 @@ async def test_its_node_knows_first(tmp_path: Path) -> None:
         del node.running[container]
         node.ended[container] = 0
         await played.until(lambda: played.of(ContainerEnded))
-        played.manager.complete(container_id(container), 0)
+        played.manager.complete(parse_container_id(container), 0)
         beats = len(played.manager.server.named("allocate"))
         await played.manager.server.wait_called("allocate", beats + 2)
         assert len(played.causes()) == 1
@@ -395,7 +395,7 @@ async def test_a_node_that_says_nothing(tmp_path: Path) -> None:
         node.server.order(NO, method="getContainerStatuses", times=100)
         played.source.release(container, 60.0)
         await node.server.wait_called("getContainerStatuses")
-        played.manager.complete(container_id(container), 0)
+        played.manager.complete(parse_container_id(container), 0)
         await played.until(lambda: played.of(ContainerEnded))
         assert len(node.server.named("getContainerStatuses")) == 1
 
@@ -409,7 +409,7 @@ async def test_a_node_that_does_not_end_it(tmp_path: Path) -> None:
         played.source.kill(container, "it fell silent")
         await played.until(lambda: played.of(ContainerEnded))
         assert played.causes() == ["killed: it fell silent"]
-        assert played.manager.released == [container_id(container)]
+        assert played.manager.released == [parse_container_id(container)]
 
 
 async def test_close_ends_what_was_granted_and_what_runs(tmp_path: Path) -> None:

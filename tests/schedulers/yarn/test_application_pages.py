@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tony.hadoop.wire.reports import ApplicationReport
-from tony.schedulers.yarn.client.submitter import tracking_url
+from tony.schedulers.yarn.client.submitter import find_tracking_url
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from tony.schedulers.yarn.client.submitter import tracking_url
 )
 def test_the_tracking_address(tracking: str | None, page: str) -> None:
     """As the ResourceManager tells it, with a scheme, or nothing."""
-    assert tracking_url(ApplicationReport(tracking_url=tracking)) == page
+    assert find_tracking_url(ApplicationReport(tracking_url=tracking)) == page

@@ -18,7 +18,7 @@ from tests.support.hadoop.fake_webhdfs import PlayedFile, Trouble
 from tests.support.hadoop.faults import DropResponse
 from tony.core.events import ContainerEnded, Granted
 from tony.errors import NotInCharge
-from tony.hadoop.ids import container_id
+from tony.hadoop.ids import parse_container_id
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     Container,
@@ -282,7 +282,7 @@ async def test_a_lost_node_that_answers(tmp_path: Path) -> None:
         (container,) = await played.launched()
         node = played.node(container)
         played.source.set_demand("worker", 0)
-        played.manager.complete(container_id(container), -100, "Container released on a *lost* node")
+        played.manager.complete(parse_container_id(container), -100, "Container released on a *lost* node")
         await played.until(lambda: played.of(ContainerEnded))
         (end,) = played.of(ContainerEnded)
         assert isinstance(end, ContainerEnded)
@@ -296,7 +296,7 @@ async def test_a_lost_node_that_is_away(tmp_path: Path, monkeypatch: pytest.Monk
         (container,) = await played.launched()
         await played.node(container).server.stop()
         played.source.set_demand("worker", 0)
-        played.manager.complete(container_id(container), -100, "Container released on a *lost* node")
+        played.manager.complete(parse_container_id(container), -100, "Container released on a *lost* node")
         await played.until(lambda: played.of(ContainerEnded))
         (end,) = played.of(ContainerEnded)
         assert isinstance(end, ContainerEnded)

@@ -20,9 +20,9 @@ from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.settings import read_settings
 from tony.storage.hdfs.delegation_tokens import (
     FileLogin,
-    credentials_of_job,
-    token_renewer,
-    tokens_for_programs,
+    collect_job_credentials,
+    find_token_renewer,
+    select_program_tokens,
 )
 
 #: Without a ticket all of this can be tried where there is no security, too.
@@ -45,7 +45,7 @@ async def name_node(*, tokens: bool = True) -> AsyncIterator[str]:
 
 async def of_job(given: Mapping[str, str], environ: Mapping[str, str], *more: str) -> TokenCredentials:
     settings = Configuration.load(None, {}, given=given)
-    return await credentials_of_job(settings, Logins(settings, environ), more)
+    return await collect_job_credentials(settings, Logins(settings, environ), more)
 
 
 async def test_one_for_each_file_system() -> None:
@@ -77,8 +77,8 @@ def test_for_somebody_else() -> None:
     settings = Configuration.load(None, {}, given={"fs.defaultFS": "hdfs://127.0.0.1:1"})
     cluster = ClusterClients.of(settings, {**ANN, "HADOOP_PROXY_USER": "bob"})
     login = cluster.file_login(None)
-    assert ("bob", "/user/bob/.tony") == (cluster.user, cluster.path(".tony"))
-    assert {"user.name": "ann", "doas": "bob"} == login.query()
+    assert ("bob", "/user/bob/.tony") == (cluster.user, cluster.build_path(".tony"))
+    assert {"user.name": "ann", "doas": "bob"} == login.build_query()
 
 
 async def test_none_where_names_are_believed() -> None:
@@ -103,7 +103,7 @@ async def test_what_the_user_brings(tmp_path: Path) -> None:
     found = await of_job({"fs.defaultFS": "hdfs://127.0.0.1:1", **ALWAYS}, environ)
     assert {"a": ours, "b": hive} == found.tokens
     assert {"key": b"1"} == found.secrets
-    assert found == tokens_for_programs(found)
+    assert found == select_program_tokens(found)
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,12 @@ async def test_what_the_user_brings(tmp_path: Path) -> None:
 )
 def test_who_renews(given: Mapping[str, str], expected: str) -> None:
     """The ResourceManager, where there is security."""
-    assert expected == token_renewer(Configuration.load(None, {}, given=given), "ann")
+    assert expected == find_token_renewer(Configuration.load(None, {}, given=given), "ann")
 
 
 def test_nobody_to_renew() -> None:
     with pytest.raises(ConfigurationError, match=r"yarn\.resourcemanager\.principal \(not set\): is required"):
-        token_renewer(Configuration.load(None, {}, given=KERBEROS), "ann")
+        find_token_renewer(Configuration.load(None, {}, given=KERBEROS), "ann")
 
 
 def test_file_login() -> None:

@@ -13,7 +13,7 @@ from tony.model.layout import Home
 from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
 from tony.schedulers.yarn.client.dry_run import render_dry_run
-from tony.schedulers.yarn.launch_contexts import master_container
+from tony.schedulers.yarn.launch_contexts import build_master_container
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.schedulers.yarn.settings import YarnSettings
 
@@ -59,7 +59,7 @@ def test_as_written_down(name: str) -> None:
 def test_names_of_services_keep_their_letters() -> None:
     """A pair of NameNodes is known by the very letters of `dfs.nameservices`, unlike a host."""
     archive = Uploaded(url="hdfs://HDPProd/user/ann/x.zip", size=1, timestamp=1)
-    (resource,) = master_container(YarnSettings(), {"tony": archive}, TokenCredentials()).local_resources
+    (resource,) = build_master_container(YarnSettings(), {"tony": archive}, TokenCredentials()).local_resources
     assert resource.value
     assert resource.value.resource == Url(scheme="hdfs", host="HDPProd", port=-1, file="/user/ann/x.zip")
 

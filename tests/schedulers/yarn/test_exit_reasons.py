@@ -5,11 +5,11 @@ import pytest
 from tony.core.events import ClusterKill
 from tony.hadoop.wire.yarn_records import ContainerStatus, NodeId, NodeReport, NodeState
 from tony.schedulers.yarn.allocation.exit_reasons import (
-    cause,
+    explain_exit,
     find_kill,
+    format_warning,
     is_blameless,
-    no_python,
-    warning,
+    missing_python_message,
 )
 
 #: Exit status, what the node said, our sentence, whether it went through no fault of the job.
@@ -179,11 +179,11 @@ ENDS = {
 def test_end(code: int, said: str, sentence: str, blameless: bool) -> None:
     """The cause comes first; what the node says of every container is left out."""
     status = ContainerStatus(exit_status=code, diagnostics=said)
-    assert cause(status) == sentence
+    assert explain_exit(status) == sentence
     assert is_blameless(status) is blameless
     assert (find_kill(status) is not None) is (-200 < code < 0 or code == -1000)
     assert (find_kill(status) is ClusterKill.MEMORY_LIMIT) is (code in (-104, -103))
-    assert no_python(status) == ""
+    assert missing_python_message(status) == ""
 
 
 @pytest.mark.parametrize(
@@ -199,16 +199,16 @@ def test_end(code: int, said: str, sentence: str, blameless: bool) -> None:
 def test_no_python(said: str) -> None:
     """Known by what our own programs say, among the rest that a node tells."""
     told = f"[2026-11-21 15:46:19.325]Exit code: 127\nLast 4096 bytes of stderr :\ntony: {said}\n\n"
-    assert no_python(ContainerStatus(exit_status=127, diagnostics=told)) == said
-    assert no_python(ContainerStatus(exit_status=127, diagnostics="before\n" * 1000 + told)) == said
-    assert no_python(ContainerStatus(exit_status=-100, diagnostics=told)) == ""
-    assert no_python(ContainerStatus(exit_status=1, diagnostics=f"a program says tony: {said}")) == ""
+    assert missing_python_message(ContainerStatus(exit_status=127, diagnostics=told)) == said
+    assert missing_python_message(ContainerStatus(exit_status=127, diagnostics="before\n" * 1000 + told)) == said
+    assert missing_python_message(ContainerStatus(exit_status=-100, diagnostics=told)) == ""
+    assert missing_python_message(ContainerStatus(exit_status=1, diagnostics=f"a program says tony: {said}")) == ""
 
 
 def test_long_words() -> None:
     """Of much only the end is told: that is where programs say why they give up."""
     said = "\n".join(f"line {number}" for number in range(300))
-    told = cause(ContainerStatus(exit_status=1, diagnostics=said))
+    told = explain_exit(ContainerStatus(exit_status=1, diagnostics=said))
     assert told.startswith("its executor exited with exit code 1: ...")
     assert told.endswith("line 299")
     assert len(told) < 700
@@ -216,7 +216,7 @@ def test_long_words() -> None:
 
 def test_words_that_a_terminal_would_obey() -> None:
     """Control characters of programs are shown, not passed on."""
-    assert cause(ContainerStatus(exit_status=1, diagnostics="\x1b[2Jgone")).endswith(r": \x1b[2Jgone")
+    assert explain_exit(ContainerStatus(exit_status=1, diagnostics="\x1b[2Jgone")).endswith(r": \x1b[2Jgone")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_words_that_a_terminal_would_obey() -> None:
 def test_what_becomes_of_its_node(state: NodeState | None, timeout: int | None, health: str, said: str) -> None:
     """A sentence for those whose containers are there, with nothing in it that a terminal obeys."""
     node = NodeId(host="nm2", port=1)
-    told = warning(NodeReport(id=node, state=state, decommissioning_timeout=timeout, health_report=health))
+    told = format_warning(NodeReport(id=node, state=state, decommissioning_timeout=timeout, health_report=health))
     assert said in told
     assert bool(said) == bool(told)
     assert "\x1b" not in told

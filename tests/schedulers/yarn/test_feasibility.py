@@ -8,9 +8,9 @@ from tests.schedulers.yarn.samples import yarn_role
 from tony.errors import Problem
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.states import DistributedMode
-from tony.schedulers.yarn.allocation.container_demand import suitable_node_counts
+from tony.schedulers.yarn.allocation.container_demand import count_suitable_nodes
 from tony.schedulers.yarn.client.capacity import ClusterCapacity, ClusterNode, Queue
-from tony.schedulers.yarn.client.feasibility import notices, unsatisfiable_requests
+from tony.schedulers.yarn.client.feasibility import find_notices, find_unsatisfiable_requests
 from tony.schedulers.yarn.settings import YarnSettings
 
 BIG = ClusterNode(host="big", has={"memory-mb": 8192, "vcores": 2, "yarn.io/gpu": 0})
@@ -32,11 +32,11 @@ def job(resources: Resources, **more: Any) -> JobSpec:
 
 
 def told(spec: JobSpec, offer: ClusterCapacity = OFFER, **settings: object) -> list[Problem]:
-    return unsatisfiable_requests(spec, YarnSettings(**settings), offer)  # type: ignore[arg-type]
+    return find_unsatisfiable_requests(spec, YarnSettings(**settings), offer)  # type: ignore[arg-type]
 
 
 def noticed(spec: JobSpec, offer: ClusterCapacity = OFFER, **settings: object) -> list[str]:
-    return notices(spec, YarnSettings(**settings), offer)  # type: ignore[arg-type]
+    return find_notices(spec, YarnSettings(**settings), offer)  # type: ignore[arg-type]
 
 
 SMALL = job(Resources())
@@ -146,7 +146,7 @@ def test_room() -> None:
         "none": Role(instances=0),
     }
     spec, offer = JobSpec(command="true", roles=roles), replace(OFFER, nodes=[BIG, FAST, gone])
-    assert suitable_node_counts(spec, YarnSettings(), offer) == {"small": 2, "large": 1, "fast": 1}
+    assert count_suitable_nodes(spec, YarnSettings(), offer) == {"small": 2, "large": 1, "fast": 1}
 
 
 def test_mounts_without_an_image() -> None:
@@ -259,7 +259,7 @@ def test_master_too_large() -> None:
 def test_everything_at_once() -> None:
     """Queue, master and each role are told together."""
     roles = {"worker": Role(resources=Resources(vcores=17)), "ps": Role(resources=Resources(vcores=18))}
-    found = unsatisfiable_requests(JobSpec(roles=roles), YarnSettings(am_vcores=20), replace(OFFER, queue=None))
+    found = find_unsatisfiable_requests(JobSpec(roles=roles), YarnSettings(am_vcores=20), replace(OFFER, queue=None))
     assert [problem.key for problem in found] == [
         "scheduler.yarn.queue",
         "scheduler.yarn.am_vcores",

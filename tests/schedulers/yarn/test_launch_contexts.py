@@ -12,7 +12,7 @@ from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire.yarn_records import AccessType, ApplicationId, ContainerLaunchContext, LogAggregationContext
 from tony.model.job_spec import JobSpec, Role
 from tony.model.staged import StagedRole
-from tony.schedulers.yarn.launch_contexts import master_container, submission, task_container
+from tony.schedulers.yarn.launch_contexts import build_master_container, build_submission, build_task_container
 from tony.schedulers.yarn.settings import YarnSettings
 
 DOCKER = "YARN_CONTAINER_RUNTIME_"
@@ -25,13 +25,13 @@ def docker(context: ContainerLaunchContext) -> dict[str, str]:
 
 
 def of_master(**settings: str) -> dict[str, str]:
-    return docker(master_container(YarnSettings(**settings), {}, TokenCredentials()))  # type: ignore[arg-type]
+    return docker(build_master_container(YarnSettings(**settings), {}, TokenCredentials()))  # type: ignore[arg-type]
 
 
 def of_task(role: Role, container_env: Mapping[str, str] | None = None, /, **settings: str) -> dict[str, str]:
     spec = JobSpec(roles={"worker": role}, container_env=container_env or {})
     made = YarnSettings(**settings)  # type: ignore[arg-type]
-    return docker(task_container(spec, "worker", made, {}, StagedRole(), {}, TokenCredentials()))
+    return docker(build_task_container(spec, "worker", made, {}, StagedRole(), {}, TokenCredentials()))
 
 
 def image(name: str, mounts: str = "") -> dict[str, str]:
@@ -56,7 +56,7 @@ def image(name: str, mounts: str = "") -> dict[str, str]:
 )
 def test_who_may_look(people: dict[str, Any], settings: dict[str, Any], expected: dict[AccessType, str]) -> None:
     """Whom the job lets in everywhere, unless something else is said for YARN: users, a blank, groups."""
-    made = master_container(YarnSettings(**settings), {}, TokenCredentials(), spec=JobSpec(**people))
+    made = build_master_container(YarnSettings(**settings), {}, TokenCredentials(), spec=JobSpec(**people))
     assert {acl.access: acl.acl for acl in made.acls} == expected
 
 
@@ -112,5 +112,5 @@ def test_what_there_is_no_setting_for() -> None:
 def test_log_files(settings: dict[str, str], expected: LogAggregationContext | None) -> None:
     """Patterns of what is kept in the end, and of what is brought while the job runs: nothing, by Hadoop's default."""
     made = YarnSettings(**settings)  # type: ignore[arg-type]
-    context = submission(record(), made, ApplicationId(), ContainerLaunchContext())
+    context = build_submission(record(), made, ApplicationId(), ContainerLaunchContext())
     assert context.log_aggregation == expected

@@ -11,7 +11,7 @@ from tony.model.states import JobState
 from tony.schedulers.interface import ListEntry
 from tony.schedulers.yarn.client.list_entry import to_list_entry
 
-ID = ids.application_id("application_1795000000000_0007")
+ID = ids.parse_application_id("application_1795000000000_0007")
 
 
 def report(state: ApplicationState | None, final: FinalStatus | None = None, **more: object) -> ApplicationReport:

@@ -74,9 +74,9 @@ def test_what_is_in_it(unpacked: Path) -> None:
 
 def test_the_same_files_are_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whenever and wherever it is made, so that nodes and users share it; unchanged files are not read again."""
-    few = pages_archive._files()
+    few = pages_archive._list_files()
     assert few is not None
-    monkeypatch.setattr(pages_archive, "_files", lambda: few[:20])
+    monkeypatch.setattr(pages_archive, "_list_files", lambda: few[:20])
     caches = [Cache(tmp_path / name) for name in ("one", "two")]
     for cache in caches:
         cache.prepare()
@@ -84,7 +84,7 @@ def test_the_same_files_are_the_same_bytes(tmp_path: Path, monkeypatch: pytest.M
     assert one is not None
     assert two is not None
     assert one.digest == two.digest
-    monkeypatch.setattr(pages_archive, "_archive", lambda _: pytest.fail("made again"))
+    monkeypatch.setattr(pages_archive, "_build_archive", lambda _: pytest.fail("made again"))
     again = store_pages(caches[0])
     assert again is not None
     assert (again.digest, again.reused) == (one.digest, True)
@@ -109,6 +109,6 @@ def test_without_one_of_the_packages_there_is_none(
 def test_without_charts_there_are_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What pages can do without is no reason to have none."""
     monkeypatch.setattr(pages_archive, "_OPTIONAL", ("no-such-package",))
-    files = pages_archive._files()
+    files = pages_archive._list_files()
     assert files is not None
     assert not [name for name, _, _ in files if "uplot" in name.lower()]

@@ -7,7 +7,7 @@ from tony.hadoop.wire.placement import all_of, apart
 from tony.hadoop.yarn.constraint_text import parse
 from tony.model.job_spec import JobSpec, Role
 from tony.schedulers.yarn.allocation.container_demand import build_container_request
-from tony.schedulers.yarn.client.placement_constraints import constraint_of, placed, tags_of
+from tony.schedulers.yarn.client.placement_constraints import build_constraint, find_placed, list_tags
 from tony.schedulers.yarn.settings import YarnSettings
 
 NONE = YarnSettings()
@@ -21,16 +21,16 @@ def job(**roles: Role) -> JobSpec:
 
 def test_tags() -> None:
     """The role's name, or those that it has; what is spread is known by its name in any case."""
-    assert tags_of("worker", Role()) == ("worker",)
-    assert tags_of("worker", yarn_role(placement_tags=("a", "b", "a"))) == ("a", "b")
-    assert tags_of("worker", yarn_role(placement_tags=("a",), spread=True)) == ("a", "worker")
-    assert tags_of("worker", yarn_role(placement_tags=("worker", "a"), spread=True)) == ("worker", "a")
+    assert list_tags("worker", Role()) == ("worker",)
+    assert list_tags("worker", yarn_role(placement_tags=("a", "b", "a"))) == ("a", "b")
+    assert list_tags("worker", yarn_role(placement_tags=("a",), spread=True)) == ("a", "worker")
+    assert list_tags("worker", yarn_role(placement_tags=("worker", "a"), spread=True)) == ("worker", "a")
 
 
 def test_a_job_without_any() -> None:
     """Is asked for by hosts and labels, as ever."""
     spec = job(worker=Role(), ps=Role(node_label="big"))
-    assert placed(spec, NONE) == {}
+    assert find_placed(spec, NONE) == {}
     assert build_container_request(spec, "worker", NONE, NODES).hosts == ("n1",)
     assert build_container_request(spec, "ps", NONE, NODES).label == "big"
 
@@ -44,8 +44,8 @@ def test_an_ask_with_a_constraint() -> None:
 
 def test_spread_and_more() -> None:
     spec = job(worker=yarn_role(spread=True, placement="os=linux"), ps=Role(spread=True))
-    assert constraint_of(spec, "worker", NONE) == all_of(apart("node", "worker"), parse("os=linux"))
-    assert constraint_of(spec, "ps", NONE) == apart("node", "ps")
+    assert build_constraint(spec, "worker", NONE) == all_of(apart("node", "worker"), parse("os=linux"))
+    assert build_constraint(spec, "ps", NONE) == apart("node", "ps")
 
 
 def test_who_is_spoken_of_has_tags() -> None:
@@ -54,10 +54,12 @@ def test_who_is_spoken_of_has_tags() -> None:
         worker=yarn_role(placement="notin,node,ps,all/db,not-self/etl"), ps=Role(), db=Role(), etl=Role(), other=Role()
     )
     key = "roles.worker.yarn.placement"
-    assert placed(spec, NONE) == {"worker": key, "ps": key, "db": key}
+    assert find_placed(spec, NONE) == {"worker": key, "ps": key, "db": key}
     assert build_container_request(spec, "ps", NONE, NODES).tags == ("ps",)
     assert build_container_request(spec, "other", NONE, NODES).hosts == ("n1",)
-    assert placed(job(worker=yarn_role(placement_tags=("a",)), ps=Role(spread=True), none=Role(instances=0)), NONE) == {
+    assert find_placed(
+        job(worker=yarn_role(placement_tags=("a",)), ps=Role(spread=True), none=Role(instances=0)), NONE
+    ) == {
         "worker": "roles.worker.yarn.placement_tags",
         "ps": "roles.ps.spread",
     }
@@ -66,12 +68,12 @@ def test_who_is_spoken_of_has_tags() -> None:
 def test_for_all_of_the_application() -> None:
     """With each ask, beside what is the role's own."""
     spec = job(worker=yarn_role(placement_tags=("a", "b")), ps=yarn_role(placement="in,rack,a", spread=True), db=Role())
-    assert [constraint_of(spec, name, OF_ALL) for name in spec.roles] == [
+    assert [build_constraint(spec, name, OF_ALL) for name in spec.roles] == [
         parse("os=linux"),
         all_of(apart("node", "ps"), parse("in,rack,a"), parse("os=linux")),
         parse("os=linux"),
     ]
-    assert placed(spec, OF_ALL) == {
+    assert find_placed(spec, OF_ALL) == {
         "worker": "roles.worker.yarn.placement_tags",
         "ps": "roles.ps.spread",
         "db": "scheduler.yarn.placement",

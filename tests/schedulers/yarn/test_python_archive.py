@@ -175,8 +175,8 @@ def test_nothing_is_left_of_a_trial(cache: Cache, stored: Stored) -> None:
 def test_another_interpreter_is_another_archive(tmp_path: Path) -> None:
     """A program or a library that was replaced is noticed."""
     own = small(tmp_path, "one")
-    first = python_archive._fingerprint(own)
-    assert python_archive._fingerprint(own) == first
+    first = python_archive._compute_fingerprint(own)
+    assert python_archive._compute_fingerprint(own) == first
     shutil.copy(own.program, tmp_path / "copy")
     own.program.write_text("another")
-    assert python_archive._fingerprint(own) != first
+    assert python_archive._compute_fingerprint(own) != first

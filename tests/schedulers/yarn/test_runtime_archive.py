@@ -40,7 +40,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "am/data.bin").write_bytes(b"no program")
     (root / "am/__pycache__").mkdir()
     (root / "am/__pycache__/a.py").write_text("old = 1\n")
-    monkeypatch.setattr(runtime_archive, "_root", lambda: root)
+    monkeypatch.setattr(runtime_archive, "_find_root", lambda: root)
     return root
 
 
@@ -92,7 +92,7 @@ def test_unchanged_files_are_not_read_again(cache: Cache, package: Path, monkeyp
     """A second submission only looks at sizes and times."""
     first = store_runtime(cache)
     assert not first.reused
-    monkeypatch.setattr(runtime_archive, "_archive", lambda: pytest.fail("made again"))
+    monkeypatch.setattr(runtime_archive, "_build_archive", lambda: pytest.fail("made again"))
     again = store_runtime(cache)
     assert (again.digest, again.size, again.reused) == (first.digest, first.size, True)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tony.errors import Problem
-from tony.schedulers.settings_schema import settings_of
+from tony.schedulers.settings_schema import load_settings
 from tony.schedulers.yarn.settings import SETTINGS, YarnSettings, read_settings
 
 GIB = 1024**3
@@ -12,7 +12,7 @@ WRONG_PORTAL = "must be the URL of a portal, such as `https://portal.example.org
 
 def test_table_is_found_by_name() -> None:
     """Whoever validates or documents a job's settings asks by the scheduler's word; there is a field for each."""
-    assert settings_of("yarn") == tuple(SETTINGS)
+    assert load_settings("yarn") == tuple(SETTINGS)
     assert {setting.name for setting in SETTINGS} == set(YarnSettings.__slots__)
 
 

@@ -31,7 +31,7 @@ from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.settings import YarnSettings
 
 JOB = "application_1700000000000_0007"
-ID = ids.application_id(JOB)
+ID = ids.parse_application_id(JOB)
 
 
 class Scene:
@@ -153,8 +153,8 @@ def test_a_configuration_that_is_elsewhere(tmp_path: Path, monkeypatch: pytest.M
     site = "<configuration><property><name>fs.defaultFS</name><value>hdfs://nn:8020</value></property></configuration>"
     (tmp_path / "core-site.xml").write_text(site)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    monkeypatch.setattr(submitters, "recorded_settings", lambda _: YarnSettings(conf="/nowhere/conf"))
-    found = YarnSubmitter(Home(tmp_path))._cluster_of("application_1700000000000_0007")
+    monkeypatch.setattr(submitters, "load_recorded_settings", lambda _: YarnSettings(conf="/nowhere/conf"))
+    found = YarnSubmitter(Home(tmp_path))._find_cluster("application_1700000000000_0007")
     assert found.files.uri == "hdfs://nn:8020"
 
 

@@ -8,7 +8,12 @@ import pytest
 
 from tony.hadoop import ids
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
-from tony.schedulers.yarn.client.unrecorded_applications import all_tags, explain_missing_history, is_ours, staging_of
+from tony.schedulers.yarn.client.unrecorded_applications import (
+    build_tags,
+    explain_missing_history,
+    find_staging,
+    is_ours,
+)
 from tony.schedulers.yarn.settings import YarnSettings
 
 JOB = "application_1795000000000_0007"
@@ -24,34 +29,43 @@ JOB = "application_1795000000000_0007"
 )
 def test_a_staging_folder_is_told_and_found(staging: str, tag: str) -> None:
     """By a tag that survives what YARN and its commands do to tags: lower case, ASCII, no commas."""
-    tags = all_tags(YarnSettings(tags=("nightly",), staging=staging))
+    tags = build_tags(YarnSettings(tags=("nightly",), staging=staging))
     assert tags == ("nightly", tag)
     assert tag == tag.lower()
-    assert staging_of(tags) == staging
+    assert find_staging(tags) == staging
 
 
 def test_what_needs_no_tag_or_has_no_room_for_it() -> None:
     """The usual folder; ten tags already; a name of more than a tag's length."""
     ten = tuple(map(str, range(10)))
-    assert all_tags(YarnSettings(tags=("a",))) == ("a",)
-    assert all_tags(YarnSettings(tags=ten, staging="/x", application_type="MINE")) == ten
-    assert all_tags(YarnSettings(tags=ten[1:], staging="/x", application_type="MINE")) == (*ten[1:], "tony-staging:/x")
-    assert len(all_tags(YarnSettings(staging="/" + "x" * 86))) == 1
-    assert all_tags(YarnSettings(staging="/" + "x" * 87)) == ()
-    assert staging_of(ten) is None
+    assert build_tags(YarnSettings(tags=("a",))) == ("a",)
+    assert build_tags(YarnSettings(tags=ten, staging="/x", application_type="MINE")) == ten
+    assert build_tags(YarnSettings(tags=ten[1:], staging="/x", application_type="MINE")) == (
+        *ten[1:],
+        "tony-staging:/x",
+    )
+    assert len(build_tags(YarnSettings(staging="/" + "x" * 86))) == 1
+    assert build_tags(YarnSettings(staging="/" + "x" * 87)) == ()
+    assert find_staging(ten) is None
 
 
 @pytest.mark.parametrize(
     "settings", [YarnSettings(), YarnSettings(application_type="MINE"), YarnSettings(staging="/x")]
 )
 def test_ours_are_known(settings: YarnSettings) -> None:
-    found = report(ApplicationState.ACCEPTED, application_type=settings.application_type, tags=all_tags(settings))
+    found = report(ApplicationState.ACCEPTED, application_type=settings.application_type, tags=build_tags(settings))
     assert is_ours(found)
     assert not is_ours(report(ApplicationState.ACCEPTED, application_type="SPARK", tags=("nightly",)))
 
 
 def report(state: ApplicationState | None, **more: object) -> ApplicationReport:
-    given = {"id": ids.application_id(JOB), "name": "digits\x1b", "user": "ann", "application_type": "TONY", **more}
+    given = {
+        "id": ids.parse_application_id(JOB),
+        "name": "digits\x1b",
+        "user": "ann",
+        "application_type": "TONY",
+        **more,
+    }
     return ApplicationReport(state=state, **given)  # type: ignore[arg-type]
 
 

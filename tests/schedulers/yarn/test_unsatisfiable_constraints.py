@@ -13,12 +13,12 @@ from tony.errors import Problem
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
 from tony.schedulers import registry
-from tony.schedulers.yarn.client.unsatisfiable_constraints import constraint_hints, unsatisfiable_constraints
+from tony.schedulers.yarn.client.unsatisfiable_constraints import find_constraint_hints, find_unsatisfiable_constraints
 from tony.schedulers.yarn.settings import YarnSettings, read_role_settings
 
 
 def told_of(roles: Mapping[str, Role], settings: str | None = None) -> list[Problem]:
-    return unsatisfiable_constraints(JobSpec(command="true", roles=roles), YarnSettings(placement=settings))
+    return find_unsatisfiable_constraints(JobSpec(command="true", roles=roles), YarnSettings(placement=settings))
 
 
 def told(settings: str | None = None, **roles: Role) -> list[Problem]:
@@ -57,7 +57,9 @@ def test_with_a_label() -> None:
         Problem(key="roles.worker.spread", value="true", message=message)
     ]
     spec = JobSpec(command="true", roles={"worker": Role(spread=True)})
-    assert [problem.message for problem in unsatisfiable_constraints(spec, YarnSettings(node_label="gpu"))] == [message]
+    assert [problem.message for problem in find_unsatisfiable_constraints(spec, YarnSettings(node_label="gpu"))] == [
+        message
+    ]
     assert mentions(
         one(worker=yarn_role(placement="notin,node,worker", node_label="gpu")),
         "roles.worker.yarn.placement = notin,node,worker",
@@ -131,4 +133,4 @@ def test_waiting_for_each_other() -> None:
 
 def test_who_is_not_there() -> None:
     spec = JobSpec(roles={"worker": yarn_role(placement="and(notin,node,pss,worker:notin,node,all/x)"), "ps": Role()})
-    assert mention_each(constraint_hints(spec, YarnSettings()), ("roles.worker.yarn.placement", "pss", "ps"))
+    assert mention_each(find_constraint_hints(spec, YarnSettings()), ("roles.worker.yarn.placement", "pss", "ps"))

@@ -8,7 +8,7 @@ import pytest
 
 from tony.errors import TonyError
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.client.web_links import NodeAddress, links_for_application, links_for_container
+from tony.schedulers.yarn.client.web_links import NodeAddress, list_application_links, list_container_links
 
 JOB, CONTAINER = "application_1_0002", "container_1_0002_01_000003"
 RM = {"yarn.resourcemanager.hostname": "rm"}
@@ -118,13 +118,13 @@ APP, PROXY, OWN = f"cluster/app/{JOB}", f"proxy/{JOB}/", "the job's own pages"
 )
 def test_pages_of_an_application(said: Mapping[str, str], ended: bool, links: Mapping[str, str]) -> None:
     """Each ResourceManager's, the timeline server's if there is one, and the running job's behind a proxy."""
-    found = links_for_application(Configuration.load(given=said), JOB, ended=ended)
+    found = list_application_links(Configuration.load(given=said), JOB, ended=ended)
     assert links == {link.label: link.href for link in found}
 
 
 def test_a_configuration_that_says_too_little() -> None:
     with pytest.raises(TonyError, match=r"ha\.rm-ids"):
-        links_for_application(Configuration.load(given={"yarn.resourcemanager.ha.enabled": "true"}), JOB, ended=True)
+        list_application_links(Configuration.load(given={"yarn.resourcemanager.ha.enabled": "true"}), JOB, ended=True)
 
 
 NODE = NodeAddress(host="n1", port=45454, web="n1:8042")
@@ -161,11 +161,11 @@ def test_pages_of_a_container(
     said: Mapping[str, str], node: NodeAddress, ended: bool, links: Mapping[str, str]
 ) -> None:
     """Its node's, as long as its application lives; and those of the server that shows aggregated logs."""
-    found = links_for_container(Configuration.load(given=said), CONTAINER, node, "ann", ended=ended)
+    found = list_container_links(Configuration.load(given=said), CONTAINER, node, "ann", ended=ended)
     assert links == {link.label: link.href for link in found}
 
 
 def test_a_users_name_is_quoted() -> None:
     """It comes from a file system."""
-    (link,) = links_for_container(Configuration.load(), CONTAINER, NODE, 'a/"b', ended=False)
+    (link,) = list_container_links(Configuration.load(), CONTAINER, NODE, 'a/"b', ended=False)
     assert link.href.endswith(f"{CONTAINER}/a%2F%22b")

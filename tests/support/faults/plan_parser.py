@@ -22,7 +22,7 @@ from tests.support.faults import plan as fault
 from tony.errors import ConfigError, Problem
 from tony.model.ids import ROLE_NAME, TaskId
 from tony.model.states import JobState
-from tony.units import exact_duration, parse_duration
+from tony.units import format_exact_duration, parse_duration
 
 _WHEN = re.compile(r" (?=(?:after|when|before|while|amid) )")
 _HARMS = "kill, stop, slow, partition, fill disk of, drop, delay, duplicate"
@@ -95,9 +95,9 @@ def write_strike(strike: fault.Strike) -> str:
     """Return the text that `parse_strike` parses into this strike."""
     words = [_harm_text(strike.harm, strike.target), _moment_text(strike.moment)]
     if strike.later:
-        words.append(f"+ {exact_duration(strike.later)}")
+        words.append(f"+ {format_exact_duration(strike.later)}")
     if strike.lasts is not None:
-        words.append(f"for {exact_duration(strike.lasts)}")
+        words.append(f"for {format_exact_duration(strike.lasts)}")
     return " ".join(word for word in words if word)
 
 
@@ -246,7 +246,9 @@ def _harm_text(harm: fault.Harm, target: fault.FaultTarget) -> str:
             return f"fill disk of {who(target)}"
         case fault.Drop(share=share, traffic=traffic) | fault.Delay(share=share, traffic=traffic):
             verb, by = (
-                ("drop", "") if isinstance(harm, fault.Drop) else ("delay", f" by {exact_duration(harm.seconds)}")
+                ("drop", "")
+                if isinstance(harm, fault.Drop)
+                else ("delay", f" by {format_exact_duration(harm.seconds)}")
             )
             return f"{verb} {_share_text(share)}{traffic.value} of {who(target)}{by}"
         case fault.Duplicate(share=share, traffic=traffic):
@@ -263,7 +265,7 @@ def _moment_text(moment: fault.Moment) -> str:
         case fault.AtStart():
             return ""
         case fault.AfterTime(seconds=seconds):
-            return f"after {exact_duration(seconds)}"
+            return f"after {format_exact_duration(seconds)}"
         case fault.AfterEvent(seq=seq):
             return f"after event {seq}"
         case fault.Within(seq=seq, stage=stage):

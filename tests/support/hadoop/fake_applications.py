@@ -154,7 +154,7 @@ class PlayedApplications:
         )
         saving = [ApplicationState.NEW_SAVING, *([ApplicationState.SUBMITTED] * self.undecided)][: self.undecided]
         queue = (context.queue or "default").removeprefix("root.")
-        name = ids.application_text(context.application_id)
+        name = ids.format_application(context.application_id)
         if self.queues.get(queue) is QueueState.RUNNING:
             made.coming = [*saving, ApplicationState.ACCEPTED]
         else:
@@ -174,7 +174,7 @@ class PlayedApplications:
     def _found(self, application: ApplicationId | None) -> PlayedApplication:
         found = self.applications.get(application or ApplicationId())
         if found is None:
-            text = ids.application_text(application or ApplicationId())
+            text = ids.format_application(application or ApplicationId())
             raise FakeRefusal(
                 f"{_YARN}ApplicationNotFoundException", f"Application with id '{text}' doesn't exist in RM."
             )
@@ -224,7 +224,7 @@ class PlayedApplications:
             return wire.KillApplicationResponse(completed=True)
         if asked <= self.kill_takes:
             return wire.KillApplicationResponse(completed=False)
-        said = f"Application {ids.application_text(application)} was killed by user {call.caller.user} at 127.0.0.1"
+        said = f"Application {ids.format_application(application)} was killed by user {call.caller.user} at 127.0.0.1"
         self.end(application, ApplicationState.KILLED, f"{said} with diagnostic message: {request.diagnostics}")
         return wire.KillApplicationResponse(completed=True)
 

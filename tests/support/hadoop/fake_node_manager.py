@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tests.support.hadoop.ipc_server import Auth, FakeIpcServer, Incoming
-from tony.hadoop.ids import container_id, container_text
+from tony.hadoop.ids import format_container, parse_container_id
 from tony.hadoop.wire.container_management import (
     GET_CONTAINER_STATUSES,
     START_CONTAINERS,
@@ -77,13 +77,13 @@ class FakeNodeManager:
                 failed.append(_failure(name, f"Container {name} already is running on this node!!"))
             else:
                 self.running[name] = each.context or ContainerLaunchContext()
-                succeeded.append(container_id(name))
+                succeeded.append(parse_container_id(name))
         return StartContainersResponse(succeeded=tuple(succeeded), failed=tuple(failed))
 
     def _stop(self, request: StopContainersRequest, call: Incoming) -> StopContainersResponse:
         succeeded, failed = [], []
         for each in request.container_ids:
-            name = container_text(each)
+            name = format_container(each)
             if self.running.pop(name, None) is not None:
                 self.ended[name] = -105
                 self._ends(each, -105)
@@ -96,7 +96,7 @@ class FakeNodeManager:
     def _statuses(self, request: GetContainerStatusesRequest, call: Incoming) -> GetContainerStatusesResponse:
         statuses, failed = [], []
         for each in request.container_ids:
-            name = container_text(each)
+            name = format_container(each)
             if name in self.running:
                 statuses.append(ContainerStatus(id=each, state=ContainerState.RUNNING))
             elif name in self.ended:
@@ -108,6 +108,6 @@ class FakeNodeManager:
 
 
 def _failure(name: str, message: str) -> ContainerFailure:
-    known: ContainerId = container_id(name)
+    known: ContainerId = parse_container_id(name)
     exception = SerializedException(class_name=f"{_YARN}YarnException", message=message)
     return ContainerFailure(container_id=known, exception=exception)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.support.hadoop.ipc_server import Auth, FakeIpcServer, FakeRefusal
-from tony.hadoop.ids import container_text
+from tony.hadoop.ids import format_container
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.tokens.credentials import AM_RM, NODE_MANAGER, to_message
 from tony.hadoop.tokens.token import HadoopToken
@@ -269,7 +269,7 @@ class FakeResourceManager:
             self.excluded -= set(request.blacklist.removals)
         for container in request.releases:
             self.released.append(container)
-            self.complete(container, -100, f"Container {container_text(container)} released by its master")
+            self.complete(container, -100, f"Container {format_container(container)} released by its master")
 
     def _take_ask(self, ask: ResourceRequest) -> None:
         at = (ask.priority.priority or 0 if ask.priority else 0, ask.allocation_request_id)
@@ -356,7 +356,7 @@ class FakeResourceManager:
             resource=self._sizes.get(at, Resource()),
             priority=Priority(priority=at[0]),
             token=rpc.Token(
-                identifier=container_text(identity).encode(), password=b"granted", kind="ContainerToken", service=""
+                identifier=format_container(identity).encode(), password=b"granted", kind="ContainerToken", service=""
             ),
             allocation_request_id=at[1],
             allocation_tags=self._tags.get(at, ()),

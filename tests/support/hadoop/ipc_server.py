@@ -37,7 +37,7 @@ from tests.support.hadoop.faults import (
 )
 from tony.address import Address
 from tony.hadoop.ipc.errors import IpcProtocolError
-from tony.hadoop.ipc.frames import MAX_FRAME, FrameReader, framed
+from tony.hadoop.ipc.frames import MAX_FRAME, FrameReader, build_frame
 from tony.hadoop.sasl.digest_layers import Protection, SaslFailure, SecurityLayer
 from tony.hadoop.wire.proto import (
     MalformedMessage,
@@ -112,7 +112,7 @@ class Incoming:
     Attributes:
         method: its Java name.
         request: its argument.
-        call_id: with `client_id`, identifies the call; a retry has the same one and a higher `retry_count`.
+        call_id: with `create_client_id`, identifies the call; a retry has the same one and a higher `retry_count`.
     """
 
     method: str
@@ -481,7 +481,7 @@ class _Link(asyncio.Protocol):
             unsigned_call_id=SASL_CALL_ID & 0xFFFFFFFF, status=RpcStatus.SUCCESS, server_version=9
         )
         assert self._transport is not None
-        self._transport.write(framed(delimited(header), delimited(message)))
+        self._transport.write(build_frame(delimited(header), delimited(message)))
 
     # -- calls
 
@@ -529,7 +529,7 @@ class _Link(asyncio.Protocol):
         await self._answer(header, response, fault)
 
     async def _answer(self, header: RpcRequestHeader, response: ProtoMessage, fault: Fault | None) -> None:
-        data = self._sealed(framed(delimited(self._success(header)), delimited(response)))
+        data = self._sealed(build_frame(delimited(self._success(header)), delimited(response)))
         if isinstance(fault, Cut):
             self._write(data[: fault.after])
             if self._transport is not None:
@@ -589,7 +589,7 @@ class _Link(asyncio.Protocol):
         header = RpcResponseHeader(
             unsigned_call_id=SASL_CALL_ID & 0xFFFFFFFF, status=RpcStatus.SUCCESS, server_version=9
         )
-        return framed(delimited(header), delimited(message))
+        return build_frame(delimited(header), delimited(message))
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -601,7 +601,7 @@ _VERSION = RpcErrorCode.FATAL_VERSION_MISMATCH
 
 
 def _error(call_id: int, class_name: str, message: str, code: RpcErrorCode, *, fatal: bool) -> bytes:
-    return framed(
+    return build_frame(
         delimited(
             RpcResponseHeader(
                 unsigned_call_id=call_id & 0xFFFFFFFF,

@@ -9,7 +9,7 @@ from tony.advice.facts import Facts, Run
 from tony.advice.heuristic import Heuristic, Threshold, count
 from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity, savings_range
 from tony.core.events import FailureResponse
-from tony.units import Unit, exact_duration, format_amount
+from tony.units import Unit, format_amount, format_exact_duration
 
 #: Round durations, in seconds.
 _ROUND_SECONDS = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0)
@@ -62,7 +62,7 @@ class RestartsInVain(Heuristic):
         if run.spec.min_uptime is not None or longest > self.limits["early"]:
             return ()
         new = next((nice for nice in _ROUND_SECONDS if nice >= self.limits["margin"] * longest), None)
-        return () if new is None else (SettingChange(key="min_uptime", old="", new=f'"{exact_duration(new)}"'),)
+        return () if new is None else (SettingChange(key="min_uptime", old="", new=f'"{format_exact_duration(new)}"'),)
 
 
 def _is_futile(run: Run) -> bool:

@@ -12,7 +12,7 @@ import click
 from tony.cli.open_job import find_job, open_portal, portal_option
 from tony.cli.options import job_argument, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.cli.terminal.terminal_text import safe
+from tony.cli.terminal.terminal_text import escape
 from tony.errors import ExitCode, UserError
 from tony.model.layout import Home
 
@@ -61,7 +61,7 @@ def command(job: str, job_file: Path | None, only: tuple[str, ...], portal: str 
                 raise
             refused = str(error)
     if as_json:
-        print_json({**_plain(advice), "applied": applied and _applied_as_json(applied), "refused": refused})
+        print_json({**_build_json(advice), "applied": applied and _build_applied_json(applied), "refused": refused})
     elif applied:
         _show_applied(applied)
     return ExitCode.REFUSED if refused else ExitCode.SUCCEEDED
@@ -80,7 +80,7 @@ def _advise_at_portal(url: str, job: str, job_file: Path | None, only: tuple[str
     for problem in advice.problems:
         warn(problem)
     if as_json:
-        print_json({**_plain(advice), "applied": None, "refused": ""})
+        print_json({**_build_json(advice), "applied": None, "refused": ""})
     else:
         _show(title, advice)
     return ExitCode.SUCCEEDED
@@ -112,7 +112,7 @@ def _apply(home: Home, name: str, job_file: Path, changes: tuple[SettingChange, 
     return apply(job_file, record_of(home, name), changes, lambda resolved: check(resolved, home))
 
 
-def _plain(advice: Advice) -> dict[str, object]:
+def _build_json(advice: Advice) -> dict[str, object]:
     return {
         "job": advice.job,
         "runs": list(advice.runs),
@@ -124,7 +124,7 @@ def _plain(advice: Advice) -> dict[str, object]:
     }
 
 
-def _applied_as_json(applied: Applied) -> dict[str, object]:
+def _build_applied_json(applied: Applied) -> dict[str, object]:
     return {
         "file": str(applied.path),
         "changed": applied.before != applied.after,
@@ -138,7 +138,7 @@ def _show(name: str, advice: Advice) -> None:
     from tony.advice.patch import as_diff
 
     others = len(advice.runs) - 1
-    say(f"{advice.job}  {safe(name)}  compared with {count(others, 'earlier run')} of the same job")
+    say(f"{advice.job}  {escape(name)}  compared with {count(others, 'earlier run')} of the same job")
     for finding in advice.findings:
         say()
         saving = saved(finding.saving)

@@ -8,8 +8,8 @@ import click
 
 from tony.cli.open_job import find_job
 from tony.cli.options import JobParameter, json_option
-from tony.cli.terminal.output import plain_value, print_json, say_all
-from tony.cli.terminal.terminal_text import columns_of
+from tony.cli.terminal.output import print_json, say_all, to_plain_value
+from tony.cli.terminal.terminal_text import find_columns
 from tony.model.codec import Json, to_plain
 
 
@@ -19,10 +19,10 @@ from tony.model.codec import Json, to_plain
 @json_option("Print both sides as JSON.")
 def command(a: str, b: str, as_json: bool) -> None:
     """Compare two jobs: outcome, settings, goodput and metrics."""
-    from tony.cli.text.compare_text import comparison_text
+    from tony.cli.text.compare_text import format_comparison
     from tony.jobs.comparison import ComparedJob, Comparison, compare_jobs
 
-    def side(each: ComparedJob) -> Json:
+    def build_side(each: ComparedJob) -> Json:
         report = each.report
         return {
             "job": report.job,
@@ -38,24 +38,26 @@ def command(a: str, b: str, as_json: bool) -> None:
             "used": to_plain(report.used),
         }
 
-    def plain(found: Comparison) -> Json:
+    def build_found(found: Comparison) -> Json:
         settings = found.settings
         return {
-            "a": side(found.a),
-            "b": side(found.b),
+            "a": build_side(found.a),
+            "b": build_side(found.b),
             "settings": None
             if settings is None
-            else [{"key": setting.key, "a": _value(setting.a), "b": _value(setting.b)} for setting in settings],
+            else [
+                {"key": setting.key, "a": _build_value(setting.a), "b": _build_value(setting.b)} for setting in settings
+            ],
             "same": found.same,
             "measured": [to_plain(measure) for measure in found.measures],
         }
 
     found = asyncio.run(compare_jobs(find_job(a), find_job(b)))
     if as_json:
-        print_json(plain(found))
+        print_json(build_found(found))
     else:
-        say_all(comparison_text(found, columns_of()))
+        say_all(format_comparison(found, find_columns()))
 
 
-def _value(value: tuple[str, str] | None) -> Json:
-    return None if value is None else {"value": plain_value(value[0]), "source": value[1]}
+def _build_value(value: tuple[str, str] | None) -> Json:
+    return None if value is None else {"value": to_plain_value(value[0]), "source": value[1]}

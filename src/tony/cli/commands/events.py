@@ -45,7 +45,7 @@ async def _print(view: DirectoryJobView, follow: bool, every: bool, as_json: boo
                 }
                 print(json.dumps(plain), flush=follow)
             else:
-                line = teller.line(entry)
+                line = teller.format_line(entry)
                 if every or not isinstance(entry.event, INTERNAL_EVENTS):
                     print(line, flush=follow)
     sys.stdout.flush()

@@ -10,8 +10,8 @@ import click
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.report_loader import load_report
 from tony.cli.terminal.output import print_json, say, say_all
-from tony.cli.terminal.terminal_text import columns_of, table
-from tony.cli.text.status_text import further_sessions, lone_restarts, status_page
+from tony.cli.terminal.terminal_text import find_columns, format_table
+from tony.cli.text.status_text import find_further_sessions, find_lone_restarts, format_status
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 
@@ -26,19 +26,19 @@ def command(job: str, as_json: bool) -> None:
     """Show the summary of JOB and where its files are."""
     home, name = job_id(job)
     report = load_report(home, name)
-    places = _places(home.job(name))
+    places = _find_places(home.job(name))
     if as_json:
         print_json(
             {
                 "job": name,
                 "places": {word.replace(" ", "_"): str(path) for word, path in places.items()},
                 "report": report,
-                "sessions": _sessions(home.job(name), report),
+                "sessions": _find_sessions(home.job(name), report),
             }
         )
         return
     say_all(
-        table(
+        format_table(
             [
                 ("directory", str(home.job(name).path)),
                 *((_LABELS.get(word, word), str(path)) for word, path in places.items()),
@@ -47,10 +47,12 @@ def command(job: str, as_json: bool) -> None:
     )
     say()
     folder = home.job(name)
-    say_all(status_page(report, columns_of(), further_sessions(folder, report), lone_restarts(folder, report)))
+    say_all(
+        format_status(report, find_columns(), find_further_sessions(folder, report), find_lone_restarts(folder, report))
+    )
 
 
-def _sessions(folder: JobFolder, report: JobReport) -> list[dict[str, Any]]:
+def _find_sessions(folder: JobFolder, report: JobReport) -> list[dict[str, Any]]:
     """Return the reason of each session, and its number of tasks if the gang size may change."""
     from tony.history.session_facts import session_reasons, session_sizes
 
@@ -68,7 +70,7 @@ def _sessions(folder: JobFolder, report: JobReport) -> list[dict[str, Any]]:
     ]
 
 
-def _places(folder: JobFolder) -> dict[str, Path]:
+def _find_places(folder: JobFolder) -> dict[str, Path]:
     """Return label -> path for each part of the job directory that exists."""
     from tony.history.event_log import segments
 

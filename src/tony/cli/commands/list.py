@@ -12,7 +12,7 @@ from tony import clock
 from tony.cli.open_job import open_portal, portal_option
 from tony.cli.options import Count, NumberType, WordParameter, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.cli.terminal.terminal_text import clock_time, columns_of, cut, safe, table
+from tony.cli.terminal.terminal_text import cut, escape, find_columns, format_clock_time, format_table
 from tony.jobs.job_ids import find_unique_suffix, list_job_ids
 from tony.jobs.job_list import Filter, Jobs, list_ended_jobs
 from tony.model.job_summary import JobHead
@@ -155,7 +155,7 @@ def _fetch_heads(portal: PortalClient, wanted: Filter, limit: int | None) -> Seq
 
 
 def _show(heads: Sequence[JobHead]) -> None:
-    columns = columns_of()
+    columns = find_columns()
     longest_name: int | None = None
     names = {head.job: head.job for head in heads}
     if columns is not None:
@@ -165,20 +165,20 @@ def _show(heads: Sequence[JobHead]) -> None:
             names = {job: find_unique_suffix(job, ids) for job in names}
             others = max(map(len, names.values())) + max(len(head.state.value) for head in heads) + 4
             longest_name = min(_MAX_NAME_CHARACTERS, max(len("NAME"), columns - others))
-    rows = [_HEADING, *(_row(head, names[head.job], longest_name) for head in heads)]
-    say_all(table(rows, columns, _EXPENDABLE))
+    rows = [_HEADING, *(_format_row(head, names[head.job], longest_name) for head in heads)]
+    say_all(format_table(rows, columns, _EXPENDABLE))
 
 
-def _row(head: JobHead, job_id: str, longest_name: int | None) -> tuple[str, ...]:
-    name = safe(head.name)
+def _format_row(head: JobHead, job_id: str, longest_name: int | None) -> tuple[str, ...]:
+    name = escape(head.name)
     until = head.ended if head.state.ended else clock.wall()
     return (
         job_id,
         name if longest_name is None else cut(name, longest_name),
         head.state.value,
         "-" if head.tasks is None else str(head.tasks),
-        clock_time(head.submitted),
+        format_clock_time(head.submitted),
         "-" if until is None else format_duration(max(0.0, until - head.submitted)),
         "-" if head.exit_code is None else str(head.exit_code),
-        safe(head.user),
+        escape(head.user),
     )

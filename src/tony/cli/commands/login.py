@@ -33,7 +33,7 @@ def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) 
     from tony.jobs.portal_client.client import KeptToken, PortalClient, is_private, keep_token, normalize_address
 
     place = home()
-    address = normalize_address(portal or _default_portal(place))
+    address = normalize_address(portal or _find_default_portal(place))
     if forget:
         keep_token(place, None, address)
         say(f"Logged out of {address}: no token is stored.", to=sys.stderr)
@@ -43,7 +43,7 @@ def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) 
             f"{address} is not https: the token could be read on the network. "
             "Use --without-tls if the network is trusted."
         )
-    made = KeptToken(portal=address, user="", token=_token(), without_tls=without_tls)
+    made = KeptToken(portal=address, user="", token=_read_token(), without_tls=without_tls)
     portal_client = PortalClient(address, made)
     try:
         me = portal_client.fetch_user()
@@ -57,7 +57,7 @@ def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) 
         say(f"Logged in to {address} as {user}")
 
 
-def _default_portal(place: Home) -> str:
+def _find_default_portal(place: Home) -> str:
     from tony.jobs.portal_client.client import load_tokens
 
     named = os.environ.get(VARIABLE, "")
@@ -67,7 +67,7 @@ def _default_portal(place: Home) -> str:
     raise UserError(f"No portal given. Use --portal URL or set {VARIABLE}.")
 
 
-def _token() -> str:
+def _read_token() -> str:
     if is_terminal(sys.stdin):
         text = str(click.prompt("token", hide_input=True, err=True))
     else:

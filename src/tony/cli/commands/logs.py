@@ -22,7 +22,7 @@ from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 from tony.model.submission_record import JobRecord
 from tony.schedulers.registry import has_remote_logs
-from tony.units import exact_size
+from tony.units import format_exact_size
 
 if TYPE_CHECKING:
     from tony.jobs.directory.view import DirectoryJobView
@@ -155,7 +155,10 @@ def _warn_rotated(folder: JobFolder, record: JobRecord, selection: Selection, ta
     full = list(dict.fromkeys(name.task for name in find(logs, selection) if name.build_rotated_path(logs).exists()))
     if full:
         tasks = ", ".join(full[:3]) + (f" and {len(full) - 3} more" if len(full) > 3 else "")
-        warn(f"the output of {tasks} exceeded log_limit = {exact_size(limit)}; its beginning may have been removed")
+        warn(
+            f"the output of {tasks} exceeded log_limit = {format_exact_size(limit)}; its beginning may have been "
+            "removed"
+        )
 
 
 class _OutputViewer:

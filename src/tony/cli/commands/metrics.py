@@ -11,9 +11,9 @@ import click
 from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
 from tony.cli.report_loader import fetch_job_dir
 from tony.cli.terminal.output import print_json, say_all, warn
-from tony.cli.terminal.sparkline import unit_of
-from tony.cli.terminal.terminal_text import columns_of, knows_unicode
-from tony.cli.text.metrics_table import csv_heading, csv_lines, role_table, task_table
+from tony.cli.terminal.sparkline import find_unit
+from tony.cli.terminal.terminal_text import find_columns, knows_unicode
+from tony.cli.text.metrics_table import format_csv_heading, format_csv_lines, format_role_table, format_task_table
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
 from tony.history.metric_buckets import RolePoints
@@ -61,7 +61,7 @@ def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, a
     _check_series(home.job(name), every, named, live=live)
     unicode = knows_unicode(sys.stdout)
     if not (as_csv or as_json) and selected is None and len(every) > _MAX_TASK_ROWS:
-        lines = _role_rows(home.job(name), wanted, unicode=unicode)
+        lines = _format_role_rows(home.job(name), wanted, unicode=unicode)
         if len(lines) > 1:
             say_all(lines)
             return
@@ -69,14 +69,14 @@ def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, a
     if not (_print_csv(home.job(name), selected_tasks, wanted, points, live=live) if as_csv else measures):
         _explain_absence(home.job(name), record.spec.metrics_interval, ", ".join(tasks) if named else "", live=live)
         if as_csv:
-            print(csv_heading())
+            print(format_csv_heading())
     if as_json and not as_csv:
-        print_json([{"unit": unit_of(measure.series).value, **_plain(measure)} for measure in measures])
+        print_json([{"unit": find_unit(measure.series).value, **_build_json(measure)} for measure in measures])
     elif measures:
-        say_all(task_table(measures, columns_of(), unicode=unicode))
+        say_all(format_task_table(measures, find_columns(), unicode=unicode))
 
 
-def _plain(points: Points) -> Mapping[str, Json]:
+def _build_json(points: Points) -> Mapping[str, Json]:
     plain = to_plain(points)
     assert isinstance(plain, Mapping)
     return plain
@@ -89,8 +89,8 @@ def _print_csv(folder: JobFolder, tasks: list[str], wanted: tuple[str, ...], mos
     for first in range(0, len(tasks), _BATCH_SIZE):
         found = asyncio.run(load_series(folder, tasks[first : first + _BATCH_SIZE], wanted, most, live=live))
         if found and not any_line:
-            print(csv_heading())
-        for line in csv_lines(found, since):
+            print(format_csv_heading())
+        for line in format_csv_lines(found, since):
             print(line)
         any_line = any_line or bool(found)
     return any_line
@@ -104,10 +104,10 @@ def _fetch_job_dir(folder: JobFolder) -> None:
         warn(f"{error}; showing the local copy")
 
 
-def _role_rows(folder: JobFolder, wanted: tuple[str, ...], *, unicode: bool) -> list[str]:
+def _format_role_rows(folder: JobFolder, wanted: tuple[str, ...], *, unicode: bool) -> list[str]:
     with open_metrics(folder.metrics) as metrics:
 
-        def each() -> Iterator[tuple[RolePoints, Mapping[str, Peak]]]:
+        def iterate_series() -> Iterator[tuple[RolePoints, Mapping[str, Peak]]]:
             names = [name for name in sort_series(metrics.series()) if matches(wanted, name)]
             for role in dict.fromkeys(task.rpartition(":")[0] for task in metrics.tasks()):
                 peaks = metrics.peaks(role)
@@ -115,7 +115,7 @@ def _role_rows(folder: JobFolder, wanted: tuple[str, ...], *, unicode: bool) -> 
                     of = {task: found[name] for task, found in peaks.items() if name in found}
                     yield metrics.of_role(role, name, most=48), of
 
-        return role_table(each(), columns_of(), unicode=unicode)
+        return format_role_table(iterate_series(), find_columns(), unicode=unicode)
 
 
 def _check_series(folder: JobFolder, tasks: Sequence[str], named: Sequence[str], *, live: bool) -> None:
@@ -127,14 +127,14 @@ def _check_series(folder: JobFolder, tasks: Sequence[str], named: Sequence[str],
     with open_metrics(folder.metrics) as metrics:
         available = set(metrics.series())
 
-    def missing_series() -> list[str]:
+    def find_missing_series() -> list[str]:
         return [each for each in named if not any(matches((each,), name) for name in available)]
 
     is_complete = not live
-    if missing_series() and live:  # the newest series may not be on disk yet
+    if find_missing_series() and live:  # the newest series may not be on disk yet
         recent = {points.series for points in asyncio.run(fetch_newest(folder, tasks, (), 1))}
         available, is_complete = available | recent, bool(recent)
-    if not available or not (missing := missing_series()):
+    if not available or not (missing := find_missing_series()):
         return
     message = (
         f"job {folder.job_id} has no series {', '.join(map(repr, missing))}; it has {', '.join(sort_series(available))}"

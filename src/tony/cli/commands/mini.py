@@ -14,7 +14,7 @@ import click
 from tony.cli.help import CommandGroup, FittingContext
 from tony.cli.options import home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.cli.terminal.terminal_text import columns_of, table
+from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.errors import UserError
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
 from tony.units import format_size
@@ -95,7 +95,7 @@ def start(
         print_json({"conf": str(cluster.conf), "seconds": round(took, 3), "web": web, "fs": state.address("nn.rpc")})
         return
     say(f"Hadoop {hadoop} with {nodes} node{'s' if nodes != 1 else ''} is ready after {took:.1f} s.")
-    say_all(table([("YARN", web["rm"]), ("HDFS", web["nn"]), ("configuration", str(cluster.conf))]))
+    say_all(format_table([("YARN", web["rm"]), ("HDFS", web["nn"]), ("configuration", str(cluster.conf))]))
     say("It has no authentication: while it runs, any local user can run programs as you.")
     say()
     say("Next: tony submit job.toml --scheduler yarn")
@@ -124,7 +124,7 @@ def status(as_json: bool) -> None:
         return
     say(_headline(found))
     if found.daemons:
-        say_all(table([_HEADING, *map(_row, found.daemons)], columns_of(), _EXPENDABLE))
+        say_all(format_table([_HEADING, *map(_row, found.daemons)], find_columns(), _EXPENDABLE))
 
 
 @_subcommand("env")

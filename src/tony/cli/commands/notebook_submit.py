@@ -51,7 +51,7 @@ async def _forward_port(home: Home, job: str, view: Viewer) -> None:
     """Forward a port as soon as the server accepts connections, until cancelled."""
     import asyncio
 
-    from tony.cli.terminal.standard_streams import ssh_hint
+    from tony.cli.terminal.standard_streams import format_ssh_hint
     from tony.client.port_forward import open_proxy
     from tony.errors import TonyError
     from tony.history.job_record import record_of
@@ -65,7 +65,7 @@ async def _forward_port(home: Home, job: str, view: Viewer) -> None:
     try:
         async with await open_proxy(home, job, str(task), 0, view.on_notice) as proxy:
             view.on_notice(f"the notebook is at http://{proxy.place}")
-            for line in ssh_hint(proxy.place):
+            for line in format_ssh_hint(proxy.place):
                 view.on_notice(line)
             await asyncio.Event().wait()
     except TonyError as error:  # the job has just ended, or no local port is free: following the job continues

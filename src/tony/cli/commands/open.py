@@ -10,7 +10,7 @@ import click
 
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say, say_all
-from tony.cli.terminal.standard_streams import has_display, ssh_hint
+from tony.cli.terminal.standard_streams import format_ssh_hint, has_display
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
 from tony.jobs.portal_client.address_file import find_running
@@ -30,7 +30,7 @@ def command(job: str, only_print: bool, as_json: bool) -> None:
     """
     home, name = job_id(job)
     portal = find_running(home)
-    address = f"{portal}job/{quote(name, safe='')}" if portal else _cluster_page(home, name)
+    address = f"{portal}job/{quote(name, safe='')}" if portal else _find_cluster_page(home, name)
     if not address:
         raise UserError("your portal is not running on this machine. Start it: tony portal")
     opened = not only_print and not as_json and has_display(os.environ) and _browse(address)
@@ -39,10 +39,10 @@ def command(job: str, only_print: bool, as_json: bool) -> None:
         return
     say(address)
     if not opened and portal:
-        say_all(ssh_hint(portal.partition("://")[2].rstrip("/")))
+        say_all(format_ssh_hint(portal.partition("://")[2].rstrip("/")))
 
 
-def _cluster_page(home: Home, job: str) -> str:
+def _find_cluster_page(home: Home, job: str) -> str:
     """Return the address under which the cluster shows the job; empty if there is none, or it cannot be reached."""
     try:
         return asyncio.run(load_submitter(home, record_of(home, job)).page(job))

@@ -13,7 +13,7 @@ from tony import clock
 from tony.cli.help import CommandGroup, FittingContext
 from tony.cli.options import Count, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.cli.terminal.terminal_text import clock_time, columns_of, safe, table
+from tony.cli.terminal.terminal_text import escape, find_columns, format_clock_time, format_table
 from tony.errors import UserError
 
 #: Packages that the pages need; the extra `web` installs them.
@@ -134,7 +134,7 @@ def token(user: str | None, days: int, no_expiry: bool, note: str, revoke: str |
             warn(f"Token for {user}, shown only this once. Log in with: tony login")
             say(text)
     else:
-        entries = tokens.entries()
+        entries = tokens.list_entries()
         if as_json:
             print_json(
                 [{"name": e.name, "user": e.user, "made": e.made, "until": e.until, "note": e.note} for e in entries]
@@ -144,15 +144,15 @@ def token(user: str | None, days: int, no_expiry: bool, note: str, revoke: str |
         rows = [
             (
                 entry.name,
-                safe(entry.user),
-                clock_time(entry.made),
-                "-" if entry.until is None else "expired" if entry.until < now else clock_time(entry.until),
-                safe(entry.note),
+                escape(entry.user),
+                format_clock_time(entry.made),
+                "-" if entry.until is None else "expired" if entry.until < now else format_clock_time(entry.until),
+                escape(entry.note),
             )
             for entry in entries
         ]
         if rows:
-            say_all(table([("NAME", "USER", "MADE", "UNTIL", "NOTE"), *rows], columns_of()))
+            say_all(format_table([("NAME", "USER", "MADE", "UNTIL", "NOTE"), *rows], find_columns()))
         else:
             say("there are no tokens; create one: tony portal token --user NAME")
 

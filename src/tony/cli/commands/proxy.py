@@ -10,7 +10,7 @@ import click
 
 from tony.cli.options import TargetParameter, job_argument, job_id, json_option, split_target
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.cli.terminal.standard_streams import ssh_hint
+from tony.cli.terminal.standard_streams import format_ssh_hint
 from tony.model.layout import Home
 
 
@@ -49,7 +49,7 @@ async def _serve(home: Home, name: str, target: str, address: str, port: int | N
             print_json({"job": name, "task": task, "port": task_port or None, "address": proxy.place})
         else:
             say(f"Forwarding {proxy.place} to {task}, {f'port {task_port}' if task_port else 'its reserved port'}")
-            say_all(ssh_hint(proxy.place))
+            say_all(format_ssh_hint(proxy.place))
         sys.stdout.flush()
         async with aclosing(iterate_reports(home, name, warn)) as stream:
             async for report in stream:

@@ -10,7 +10,7 @@ import click
 
 from tony.cli.options import Count, NumberType, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.cli.terminal.terminal_text import clock_time, columns_of, safe, table
+from tony.cli.terminal.terminal_text import escape, find_columns, format_clock_time, format_table
 from tony.errors import TonyError, UserError
 from tony.units import format_size, parse_duration, parse_size
 
@@ -87,7 +87,7 @@ def command(
     found = plan(store, RetentionRules(age=age, jobs=jobs, size=size, user=user), own=own)
     removed = _carry_out(store, found.going, target, own=own) if apply else None
     if as_json:
-        print_json(_plain(found, removed))
+        print_json(_build_json(found, removed))
         return
     _show(store, found, removed, to)
 
@@ -111,22 +111,22 @@ def _carry_out(
 def _show(store: FileStore, found: RetentionPlan, removed: list[RemovedRecord] | None, to: str) -> None:
     for job, why in sorted(found.problems.items()):
         warn(f"{job}: {why}")
-    rows = [_row(removal) for removal in (found.going if removed is None else removed)]
+    rows = [_format_row(removal) for removal in (found.going if removed is None else removed)]
     if rows:
-        say_all(table([_HEADING, *rows], columns_of(), (1, 2)))
+        say_all(format_table([_HEADING, *rows], find_columns(), (1, 2)))
         say()
     kept = _describe_kept(found)
     if removed is None:
         verb = f"would move to {to}" if to else "would be deleted"
         free = f", {format_size(found.size)}" if found.going else ""
-        say(f"{_jobs(len(found.going))} of {store.address} {verb}{free}; {kept}.")
+        say(f"{_format_jobs(len(found.going))} of {store.address} {verb}{free}; {kept}.")
         if found.going:
             say("Nothing was changed: add --apply.")
         elif found.stays:
             say("Jobs are always kept for ten minutes after their end.")
         return
     size = format_size(sum(removal.record.size for removal in removed))
-    say(f"{_jobs(len(removed))} of {store.address} {f'moved to {to}' if to else 'deleted'}, {size}; {kept}.")
+    say(f"{_format_jobs(len(removed))} of {store.address} {f'moved to {to}' if to else 'deleted'}, {size}; {kept}.")
 
 
 def _describe_kept(found: RetentionPlan) -> str:
@@ -134,20 +134,20 @@ def _describe_kept(found: RetentionPlan) -> str:
     parts += [f"{found.unended} not ended"] if found.unended else []
     parts += [f"{found.damaged} damaged, for you to delete"] if found.damaged else []
     details = f" ({', '.join(parts)})" if parts else ""
-    return f"{_jobs(found.stays)} kept{details}, {format_size(found.stays_size)}"
+    return f"{_format_jobs(found.stays)} kept{details}, {format_size(found.stays_size)}"
 
 
-def _jobs(number: int) -> str:
+def _format_jobs(number: int) -> str:
     return f"{number} job" + ("" if number == 1 else "s")
 
 
-def _row(going: RemovedRecord) -> tuple[str, ...]:
+def _format_row(going: RemovedRecord) -> tuple[str, ...]:
     head = going.record.head
-    ended = clock_time(head.ended) if head.ended is not None else "-"
-    return head.job, safe(head.user), ended, format_size(going.record.size), safe(going.why)
+    ended = format_clock_time(head.ended) if head.ended is not None else "-"
+    return head.job, escape(head.user), ended, format_size(going.record.size), escape(going.why)
 
 
-def _plain(found: RetentionPlan, removed: list[RemovedRecord] | None) -> dict[str, Any]:
+def _build_json(found: RetentionPlan, removed: list[RemovedRecord] | None) -> dict[str, Any]:
     done = {removal.record.head.job for removal in removed or ()}
     return {
         "applied": removed is not None,

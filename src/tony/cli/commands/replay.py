@@ -25,7 +25,7 @@ def command(job: str, as_json: bool) -> int:
     """
     from tony.history.replay import replay
 
-    folder = _folder(job)
+    folder = _find_folder(job)
     record = read_job(folder)
     logs = segments(folder.path)
     if record is None or not logs:
@@ -56,7 +56,7 @@ def command(job: str, as_json: bool) -> int:
     return ExitCode.SUCCEEDED if result.mismatch is None else ExitCode.BUG
 
 
-def _folder(text: str) -> JobFolder:
+def _find_folder(text: str) -> JobFolder:
     path = Path(text)
     if "/" in text and (path / "job.json").is_file():
         return JobFolder(path.resolve())

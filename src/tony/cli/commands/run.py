@@ -158,24 +158,24 @@ def command(
     overrides: dict[str, Any] = {
         "name": name,
         "command": list(words),
-        "roles": _roles(instances, roles, each) or {_SINGLE_ROLE: each},
+        "roles": _parse_roles(instances, roles, each) or {_SINGLE_ROLE: each},
         "source": source or None,
         "framework": framework,
         "python": python,
-        "env": dict(map(_variable, variables)) or None,
+        "env": dict(map(_parse_variable, variables)) or None,
         "files": list(files) or None,
         "scheduler": scheduler,
     }
     given = {key: value for key, value in overrides.items() if value is not None}
-    assumed = {"name": _name_of(words)} | ({"source": "."} if source is None else {})
+    assumed = {"name": _find_program_name(words)} | ({"source": "."} if source is None else {})
     option = _SettingOptions(instances=instances is not None, role_texts=roles).find
     try:
         resolved = load(sets=sets, params=params, overrides=given, assumed=assumed)
     except ConfigError as error:
         raise ConfigError(
-            [replace(problem, source=_place(problem.key, problem.source, option)) for problem in error.problems]
+            [replace(problem, source=_find_place(problem.key, problem.source, option)) for problem in error.problems]
         ) from None
-    sources = {key: _place(key, source, option) or source for key, source in resolved.sources.items()}
+    sources = {key: _find_place(key, source, option) or source for key, source in resolved.sources.items()}
     resolved = replace(resolved, sources=sources)
     return submit_and_follow(
         resolved, SubmitOptions(detach=detach, dry_run=dry_run, as_json=as_json, shows_outputs=True)
@@ -209,36 +209,36 @@ class _SettingOptions:
         return "-n" if self._instances and key == f"roles.{_WORKER_ROLE}.instances" else "--role"
 
 
-def _place(key: str, source: str | None, option: Callable[[str], str]) -> str | None:
+def _find_place(key: str, source: str | None, option: Callable[[str], str]) -> str | None:
     return option(key) if source == SOURCE else source
 
 
-def _roles(instances: int | None, texts: tuple[str, ...], each: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _parse_roles(instances: int | None, texts: tuple[str, ...], each: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return role -> its settings, as in a job file; those of `--role` override the ones for all roles."""
     roles: dict[str, dict[str, Any]] = {}
     if instances is not None:
         roles[_WORKER_ROLE] = {"instances": instances, **each}
     for text in texts:
         first, *rest = text.split(",")
-        role, number = _pair(first, "--role")
+        role, number = _parse_pair(first, "--role")
         if role in roles:
             raise click.BadParameter(f"role {role!r} is given twice.", param_hint="--role")
-        own = dict(_pair(item, "--role") for item in rest)
+        own = dict(_parse_pair(item, "--role") for item in rest)
         roles[role] = {"instances": written(number), **each, **{key: written(value) for key, value in own.items()}}
     return roles
 
 
-def _variable(text: str) -> tuple[str, str]:
+def _parse_variable(text: str) -> tuple[str, str]:
     """Return name and value of `NAME=VALUE`, or of `NAME` with the value of the present environment."""
     if "=" in text:
-        return _pair(text, "--env")
+        return _parse_pair(text, "--env")
     if text not in os.environ:
         message = f"{text!r} is not set in your environment (or not exported). Write NAME=VALUE."
         raise click.BadParameter(message, param_hint="--env")
     return text, os.environ[text]
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
+def _parse_pair(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         example = "NAME=N[,KEY=VALUE...], such as ps=1,memory=512m" if option == "--role" else "NAME=VALUE"
@@ -246,7 +246,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _name_of(words: tuple[str, ...]) -> str:
+def _find_program_name(words: tuple[str, ...]) -> str:
     """Return the name of the program: `train` for `python -u train.py`, `bash` for `bash -c '...'`."""
     for word in words:
         name = PurePath(word).name

@@ -10,8 +10,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from tony.cli.options import TextType, json_option
-from tony.cli.terminal.output import plain_value, print_json, say
-from tony.cli.terminal.terminal_text import columns_of
+from tony.cli.terminal.output import print_json, say, to_plain_value
+from tony.cli.terminal.terminal_text import find_columns
 from tony.config.table.schema_tree import closest_match
 from tony.config.table.settings_doc import SettingRow, settings_rows, settings_table_markdown
 from tony.config.table.settings_table import is_common
@@ -46,16 +46,16 @@ def command(names: tuple[str, ...], every: bool, as_json: bool, markdown: bool) 
     if names:
         rows = tuple(row for row in rows if all(_is_match(name.lower(), row.name.lower()) for name in names))
         if not rows:
-            raise UserError(f"no setting has {' and '.join(names)} in its name{_suggestion(names)}")
+            raise UserError(f"no setting has {' and '.join(names)} in its name{_suggest(names)}")
     if as_json:
-        print_json([{**asdict(row), "default": plain_value(row.default)} for row in rows])
+        print_json([{**asdict(row), "default": to_plain_value(row.default)} for row in rows])
     elif names or every:
         _show(rows)
     else:
         common = [row for row in rows if is_common(row.name)]
         _show(common)
         rest = f"`tony settings --all` shows the other {len(rows) - len(common)}, `tony settings NAME` a single one."
-        click.echo("\n" + click.wrap_text(rest, columns_of() or 100))
+        click.echo("\n" + click.wrap_text(rest, find_columns() or 100))
 
 
 def _is_match(name: str, setting: str) -> bool:
@@ -64,7 +64,7 @@ def _is_match(name: str, setting: str) -> bool:
     return name in setting or re.fullmatch(pattern, name) is not None
 
 
-def _suggestion(names: tuple[str, ...]) -> str:
+def _suggest(names: tuple[str, ...]) -> str:
     by_last_part = {row.name.rpartition(".")[2]: row.name for row in settings_rows()}
     near = next((match for name in names if (match := closest_match(name.rpartition(".")[2], by_last_part))), None)
     return f"; did you mean {by_last_part[near]}?" if near else ""
@@ -76,4 +76,4 @@ def _show(rows: Sequence[SettingRow]) -> None:
         default = f"; default {row.default}" if row.default else ""
         say(row.name, bold=True)
         for text in (f"{row.type}{unit}{default}", row.meaning):
-            click.echo(click.wrap_text(text, columns_of() or 100, "    ", "    "))
+            click.echo(click.wrap_text(text, find_columns() or 100, "    ", "    "))

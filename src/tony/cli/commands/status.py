@@ -12,8 +12,14 @@ from tony.cli.open_job import open_portal, portal_option
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.report_loader import fetch_job_dir, load_report
 from tony.cli.terminal.output import print_json, say_all
-from tony.cli.terminal.terminal_text import columns_of
-from tony.cli.text.status_text import further_sessions, lacks_reasons, lacks_restarts, lone_restarts, status_page
+from tony.cli.terminal.terminal_text import find_columns
+from tony.cli.text.status_text import (
+    find_further_sessions,
+    find_lone_restarts,
+    format_status,
+    lacks_reasons,
+    lacks_restarts,
+)
 from tony.errors import ConnectionFailed, InfraError, TonyError
 from tony.model.codec import Json, to_plain
 from tony.model.job_report import JobReport
@@ -56,10 +62,10 @@ def command(job: str, portal: str | None, as_json: bool) -> None:
     else:
         if report.session > 1 and (not report.state.ended or lacks_reasons(home.job(name), report)):
             _fetch_session_reasons(home, name, report)
-        alone = lone_restarts(home.job(name), report)
+        alone = find_lone_restarts(home.job(name), report)
         if not report.state.ended and lacks_restarts(report, alone):
             with contextlib.suppress(InfraError):
-                alone = lone_restarts(fetch_job_dir(home, name), report)
+                alone = find_lone_restarts(fetch_job_dir(home, name), report)
         _show(report, home.job(name), alone, progress)
 
 
@@ -108,13 +114,13 @@ def _show(
     progress: JobProgress | None = None,
 ) -> None:
     if alone is None:
-        alone = lone_restarts(events, report)
+        alone = find_lone_restarts(events, report)
     sentence = ""
     if progress is not None:
         from tony.cli.terminal.sparkline import format_progress
 
         sentence = format_progress(progress)
-    say_all(status_page(report, columns_of(), further_sessions(events, report), alone, sentence))
+    say_all(format_status(report, find_columns(), find_further_sessions(events, report), alone, sentence))
 
 
 def _show_last_known(home: Home, name: str, error: ConnectionFailed, *, shown: bool) -> ConnectionFailed:

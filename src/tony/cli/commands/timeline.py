@@ -11,8 +11,8 @@ import click
 
 from tony.cli.open_job import find_job
 from tony.cli.options import TaskParameter, job_argument, json_option
-from tony.cli.terminal.output import colours, print_json, say, say_all
-from tony.cli.terminal.terminal_text import knows_unicode, size_of
+from tony.cli.terminal.output import has_colours, print_json, say, say_all
+from tony.cli.terminal.terminal_text import find_size, knows_unicode
 
 if TYPE_CHECKING:
     from tony.history.timeline import Timeline
@@ -32,7 +32,7 @@ def command(job: str, tasks: tuple[str, ...], every: bool, plain: bool, as_json:
     TASK is a task such as worker:0, or a role for all of its tasks; the default is all tasks. With more than 50,
     several share a row.
     """
-    from tony.cli.text.timeline_text import ASCII, MAX_TASK_ROWS, UNICODE, headline, timeline_text
+    from tony.cli.text.timeline_text import ASCII, MAX_TASK_ROWS, UNICODE, format_headline, format_timeline
     from tony.jobs.logs.log_names import select_named_tasks
 
     async def load() -> tuple[JobReport, Sequence[TaskId], Timeline | None]:
@@ -48,11 +48,11 @@ def command(job: str, tasks: tuple[str, ...], every: bool, plain: bool, as_json:
     if line is None:
         say(f"no events yet: job {name} is {report.state.value}; see: tony status {name}")
         return
-    coloured = colours(sys.stdout)
-    say(headline(line, report.state.value, report.name))
-    picture = timeline_text(
+    coloured = has_colours(sys.stdout)
+    say(format_headline(line, report.state.value, report.name))
+    picture = format_timeline(
         line,
-        size_of(sys.stdout).columns,
+        find_size(sys.stdout).columns,
         ASCII if plain or not knows_unicode(sys.stdout) else UNICODE,
         (lambda text, colour: click.style(text, fg=colour)) if coloured else (lambda text, colour: text),
         selected,

@@ -11,8 +11,8 @@ from tony import clock
 from tony.cli.options import WordParameter, job_argument, job_id, json_option
 from tony.cli.report_loader import load_report
 from tony.cli.terminal.output import knows_sequences, print_json, say_all
-from tony.cli.terminal.terminal_text import columns_of, is_terminal, knows_unicode
-from tony.cli.text.top_table import TopRow, TopSort, ordered, rows_of, series_of_top, top_table
+from tony.cli.terminal.terminal_text import find_columns, is_terminal, knows_unicode
+from tony.cli.text.top_table import TopRow, TopSort, build_rows, format_top_table, list_top_series, sort_rows
 from tony.history.job_record import record_of
 from tony.jobs.job_metrics import load_series, read_progress
 from tony.jobs.progress import find_job_progress
@@ -31,7 +31,7 @@ def command(job: str, sort: str, once: bool, as_json: bool) -> None:
 
     Keys: c, m, g, p, t, s sort by CPU, memory, GPUs, progress, task, state; q or Ctrl-C quits. The job continues.
     """
-    from tony.cli.follow.top import Top, points_of
+    from tony.cli.follow.top import Top, count_points
 
     home, name = job_id(job)
     record = record_of(home, name)
@@ -45,21 +45,23 @@ def command(job: str, sort: str, once: bool, as_json: bool) -> None:
         asyncio.run(show())
         return
     tasks = [str(task) for task in record.spec.task_ids]
-    series = series_of_top(record.spec)
+    series = list_top_series(record.spec)
     live = not report.state.ended
-    found = asyncio.run(load_series(home.job(name), tasks, series, points_of(tasks), live=live))
+    found = asyncio.run(load_series(home.job(name), tasks, series, count_points(tasks), live=live))
     reports = asyncio.run(read_progress(home.job(name), tasks, live=live))
-    rows = rows_of(report, record.spec, found, reports)
+    rows = build_rows(report, record.spec, found, reports)
     if as_json:
-        plain = [_plain(row) for row in ordered(rows, order)]
+        plain = [_build_json(row) for row in sort_rows(rows, order)]
         print_json({"job": name, "state": report.state.value, "ended": report.ended, "tasks": plain})
         return
     progress = find_job_progress(reports, report)
     unicode = knows_unicode(sys.stdout)
-    say_all(top_table(report, rows, clock.wall(), columns_of(), None, order, progress=progress, unicode=unicode))
+    say_all(
+        format_top_table(report, rows, clock.wall(), find_columns(), None, order, progress=progress, unicode=unicode)
+    )
 
 
-def _plain(row: TopRow) -> Json:
+def _build_json(row: TopRow) -> Json:
     progress = row.progress
     return {
         "task": row.task,

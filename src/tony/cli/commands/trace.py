@@ -50,10 +50,10 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
                 f"No collector given. Use tony trace {name} --otlp http://host:4318, or set {ENDPOINT}. "
                 f"To print the trace: tony trace {name} --json"
             )
-        for body in _requests(view):
+        for body in _build_requests(view):
             print(json.dumps(body, separators=(",", ":")))
         return
-    sent = send(build_traces_url(url), _requests(view), parse_headers(os.environ.get(HEADERS, "")))
+    sent = send(build_traces_url(url), _build_requests(view), parse_headers(os.environ.get(HEADERS, "")))
     if as_json:
         print_json({"job": name, "spans": sent.spans, "rejected": sent.rejected, "message": sent.message})
         return
@@ -71,7 +71,7 @@ async def _load(view: DirectoryJobView) -> tuple[JobReport, Timeline, Metrics | 
     return report, line, await view.metrics()
 
 
-def _requests(view: DirectoryJobView) -> Iterator[Json]:
+def _build_requests(view: DirectoryJobView) -> Iterator[Json]:
     from tony import __version__
     from tony.history.otlp_trace import requests
 

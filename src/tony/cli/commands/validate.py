@@ -9,8 +9,8 @@ import click
 
 from tony.cli.options import home, json_option
 from tony.cli.submission import setting_options
-from tony.cli.terminal.output import plain_value, print_json, say, say_all
-from tony.cli.terminal.terminal_text import columns_of, safe, table
+from tony.cli.terminal.output import print_json, say, say_all, to_plain_value
+from tony.cli.terminal.terminal_text import escape, find_columns, format_table
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError, ExitCode
 from tony.model.job_spec import Role
@@ -59,12 +59,12 @@ def _show(job_file: str, resolved: Resolved, show_all: bool, as_json: bool) -> N
     from tony.config.table.resolved_table import resolved_rows
 
     if as_json:
-        settings = [{**asdict(row), "value": plain_value(row.value)} for row in resolved_rows(resolved)]
+        settings = [{**asdict(row), "value": to_plain_value(row.value)} for row in resolved_rows(resolved)]
         facts = {"valid": True, "problems": [], "notes": list(resolved.notes)}
         print_json({**facts, "settings": settings if show_all else None})
     elif show_all:
-        rows = [(safe(row.key), safe(row.value), safe(row.source)) for row in resolved_rows(resolved)]
-        say_all(table([("KEY", "VALUE", "SET IN"), *rows], columns_of()))
+        rows = [(escape(row.key), escape(row.value), escape(row.source)) for row in resolved_rows(resolved)]
+        say_all(format_table([("KEY", "VALUE", "SET IN"), *rows], find_columns()))
     else:
         spec = resolved.spec
         roles = ", ".join(_describe_role(name, role) for name, role in spec.effective_roles.items())

@@ -11,7 +11,7 @@ from tony import clock
 from tony.cli.commands.list import TimeParameter
 from tony.cli.options import home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.cli.terminal.terminal_text import clock_time, columns_of, safe, table
+from tony.cli.terminal.terminal_text import escape, find_columns, format_clock_time, format_table
 from tony.errors import TonyError
 from tony.units import format_number, format_share
 
@@ -36,18 +36,18 @@ def command(since: float | None, user: str | None, as_json: bool) -> None:
     work was recomputed, tasks restarted, or programs had exited. `tony advise JOB` recommends what to change.
     """
     since = clock.wall() - _DEFAULT_PERIOD_SECONDS if since is None else since
-    weeks, unknown = _weeks(since, user)
+    weeks, unknown = _compute_weeks(since, user)
     if as_json:
         print_json(list(weeks))
     elif weeks:
-        say_all(table([_HEADING, *map(_row, weeks)], columns_of(), _EXPENDABLE))
+        say_all(format_table([_HEADING, *map(_format_row, weeks)], find_columns(), _EXPENDABLE))
     else:
-        say(f"no jobs{f' of {safe(user)}' if user else ''} have ended since {clock_time(since)}")
+        say(f"no jobs{f' of {escape(user)}' if user else ''} have ended since {format_clock_time(since)}")
     if unknown:
         warn(f"not included: {unknown} job{'' if unknown == 1 else 's'} without an event log")
 
 
-def _weeks(since: float, user: str | None) -> tuple[Sequence[WeekOfWaste], int]:
+def _compute_weeks(since: float, user: str | None) -> tuple[Sequence[WeekOfWaste], int]:
     """Return the weeks, and the number of jobs without an event log."""
     from tony.advice.facts_loader import read_run
     from tony.advice.wasted_hours import by_week, compute_unused
@@ -64,24 +64,24 @@ def _weeks(since: float, user: str | None) -> tuple[Sequence[WeekOfWaste], int]:
     return by_week(found), unknown
 
 
-def _row(week: WeekOfWaste) -> tuple[str, ...]:
-    most = max(week.parts, key=lambda name: _weight(week.parts[name]), default="-")
+def _format_row(week: WeekOfWaste) -> tuple[str, ...]:
+    most = max(week.parts, key=lambda name: _compute_weight(week.parts[name]), default="-")
     return (
         week.week,
-        safe(week.user),
+        escape(week.user),
         str(week.jobs),
         format_number(week.held.gpu_hours),
-        _part(week.wasted.gpu_hours, week.held.gpu_hours),
+        _format_part(week.wasted.gpu_hours, week.held.gpu_hours),
         format_number(week.held.gb_hours),
-        _part(week.wasted.gb_hours, week.held.gb_hours),
+        _format_part(week.wasted.gb_hours, week.held.gb_hours),
         most,
         week.worst[0] if week.worst else "-",
     )
 
 
-def _part(wasted: float, held: float) -> str:
+def _format_part(wasted: float, held: float) -> str:
     return f"{format_number(wasted)} ({format_share(wasted / held)})" if held else "-"
 
 
-def _weight(hours: Hours) -> tuple[float, float]:
+def _compute_weight(hours: Hours) -> tuple[float, float]:
     return hours.gpu_hours, hours.gb_hours

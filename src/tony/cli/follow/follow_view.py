@@ -37,22 +37,22 @@ class PlainView:
         self._say(self._story.open_session(session, reason))
 
     def on_output(self, lines: Sequence[LogLine]) -> None:
-        self._logs.print(lines, stamp())
+        self._logs.print(lines, format_stamp())
 
     def on_notice(self, text: str) -> None:
         self._say(text)
 
     def _say(self, text: str) -> None:
-        say(f"{stamp()}{text}", to=self._stream)
+        say(f"{format_stamp()}{text}", to=self._stream)
         self._stream.flush()
 
 
-def stamp() -> str:
+def format_stamp() -> str:
     """Return the time of day that each line begins with."""
     return time.strftime("%H:%M:%S ")
 
 
-def view_for(stream: TextIO) -> AbstractContextManager[Viewer]:
+def create_view(stream: TextIO) -> AbstractContextManager[Viewer]:
     """Return the view for a stream, a context manager: at its end a live table is removed."""
     if is_terminal(stream) and knows_sequences():
         from tony.cli.terminal.live_status import LiveView

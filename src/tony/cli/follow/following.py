@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import click
 
-from tony.cli.follow.follow_view import view_for
+from tony.cli.follow.follow_view import create_view
 from tony.cli.submission_signals import TERMINATION_SIGNALS, SignalGuard
 from tony.cli.terminal.output import say_all, warn
 from tony.errors import ExitCode, TonyError
@@ -45,7 +45,7 @@ def follow_to_end(
     """
     early = early or SignalGuard()
     try:
-        with view_for(story) as view:
+        with create_view(story) as view:
             report = asyncio.run(_follow(home, job_id, view, early, companion))
         story.flush()
     except (OSError, click.exceptions.Exit):  # the reader has gone, or the disk is full
@@ -68,7 +68,7 @@ def exit_code(report: JobReport) -> int:
 async def _follow(home: Home, job_id: str, view: Viewer, early: SignalGuard, companion: Companion | None) -> JobReport:
     with raise_first_error():
         async with asyncio.TaskGroup() as group:
-            with _SignalHandlers(home, job_id, view, group, early).installed():
+            with _SignalHandlers(home, job_id, view, group, early).install():
                 others = [group.create_task(companion(home, job_id, view))] if companion else []
                 if poll_progress := getattr(view, "poll_progress", None):
                     others.append(group.create_task(poll_progress(home, job_id)))
@@ -92,7 +92,7 @@ class _SignalHandlers:
         self._following = asyncio.current_task()
 
     @contextmanager
-    def installed(self) -> Iterator[None]:
+    def install(self) -> Iterator[None]:
         """Install the handlers; Ctrl-C counted before is handled first."""
         loop = asyncio.get_running_loop()
         # Signals that the parent set to be ignored (`nohup`, `&` of a shell) stay ignored.

@@ -9,12 +9,12 @@ from contextlib import aclosing
 from typing import TextIO
 
 from tony import clock
-from tony.cli.terminal.keyboard import key_presses
+from tony.cli.terminal.keyboard import watch_keys
 from tony.cli.terminal.live_region import LiveRegion
-from tony.cli.terminal.live_status import coloured
-from tony.cli.terminal.output import colours
-from tony.cli.terminal.terminal_text import knows_unicode, size_of
-from tony.cli.text.top_table import SPARK_COLUMNS, TopSort, rows_of, series_of_top, top_table
+from tony.cli.terminal.live_status import colour_states
+from tony.cli.terminal.output import has_colours
+from tony.cli.terminal.terminal_text import find_size, knows_unicode
+from tony.cli.text.top_table import SPARK_COLUMNS, TopSort, build_rows, format_top_table, list_top_series
 from tony.jobs.job_follower import iterate_reports, raise_first_error
 from tony.jobs.job_metrics import fetch_newest, load_series, read_progress
 from tony.jobs.progress import Reports, find_job_progress
@@ -32,7 +32,7 @@ _POLL_SECONDS_PER_TASK = 0.001
 _MIN_REDRAW_SECONDS = 0.1
 
 
-def points_of(tasks: Sequence[str]) -> int:
+def count_points(tasks: Sequence[str]) -> int:
     """Return how many points of each series to read."""
     return SPARK_COLUMNS if len(tasks) <= _MAX_SPARKLINE_TASKS else 1
 
@@ -47,7 +47,7 @@ class Top:
     def __init__(self, home: Home, record: JobRecord, stream: TextIO, sort: TopSort) -> None:
         self._home, self._record, self._stream, self._sort = home, record, stream, sort
         self._tasks = [str(task) for task in record.spec.task_ids]
-        self._series = series_of_top(record.spec)
+        self._series = list_top_series(record.spec)
         self._table = LiveRegion(stream)
         self._report: JobReport | None = None
         self._points: list[Points] = []
@@ -58,7 +58,7 @@ class Top:
 
     async def run(self) -> None:
         """Run until the job has ended or the user quits. The last table stays on the screen."""
-        with key_presses(self._on_key):
+        with watch_keys(self._on_key):
             try:
                 with raise_first_error():
                     async with asyncio.TaskGroup() as group:
@@ -77,7 +77,7 @@ class Top:
 
     async def _poll_metrics(self) -> None:
         folder = self._home.job(self._record.job_id)
-        most = points_of(self._tasks)
+        most = count_points(self._tasks)
         self._points = await load_series(folder, self._tasks, self._series, most, live=True)
         self._reports = await read_progress(folder, self._tasks, live=True)
         while True:
@@ -99,11 +99,11 @@ class Top:
             await asyncio.sleep(_MIN_REDRAW_SECONDS)
 
     def _draw(self, report: JobReport) -> None:
-        size = size_of(self._stream)
+        size = find_size(self._stream)
         ended = report.state.ended
-        rows = top_table(
+        rows = format_top_table(
             report,
-            rows_of(report, self._record.spec, self._points, self._reports),
+            build_rows(report, self._record.spec, self._points, self._reports),
             clock.wall(),
             size.columns - 1,
             size.lines - 1 - bool(self._notice),
@@ -114,7 +114,7 @@ class Top:
         )
         if self._notice and not ended:
             rows.append(self._notice[: size.columns - 1])
-        self._table.draw(rows[: size.lines - 1], paint=coloured if colours(self._stream) else lambda row: row)
+        self._table.draw(rows[: size.lines - 1], paint=colour_states if has_colours(self._stream) else lambda row: row)
 
     def _on_key(self, key: str) -> None:
         if key in ("q", "Q"):

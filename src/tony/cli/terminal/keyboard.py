@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def key_presses(on_key: Callable[[str], None]) -> Iterator[None]:
+def watch_keys(on_key: Callable[[str], None]) -> Iterator[None]:
     """Pass each pressed key to `on_key`, without echo; do nothing if standard input is no terminal.
 
     Restores the terminal at the end. Ctrl-C and Ctrl-Z work as usual. Needs a running event loop.

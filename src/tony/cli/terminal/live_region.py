@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TextIO
 
-from tony.cli.terminal.terminal_text import age, cut, safe, size_of, table, width
+from tony.cli.terminal.terminal_text import count_columns, cut, escape, find_size, format_age, format_table
 from tony.cli.text.status_text import note_of
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
@@ -53,8 +53,8 @@ class LiveRegion:
         """Return the escape sequence that erases the rows, from the end of the last one."""
         if not self.rows:
             return ""
-        columns = size_of(self._stream).columns
-        up = sum(max(1, -(-width(row) // columns)) for row in self.rows) - 1
+        columns = find_size(self._stream).columns
+        up = sum(max(1, -(-count_columns(row) // columns)) for row in self.rows) - 1
         return f"\r\x1b[{up}A\x1b[J" if up else "\r\x1b[J"
 
 
@@ -63,7 +63,7 @@ _HEADING = ("TASK", "STATE", "HOST", "PID", "FOR", "OUTPUT", "NOTE")
 _EXPENDABLE = (2, 3, 4, 5)
 
 
-def live_table(report: JobReport, now: float, columns: int, rows: int, progress: str = "") -> list[str]:
+def format_live_table(report: JobReport, now: float, columns: int, rows: int, progress: str = "") -> list[str]:
     """Return the job on one line, a row for each task (or each role if there are too many), and what it waits for.
 
     Args:
@@ -72,27 +72,27 @@ def live_table(report: JobReport, now: float, columns: int, rows: int, progress:
     """
     word = "after" if report.ended is not None else "for"
     until = report.ended if report.ended is not None else now
-    took = f" {word} {age(report.submitted, until)}" if report.submitted is not None else ""
+    took = f" {word} {format_age(report.submitted, until)}" if report.submitted is not None else ""
     session = f"  session {report.session}" if report.session else ""
-    lines = [cut(f"{report.state.value}{took}{session}  {safe(report.name)}  {safe(report.job)}", columns)]
+    lines = [cut(f"{report.state.value}{took}{session}  {escape(report.name)}  {escape(report.job)}", columns)]
     if len(report.tasks) <= rows:
-        lines += table([_HEADING, *(_task(task, now) for task in report.tasks)], columns, _EXPENDABLE)
+        lines += format_table([_HEADING, *(_task(task, now) for task in report.tasks)], columns, _EXPENDABLE)
     else:
-        lines += table([("ROLE", "TASKS"), *_roles(report.tasks)], columns)
-    return lines + [cut(safe(text), columns) for text in (progress, report.waiting, report.unfinished) if text]
+        lines += format_table([("ROLE", "TASKS"), *_roles(report.tasks)], columns)
+    return lines + [cut(escape(text), columns) for text in (progress, report.waiting, report.unfinished) if text]
 
 
 def _task(task: TaskReport, now: float) -> tuple[str, ...]:
     output = "-" if task.last_output_age is None else f"{format_duration(task.last_output_age)} ago"
     ended = task.signal or (f"exit code {task.exit_code}" if task.exit_code else "")
     return (
-        safe(task.task),
+        escape(task.task),
         task.state.value,
-        safe(task.host or "-"),
+        escape(task.host or "-"),
         "-" if task.pid is None else str(task.pid),
-        age(task.since, now),
+        format_age(task.since, now),
         output,
-        safe(note_of(task) or ended),
+        escape(note_of(task) or ended),
     )
 
 
@@ -102,6 +102,6 @@ def _roles(tasks: tuple[TaskReport, ...]) -> list[tuple[str, str]]:
     for task in tasks:
         counts.setdefault(task.role, Counter())[task.state] += 1
     return [
-        (safe(role), ", ".join(f"{number} {state.value}" for state, number in counter.items()))
+        (escape(role), ", ".join(f"{number} {state.value}" for state, number in counter.items()))
         for role, counter in counts.items()
     ]

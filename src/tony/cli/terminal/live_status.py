@@ -15,10 +15,10 @@ from typing import Self, TextIO
 import click
 
 from tony import clock
-from tony.cli.terminal.live_region import LiveRegion, live_table
-from tony.cli.terminal.output import colours
+from tony.cli.terminal.live_region import LiveRegion, format_live_table
+from tony.cli.terminal.output import has_colours
 from tony.cli.terminal.sparkline import format_progress
-from tony.cli.terminal.terminal_text import safe, size_of
+from tony.cli.terminal.terminal_text import escape, find_size
 from tony.cli.text.log_printer import LogPrinter
 from tony.cli.text.status_changes import StatusChanges
 from tony.errors import InfraError
@@ -48,7 +48,7 @@ class LiveView:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._coloured = colours(stream)
+        self._coloured = has_colours(stream)
         self._story = StatusChanges(failures=False)
         self._logs = LogPrinter(stream)
         self._table = LiveRegion(stream)
@@ -66,9 +66,9 @@ class LiveView:
     def on_report(self, report: JobReport) -> None:
         self._report = report
         lines = self._story.tell(report, clock.monotonic())
-        size = size_of(self._stream)
-        rows = live_table(report, clock.wall(), size.columns - 1, max(3, size.lines // 3), self._progress)
-        self._draw(map(self._dim, lines), rows[: max(1, size.lines - 1)])
+        size = find_size(self._stream)
+        rows = format_live_table(report, clock.wall(), size.columns - 1, max(3, size.lines // 3), self._progress)
+        self._draw(map(self._dim_text, lines), rows[: max(1, size.lines - 1)])
 
     async def poll_progress(self, home: Home, job_id: str) -> None:
         """Keep the progress of the running job current, until cancelled."""
@@ -89,21 +89,21 @@ class LiveView:
         self.on_notice(self._story.open_session(session, reason))
 
     def on_output(self, lines: Sequence[LogLine]) -> None:
-        self._draw(map(self._logs.text, lines), self._table.rows)
+        self._draw(map(self._logs.format_line, lines), self._table.rows)
 
     def on_notice(self, text: str) -> None:
-        self._draw([self._dim(text)], self._table.rows)
+        self._draw([self._dim_text(text)], self._table.rows)
 
-    def _dim(self, text: str) -> str:
-        return _DIM.format(safe(text)) if self._coloured else safe(text)
+    def _dim_text(self, text: str) -> str:
+        return _DIM.format(escape(text)) if self._coloured else escape(text)
 
     def _draw(self, above: Iterable[str], rows: list[str]) -> None:
-        self._table.draw(rows, above, self._colour)
+        self._table.draw(rows, above, self._colour_row)
 
-    def _colour(self, row: str) -> str:
-        return coloured(row) if self._coloured else row
+    def _colour_row(self, row: str) -> str:
+        return colour_states(row) if self._coloured else row
 
 
-def coloured(row: str) -> str:
+def colour_states(row: str) -> str:
     """Return a row with its states coloured."""
     return _WORDS.sub(lambda match: click.style(match[0], fg=_COLOURS[match[0]]), row)

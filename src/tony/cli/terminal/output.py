@@ -10,7 +10,7 @@ from typing import TextIO
 
 import click
 
-from tony.cli.terminal.terminal_text import is_terminal, safe
+from tony.cli.terminal.terminal_text import escape, is_terminal
 from tony.errors import ConfigError, PlatformError, ProtocolError, RecordError, TonyError
 from tony.model.codec import Json, to_plain
 
@@ -23,15 +23,15 @@ def say(text: str = "", *, to: TextIO | None = None, **style: object) -> None:
         style: arguments of `click.style`; used on a terminal only.
     """
     stream = sys.stdout if to is None else to
-    text = safe(text)
-    if style and colours(stream):
+    text = escape(text)
+    if style and has_colours(stream):
         text = click.style(text, **style)  # type: ignore[arg-type]
     print(text, file=stream)
 
 
 def say_all(lines: Iterable[str], *, to: TextIO | None = None) -> None:
     """Print several lines, with control characters escaped."""
-    text = "".join(f"{safe(line)}\n" for line in lines)
+    text = "".join(f"{escape(line)}\n" for line in lines)
     (sys.stdout if to is None else to).write(text)
 
 
@@ -61,7 +61,7 @@ def print_json(value: object, *, pretty: bool = False) -> None:
     print(json.dumps(to_plain(value), indent=indent))
 
 
-def plain_value(text: str) -> Json:
+def to_plain_value(text: str) -> Json:
     """Convert the TOML text of a value for JSON: `"1g"` without its quotes, `["a"]` as a list; None for empty text.
 
     Text that is not TOML, such as a description, is returned unchanged.
@@ -78,7 +78,7 @@ def plain_value(text: str) -> Json:
     return value
 
 
-def colours(stream: TextIO) -> bool:
+def has_colours(stream: TextIO) -> bool:
     """Return True if a stream may be coloured."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR") and knows_sequences()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tony.cli.terminal.terminal_text import safe
+from tony.cli.terminal.terminal_text import escape
 from tony.model.metric_definitions import series_of
 from tony.model.progress import JobProgress
 from tony.units import Unit, format_amount, format_duration
@@ -20,23 +20,25 @@ def format_progress(progress: JobProgress) -> str:
     """Return the progress of a job, with the stalled task or the time left: `20 % done, 5 m left`."""
     parts = []
     if progress.share is not None:
-        parts.append(f"{number(progress.share, Unit.SHARE)} done")
+        parts.append(f"{format_measure(progress.share, Unit.SHARE)} done")
     if progress.stalled is not None:
-        parts.append(f"{safe(progress.task)} stalled for {format_duration(progress.stalled)}")
+        parts.append(f"{escape(progress.task)} stalled for {format_duration(progress.stalled)}")
     elif progress.overdue is not None:
-        parts.append(f"no report of {safe(progress.task)} for {format_duration(progress.overdue)}")
+        parts.append(f"no report of {escape(progress.task)} for {format_duration(progress.overdue)}")
     elif progress.left is not None:
         parts.append(f"{format_duration(progress.left)} left")
     return ", ".join(parts)
 
 
-def spark(values: Sequence[float | None], columns: int, *, unicode: bool = True, from_zero: bool = False) -> str:
+def draw_sparkline(
+    values: Sequence[float | None], columns: int, *, unicode: bool = True, from_zero: bool = False
+) -> str:
     """Draw values in time order as one line of bars; `_` for a missing value, digits without Unicode.
 
     Args:
         from_zero: the lowest bar is 0 instead of the minimum, unless a value is negative.
     """
-    bins = _in_bins(values, columns)
+    bins = _fill_bins(values, columns)
     known = [value for value in bins if value is not None]
     if not known:
         return ""
@@ -44,17 +46,17 @@ def spark(values: Sequence[float | None], columns: int, *, unicode: bool = True,
     if from_zero:
         low = min(0.0, low)
     signs = _BARS if unicode else _DIGITS
-    return "".join("_" if value is None else signs[_level(value, low, high)] for value in bins)
+    return "".join("_" if value is None else signs[_find_level(value, low, high)] for value in bins)
 
 
-def _level(value: float, low: float, high: float) -> int:
+def _find_level(value: float, low: float, high: float) -> int:
     if high <= low:
         return 0
     share = value / (high - low) - low / (high - low)  # subtracting first might overflow
     return min(len(_BARS) - 1, max(0, int(share * len(_BARS)))) if math.isfinite(share) else 0
 
 
-def _in_bins(values: Sequence[float | None], columns: int) -> list[float | None]:
+def _fill_bins(values: Sequence[float | None], columns: int) -> list[float | None]:
     """Return at most `columns` values, each the mean of neighbouring ones."""
     if columns <= 0:
         return []
@@ -69,12 +71,12 @@ def _in_bins(values: Sequence[float | None], columns: int) -> list[float | None]
     return bins
 
 
-def number(value: float | None, unit: Unit) -> str:
+def format_measure(value: float | None, unit: Unit) -> str:
     """Format a metric with its unit: `1.5 GiB`, `45 %`, `12.5`."""
     return NOTHING if value is None or not math.isfinite(value) else format_amount(value, unit, is_compact=True)
 
 
-def unit_of(name: str) -> Unit:
+def find_unit(name: str) -> Unit:
     """Return the unit of a series."""
     series = series_of(name)
     return series.unit if series else Unit.NONE

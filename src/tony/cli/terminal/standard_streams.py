@@ -76,7 +76,7 @@ def has_display(environment: Mapping[str, str]) -> bool:
     return bool(screen) and not environment.get("SSH_CONNECTION", "").split()
 
 
-def ssh_hint(place: str, environment: Mapping[str, str] = os.environ) -> list[str]:
+def format_ssh_hint(place: str, environment: Mapping[str, str] = os.environ) -> list[str]:
     """Return the ssh command that forwards the port to the browser's machine; empty if this one has a display.
 
     Args:

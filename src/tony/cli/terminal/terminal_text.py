@@ -24,12 +24,12 @@ _MIN_LAST_COLUMNS = 20
 _RESET = "\x1b[0m"
 
 
-def safe(text: str) -> str:
+def escape(text: str) -> str:
     """Return text on one line, with control characters escaped: `\\x1b`, `\\n`."""
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
-def safe_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """Return a line of output that is safe for a terminal: keeps colours, drops other control sequences.
 
     A progress bar that overwrites itself is reduced to its last state.
@@ -41,18 +41,18 @@ def safe_line(text: str) -> str:
         text = _SEQUENCE.sub(lambda match: match[0] if _COLOUR.fullmatch(match[0]) else "", text)
     pieces = _COLOUR.split(text)
     colours = [*_COLOUR.findall(text), ""]
-    text = "".join(safe(piece.replace("\t", "    ")) + colour for piece, colour in zip(pieces, colours, strict=True))
+    text = "".join(escape(piece.replace("\t", "    ")) + colour for piece, colour in zip(pieces, colours, strict=True))
     return text + _RESET if len(colours) > 1 else text
 
 
-def width(text: str) -> int:
+def count_columns(text: str) -> int:
     """Return the number of columns that text takes."""
     if text.isascii():
         return len(text)
-    return sum(map(_columns, text))
+    return sum(map(_count_char_columns, text))
 
 
-def _columns(char: str) -> int:
+def _count_char_columns(char: str) -> int:
     if unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
@@ -62,7 +62,7 @@ def cut(text: str, columns: int) -> str:
     """Cut text to a number of columns; it ends in `…` if something is missing."""
     taken, end = 0, None
     for number, char in enumerate(text):  # stops early in a long text
-        taken += _columns(char)
+        taken += _count_char_columns(char)
         if taken >= columns and end is None:
             end = number
         if taken > columns:
@@ -70,13 +70,13 @@ def cut(text: str, columns: int) -> str:
     return text
 
 
-def columns_of(stream: TextIO | None = None) -> int | None:
+def find_columns(stream: TextIO | None = None) -> int | None:
     """Return the width of the terminal of a stream; None if it is no terminal: then nothing is cut."""
     stream = sys.stdout if stream is None else stream
-    return size_of(stream).columns if is_terminal(stream) else None
+    return find_size(stream).columns if is_terminal(stream) else None
 
 
-def size_of(stream: TextIO) -> os.terminal_size:
+def find_size(stream: TextIO) -> os.terminal_size:
     """Return the size of the terminal of a stream: COLUMNS and LINES, else its own, else 80 by 24."""
     try:
         found = os.get_terminal_size(stream.fileno())
@@ -104,7 +104,7 @@ def is_terminal(stream: TextIO) -> bool:
         return False
 
 
-def table(rows: Sequence[Sequence[str]], columns: int | None = None, drop: Sequence[int] = ()) -> list[str]:
+def format_table(rows: Sequence[Sequence[str]], columns: int | None = None, drop: Sequence[int] = ()) -> list[str]:
     """Return rows as lines with aligned cells. The first row is the heading.
 
     Args:
@@ -116,7 +116,7 @@ def table(rows: Sequence[Sequence[str]], columns: int | None = None, drop: Seque
     if columns is not None:  # a cell that will be cut must not widen all other rows
         rows = [[cut(cell, columns + 1) for cell in row] for row in rows]
     kept = list(range(len(rows[0])))
-    widths = [max(width(row[i]) for row in rows) for i in kept]
+    widths = [max(count_columns(row[i]) for row in rows) for i in kept]
     for candidate in drop:
         if (
             columns is None
@@ -124,11 +124,11 @@ def table(rows: Sequence[Sequence[str]], columns: int | None = None, drop: Seque
         ):
             break
         kept.remove(candidate)
-    lines = ["  ".join(row[i] + " " * (widths[i] - width(row[i])) for i in kept).rstrip() for row in rows]
+    lines = ["  ".join(row[i] + " " * (widths[i] - count_columns(row[i])) for i in kept).rstrip() for row in rows]
     return lines if columns is None else [cut(line, columns) for line in lines]
 
 
-def clock_time(seconds: float | None) -> str:
+def format_clock_time(seconds: float | None) -> str:
     """Format a wall-clock time: `12:03:04` today, else with its date; `-` for None."""
     if seconds is None:
         return "-"
@@ -141,6 +141,6 @@ def clock_time(seconds: float | None) -> str:
     return time.strftime("%H:%M:%S" if same_day else "%Y-%m-%d %H:%M:%S", then)
 
 
-def age(seconds: float | None, now: float) -> str:
+def format_age(seconds: float | None, now: float) -> str:
     """Format how long ago a wall-clock time was: `12 s`; `-` for None."""
     return "-" if seconds is None else format_duration(max(0.0, now - seconds))

@@ -9,8 +9,8 @@ from typing import TextIO
 
 import click
 
-from tony.cli.terminal.output import colours
-from tony.cli.terminal.terminal_text import is_terminal, safe_line
+from tony.cli.terminal.output import has_colours
+from tony.cli.terminal.terminal_text import escape_line, is_terminal
 from tony.jobs.logs.log_reader import LogLine
 
 _PALETTE = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
@@ -31,7 +31,7 @@ class LogPrinter:
         self._stream = stream
         self._prefix = prefix
         self._as_json = as_json
-        self._coloured = colours(stream)
+        self._coloured = has_colours(stream)
         self._terminal = is_terminal(stream)
 
     def print(self, lines: Sequence[LogLine], stamp: str = "") -> None:
@@ -42,28 +42,28 @@ class LogPrinter:
         """
         self._stream.flush()
         binary = self._stream.buffer
-        binary.write(b"".join(self._bytes(line, stamp) for line in lines))
+        binary.write(b"".join(self._encode(line, stamp) for line in lines))
         binary.flush()
 
-    def text(self, line: LogLine, stamp: str = "") -> str:
+    def format_line(self, line: LogLine, stamp: str = "") -> str:
         """Return a line that is safe for a terminal."""
-        return f"{stamp}{self._head(line)}{safe_line(line.text)}"
+        return f"{stamp}{self._format_head(line)}{escape_line(line.text)}"
 
-    def _bytes(self, line: LogLine, stamp: str) -> bytes:
+    def _encode(self, line: LogLine, stamp: str) -> bytes:
         if self._as_json:
-            return _json(line)
+            return _encode_json(line)
         if self._terminal:
-            return f"{self.text(line, stamp)}\n".encode("utf-8", errors="replace")
-        return f"{stamp}{self._head(line)}".encode() + line.data + b"\n"
+            return f"{self.format_line(line, stamp)}\n".encode("utf-8", errors="replace")
+        return f"{stamp}{self._format_head(line)}".encode() + line.data + b"\n"
 
-    def _head(self, line: LogLine) -> str:
+    def _format_head(self, line: LogLine) -> str:
         if not self._prefix:
             return ""
         head = f"{line.name.task} |"
-        return f"{click.style(head, fg=_colour(line.name.task)) if self._coloured else head} "
+        return f"{click.style(head, fg=_find_colour(line.name.task)) if self._coloured else head} "
 
 
-def _json(line: LogLine) -> bytes:
+def _encode_json(line: LogLine) -> bytes:
     name = line.name
     plain = {
         "task": name.task,
@@ -75,6 +75,6 @@ def _json(line: LogLine) -> bytes:
     return json.dumps(plain).encode() + b"\n"
 
 
-def _colour(task: str) -> str:
+def _find_colour(task: str) -> str:
     role, _, index = task.rpartition(":")
     return _PALETTE[(zlib.crc32(role.encode()) + int(index)) % len(_PALETTE)]

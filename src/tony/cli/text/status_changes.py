@@ -67,17 +67,17 @@ class StatusChanges:
             now: seconds of a monotonic clock.
         """
         lines = [
-            *self._beginning(report),
-            *self._sizes(report),
-            *self._lone_restarts(report),
-            *self._tasks(report),
-            *self._waiting(report.waiting or report.unfinished, now),
-            *self._state(report),
+            *self._describe_beginning(report),
+            *self._describe_sizes(report),
+            *self._describe_lone_restarts(report),
+            *self._describe_tasks(report),
+            *self._describe_waiting(report.waiting or report.unfinished, now),
+            *self._describe_state(report),
         ]
         self._last = report
         return lines
 
-    def _beginning(self, report: JobReport) -> list[str]:
+    def _describe_beginning(self, report: JobReport) -> list[str]:
         if self._last is not None:
             return []
         count = len(report.tasks)
@@ -86,19 +86,19 @@ class StatusChanges:
             f"Submitted job {report.job} ({report.name}): {tasks} on {report.scheduler}. Directory: {report.folder}"
         ]
 
-    def _sizes(self, report: JobReport) -> list[str]:
+    def _describe_sizes(self, report: JobReport) -> list[str]:
         """Report the tasks that a session goes without, once."""
         lines = []
         for size in report.sizes:
             present = report.session, size.left_out
             if size.left_out and self._reported_sizes.get(size.role) != present:
                 self._reported_sizes[size.role] = present
-                left_out = ranges(task for task in report.tasks if task.task in size.left_out)
+                left_out = format_ranges(task for task in report.tasks if task.task in size.left_out)
                 without = f"Session {report.session} runs without {left_out}"
                 lines.append(f"{without}: {size.role} has {size.tasks} of {size.most} tasks (min {size.least})")
         return lines
 
-    def _state(self, report: JobReport) -> list[str]:
+    def _describe_state(self, report: JobReport) -> list[str]:
         before = self._last.state if self._last else JobState.SUBMITTED
         if report.state is before:
             return []
@@ -112,7 +112,7 @@ class StatusChanges:
             return [f"Stopping: {report.failure.reason}"] if report.failure else []
         return []
 
-    def _lone_restarts(self, report: JobReport) -> list[str]:
+    def _describe_lone_restarts(self, report: JobReport) -> list[str]:
         """Report tasks that restart alone, once per task attempt; a fast one may be running again before a report."""
         found = []
         for task in report.tasks:
@@ -126,10 +126,10 @@ class StatusChanges:
                 self._lone_restarts_reported[task.task] = ended
                 found.append(task)
         if len(found) > _MAX_SINGLE_LINES:
-            return [f"Restarting {ranges(found)}, each alone"]
-        return [_lone_restart_line(task) for task in found]
+            return [f"Restarting {format_ranges(found)}, each alone"]
+        return [_format_lone_restart(task) for task in found]
 
-    def _tasks(self, report: JobReport) -> list[str]:
+    def _describe_tasks(self, report: JobReport) -> list[str]:
         changed: dict[TaskState, list[TaskReport]] = {}
         absent = {name for size in report.sizes for name in size.left_out}  # reported when they were left out
         for task in report.tasks:
@@ -139,9 +139,9 @@ class StatusChanges:
                 if task.state in _REPORTED_STATES and not (task.state is TaskState.STOPPED and task.task in absent):
                     changed.setdefault(task.state, []).append(task)
         causes_first = sorted(changed.items(), key=lambda item: item[0] not in _FAILED_STATES)
-        return [line for state, group in causes_first for line in _group_lines(state, group)]
+        return [line for state, group in causes_first for line in _format_group_lines(state, group)]
 
-    def _waiting(self, waiting: str, now: float) -> list[str]:
+    def _describe_waiting(self, waiting: str, now: float) -> list[str]:
         if not waiting:
             self._waiting_since = None
             return []
@@ -164,7 +164,7 @@ class StatusChanges:
         return [waiting]
 
 
-def _lone_restart_line(task: TaskReport) -> str:
+def _format_lone_restart(task: TaskReport) -> str:
     """Return `evaluator:0 restarts in 2 s: evaluator:0 failed with exit code 3 (restart 2 of 3)`."""
     return f"{task.task} {'' if task.note.startswith(('starts again', 'restart')) else 'restarts: '}{task.note}"
 
@@ -174,14 +174,14 @@ def _is_start_pending(task: TaskReport) -> bool:
     return task.state is TaskState.RUNNING and task.pid is None
 
 
-def _group_lines(state: TaskState, group: Sequence[TaskReport]) -> list[str]:
+def _format_group_lines(state: TaskState, group: Sequence[TaskReport]) -> list[str]:
     if len(group) <= _MAX_SINGLE_LINES:
-        return [_line(task) for task in group]
-    tasks = ranges(group)
+        return [_format_line(task) for task in group]
+    tasks = format_ranges(group)
     return [f"Started {tasks}" if state is TaskState.RUNNING else f"{tasks} {_REPORTED_STATES[state]}"]
 
 
-def _line(task: TaskReport) -> str:
+def _format_line(task: TaskReport) -> str:
     if task.state is TaskState.RUNNING:
         return f"Started {task.task} on {task.host} (pid {task.pid})"
     text = f"{task.task} {_REPORTED_STATES[task.state]}"
@@ -192,6 +192,6 @@ def _line(task: TaskReport) -> str:
     return f"{text}: {note}" if note else text
 
 
-def ranges(tasks: Iterable[TaskReport]) -> str:
+def format_ranges(tasks: Iterable[TaskReport]) -> str:
     """Return tasks as ranges: `chief:0, worker:0-6, worker:8`."""
     return format_task_ranges(TaskId(task.role, task.index) for task in tasks)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tony import clock
-from tony.cli.terminal.terminal_text import age, clock_time, safe, table
+from tony.cli.terminal.terminal_text import escape, format_age, format_clock_time, format_table
 from tony.jobs.failure_text import format_report
 from tony.model.job_report import FailureClass, JobReport, RoleSize, TaskReport
 from tony.model.layout import JobFolder
@@ -25,7 +25,7 @@ _EXPENDABLE = (2, 4, 5, 6, 3)
 _MAX_RESTARTS_SHOWN = 5
 
 
-def status_page(
+def format_status(
     report: JobReport,
     columns: int | None = None,
     sessions: Mapping[int, str] = MappingProxyType({}),
@@ -41,21 +41,21 @@ def status_page(
         progress: the progress of the job, with its slowest or stalled task.
     """
     now = clock.wall()
-    lines = [headline(report, now), *task_table(report, now, columns), *_sizes(report)]
-    lines += _restarts(report, sessions, alone)
+    lines = [format_headline(report, now), *format_task_table(report, now, columns), *_format_sizes(report)]
+    lines += _format_restarts(report, sessions, alone)
     for sentence in filter(None, (progress, report.waiting, report.unfinished)):
-        lines += ["", safe(sentence)]
+        lines += ["", escape(sentence)]
     failure_lines = format_report(report, shown_by="status")
     if report.state.ended and failure_lines:
-        lines += ["", *(safe(line) for line in failure_lines)]
+        lines += ["", *(escape(line) for line in failure_lines)]
     elif report.failure is not None:
         killed = report.failure.failure_class is FailureClass.KILLED
         first = "" if killed else f"first failure of session {report.failure.session}: "
-        lines += ["", safe(f"{first}{report.failure.reason}")]
+        lines += ["", escape(f"{first}{report.failure.reason}")]
     return lines
 
 
-def further_sessions(source: EventSource, report: JobReport) -> dict[int, str]:
+def find_further_sessions(source: EventSource, report: JobReport) -> dict[int, str]:
     """Return session -> why it began, for all but the first; reads nothing for a job with one session."""
     if report.session < 2:
         return {}
@@ -72,7 +72,7 @@ def further_sessions(source: EventSource, report: JobReport) -> dict[int, str]:
     return {number: f"{reason}; {sizes[number]}" if number in sizes else reason for number, reason in found.items()}
 
 
-def lone_restarts(source: EventSource, report: JobReport) -> list[tuple[int, str]]:
+def find_lone_restarts(source: EventSource, report: JobReport) -> list[tuple[int, str]]:
     """Return session and text for each task that restarted alone; reads nothing for a job without restarts."""
     if report.restarts is None:
         return []
@@ -99,14 +99,18 @@ def lacks_reasons(folder: JobFolder, report: JobReport) -> bool:
     return not session_reasons(folder).keys() | known >= set(range(2, report.session + 1))
 
 
-def _sizes(report: JobReport) -> list[str]:
+def _format_sizes(report: JobReport) -> list[str]:
     """Return the size of each elastic role in the present session."""
     if not report.sizes or not report.session:
         return []
-    return ["", f"Session {report.session}:", *(safe(f"  {_size(report, size)}") for size in report.sizes)]
+    return [
+        "",
+        f"Session {report.session}:",
+        *(escape(f"  {_format_size_line(report, size)}") for size in report.sizes),
+    ]
 
 
-def _size(report: JobReport, size: RoleSize) -> str:
+def _format_size_line(report: JobReport, size: RoleSize) -> str:
     """Return the size of an elastic role; while tasks lack a container, also how many have one.
 
     For a job that has ended, counts the tasks whose program was started.
@@ -132,7 +136,7 @@ def _is_present(task: TaskReport, session: int) -> bool:
     return ran or task.session == session
 
 
-def _budget(report: JobReport) -> list[str]:
+def _format_budget(report: JobReport) -> list[str]:
     restarts = report.restarts
     if restarts is None:
         return []
@@ -140,55 +144,55 @@ def _budget(report: JobReport) -> list[str]:
     return ["", f"Restarts: {restarts.charged} of {restarts.most} used (max_restarts){free}"]
 
 
-def _restarts(report: JobReport, sessions: Mapping[int, str], alone: Sequence[tuple[int, str]]) -> list[str]:
+def _format_restarts(report: JobReport, sessions: Mapping[int, str], alone: Sequence[tuple[int, str]]) -> list[str]:
     restarts = [(number, f"  session {number}: {reason}") for number, reason in sessions.items()]
     restarts += [(number, f"  session {number}, {text}") for number, text in alone]
     restarts.sort(key=itemgetter(0))  # a session begins before its tasks restart
     if not restarts:
-        return _budget(report)
+        return _format_budget(report)
     times = "once" if len(restarts) == 1 else f"{len(restarts)} times"
     last = restarts[-_MAX_RESTARTS_SHOWN:]
     shown = f", the last {len(last)}" if len(last) < len(restarts) else ""
-    return ["", f"Restarted {times}{shown}:", *(safe(line) for _, line in last), *_budget(report)[1:]]
+    return ["", f"Restarted {times}{shown}:", *(escape(line) for _, line in last), *_format_budget(report)[1:]]
 
 
-def headline(report: JobReport, now: float) -> str:
+def format_headline(report: JobReport, now: float) -> str:
     """Return the job on one line."""
-    parts = [safe(report.job), safe(report.name), report.state.value]
+    parts = [escape(report.job), escape(report.name), report.state.value]
     if report.session:
         parts.append(f"session {report.session}")
     if report.attempt > 1:
         parts.append(f"AM attempt {report.attempt}")
     if report.submitted is not None:
         took = format_duration(max(0.0, (report.ended or now) - report.submitted))
-        parts.append(f"submitted {clock_time(report.submitted)}, {'took' if report.ended else 'for'} {took}")
+        parts.append(f"submitted {format_clock_time(report.submitted)}, {'took' if report.ended else 'for'} {took}")
     if report.exit_code is not None:
         parts.append(f"exit code {report.exit_code}")
     return "  ".join(parts)
 
 
-def task_table(report: JobReport, now: float, columns: int | None) -> list[str]:
+def format_task_table(report: JobReport, now: float, columns: int | None) -> list[str]:
     """Return one line per task, below a heading."""
-    rows = [_HEADING, *(_row(task, now) for task in report.tasks)]
+    rows = [_HEADING, *(_format_row(task, now) for task in report.tasks)]
     if not any(row[-1] for row in rows[1:]):
         rows = [row[:-1] for row in rows]
-    return table(rows, columns, _EXPENDABLE)
+    return format_table(rows, columns, _EXPENDABLE)
 
 
-def _row(task: TaskReport, now: float) -> tuple[str, ...]:
-    since = "-" if task.since is None else f"{clock_time(task.since)} ({age(task.since, now)})"
+def _format_row(task: TaskReport, now: float) -> tuple[str, ...]:
+    since = "-" if task.since is None else f"{format_clock_time(task.since)} ({format_age(task.since, now)})"
     output = "-" if task.last_output_age is None else f"{format_duration(task.last_output_age)} ago"
     ended = task.signal or ("-" if task.exit_code is None else str(task.exit_code))
     return (
-        safe(task.task),
+        escape(task.task),
         task.state.value,
-        safe(task.host or "-"),
+        escape(task.host or "-"),
         "-" if task.pid is None else str(task.pid),
         since,
         str(task.session or "-"),
         output,
-        safe(ended),
-        safe(note_of(task)),
+        escape(ended),
+        escape(note_of(task)),
     )
 
 

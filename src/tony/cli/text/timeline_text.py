@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tony.cli.terminal.terminal_text import clock_time, cut, safe, width
+from tony.cli.terminal.terminal_text import count_columns, cut, escape, format_clock_time
 from tony.history.event_log import LogEntry
 from tony.history.timeline import Mark, MarkerKind, Span, TaskPhase, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS, TimeScale, divide_into_lanes
@@ -113,7 +113,7 @@ _Cell = TaskPhase | MarkerKind
 Paint = Callable[[str, str], str]
 
 
-def timeline_text(
+def format_timeline(
     line: Timeline,
     columns: int,
     alphabet: Alphabet = UNICODE,
@@ -132,37 +132,41 @@ def timeline_text(
     shown = {name: spans for name, spans in line.by_task() if tasks is None or name in tasks}
     is_single = max_task_rows is None or len(shown) <= max_task_rows
     lanes = divide_into_lanes(list(shown), 1 if is_single else -(-len(shown) // _LANE_COUNT))
-    label = min(_MAX_LABEL_COLUMNS, max((width(lane.label("-")) for lane in lanes), default=0), max(8, columns // 3))
+    label = min(
+        _MAX_LABEL_COLUMNS, max((count_columns(lane.label("-")) for lane in lanes), default=0), max(8, columns // 3)
+    )
     label = max(label, len("sessions"))
     picture_columns = max(_MIN_PICTURE_COLUMNS, columns - label - 2)
     scale = _Scale(0.0, line.until, picture_columns)
     marks = [mark for mark in line.marks if not mark.task or mark.task in shown]
     used: set[_Cell] = set()
 
-    def drawn(name: str, cells: Sequence[_Cell]) -> str:
+    def format_drawn(name: str, cells: Sequence[_Cell]) -> str:
         used.update(cells)
-        return f"{_padded(name, label)}  {_painted(cells, alphabet, paint)}".rstrip()
+        return f"{_pad(name, label)}  {_paint(cells, alphabet, paint)}".rstrip()
 
-    rows = [f"{' ' * label}  {text}".rstrip() for text in _axis(scale, alphabet)]
+    rows = [f"{' ' * label}  {text}".rstrip() for text in _draw_axis(scale, alphabet)]
     if len(line.sessions) > 1:
-        rows.append(f"{_padded('sessions', label)}  {_sessions(line, scale)}".rstrip())
+        rows.append(f"{_pad('sessions', label)}  {_draw_sessions(line, scale)}".rstrip())
     general = [mark for mark in marks if not mark.task]
     if general:
-        rows.append(drawn("job", _with_marks([TaskPhase.GONE] * picture_columns, general, scale)))
+        rows.append(format_drawn("job", _with_marks([TaskPhase.GONE] * picture_columns, general, scale)))
     for lane in lanes:
         lane_tasks = set(lane.tasks)
-        cells = _cells([span for task in lane.tasks for span in shown[task]], scale)
+        cells = _fill_cells([span for task in lane.tasks for span in shown[task]], scale)
         rows.append(
-            drawn(lane.label("-"), _with_marks(cells, [mark for mark in marks if mark.task in lane_tasks], scale))
+            format_drawn(
+                lane.label("-"), _with_marks(cells, [mark for mark in marks if mark.task in lane_tasks], scale)
+            )
         )
-    return [*rows, "", *_legend(used, alphabet, paint, columns), *_marker_list(marks, columns)]
+    return [*rows, "", *_draw_legend(used, alphabet, paint, columns), *_list_markers(marks, columns)]
 
 
-def headline(line: Timeline, state: str, name: str) -> str:
+def format_headline(line: Timeline, state: str, name: str) -> str:
     """Return the job on one line."""
     took = f"{'took' if line.ended is not None else 'for'} {format_duration(max(0.0, line.until))}"
     sessions = f"  {len(line.sessions)} sessions" if len(line.sessions) > 1 else ""
-    return safe(f"{line.job}  {name}  {state}  {took}{sessions}")
+    return escape(f"{line.job}  {name}  {state}  {took}{sessions}")
 
 
 # --- time and columns -------------------------------------------------------------------------------------------------
@@ -179,35 +183,35 @@ class _Scale(TimeScale):
         """Seconds per column."""
         return self.seconds / self.columns
 
-    def column(self, at: float) -> int:
+    def find_column(self, at: float) -> int:
         """Return the column of a time."""
         return min(self.columns - 1, max(0, int(at / self.step)))
 
 
-def _axis(scale: _Scale, alphabet: Alphabet) -> list[str]:
+def _draw_axis(scale: _Scale, alphabet: Alphabet) -> list[str]:
     """Return the times, and below them a line with ticks."""
     times, line = [" "] * scale.columns, [alphabet.dash] * scale.columns
     for at in scale.ticks(max(1, scale.columns // _TICK_COLUMNS)):
-        place, text = scale.column(at), "0" if at == 0 else format_duration(at)
+        place, text = scale.find_column(at), "0" if at == 0 else format_duration(at)
         if place + len(text) <= scale.columns:
             times[place : place + len(text)] = text
             line[place] = alphabet.tick
     return ["".join(times), "".join(line)]
 
 
-def _sessions(line: Timeline, scale: _Scale) -> str:
+def _draw_sessions(line: Timeline, scale: _Scale) -> str:
     """Return the number of each session where it begins; of sessions too close together, the first ones."""
     cells = [" "] * scale.columns
     free = 0
     for session in line.sessions:
-        place, text = scale.column(session.since), f"|{session.number}"
+        place, text = scale.find_column(session.since), f"|{session.number}"
         if place >= free and place + len(text) <= scale.columns:
             cells[place : place + len(text)] = text
             free = place + len(text) + 1
     return "".join(cells)
 
 
-def _cells(spans: Iterable[Span], scale: _Scale) -> list[_Cell]:
+def _fill_cells(spans: Iterable[Span], scale: _Scale) -> list[_Cell]:
     """Return the phase with the most time in each column."""
     if scale.columns <= 0:
         return []
@@ -216,7 +220,7 @@ def _cells(spans: Iterable[Span], scale: _Scale) -> list[_Cell]:
     edges: dict[TaskPhase, list[float]] = {what: [0.0] * (scale.columns + 1) for what in TaskPhase}
     for span in spans:
         first, last = span.since / scale.step, min(span.until / scale.step, float(scale.columns))
-        left, right = scale.column(span.since), scale.column(max(span.since, span.until - 1e-9))
+        left, right = scale.find_column(span.since), scale.find_column(max(span.since, span.until - 1e-9))
         if left == right:
             edges[span.what][left] += last - first
             continue
@@ -242,7 +246,7 @@ def _with_marks(cells: Sequence[_Cell], marks: Iterable[Mark], scale: _Scale) ->
     found = list(cells)
     rank = {kind: number for number, kind in enumerate(_MARKS)}
     for mark in marks:
-        place = scale.column(mark.at)
+        place = scale.find_column(mark.at)
         existing = found[place]
         if not isinstance(existing, MarkerKind) or rank[mark.what] < rank[existing]:
             found[place] = mark.what
@@ -252,15 +256,15 @@ def _with_marks(cells: Sequence[_Cell], marks: Iterable[Mark], scale: _Scale) ->
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _padded(text: str, columns: int) -> str:
+def _pad(text: str, columns: int) -> str:
     """Return a name padded to its column; of a long one the end is kept, where names differ."""
-    text = safe(text)
-    if width(text) > columns:
+    text = escape(text)
+    if count_columns(text) > columns:
         text = ".." + text[2 - columns :]
-    return text + " " * (columns - width(text))
+    return text + " " * (columns - count_columns(text))
 
 
-def _painted(cells: Sequence[_Cell], alphabet: Alphabet, paint: Paint) -> str:
+def _paint(cells: Sequence[_Cell], alphabet: Alphabet, paint: Paint) -> str:
     last = len(cells)
     while last and cells[last - 1] is TaskPhase.GONE:
         last -= 1
@@ -275,7 +279,7 @@ def _sign(cell: _Cell, alphabet: Alphabet) -> str:
     return alphabet.states[cell] if isinstance(cell, TaskPhase) else alphabet.marks[cell]
 
 
-def _legend(used: set[_Cell], alphabet: Alphabet, paint: Paint, columns: int) -> list[str]:
+def _draw_legend(used: set[_Cell], alphabet: Alphabet, paint: Paint, columns: int) -> list[str]:
     """Return the legend of the characters that occur in the picture."""
     lines: list[str] = []
     taken = 0
@@ -294,7 +298,7 @@ def _legend(used: set[_Cell], alphabet: Alphabet, paint: Paint, columns: int) ->
     return lines
 
 
-def _marker_list(marks: Sequence[Mark], columns: int) -> list[str]:
+def _list_markers(marks: Sequence[Mark], columns: int) -> list[str]:
     """Return the markers as text; checkpoints are only counted."""
     listed = [mark for mark in marks if mark.what is not MarkerKind.CHECKPOINT]
     checkpoints = len(marks) - len(listed)
@@ -304,7 +308,7 @@ def _marker_list(marks: Sequence[Mark], columns: int) -> list[str]:
     for mark in listed[-_MAX_MARKERS:]:
         task = f"{mark.task} " if mark.task and not mark.note.startswith(f"{mark.task} ") else ""
         note = f": {mark.note}" if mark.note else ""
-        words = safe(f"{task}{_MARKS[mark.what]}{note}")
+        words = escape(f"{task}{_MARKS[mark.what]}{note}")
         first, *others = textwrap.wrap(words, max(_MIN_PICTURE_COLUMNS, columns - 12), break_on_hyphens=False)[
             :_MAX_MARKER_LINES
         ] or [""]
@@ -321,7 +325,9 @@ class EventTeller:
     def __init__(self) -> None:
         self._words = EventWords()
 
-    def line(self, entry: LogEntry) -> str:
+    def format_line(self, entry: LogEntry) -> str:
         """Return an event as text: `12:03:04     +0.412  registered         worker:0 at node1:41233 for session 1`."""
         text = self._words.describe(entry.event)
-        return safe(f"{clock_time(entry.wall)}  {entry.at:+9.3f}  {name_event(entry.event):17}  {text}".rstrip())
+        return escape(
+            f"{format_clock_time(entry.wall)}  {entry.at:+9.3f}  {name_event(entry.event):17}  {text}".rstrip()
+        )

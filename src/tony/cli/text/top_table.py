@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tony.cli.terminal.sparkline import NOTHING, format_progress, number, spark
-from tony.cli.terminal.terminal_text import age, clock_time, cut, safe, table
+from tony.cli.terminal.sparkline import NOTHING, draw_sparkline, format_measure, format_progress
+from tony.cli.terminal.terminal_text import cut, escape, format_age, format_clock_time, format_table
 from tony.jobs.job_metrics import find_last_value
 from tony.jobs.progress import Reports, find_task_progress
 from tony.model.job_report import JobReport, TaskReport
@@ -59,14 +59,14 @@ class TopRow:
     gpus: Sequence[float] = ()
 
 
-def series_of_top(spec: JobSpec) -> tuple[str, ...]:
+def list_top_series(spec: JobSpec) -> tuple[str, ...]:
     """Return the names of the series that are shown."""
     most = max((role.resources.gpus for role in spec.effective_roles.values()), default=0)
     devices = [f"gpu{device}.{name}" for device in range(most) for name in ("util", "memory")]
     return ("cpu", "rss", *devices)
 
 
-def rows_of(report: JobReport, spec: JobSpec, measured: Iterable[Points], reports: Reports) -> list[TopRow]:
+def build_rows(report: JobReport, spec: JobSpec, measured: Iterable[Points], reports: Reports) -> list[TopRow]:
     """Return a row for each task with its last metrics; a task that is not running has only its progress."""
     progress = find_task_progress(reports, report)
     of: dict[str, dict[str, Points]] = {}
@@ -74,7 +74,7 @@ def rows_of(report: JobReport, spec: JobSpec, measured: Iterable[Points], report
         of.setdefault(points.task, {})[points.series] = points
     limits = {name: role.resources.memory for name, role in spec.effective_roles.items()}
     return [
-        _row(
+        _build_row(
             task,
             of.get(task.task, {}) if task.pid is not None or report.state.ended else {},
             limits.get(task.role, 0),
@@ -84,7 +84,7 @@ def rows_of(report: JobReport, spec: JobSpec, measured: Iterable[Points], report
     ]
 
 
-def _row(task: TaskReport, shown: Mapping[str, Points], limit: int, progress: TaskProgress | None) -> TopRow:
+def _build_row(task: TaskReport, shown: Mapping[str, Points], limit: int, progress: TaskProgress | None) -> TopRow:
     devices = [points for name, points in shown.items() if name.startswith("gpu")]
     utils = [points for points in devices if points.series.endswith(".util") and points.mean]
     memories = [points.mean[-1] for points in devices if points.series.endswith(".memory") and points.mean]
@@ -111,7 +111,7 @@ _KEYS: Mapping[TopSort, Callable[[TopRow], float]] = {
 }
 
 
-def ordered(rows: Sequence[TopRow], sort: TopSort) -> list[TopRow]:
+def sort_rows(rows: Sequence[TopRow], sort: TopSort) -> list[TopRow]:
     """Sort rows: largest use first, least progress first, tasks and states in their own order."""
     if sort is TopSort.TASK:
         return list(rows)
@@ -120,7 +120,7 @@ def ordered(rows: Sequence[TopRow], sort: TopSort) -> list[TopRow]:
     return sorted(rows, key=_KEYS[sort], reverse=sort is not TopSort.PROGRESS)
 
 
-def top_table(
+def format_top_table(
     report: JobReport,
     rows: Sequence[TopRow],
     now: float,
@@ -139,91 +139,99 @@ def top_table(
         progress: the progress of the job.
         keys: explain the keys below the table.
     """
-    head = [_headline(report, now), _sums(report, rows, now, progress)]
+    head = [_format_headline(report, now), _format_sums(report, rows, now, progress)]
     foot = (
         [f"sorted by {sort.value}; {', '.join(f'{each.value[0]} {each.value}' for each in TopSort)}, q quit"]
         if keys
         else []
     )
-    head += [safe(sentence) for sentence in (report.waiting, report.unfinished) if sentence]
+    head += [escape(sentence) for sentence in (report.waiting, report.unfinished) if sentence]
     row_count = None if lines is None else max(1, lines - len(head) - len(foot) - 1)
-    chosen = ordered(rows, sort)
+    chosen = sort_rows(rows, sort)
     if row_count is not None and len(chosen) > row_count:
         chosen = chosen[: max(1, row_count - 1)]
         foot.insert(0, f"and {len(rows) - len(chosen)} more")
-    cells = [_HEADING, *(_cells(row, unicode=unicode) for row in chosen)]
+    cells = [_HEADING, *(_format_cells(row, unicode=unicode) for row in chosen)]
     dropped = {*(() if any(row.gpu is not None for row in chosen) else _GPU)}
     dropped |= {
         place for place in range(2, len(_HEADING)) if not any(row[place] not in ("", NOTHING) for row in cells[1:])
     }
     kept = [place for place in range(len(_HEADING)) if place not in dropped]
     drop = [kept.index(place) for place in _EXPENDABLE if place in kept]
-    made = table([[row[place] for place in kept] for row in cells], columns, drop)
+    made = format_table([[row[place] for place in kept] for row in cells], columns, drop)
     text = [*head, *made, *foot]
     return text if columns is None else [cut(line, columns) for line in text]
 
 
-def _headline(report: JobReport, now: float) -> str:
+def _format_headline(report: JobReport, now: float) -> str:
     until = report.ended if report.ended is not None else now
     word = "after" if report.ended is not None else "for"
-    took = f" {word} {age(report.submitted, until)}" if report.submitted is not None else ""
+    took = f" {word} {format_age(report.submitted, until)}" if report.submitted is not None else ""
     session = f"  session {report.session}" if report.session else ""
-    return f"{report.state.value}{took}{session}  {safe(report.name)}  {safe(report.job)}"
+    return f"{report.state.value}{took}{session}  {escape(report.name)}  {escape(report.job)}"
 
 
-def _sums(report: JobReport, rows: Sequence[TopRow], now: float, progress: JobProgress | None) -> str:
+def _format_sums(report: JobReport, rows: Sequence[TopRow], now: float, progress: JobProgress | None) -> str:
     """Return the totals of all tasks: present ones, or the last."""
-    measured = ", ".join(_measures(rows, progress))
+    measured = ", ".join(_format_measures(rows, progress))
     if report.state.ended:
-        ago = "" if report.ended is None else f" at {clock_time(report.ended)}, {age(report.ended, now)} ago"
+        ago = (
+            ""
+            if report.ended is None
+            else f" at {format_clock_time(report.ended)}, {format_age(report.ended, now)} ago"
+        )
         return f"ended{ago}{'; last values: ' if measured else ''}{measured}"
     running = f"{sum(row.state == 'running' for row in rows)} of {len(rows)} running"
     return f"{running}, {measured}" if measured else running
 
 
-def _measures(rows: Sequence[TopRow], progress: JobProgress | None) -> list[str]:
+def _format_measures(rows: Sequence[TopRow], progress: JobProgress | None) -> list[str]:
     parts: list[str] = []
     cpu, rss = [row.cpu for row in rows if row.cpu is not None], [row.rss for row in rows if row.rss is not None]
     gpu = [row.gpu for row in rows if row.gpu is not None]
     if cpu:
-        parts.append(f"{number(sum(cpu), Unit.CORES)} cores")
+        parts.append(f"{format_measure(sum(cpu), Unit.CORES)} cores")
     if rss:
-        parts.append(f"{number(sum(rss), Unit.BYTES)} memory")
+        parts.append(f"{format_measure(sum(rss), Unit.BYTES)} memory")
     if gpu:
-        parts.append(f"GPUs {number(sum(gpu) / len(gpu), Unit.SHARE)}")
+        parts.append(f"GPUs {format_measure(sum(gpu) / len(gpu), Unit.SHARE)}")
     if progress is not None and (sentence := format_progress(progress)):
         parts.append(sentence)
     return parts
 
 
-def _cells(row: TopRow, *, unicode: bool) -> tuple[str, ...]:
-    def sparkline(values: Sequence[float]) -> str:
-        return spark(values[-SPARK_COLUMNS:], SPARK_COLUMNS, unicode=unicode, from_zero=True) if len(values) > 1 else ""
+def _format_cells(row: TopRow, *, unicode: bool) -> tuple[str, ...]:
+    def draw_cell(values: Sequence[float]) -> str:
+        return (
+            draw_sparkline(values[-SPARK_COLUMNS:], SPARK_COLUMNS, unicode=unicode, from_zero=True)
+            if len(values) > 1
+            else ""
+        )
 
-    memory = number(row.rss, Unit.BYTES)
+    memory = format_measure(row.rss, Unit.BYTES)
     if row.rss is not None and row.limit:
         memory += f" {100 * row.rss / row.limit:.0f}%"
     known = row.progress
-    steps = number(known.step if known else None, Unit.COUNT)
+    steps = format_measure(known.step if known else None, Unit.COUNT)
     if known and known.total:
-        steps += f"/{number(known.total, Unit.COUNT)}"
+        steps += f"/{format_measure(known.total, Unit.COUNT)}"
     return (
-        safe(row.task),
+        escape(row.task),
         row.state,
-        number(row.cpu, Unit.CORES),
-        sparkline(row.cpus),
+        format_measure(row.cpu, Unit.CORES),
+        draw_cell(row.cpus),
         memory,
-        sparkline(row.rsss),
-        number(row.gpu, Unit.SHARE),
-        sparkline(row.gpus),
-        number(row.gpu_memory, Unit.BYTES),
+        draw_cell(row.rsss),
+        format_measure(row.gpu, Unit.SHARE),
+        draw_cell(row.gpus),
+        format_measure(row.gpu_memory, Unit.BYTES),
         steps,
-        _bar(known.share if known else None, unicode=unicode),
-        _left(known),
+        _draw_bar(known.share if known else None, unicode=unicode),
+        _format_time_left(known),
     )
 
 
-def _left(progress: TaskProgress | None) -> str:
+def _format_time_left(progress: TaskProgress | None) -> str:
     if progress is None:
         return NOTHING
     if progress.stalled is not None:
@@ -233,7 +241,7 @@ def _left(progress: TaskProgress | None) -> str:
     return NOTHING if progress.left is None else format_duration(progress.left)
 
 
-def _bar(share: float | None, *, unicode: bool) -> str:
+def _draw_bar(share: float | None, *, unicode: bool) -> str:
     if share is None:
         return NOTHING
     full = int(10 * share)

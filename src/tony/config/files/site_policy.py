@@ -32,7 +32,7 @@ from tony.config.table.value_format import canonical, format_as_toml
 from tony.config.value_conversion import WrongValue, convert
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec, Role
-from tony.units import exact_size
+from tony.units import format_exact_size
 
 #: The settings of `[limits]`: totals of one job.
 LIMITS = tuple(
@@ -169,7 +169,12 @@ def over_limits(spec: JobSpec, sites: Sequence[Site], source: str | None) -> lis
 _TOTALS: tuple[tuple[str, Callable[[Role], int], Callable[[int], str], Callable[[int], str]], ...] = (
     ("total_instances", lambda role: 1, lambda total: f"{total} task{'s' * (total != 1)}", str),
     ("total_gpus", lambda role: role.resources.gpus, lambda total: f"{total} GPU{'s' * (total != 1)}", str),
-    ("total_memory", lambda role: role.resources.memory, lambda total: f"{exact_size(total)} of memory", exact_size),
+    (
+        "total_memory",
+        lambda role: role.resources.memory,
+        lambda total: f"{format_exact_size(total)} of memory",
+        format_exact_size,
+    ),
 )
 
 

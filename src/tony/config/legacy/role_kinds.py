@@ -13,7 +13,7 @@ from tony.config.legacy.settings_sources import LegacyValue
 from tony.config.table.schema_tree import suggest_names
 from tony.config.table.value_format import name as shown
 from tony.model.ids import ROLE_NAME
-from tony.units import exact_duration
+from tony.units import format_exact_duration
 
 _INSTANCES = re.compile(r"tony\.([^.]+)\.instances", re.ASCII)
 #: The type that LinkedIn TonY adds for a TensorBoard sidecar.
@@ -213,7 +213,7 @@ def _limit(
             return
         place = ("roles", name, "timeout_after")
         draft.put((*place, "group"), group, value)
-        draft.put((*place, "limit"), exact_duration(seconds), value)
+        draft.put((*place, "limit"), format_exact_duration(seconds), value)
         ignored = f"{value.key}.ignored"
         if value_parsing.parse_truth(draft, ignored):
             draft.put((*place, "on_timeout"), "ignore", _of(draft, ignored))

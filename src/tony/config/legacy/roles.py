@@ -12,7 +12,7 @@ from tony.config.legacy.settings_sources import LegacyValue
 from tony.config.table.schema_tree import suggest_names
 from tony.config.table.value_format import name as shown
 from tony.model.placeholders import escaped
-from tony.units import exact_duration
+from tony.units import format_exact_duration
 
 #: Folder that the archive of an environment is unpacked to.
 VENV = "venv"
@@ -46,7 +46,7 @@ def interpreter(flags: Flags) -> str | None:
 
 def text_of(seconds: float) -> str:
     """Return a duration as in a job file, without floating-point noise."""
-    return exact_duration(round(seconds, 6))
+    return format_exact_duration(round(seconds, 6))
 
 
 #: Default memory of a task.

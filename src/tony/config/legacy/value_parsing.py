@@ -13,7 +13,7 @@ from tony.config.legacy.draft_job import DraftJob, LegacyOrigin, origin_of
 from tony.config.legacy.settings_sources import LegacyAssignment, LegacyValue
 from tony.config.table.value_format import format_as_toml
 from tony.hadoop.configuration.value_parsing import parse_bool, parse_int
-from tony.units import exact_duration, exact_size, parse_size
+from tony.units import format_exact_duration, format_exact_size, parse_size
 
 _T = TypeVar("_T")
 _BARE = re.compile(r"\d{1,15}", re.ASCII)
@@ -43,7 +43,7 @@ def parse_legacy_size(text: str) -> int:
 
 def format_size(draft: DraftJob, key: str) -> str | None:
     """Return a size as in a job file; None if it is not set or invalid."""
-    return _read(draft, key, None, lambda text: exact_size(parse_legacy_size(text)))
+    return _read(draft, key, None, lambda text: format_exact_size(parse_legacy_size(text)))
 
 
 def format_duration(draft: DraftJob, key: str, unit: float) -> str | None:
@@ -53,7 +53,7 @@ def format_duration(draft: DraftJob, key: str, unit: float) -> str | None:
         unit: seconds per unit of the number.
     """
     seconds = parse_duration(draft, key, unit)
-    return None if seconds is None else exact_duration(seconds)
+    return None if seconds is None else format_exact_duration(seconds)
 
 
 def parse_duration(draft: DraftJob, key: str, unit: float) -> float | None:

@@ -128,10 +128,10 @@ def settings() -> tuple[Setting, ...]:
 
 def _settings_of(schedulers: Iterable[str]) -> Iterator[Setting]:
     # The registry of schedulers is above this package; imported when it is needed.
-    from tony.schedulers.settings_schema import settings_of
+    from tony.schedulers.settings_schema import load_settings
 
     for scheduler in schedulers:
-        for row in settings_of(scheduler):
+        for row in load_settings(scheduler):
             yield _to_setting(f"scheduler.{scheduler}.{row.name}", row)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tony.config.files.layers import Canonical, Garbled, Written, quoted
 from tony.config.table.settings_table import Kind, Setting
-from tony.units import exact_duration, exact_size
+from tony.units import format_exact_duration, format_exact_size
 
 #: Longer values are cut in messages.
 _MAX_LENGTH = 80
@@ -56,9 +56,9 @@ def canonical(setting: Setting, value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if setting.kind is Kind.SIZE and isinstance(value, int):
-        return quoted(exact_size(value))
+        return quoted(format_exact_size(value))
     if setting.kind in (Kind.DURATION, Kind.TIMEOUT, Kind.WAIT) and isinstance(value, int | float):
-        return quoted(exact_duration(value))
+        return quoted(format_exact_duration(value))
     if setting.kind is Kind.PORTS and isinstance(value, tuple):
         return quoted(f"{value[0]}-{value[1]}")
     if isinstance(value, tuple | list):

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tony import clock
 from tony.model.metric_definitions import MAX_PROGRAM_SERIES, NAME, OF_PROGRAMS
-from tony.rpc.sockets import short_path
+from tony.rpc.sockets import shorten_path
 
 log = logging.getLogger(__name__)
 
@@ -240,7 +240,7 @@ def _bind(listener: socket.socket, folder: Path) -> Iterator[str]:
     """Bind a socket to a new file that only its owner may write to; yield its path, and remove it afterwards."""
     path = folder / f"progress-{os.urandom(12).hex()}"
     os.fchmod(listener.fileno(), 0o600)  # the file gets the mode of its socket
-    with short_path(str(path)) as short:
+    with shorten_path(str(path)) as short:
         listener.bind(short)
     try:
         yield str(path)

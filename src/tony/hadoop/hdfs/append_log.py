@@ -246,8 +246,8 @@ class AppendLog:
 
     def _run(self) -> None:
         try:
-            self._patiently(self._begin)
-            while (batch := self._next_batch()) is not None:
+            self._retry_patiently(self._begin)
+            while (batch := self._take_next_batch()) is not None:
                 self._put(batch)
         except Exception as error:  # ends the thread: a waiting caller must get the error
             known = error if isinstance(error, HadoopError) else HadoopError(f"{self._path}: {error!r:.500}")
@@ -260,7 +260,7 @@ class AppendLog:
                 self._changed.notify_all()
             self._on_durable(max(0, durable))
 
-    def _next_batch(self) -> bytes | None:
+    def _take_next_batch(self) -> bytes | None:
         """Return the next batch to send; None when all is done."""
         options = self._options
         with self._changed:
@@ -286,7 +286,7 @@ class AppendLog:
         def send() -> None:
             nonlocal view, doubt
             if doubt:
-                view = view[self._arrived(view) :]
+                view = view[self._count_arrived(view) :]
                 doubt = False
             if not view:
                 return
@@ -297,20 +297,20 @@ class AppendLog:
             except HadoopError:
                 doubt = True
                 raise
-            self._grew(len(view))
+            self._on_growth(len(view))
             view = view[len(view) :]
 
-        self._patiently(send)
+        self._retry_patiently(send)
 
-    def _arrived(self, view: memoryview) -> int:
+    def _count_arrived(self, view: memoryview) -> int:
         """Return how many of these bytes a failed append has written; they count as durable."""
-        length = self._fenced()
+        length = self._fence_file()
         arrived = length - self._length
         if not 0 <= arrived <= len(view):
-            raise self._foreign(length)
+            raise self._build_foreign_error(length)
         if arrived and self._client.read(self._path, self._length, arrived) != bytes(view[:arrived]):
-            raise self._foreign(length)
-        self._grew(arrived)
+            raise self._build_foreign_error(length)
+        self._on_growth(arrived)
         return arrived
 
     def _begin(self) -> None:
@@ -319,7 +319,7 @@ class AppendLog:
         try:
             self._client.create(self._path, b"", permission=options.permission, replication=options.replication)
         except FileExistsAlreadyError:  # a predecessor's, or from an earlier attempt of this log
-            length = self._fenced()
+            length = self._fence_file()
         else:
             return
         with self._changed:
@@ -330,7 +330,7 @@ class AppendLog:
                 self._waiting.appendleft(separator)
                 self._durable -= len(separator)  # no byte of the caller's: `flush` shall not count it
 
-    def _fenced(self) -> int:
+    def _fence_file(self) -> int:
         """Fence the file against earlier writers and return its length."""
         self._client.append(self._path, b"")
         status = self._client.find(self._path)
@@ -338,7 +338,7 @@ class AppendLog:
             raise ForeignWriterError(f"{self._path}: the log file was removed by another program.")
         return status.length
 
-    def _patiently(self, work: Callable[[], None]) -> None:
+    def _retry_patiently(self, work: Callable[[], None]) -> None:
         """Retry something with growing pauses until it succeeds, or fails for good."""
         since = time.monotonic()
         for pause in Backoff(first=0.05, most=self._options.longest_pause):
@@ -366,7 +366,7 @@ class AppendLog:
             if self._error is not None:
                 raise error
 
-    def _grew(self, size: int) -> None:
+    def _on_growth(self, size: int) -> None:
         with self._changed:
             self._length += size
             self._durable += size
@@ -374,7 +374,7 @@ class AppendLog:
             self._changed.notify_all()
         self._on_durable(max(0, durable))
 
-    def _foreign(self, length: int) -> ForeignWriterError:
+    def _build_foreign_error(self, length: int) -> ForeignWriterError:
         return ForeignWriterError(
             f"{self._path} has {length} bytes, but {self._length} were expected: another writer writes to this log."
         )

@@ -55,7 +55,7 @@ class Download:
                 data = self._answer.read(size if self._left is None else min(size, self._left))
             except (ConnectionLost, CallTimeout) as error:
                 self._answer = None
-                self._failed(error)
+                self._on_failure(error)
                 continue
             if not data:
                 self._ended = True
@@ -87,7 +87,7 @@ class Download:
             try:
                 answer, self._host = self._open_at(self.position, self._left, self._excluded)
             except (ConnectionLost, CallTimeout) as error:
-                self._failed(error)
+                self._on_failure(error)
             except RemoteError as error:
                 if _BEHIND_THE_END not in error.remote_message:
                     raise
@@ -96,7 +96,7 @@ class Download:
             else:
                 return answer
 
-    def _failed(self, error: HadoopError) -> None:
+    def _on_failure(self, error: HadoopError) -> None:
         """Continue with another DataNode, or raise after too many failures."""
         self._trouble += 1
         if self._trouble >= _MAX_FAILURES:

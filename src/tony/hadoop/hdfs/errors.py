@@ -8,7 +8,7 @@ FileSystemError
 
 from __future__ import annotations
 
-from tony.hadoop.ipc.errors import FileSystemError, RemoteError, remote_error
+from tony.hadoop.ipc.errors import FileSystemError, RemoteError, build_remote_error
 
 
 class NoSpaceError(FileSystemError):
@@ -45,7 +45,7 @@ _NO_SPACE = (
 )
 
 
-def file_system_error(class_name: str, message: str, *, where: str = "") -> RemoteError:
+def build_file_system_error(class_name: str, message: str, *, where: str = "") -> RemoteError:
     """Return the error for an exception of a NameNode or DataNode.
 
     Args:
@@ -53,17 +53,17 @@ def file_system_error(class_name: str, message: str, *, where: str = "") -> Remo
         message: as on the wire.
         where: server and operation.
     """
-    class_name, message = _unwrapped(class_name, message)
+    class_name, message = _unwrap_exception(class_name, message)
     kind = _SIMPLE_NAMES.get(class_name.rpartition(".")[2])
     if kind is None and any(words in message[:2000] for words in _NO_SPACE):
         kind = NoSpaceError
     if kind is not None:
         return kind(class_name, message, where=where)
-    error = remote_error(class_name, message, where=where)
+    error = build_remote_error(class_name, message, where=where)
     return error
 
 
-def _unwrapped(class_name: str, message: str) -> tuple[str, str]:
+def _unwrap_exception(class_name: str, message: str) -> tuple[str, str]:
     """Return the exception in a SecurityException: over HTTP it wraps a refused token, and a standby NameNode."""
     if not message.startswith(_NO_USER):
         return class_name, message

@@ -94,7 +94,7 @@ class HttpResponse:
         self.status: int = response.status
         self._closed = False
 
-    def header(self, name: str) -> str | None:
+    def find_header(self, name: str) -> str | None:
         """Return the first header of that name."""
         return self._response.getheader(name)
 
@@ -116,14 +116,14 @@ class HttpResponse:
             data = self._response.read1(size)
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise _lost(self._origin, error) from error
+            raise _build_lost_error(self._origin, error) from error
         if not data and self._response.length:
             missing = self._response.length
             self.close()
             raise ConnectionLost(f"{self._origin} ended the connection {missing} bytes before the end of its answer.")
         return data
 
-    def body(self) -> bytes:
+    def read_body(self) -> bytes:
         """Return all of it; the connection is kept if the other side keeps it.
 
         Raises:
@@ -188,14 +188,14 @@ class HttpPool:
             ConnectionLost: the connection broke; the request may have been carried out.
             CallTimeout: no answer in time; likewise.
         """
-        link = self._kept_one(origin) or self._new_one(origin)
+        link = self._take_kept(origin) or self._open_new(origin)
         try:
             link.sock.settimeout(self._options.timeout if timeout is None else timeout)
             self._send(link, method, target, body, dict(headers or {}))
             return HttpResponse(self, origin, link)
         except (OSError, http.client.HTTPException) as error:
             link.close()
-            raise _lost(origin, error) from error
+            raise _build_lost_error(origin, error) from error
         except BaseException:
             link.close()
             raise
@@ -240,7 +240,7 @@ class HttpPool:
             for _, link in links:
                 link.close()
 
-    def _kept_one(self, origin: HttpOrigin) -> http.client.HTTPConnection | None:
+    def _take_kept(self, origin: HttpOrigin) -> http.client.HTTPConnection | None:
         while True:
             with self._lock:
                 kept = self._kept.get(origin)
@@ -251,21 +251,23 @@ class HttpPool:
                 return link
             link.close()
 
-    def _new_one(self, origin: HttpOrigin) -> http.client.HTTPConnection:
+    def _open_new(self, origin: HttpOrigin) -> http.client.HTTPConnection:
         timeout = self._options.connect_timeout
         link: http.client.HTTPConnection
         if origin.scheme == "https":
-            link = http.client.HTTPSConnection(origin.host, origin.port, timeout=timeout, context=self._tls_context())
+            link = http.client.HTTPSConnection(
+                origin.host, origin.port, timeout=timeout, context=self._create_tls_context()
+            )
         else:
             link = http.client.HTTPConnection(origin.host, origin.port, timeout=timeout)
         try:
             link.connect()
         except OSError as error:
             link.close()
-            raise _not_connected(origin, error) from error
+            raise _build_connect_error(origin, error) from error
         return link
 
-    def _tls_context(self) -> ssl.SSLContext:
+    def _create_tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
             import ssl  # 10 ms that a cluster without https does not pay for
 
@@ -282,7 +284,7 @@ def _is_quiet(link: http.client.HTTPConnection) -> bool:
     return not poll.poll(0)
 
 
-def _not_connected(origin: HttpOrigin, error: OSError) -> ConnectError:
+def _build_connect_error(origin: HttpOrigin, error: OSError) -> ConnectError:
     if isinstance(error, ConnectionRefusedError):
         return ConnectError(f"{origin} refuses connections: no process listens on that port.", ConnectFailure.REFUSED)
     if isinstance(error, socket.gaierror):
@@ -299,7 +301,7 @@ def _not_connected(origin: HttpOrigin, error: OSError) -> ConnectError:
     return ConnectError(f"{origin} cannot be reached: {escape_line(str(error))}.", ConnectFailure.UNREACHABLE)
 
 
-def _lost(origin: HttpOrigin, error: Exception) -> CallTimeout | ConnectionLost:
+def _build_lost_error(origin: HttpOrigin, error: Exception) -> CallTimeout | ConnectionLost:
     if isinstance(error, TimeoutError):
         return CallTimeout(f"{origin} did not respond in time.")
     return ConnectionLost(f"{origin} closed the connection ({escape_line(str(error)) or type(error).__name__}).")

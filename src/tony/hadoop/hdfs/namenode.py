@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration.service_addresses import NameService
 from tony.hadoop.configuration.settings import HadoopConfiguration
-from tony.hadoop.failover import FailoverProxy, Policy, connection_options
+from tony.hadoop.failover import FailoverProxy, Policy, build_connection_options
 from tony.hadoop.tokens.credentials import from_message
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire import namenode
@@ -48,10 +48,10 @@ class NameNode:
         Raises:
             FileMissingError: there is no such file.
         """
-        request = wire.RecoverLeaseRequest(path=_checked(path), client_name="recovery")
+        request = wire.RecoverLeaseRequest(path=_check_path(path), client_name="recovery")
         return (await self._proxy.call(wire.RECOVER_LEASE, request)).result
 
-    async def delegation_token(self, renewer: str) -> HadoopToken | None:
+    async def get_delegation_token(self, renewer: str) -> HadoopToken | None:
         """Get a delegation token, with which programs without a Kerberos ticket can use the file system.
 
         Args:
@@ -67,7 +67,7 @@ class NameNode:
         return from_message(answer.token, service=(service if isinstance(service, str) else service()) or None)
 
 
-def _checked(path: str) -> str:
+def _check_path(path: str) -> str:
     if not path.startswith("/"):
         raise ValueError(f"{path!r:.200} is not an absolute path of the file system")
     return path
@@ -87,6 +87,6 @@ def create_name_node(
         login=logins.login_for_name_node(service),
         protocol=namenode.PROTOCOL,
         policy=policy,
-        options=connection_options(settings),
+        options=build_connection_options(settings),
     )
     return NameNode(proxy, token_service=lambda: logins.find_file_service(service))

@@ -20,7 +20,7 @@ class WebLogin:
     token: str = field(default="", repr=False)
     act_for: str = ""
 
-    def query(self) -> dict[str, str]:
+    def build_query(self) -> dict[str, str]:
         """Return the parameters of every request."""
         who = {"delegation": self.token} if self.token else {"user.name": self.user} if self.user else {}
         return {**who, "doas": self.act_for} if self.act_for else who

@@ -23,7 +23,15 @@ from tony.hadoop.hdfs.file_system import FileStatus, SpaceUsage
 from tony.hadoop.hdfs.http import Content, HttpOptions, HttpOrigin, HttpPool, HttpResponse, Pieces
 from tony.hadoop.hdfs.web_identity import LoginSource, WebLogin
 from tony.hadoop.hdfs.webhdfs_requests import check_path, exclude_hosts, format_bool, parse_base_url, read_redirect
-from tony.hadoop.hdfs.webhdfs_responses import file_status, listed, parsed, refusal, remaining, require_field, usage
+from tony.hadoop.hdfs.webhdfs_responses import (
+    build_refusal,
+    parse_answer,
+    parse_file_status,
+    parse_listing,
+    parse_remaining,
+    parse_usage,
+    require_field,
+)
 from tony.hadoop.ipc.errors import (
     CallTimeout,
     ConnectError,
@@ -107,19 +115,19 @@ class WebHdfs:
 
     # What is in the NameNode alone
 
-    def status(self, path: str) -> FileStatus:
+    def get_status(self, path: str) -> FileStatus:
         """Return the status of a file or folder.
 
         Raises:
             FileMissingError: there is none.
         """
-        answer = self._metadata("GET", path, "GETFILESTATUS")
-        return file_status(require_field(answer, "FileStatus", path), path)
+        answer = self._request_metadata("GET", path, "GETFILESTATUS")
+        return parse_file_status(require_field(answer, "FileStatus", path), path)
 
     def find(self, path: str) -> FileStatus | None:
         """Return the status of a file or folder, or None if it does not exist."""
         try:
-            return self.status(path)
+            return self.get_status(path)
         except FileMissingError:
             return None
 
@@ -134,7 +142,7 @@ class WebHdfs:
         after: dict[str, str] = {}
         more = True
         while more:
-            part, more = listed(self._metadata("GET", path, "LISTSTATUS_BATCH", after), path)
+            part, more = parse_listing(self._request_metadata("GET", path, "LISTSTATUS_BATCH", after), path)
             found.extend(part)
             if len(found) > most:
                 raise IpcProtocolError(f"{path}: more than {most} entries in one folder.")
@@ -154,7 +162,7 @@ class WebHdfs:
             FileExistsAlreadyError: there is a file in the way.
         """
         bits = {} if permission is None else {"permission": f"{permission:o}"}
-        self._yes(path, self._metadata("PUT", path, "MKDIRS", bits))
+        self._require_true(path, self._request_metadata("PUT", path, "MKDIRS", bits))
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         """Moves a file or folder; all at once, or not at all.
@@ -169,7 +177,7 @@ class WebHdfs:
             FileExistsAlreadyError: there is a target.
         """
         options = {"renameoptions": "OVERWRITE" if overwrite else "NONE"}
-        self._metadata("PUT", source, "RENAME", {"destination": check_path(target), **options}, repeat=False)
+        self._request_metadata("PUT", source, "RENAME", {"destination": check_path(target), **options}, repeat=False)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Removes a file or folder.
@@ -181,7 +189,7 @@ class WebHdfs:
         Returns:
             Whether there was any.
         """
-        answer = self._metadata("DELETE", path, "DELETE", {"recursive": format_bool(recursive)}, repeat=False)
+        answer = self._request_metadata("DELETE", path, "DELETE", {"recursive": format_bool(recursive)}, repeat=False)
         return require_field(answer, "boolean", path) is True
 
     def set_times(self, path: str, *, modified_ms: int | None = None, accessed_ms: int | None = None) -> None:
@@ -191,22 +199,24 @@ class WebHdfs:
             FileMissingError: there is none.
         """
         times = {"modificationtime": modified_ms, "accesstime": accessed_ms}
-        self._metadata("PUT", path, "SETTIMES", {key: str(-1 if ms is None else ms) for key, ms in times.items()})
+        self._request_metadata(
+            "PUT", path, "SETTIMES", {key: str(-1 if ms is None else ms) for key, ms in times.items()}
+        )
 
     # Room
 
-    def usage(self, path: str) -> SpaceUsage:
+    def get_usage(self, path: str) -> SpaceUsage:
         """Return the usage and quotas of a folder.
 
         Raises:
             FileMissingError: there is none.
         """
-        answer = require_field(self._metadata("GET", path, "GETQUOTAUSAGE"), "QuotaUsage", path)
-        return usage(answer, path)
+        answer = require_field(self._request_metadata("GET", path, "GETQUOTAUSAGE"), "QuotaUsage", path)
+        return parse_usage(answer, path)
 
-    def remaining(self) -> int:
+    def get_remaining(self) -> int:
         """Return the bytes free on all DataNodes, all replicas counted. Older NameNodes do not report it."""
-        return remaining(require_field(self._metadata("GET", "/", "GETSTATUS"), "FsStatus", "/"), "/")
+        return parse_remaining(require_field(self._request_metadata("GET", "/", "GETSTATUS"), "FsStatus", "/"), "/")
 
     # Content
 
@@ -301,26 +311,26 @@ class WebHdfs:
 
     # How it is asked
 
-    def _metadata(
+    def _request_metadata(
         self, method: str, path: str, operation: str, query: dict[str, str] | None = None, *, repeat: bool = True
     ) -> dict[str, Any]:
         """Asks the active NameNode something that it answers itself."""
 
         def ask(base: tuple[HttpOrigin, str]) -> dict[str, Any]:
-            origin, target = self._target(base, path, operation, query or {})
+            origin, target = self._build_target(base, path, operation, query or {})
             where = f"{origin} {operation} {path}"
             for _ in range(_MAX_REDIRECTS + 1):
                 answer = self._pool.request(method, origin, target, timeout=self._timeout)
                 if answer.status in _REDIRECTS:  # HttpFS and gateways
                     origin, target = read_redirect(answer, origin, where)
                     continue
-                data = answer.body()
+                data = answer.read_body()
                 if answer.status >= 300:
-                    raise refusal(answer.status, data, where)
-                return parsed(data, where)
+                    raise build_refusal(answer.status, data, where)
+                return parse_answer(data, where)
             raise IpcProtocolError(f"{where}: more than {_MAX_REDIRECTS} redirects.")
 
-        return self._logged_in(ask, repeat=repeat)
+        return self._retry_login(ask, repeat=repeat)
 
     def _send(self, method: str, path: str, operation: str, query: dict[str, str], pieces: Pieces) -> None:
         """Asks the active NameNode for a DataNode, and sends it the bytes."""
@@ -329,7 +339,7 @@ class WebHdfs:
             headers["Content-Length"] = str(pieces.length)
         excluded: Hosts = []
         while True:
-            origin, target = self._datanode(method, path, operation, {**query, **exclude_hosts(excluded)})
+            origin, target = self._find_datanode(method, path, operation, {**query, **exclude_hosts(excluded)})
             where = f"{origin} {operation} {path}"
             try:
                 answer = self._pool.request(method, origin, target, body=pieces.read(), headers=headers)
@@ -339,35 +349,35 @@ class WebHdfs:
                     raise
                 excluded.append(origin.host)
                 continue
-            data = answer.body()
+            data = answer.read_body()
             if answer.status >= 300:
-                raise refusal(answer.status, data, where)
+                raise build_refusal(answer.status, data, where)
             return
 
-    def _datanode(self, method: str, path: str, operation: str, query: dict[str, str]) -> tuple[HttpOrigin, str]:
+    def _find_datanode(self, method: str, path: str, operation: str, query: dict[str, str]) -> tuple[HttpOrigin, str]:
         """The DataNode that shall have the bytes: nothing is changed yet, so this may be asked twice."""
-        first = self._first_step(method, path, operation, query)
+        first = self._send_first_step(method, path, operation, query)
         if isinstance(first, HttpResponse):
-            first.body()
+            first.read_body()
             raise IpcProtocolError(f"{operation} {path}: the server names no DataNode to send the bytes to.")
         return first
 
-    def _first_step(
+    def _send_first_step(
         self, method: str, path: str, operation: str, query: dict[str, str]
     ) -> HttpResponse | tuple[HttpOrigin, str]:
         """What the active NameNode says: where to go, or (HttpFS) the answer itself."""
 
         def ask(base: tuple[HttpOrigin, str]) -> HttpResponse | tuple[HttpOrigin, str]:
-            origin, target = self._target(base, path, operation, query)
+            origin, target = self._build_target(base, path, operation, query)
             where = f"{origin} {operation} {path}"
             answer = self._pool.request(method, origin, target, timeout=self._timeout)
             if answer.status in _REDIRECTS:
                 return read_redirect(answer, origin, where)
             if answer.status >= 300:
-                raise refusal(answer.status, answer.body(), where)
+                raise build_refusal(answer.status, answer.read_body(), where)
             return answer
 
-        return self._logged_in(ask)
+        return self._retry_login(ask)
 
     def _open(self, path: str, offset: int, length: int | None, excluded: Hosts) -> tuple[HttpResponse, str]:
         """Opens a file at an offset: the answer that carries the bytes, and the DataNode's name.
@@ -376,7 +386,7 @@ class WebHdfs:
         """
         query = {"offset": str(offset)} if length is None else {"offset": str(offset), "length": str(length)}
         while True:
-            first = self._first_step("GET", path, "OPEN", {**query, **exclude_hosts(excluded)})
+            first = self._send_first_step("GET", path, "OPEN", {**query, **exclude_hosts(excluded)})
             if isinstance(first, HttpResponse):
                 return first, ""
             origin = first[0]
@@ -397,20 +407,20 @@ class WebHdfs:
                 origin, target = read_redirect(answer, origin, where)
                 continue
             if answer.status >= 300:
-                raise refusal(answer.status, answer.body(), where)
+                raise build_refusal(answer.status, answer.read_body(), where)
             return answer
         raise IpcProtocolError(f"OPEN {path}: more than {_MAX_REDIRECTS} redirects.")
 
-    def _target(
+    def _build_target(
         self, base: tuple[HttpOrigin, str], path: str, operation: str, query: dict[str, str]
     ) -> tuple[HttpOrigin, str]:
         origin, prefix = base
         if self._login is None:
             self._login = self._login_source(None)
-        every = {"op": operation, **query, **self._login.query()}
+        every = {"op": operation, **query, **self._login.build_query()}
         return origin, f"{prefix}/webhdfs/v1{quote(check_path(path))}?{urlencode(every)}"
 
-    def _logged_in(self, ask: Callable[[tuple[HttpOrigin, str]], _Result], *, repeat: bool = True) -> _Result:
+    def _retry_login(self, ask: Callable[[tuple[HttpOrigin, str]], _Result], *, repeat: bool = True) -> _Result:
         """Asks the active NameNode. A token that it refuses has ended: with another one, if there is any, once more."""
         used = self._login
         try:
@@ -438,17 +448,17 @@ class WebHdfs:
                     result = ask(self._namenodes[number])
                 except HadoopError as error:
                     if not self._may_ask_on(error, repeat):
-                        raise self._named(error) from error
+                        raise self._add_file_system_name(error) from error
                     failed = error
                 else:
                     self._active = _answered[self._namenodes] = number
                     return result
             pause = next(pauses)
             if time.monotonic() + pause > deadline:
-                raise self._named(failed) from failed
+                raise self._add_file_system_name(failed) from failed
             time.sleep(pause)
 
-    def _named(self, error: HadoopError) -> HadoopError:
+    def _add_file_system_name(self, error: HadoopError) -> HadoopError:
         """Add the file system and the source of its address to the error of an unreachable NameNode."""
         if not self._known_as:
             return error
@@ -471,6 +481,6 @@ class WebHdfs:
             return several
         return several and repeat and isinstance(error, ConnectionLost | CallTimeout)
 
-    def _yes(self, path: str, answer: dict[str, Any]) -> None:
+    def _require_true(self, path: str, answer: dict[str, Any]) -> None:
         if require_field(answer, "boolean", path) is not True:
             raise IpcProtocolError(f"{path}: the NameNode did not create the folder and gave no reason.")

@@ -24,8 +24,8 @@ def parse_base_url(url: str) -> tuple[HttpOrigin, str]:
 
 def read_redirect(answer: HttpResponse, before: HttpOrigin, where: str) -> tuple[HttpOrigin, str]:
     """Return where a response redirects to: http or https, and never from https to http, for a token may be in it."""
-    location = answer.header("Location") or ""
-    answer.body()
+    location = answer.find_header("Location") or ""
+    answer.read_body()
     try:
         if len(location) > _MAX_LOCATION_CHARACTERS:
             raise ValueError("is too long")

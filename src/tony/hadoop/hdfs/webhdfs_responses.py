@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tony.hadoop.hdfs.errors import file_system_error
+from tony.hadoop.hdfs.errors import build_file_system_error
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus, SpaceUsage
 from tony.hadoop.ipc.errors import AccessControlError, HadoopError, IpcProtocolError, LoginError
 from tony.hadoop.remote_text import escape_line
@@ -13,7 +13,7 @@ from tony.hadoop.remote_text import escape_line
 _KINDS = {"FILE": FileKind.FILE, "DIRECTORY": FileKind.DIRECTORY, "SYMLINK": FileKind.SYMLINK}
 
 
-def parsed(data: bytes, where: str) -> dict[str, Any]:
+def parse_answer(data: bytes, where: str) -> dict[str, Any]:
     """Return the object that an answer is; empty for an empty answer.
 
     Raises:
@@ -43,7 +43,7 @@ def require_field(value: dict[str, Any], key: str, where: str) -> Any:
     return value[key]
 
 
-def file_status(value: Any, where: str) -> FileStatus:
+def parse_file_status(value: Any, where: str) -> FileStatus:
     """Return a `FileStatus` as the NameNode writes it.
 
     Raises:
@@ -56,76 +56,76 @@ def file_status(value: Any, where: str) -> FileStatus:
     if kind is None or len(permission) > 6 or any(digit not in "01234567" for digit in permission):
         raise IpcProtocolError(f"{where}: the response has an unknown file type.")
     return FileStatus(
-        name=_text(value, "pathSuffix", where),
+        name=_require_text(value, "pathSuffix", where),
         kind=kind,
-        length=_number(value, "length", where),
-        modified_ms=_number(value, "modificationTime", where),
-        accessed_ms=_number(value, "accessTime", where),
-        owner=_text(value, "owner", where),
-        group=_text(value, "group", where),
+        length=_require_number(value, "length", where),
+        modified_ms=_require_number(value, "modificationTime", where),
+        accessed_ms=_require_number(value, "accessTime", where),
+        owner=_require_text(value, "owner", where),
+        group=_require_text(value, "group", where),
         permission=int(permission or "0", 8),
         encrypted=value.get("encBit") is True,
     )
 
 
-def listed(answer: dict[str, Any], where: str) -> tuple[list[FileStatus], bool]:
+def parse_listing(answer: dict[str, Any], where: str) -> tuple[list[FileStatus], bool]:
     """Return one part of a listing, and True if more follows.
 
     Raises:
         ProtocolError: not a listing.
     """
-    listing = _mapping(require_field(answer, "DirectoryListing", where), where)
-    partial = _mapping(require_field(listing, "partialListing", where), where)
-    statuses = _mapping(require_field(partial, "FileStatuses", where), where)
+    listing = _require_mapping(require_field(answer, "DirectoryListing", where), where)
+    partial = _require_mapping(require_field(listing, "partialListing", where), where)
+    statuses = _require_mapping(require_field(partial, "FileStatuses", where), where)
     found = require_field(statuses, "FileStatus", where)
     if not isinstance(found, list):
         raise IpcProtocolError(f"{where}: the response has no valid list.")
-    return [file_status(each, where) for each in found], _number(listing, "remainingEntries", where) > 0
+    return [parse_file_status(each, where) for each in found], _require_number(listing, "remainingEntries", where) > 0
 
 
-def usage(value: Any, where: str) -> SpaceUsage:
+def parse_usage(value: Any, where: str) -> SpaceUsage:
     """Return a `QuotaUsage`.
 
     Raises:
         ProtocolError: not one.
     """
-    fields = _mapping(value, where)
+    fields = _require_mapping(value, where)
     return SpaceUsage(
-        names=_number(fields, "fileAndDirectoryCount", where),
+        names=_require_number(fields, "fileAndDirectoryCount", where),
         most_names=_limit(fields, "quota", where),
-        space=_number(fields, "spaceConsumed", where),
+        space=_require_number(fields, "spaceConsumed", where),
         most_space=_limit(fields, "spaceQuota", where),
     )
 
 
-def remaining(value: Any, where: str) -> int:
+def parse_remaining(value: Any, where: str) -> int:
     """Return bytes left, of an `FsStatus`.
 
     Raises:
         ProtocolError: not one.
     """
-    return _number(_mapping(value, where), "remaining", where)
+    return _require_number(_require_mapping(value, where), "remaining", where)
 
 
-def refusal(status: int, data: bytes, where: str) -> HadoopError:
+def build_refusal(status: int, data: bytes, where: str) -> HadoopError:
     """Return the error for an unsuccessful response."""
     try:
-        fields = parsed(data, where).get("RemoteException")
+        fields = parse_answer(data, where).get("RemoteException")
     except IpcProtocolError:
         fields = None
     if isinstance(fields, dict) and (fields.get("javaClassName") or fields.get("exception")):
         name = str(fields.get("javaClassName") or fields["exception"])
-        return file_system_error(name, str(fields.get("message") or ""), where=where)
+        return build_file_system_error(name, str(fields.get("message") or ""), where=where)
     if status == 401:
         return LoginError(
             f"{where}: the server requires authentication (401). A secure cluster needs a delegation token here."
         )
     if status == 403:
-        return AccessControlError("", escape_line(_plain(data)) or "forbidden (403)", where=where)
-    return IpcProtocolError(f"{where}: HTTP status {status}: {escape_line(_plain(data), 200) or 'no message'}")
+        return AccessControlError("", escape_line(_strip_html(data)) or "forbidden (403)", where=where)
+    return IpcProtocolError(f"{where}: HTTP status {status}: {escape_line(_strip_html(data), 200) or 'no message'}")
 
 
-def _plain(data: bytes) -> str:
+def _strip_html(data: bytes) -> str:
     """Return the text of an HTML error page."""
     text = data[:4000].decode("utf-8", "replace")
     words, inside = [], False
@@ -135,20 +135,20 @@ def _plain(data: bytes) -> str:
     return "".join(words)
 
 
-def _mapping(value: Any, where: str) -> dict[str, Any]:
+def _require_mapping(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise IpcProtocolError(f"{where}: the response has no valid object.")
     return value
 
 
-def _text(value: dict[str, Any], key: str, where: str) -> str:
+def _require_text(value: dict[str, Any], key: str, where: str) -> str:
     found = value.get(key, "")
     if not isinstance(found, str):
         raise IpcProtocolError(f"{where}: {key} of a file is not text.")
     return found
 
 
-def _number(value: dict[str, Any], key: str, where: str) -> int:
+def _require_number(value: dict[str, Any], key: str, where: str) -> int:
     found = value.get(key, 0)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
         raise IpcProtocolError(f"{where}: {key} is not a number.")
@@ -156,4 +156,4 @@ def _number(value: dict[str, Any], key: str, where: str) -> int:
 
 
 def _limit(value: dict[str, Any], key: str, where: str) -> int | None:
-    return None if value.get(key, -1) == -1 else _number(value, key, where)
+    return None if value.get(key, -1) == -1 else _require_number(value, key, where)

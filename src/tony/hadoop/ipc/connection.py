@@ -26,7 +26,7 @@ from tony.hadoop.ipc.errors import (
     IpcProtocolError,
     LoginDropped,
     RemoteError,
-    remote_error,
+    build_remote_error,
 )
 from tony.hadoop.ipc.frames import (
     PREAMBLE_SASL,
@@ -34,10 +34,10 @@ from tony.hadoop.ipc.frames import (
     CallId,
     FrameReader,
     RpcResponse,
+    build_sasl_frame,
     call_frame,
     ping_frame,
     read_answer,
-    sasl_frame,
 )
 from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
 from tony.hadoop.ipc.negotiation import Negotiation
@@ -103,7 +103,7 @@ class _Stream(asyncio.Protocol):
         self._connection._receive(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._connection._lost(error)
+        self._connection._on_lost(error)
 
     def pause_writing(self) -> None:
         self._connection._writable.clear()
@@ -174,19 +174,19 @@ class IpcConnection:
 
         Args:
             timeout: seconds; None waits for ever; as the options have it if left out.
-            retry: the name of the call, for those who may have to send it again (`CallId.new`, `again`).
+            retry: the name of the call, for those who may have to send it again (`CallId.from_new`, `again`).
 
         Raises:
             RemoteError: what the daemon answered, by the name of the Java exception.
             ConnectionLost: the connection broke, or was broken before (`maybe_executed`).
             CallTimeout: no answer in time.
         """
-        call = retry or CallId.new()
+        call = retry or CallId.from_new()
         frame = call_frame(method, request, call)
         self._require_open(method)
         if call.number in self._pending:
             raise ValueError(f"call {call.number} is already in flight")
-        waiting = _Pending(self._name(method), self._loop.create_future())
+        waiting = _Pending(self._format_name(method), self._loop.create_future())
         self._pending[call.number] = waiting
         limit = self._options.call_timeout if timeout == _AS_SET else timeout
         try:
@@ -205,7 +205,7 @@ class IpcConnection:
             if waiting.answer.done() and not waiting.answer.cancelled():
                 waiting.answer.exception()  # told, or of no interest any more
         try:
-            return answer.response(method.response)
+            return answer.decode_response(method.response)
         except IpcProtocolError as error:
             raise IpcProtocolError(f"{waiting.method}: {error}") from error
 
@@ -224,7 +224,7 @@ class IpcConnection:
         else:
             self._write(PREAMBLE_SASL + negotiation.begin())
         while not negotiation.done:
-            message = self._step(await self._next_step())
+            message = self._decode_step(await self._receive_next_step())
             if self._login.method is LoginMethod.KERBEROS:
                 reply = await self._loop.run_in_executor(None, negotiation.receive, message)
             else:
@@ -233,11 +233,11 @@ class IpcConnection:
         self._layer = negotiation.layer
         self._is_ready = True
         # Held back until the first call: a daemon that refuses says why only to those who can still listen.
-        self._held += self._sealed(negotiation.context(self.protocol))
+        self._held += self._seal(negotiation.build_context(self.protocol))
         for frame in self._steps:
             self._take(frame)
 
-    async def _next_step(self) -> bytes:
+    async def _receive_next_step(self) -> bytes:
         while not self._steps:
             if self._error is not None:
                 raise self._error
@@ -245,21 +245,21 @@ class IpcConnection:
             await self._step_arrived.wait()
         return self._steps.popleft()
 
-    def _step(self, frame: bytes) -> RpcSasl:
+    def _decode_step(self, frame: bytes) -> RpcSasl:
         try:
             answer = read_answer(frame)
             if answer.header.status is not RpcStatus.SUCCESS:
-                raise self._refused(answer, f"cannot log in at {self.address}")
+                raise self._build_refusal(answer, f"cannot log in at {self.address}")
             if answer.header.call_id != SASL_CALL_ID:
                 raise IpcProtocolError(f"received a response to call {answer.header.call_id} during the login")
-            return answer.sasl()
+            return answer.decode_sasl()
         except IpcProtocolError as error:
-            raise IpcProtocolError(f"{self._where()}: {error}") from error
+            raise IpcProtocolError(f"{self._format_where()}: {error}") from error
 
     # -- out
 
     def _send(self, frame: bytes) -> None:
-        data = self._sealed(frame)
+        data = self._seal(frame)
         if self._held:
             data, self._held = self._held + data, b""
         self._write(data)
@@ -268,12 +268,12 @@ class IpcConnection:
         assert self._transport is not None
         self._transport.write(data)
 
-    def _sealed(self, data: bytes) -> bytes:
+    def _seal(self, data: bytes) -> bytes:
         layer = self._layer
         if layer is None:
             return data
         pieces = (data[at : at + layer.limit] for at in range(0, len(data), layer.limit))
-        return b"".join(sasl_frame(RpcSasl(state=SaslState.WRAP, token=layer.wrap(piece))) for piece in pieces)
+        return b"".join(build_sasl_frame(RpcSasl(state=SaslState.WRAP, token=layer.wrap(piece))) for piece in pieces)
 
     def _watch(self) -> None:
         """Schedule pings while calls are pending and the daemon is silent."""
@@ -298,7 +298,7 @@ class IpcConnection:
         try:
             frames = self._reader.feed(data)
         except IpcProtocolError as error:
-            self._break(IpcProtocolError(f"{self._where()}: {error}"))
+            self._break(IpcProtocolError(f"{self._format_where()}: {error}"))
             return
         if not self._is_ready:
             self._steps.extend(frames)
@@ -315,16 +315,16 @@ class IpcConnection:
             if self._layer is None:
                 self._deliver(answer)
                 return
-            for inner in self._inner.feed(self._opened(self._layer, answer)):
+            for inner in self._inner.feed(self._unseal(self._layer, answer)):
                 self._deliver(read_answer(inner))
         except (IpcProtocolError, SaslFailure) as error:
-            self._break(IpcProtocolError(f"{self._where()}: {error}"))
+            self._break(IpcProtocolError(f"{self._format_where()}: {error}"))
 
     @staticmethod
-    def _opened(layer: SecurityLayer, answer: RpcResponse) -> bytes:
+    def _unseal(layer: SecurityLayer, answer: RpcResponse) -> bytes:
         if answer.header.call_id != SASL_CALL_ID or answer.header.status is not RpcStatus.SUCCESS:
             raise IpcProtocolError("received a response without the negotiated protection")
-        message = answer.sasl()
+        message = answer.decode_sasl()
         if message.state is not SaslState.WRAP or message.token is None:
             raise IpcProtocolError("received a login message after the login")
         return layer.unwrap(message.token)
@@ -332,7 +332,7 @@ class IpcConnection:
     def _deliver(self, answer: RpcResponse) -> None:
         header = answer.header
         if header.status is RpcStatus.FATAL:
-            self._break(self._refused(answer, self._where()), answer)
+            self._break(self._build_refusal(answer, self._format_where()), answer)
             return
         waiting = self._pending.get(header.call_id)
         if waiting is None or waiting.answer.done():
@@ -340,13 +340,13 @@ class IpcConnection:
         if header.status is RpcStatus.SUCCESS:
             waiting.answer.set_result(answer)
         else:
-            waiting.answer.set_exception(self._refused(answer, waiting.method))
+            waiting.answer.set_exception(self._build_refusal(answer, waiting.method))
 
     # -- the end
 
-    def _lost(self, error: Exception | None) -> None:
+    def _on_lost(self, error: Exception | None) -> None:
         if self._error is None:
-            self._error = self._reason(error)
+            self._error = self._find_reason(error)
             if self._reader.waits and not self._is_closing:
                 self._error = ConnectionLost(f"{self._error}, in the middle of a response")
         self._fail_all(self._error)
@@ -357,13 +357,13 @@ class IpcConnection:
             self._ping.cancel()
         self._negotiation.close()
 
-    def _reason(self, error: Exception | None) -> HadoopError:
+    def _find_reason(self, error: Exception | None) -> HadoopError:
         if self._is_closing:
-            return ConnectionLost(f"{self._where()}: the client closed the connection")
+            return ConnectionLost(f"{self._format_where()}: the client closed the connection")
         reason = f": {error.strerror or error}" if isinstance(error, OSError) else ""
         if self._is_ready:
-            return ConnectionLost(f"{self._where()}: the daemon closed the connection{reason}")
-        text = f"{self._where()}: the daemon closed the connection during the login{reason}"
+            return ConnectionLost(f"{self._format_where()}: the daemon closed the connection{reason}")
+        text = f"{self._format_where()}: the daemon closed the connection during the login{reason}"
         if self._negotiation.begun and self._login.method is LoginMethod.TOKEN:
             text += (
                 ". If this happens again, the daemon cannot read the token: "
@@ -379,7 +379,7 @@ class IpcConnection:
             # One call may be named; the others share its fate.
             waiting = self._pending.get(answer.header.call_id)
             if waiting is not None and not waiting.answer.done():
-                waiting.answer.set_exception(self._refused(answer, waiting.method))
+                waiting.answer.set_exception(self._build_refusal(answer, waiting.method))
         self._fail_all(self._error)
         self._step_arrived.set()
         self._abort()
@@ -398,27 +398,27 @@ class IpcConnection:
             return
         error = self._error
         if isinstance(error, ConnectionLost) or error is None:
-            reason = str(error) if error else f"{self._name(method)}: the connection is closed"
+            reason = str(error) if error else f"{self._format_name(method)}: the connection is closed"
             raise ConnectionLost(reason, maybe_executed=False)
         raise _copy(error)
 
-    def _refused(self, answer: RpcResponse, where: str) -> RemoteError:
+    def _build_refusal(self, answer: RpcResponse, where: str) -> RemoteError:
         header = answer.header
-        return remote_error(
+        return build_remote_error(
             header.exception_class or "",
             header.error_message or "",
             where=where,
             fatal=header.status is RpcStatus.FATAL,
         )
 
-    def _name(self, method: Method[Request, Response]) -> str:
-        return f"{self.address} {_short(method.protocol)}.{method.name}"
+    def _format_name(self, method: Method[Request, Response]) -> str:
+        return f"{self.address} {_shorten(method.protocol)}.{method.name}"
 
-    def _where(self) -> str:
-        return f"{self.address} {_short(self.protocol)}"
+    def _format_where(self) -> str:
+        return f"{self.address} {_shorten(self.protocol)}"
 
 
-def _short(protocol: str) -> str:
+def _shorten(protocol: str) -> str:
     return protocol.rpartition(".")[2].removesuffix("PB")
 
 

@@ -103,7 +103,7 @@ class RemoteError(HadoopError):
 
     def __init__(self, class_name: str, message: str, *, where: str = "", fatal: bool = False) -> None:
         self.class_name = escape_line(class_name, 200)
-        self.remote_message = escape_text(without_trace(message))
+        self.remote_message = escape_text(strip_trace(message))
         self.fatal = fatal
         simple = self.class_name.rpartition(".")[2] or "unnamed error"
         text = f"{where}: {simple}" if where else simple
@@ -249,7 +249,7 @@ _CLASSES: dict[str, type[RemoteError]] = {
 }
 
 
-def remote_error(class_name: str, message: str, *, where: str = "", fatal: bool = False) -> RemoteError:
+def build_remote_error(class_name: str, message: str, *, where: str = "", fatal: bool = False) -> RemoteError:
     """Return the error for a Java exception.
 
     Args:
@@ -270,6 +270,6 @@ def remote_error(class_name: str, message: str, *, where: str = "", fatal: bool 
     return kind(class_name, message, where=where, fatal=fatal)
 
 
-def without_trace(message: str) -> str:
+def strip_trace(message: str) -> str:
     """Return the message of a Java exception without its stack trace."""
     return message.partition("\n\tat ")[0].strip()

@@ -58,11 +58,11 @@ class CallId:
     retry_count: int = 0
 
     @staticmethod
-    def new() -> CallId:
+    def from_new() -> CallId:
         """Return an unused call id."""
-        return CallId(client_id=client_id(), number=next(_numbers) & 0x7FFFFFFF)
+        return CallId(client_id=create_client_id(), number=next(_numbers) & 0x7FFFFFFF)
 
-    def again(self) -> CallId:
+    def to_retry(self) -> CallId:
         """Return the id for a retry of the call."""
         return CallId(client_id=self.client_id, number=self.number, retry_count=self.retry_count + 1)
 
@@ -71,7 +71,7 @@ _numbers = count()
 _client: tuple[int, bytes] = (0, b"")
 
 
-def client_id() -> bytes:
+def create_client_id() -> bytes:
     """Return the 16-byte client id of this process; a forked child has its own."""
     global _client
     pid = os.getpid()
@@ -80,7 +80,7 @@ def client_id() -> bytes:
     return _client[1]
 
 
-def framed(*messages: bytes) -> bytes:
+def build_frame(*messages: bytes) -> bytes:
     """Return a frame of messages that are already delimited."""
     size = sum(map(len, messages))
     return b"".join((size.to_bytes(4, "big"), *messages))
@@ -93,7 +93,9 @@ def call_frame(method: Method[Request, Response], request: Request, call: CallId
         ProtocolError: longer than a server takes.
     """
     header = RequestHeader(method_name=method.name, protocol=method.protocol, protocol_version=1)
-    frame = framed(_header(call.number, call.client_id, call.retry_count), delimited(header), delimited(request))
+    frame = build_frame(
+        _build_header(call.number, call.client_id, call.retry_count), delimited(header), delimited(request)
+    )
     if len(frame) - 4 > MAX_FRAME:
         raise IpcProtocolError(
             f"request {method.name} has {len(frame)} bytes; Hadoop's limit is {MAX_FRAME} (ipc.maximum.data.length)"
@@ -101,7 +103,7 @@ def call_frame(method: Method[Request, Response], request: Request, call: CallId
     return frame
 
 
-def context_frame(protocol: str, user: str | None = None, real_user: str | None = None) -> bytes:
+def build_context_frame(protocol: str, user: str | None = None, real_user: str | None = None) -> bytes:
     """Return the frame with the user of a connection's calls.
 
     Args:
@@ -109,20 +111,20 @@ def context_frame(protocol: str, user: str | None = None, real_user: str | None 
         real_user: who really asks, if that is another.
     """
     context = IpcConnectionContext(user=UserInformation(effective_user=user, real_user=real_user), protocol=protocol)
-    return framed(_header(CONNECTION_CONTEXT_CALL_ID, client_id()), delimited(context))
+    return build_frame(_build_header(CONNECTION_CONTEXT_CALL_ID, create_client_id()), delimited(context))
 
 
-def sasl_frame(message: RpcSasl) -> bytes:
+def build_sasl_frame(message: RpcSasl) -> bytes:
     """Return a step of the authentication, or wrapped traffic after it."""
-    return framed(_header(SASL_CALL_ID, b""), delimited(message))
+    return build_frame(_build_header(SASL_CALL_ID, b""), delimited(message))
 
 
 def ping_frame() -> bytes:
     """Return a ping frame: it gets no response, but a dead connection shows when it cannot be delivered."""
-    return framed(_header(PING_CALL_ID, client_id()))
+    return build_frame(_build_header(PING_CALL_ID, create_client_id()))
 
 
-def _header(number: int, client: bytes, retry_count: int = -1) -> bytes:
+def _build_header(number: int, client: bytes, retry_count: int = -1) -> bytes:
     return delimited(
         RpcRequestHeader(
             rpc_kind=RpcKind.PROTOCOL_BUFFER,
@@ -148,11 +150,11 @@ class RpcResponse:
     frame: bytes
     offset: int
 
-    def sasl(self) -> RpcSasl:
+    def decode_sasl(self) -> RpcSasl:
         """Return the step of the authentication that it carries."""
         return _read(RpcSasl, self.frame, self.offset)
 
-    def response(self, cls: type[Response]) -> Response:
+    def decode_response(self, cls: type[Response]) -> Response:
         """Decode the response of a successful call."""
         return _read(cls, self.frame, self.offset)
 
@@ -209,7 +211,7 @@ class FrameReader:
                 break
             size = int.from_bytes(self._buffer[self._start : self._start + 4], "big")
             if size > self._limit or size == 0:
-                raise IpcProtocolError(self._nonsense(size))
+                raise IpcProtocolError(self._describe_bad_size(size))
             if rest < 4 + size:
                 break
             begin = self._start + 4
@@ -220,7 +222,7 @@ class FrameReader:
             self._start = 0
         return frames
 
-    def _nonsense(self, size: int) -> str:
+    def _describe_bad_size(self, size: int) -> str:
         begin = bytes(self._buffer[self._start : self._start + 80])
         if begin.startswith(b"HTTP/"):
             return "it speaks HTTP: this is a web port, not a Hadoop RPC port"

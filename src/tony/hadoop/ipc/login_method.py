@@ -98,7 +98,7 @@ class LoginIdentity:
         )
 
 
-def expected_principals(login: LoginIdentity, host: str) -> tuple[str, ...]:
+def expand_principals(login: LoginIdentity, host: str) -> tuple[str, ...]:
     """Return globs of the principals that the settings allow for a daemon on this host. May query the DNS.
 
     Args:
@@ -116,14 +116,14 @@ def expected_principals(login: LoginIdentity, host: str) -> tuple[str, ...]:
 def _names(host: str) -> tuple[str, ...]:
     """Return the host as the settings name it, and its full name: principals are made with full names."""
     if not _is_number(host):
-        return tuple(dict.fromkeys((host.lower(), _full_name(host))))
+        return tuple(dict.fromkeys((host.lower(), _find_full_name(host))))
     try:
         return (socket.gethostbyaddr(host)[0].lower(),)
     except OSError:
         return (host,)
 
 
-def _full_name(host: str) -> str:
+def _find_full_name(host: str) -> str:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
     except OSError:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from tony.address import Address
 from tony.hadoop.ipc.errors import IpcProtocolError, LoginError
-from tony.hadoop.ipc.frames import context_frame, sasl_frame
-from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod, expected_principals
+from tony.hadoop.ipc.frames import build_context_frame, build_sasl_frame
+from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod, expand_principals
 from tony.hadoop.remote_text import escape_line
 from tony.hadoop.sasl.digest import DigestClient
 from tony.hadoop.sasl.digest_layers import SaslFailure, SecurityLayer
@@ -48,7 +48,7 @@ class Negotiation:
         self,
         login: LoginIdentity,
         address: Address,
-        principals: Callable[[LoginIdentity, str], tuple[str, ...]] = expected_principals,
+        principals: Callable[[LoginIdentity, str], tuple[str, ...]] = expand_principals,
     ) -> None:
         self._login = login
         self._address = address
@@ -63,7 +63,7 @@ class Negotiation:
 
     def begin(self) -> bytes:
         """Query what the daemon takes."""
-        return sasl_frame(RpcSasl(state=SaslState.NEGOTIATE))
+        return build_sasl_frame(RpcSasl(state=SaslState.NEGOTIATE))
 
     def receive(self, message: RpcSasl) -> bytes:
         """Return the answer to a step of the daemon's.
@@ -74,22 +74,24 @@ class Negotiation:
         """
         self._steps += 1
         if self.done:
-            raise IpcProtocolError(self._at("the daemon continues a login that is complete"))
+            raise IpcProtocolError(self._format_place("the daemon continues a login that is complete"))
         if self._steps > _MAX_STEPS:
-            raise IpcProtocolError(self._at(f"the login is not complete after {_MAX_STEPS} messages of the daemon"))
+            raise IpcProtocolError(
+                self._format_place(f"the login is not complete after {_MAX_STEPS} messages of the daemon")
+            )
         try:
-            return self._next(message)
+            return self._build_next(message)
         except SaslFailure as error:
-            raise LoginError(self._at(str(error))) from error
+            raise LoginError(self._format_place(str(error))) from error
 
-    def context(self, protocol: str) -> bytes:
+    def build_context(self, protocol: str) -> bytes:
         """Return the connection-context frame, with the user of the calls."""
         login = self._login
         if self._is_simple:
-            user = login.user or _os_user()
-            return context_frame(protocol, user, login.real_user if login.method is LoginMethod.SIMPLE else None)
+            user = login.user or _find_os_user()
+            return build_context_frame(protocol, user, login.real_user if login.method is LoginMethod.SIMPLE else None)
         # A token says who we are, and so does a ticket, unless we act for another.
-        return context_frame(protocol, login.user if login.method is LoginMethod.KERBEROS else None)
+        return build_context_frame(protocol, login.user if login.method is LoginMethod.KERBEROS else None)
 
     def close(self) -> None:
         """Return back what the Kerberos library holds; the layer is of no use after it."""
@@ -102,52 +104,52 @@ class Negotiation:
         """Return True once credentials were sent."""
         return self._digest is not None or self._gssapi is not None
 
-    def _next(self, message: RpcSasl) -> bytes:
+    def _build_next(self, message: RpcSasl) -> bytes:
         begun = self.begun
         if message.state is SaslState.NEGOTIATE and not begun:
             return self._initiate(message.auths)
         if message.state is SaslState.NEGOTIATE:
-            raise LoginError(self._at("the daemon refused the authentication method that it had offered"))
+            raise LoginError(self._format_place("the daemon refused the authentication method that it had offered"))
         if message.state is SaslState.SUCCESS:
             self._succeed(message.token, begun)
             return b""
         if message.state is SaslState.CHALLENGE and self._gssapi is not None and message.token is not None:
             reply = self._gssapi.step(message.token)
-            return sasl_frame(RpcSasl(state=SaslState.RESPONSE, token=reply))
-        raise IpcProtocolError(self._at(f"unexpected {message.state.name} from the daemon"))
+            return build_sasl_frame(RpcSasl(state=SaslState.RESPONSE, token=reply))
+        raise IpcProtocolError(self._format_place(f"unexpected {message.state.name} from the daemon"))
 
     def _initiate(self, auths: tuple[SaslAuth, ...]) -> bytes:
         method = self._login.method.name
         for auth in auths:
             if auth.method == method and auth.mechanism == _MECHANISMS[method]:
-                token = self._first_digest(auth) if method == "TOKEN" else self._first_gssapi(auth)
-                return self._initiation(auth, token)
+                token = self._build_first_digest(auth) if method == "TOKEN" else self._build_first_gssapi(auth)
+                return self._build_initiation(auth, token)
         simple = next((auth for auth in auths if auth.method == "SIMPLE"), None)
         if simple is not None and self._login.fallback_to_simple:
             self._is_simple = self.done = True
-            return self._initiation(simple, None)
-        raise LoginError(self._at(self._no_way(auths)))
+            return self._build_initiation(simple, None)
+        raise LoginError(self._format_place(self._explain_no_method(auths)))
 
     @staticmethod
-    def _initiation(auth: SaslAuth, token: bytes | None) -> bytes:
-        return sasl_frame(RpcSasl(state=SaslState.INITIATE, token=token, auths=(replace(auth, challenge=None),)))
+    def _build_initiation(auth: SaslAuth, token: bytes | None) -> bytes:
+        return build_sasl_frame(RpcSasl(state=SaslState.INITIATE, token=token, auths=(replace(auth, challenge=None),)))
 
-    def _first_digest(self, auth: SaslAuth) -> bytes:
+    def _build_first_digest(self, auth: SaslAuth) -> bytes:
         token = self._login.token
         if token is None:
-            raise LoginError(self._at("login by token, but there is no token"))
+            raise LoginError(self._format_place("login by token, but there is no token"))
         uri = f"{auth.protocol or ''}/{auth.server_id or ''}"
         self._digest = DigestClient(token.identifier, token.password, uri=uri, wanted=self._login.protections)
         return self._digest.answer(auth.challenge or b"")
 
-    def _first_gssapi(self, auth: SaslAuth) -> bytes:
+    def _build_first_gssapi(self, auth: SaslAuth) -> bytes:
         service, host = auth.protocol or "", auth.server_id or ""
         if not (service and host and f"{service}{host}".isprintable() and len(service) + len(host) < 1000):
-            raise LoginError(self._at("the daemon does not name its principal"))
+            raise LoginError(self._format_place("the daemon does not name its principal"))
         expected = self._principals(self._login, self._address.host)
         if not expected:
             raise LoginError(
-                self._at(
+                self._format_place(
                     "no principal of the daemon is set, so any principal could impersonate it. Set "
                     "yarn.resourcemanager.principal or dfs.namenode.kerberos.principal as the cluster does."
                 )
@@ -156,7 +158,7 @@ class Negotiation:
 
         if not matches(f"{service}/{host}", expected):
             raise LoginError(
-                self._at(
+                self._format_place(
                     f"the daemon claims to be {escape_line(service)}/{escape_line(host)}, but "
                     f"{' or '.join(expected)} is expected. Check the principal in the settings."
                 )
@@ -170,7 +172,7 @@ class Negotiation:
         if not begun:
             if not self._login.fallback_to_simple:
                 raise LoginError(
-                    self._at(
+                    self._format_place(
                         f"the daemon requires no authentication, but {self._login.method.value} was to be used. "
                         "It may be the wrong daemon, or an impostor. If that is intended, set "
                         "ipc.client.fallback-to-simple-auth-allowed to true."
@@ -182,11 +184,11 @@ class Negotiation:
             self.layer = self._digest.create_layer()
         elif self._gssapi is not None:
             if token or not self._gssapi.complete:
-                raise LoginError(self._at("the daemon ended the login before it authenticated itself"))
+                raise LoginError(self._format_place("the daemon ended the login before it authenticated itself"))
             self.layer = self._gssapi.create_layer()
         self.done = True
 
-    def _no_way(self, auths: tuple[SaslAuth, ...]) -> str:
+    def _explain_no_method(self, auths: tuple[SaslAuth, ...]) -> str:
         method = self._login.method.name
         for auth in auths:
             if auth.method == method:
@@ -199,11 +201,11 @@ class Negotiation:
         }[method]
         return f"the daemon accepts {offered_names}, but the login method is {method}. {advice}."
 
-    def _at(self, text: str) -> str:
+    def _format_place(self, text: str) -> str:
         return f"cannot log in at {self._address}: {text}"
 
 
-def _os_user() -> str:
+def _find_os_user() -> str:
     import pwd
 
     try:

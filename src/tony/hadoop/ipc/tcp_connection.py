@@ -60,7 +60,7 @@ async def dial(address: Address, options: ConnectionOptions) -> socket.socket:
 async def _dial(address: Address, options: ConnectionOptions) -> socket.socket:
     loop = asyncio.get_running_loop()
     failures: list[OSError] = []
-    for family, target in await _places(address):
+    for family, target in await _resolve_places(address):
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
@@ -75,10 +75,10 @@ async def _dial(address: Address, options: ConnectionOptions) -> socket.socket:
         except BaseException:
             sock.close()
             raise
-    raise _failed(address, failures)
+    raise _build_failure(address, failures)
 
 
-async def _places(address: Address) -> list[Place]:
+async def _resolve_places(address: Address) -> list[Place]:
     find = partial(socket.getaddrinfo, address.host, address.port, type=socket.SOCK_STREAM)
     try:
         try:
@@ -103,7 +103,7 @@ def _prepare(sock: socket.socket, options: ConnectionOptions) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(options.dead_after * 1000))
 
 
-def _failed(address: Address, failures: list[OSError]) -> ConnectError:
+def _build_failure(address: Address, failures: list[OSError]) -> ConnectError:
     refused = [error for error in failures if isinstance(error, ConnectionRefusedError)]
     if refused and len(refused) == len(failures):
         return ConnectError(

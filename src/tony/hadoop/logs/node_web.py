@@ -131,7 +131,7 @@ class NodeWeb:
         answer = self._get(f"/ws/v1/node/containers/{quote(container, safe='')}/logs", {}, accept="application/json")
         where = f"{self._origin}, logs of {container}"
         try:
-            value = json.loads(answer.body())
+            value = json.loads(answer.read_body())
         except (ValueError, RecursionError) as error:
             raise NodeWebError(f"{where}: the answer is no JSON.") from error
         found = {
@@ -194,7 +194,7 @@ class NodeWeb:
         answer = self._pool.request("GET", self._origin, target, headers={"Accept": accept})
         if answer.status == 200:
             return answer
-        text = answer.body()[:4000].decode("utf-8", "replace")
+        text = answer.read_body()[:4000].decode("utf-8", "replace")
         if 300 <= answer.status < 400:
             raise NodeWebError(f"{self._origin} has the logs no longer, and sends us to a log server.", gone=True)
         if answer.status == 401:

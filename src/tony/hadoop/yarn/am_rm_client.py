@@ -40,7 +40,7 @@ from typing import Final
 
 from tony.hadoop.configuration.service_addresses import list_schedulers
 from tony.hadoop.configuration.settings import HadoopConfiguration
-from tony.hadoop.failover import FailoverProxy, Policy, connection_options, resource_manager_policy
+from tony.hadoop.failover import FailoverProxy, Policy, build_connection_options, build_resource_manager_policy
 from tony.hadoop.ipc.errors import (
     ApplicationAttemptNotFoundError,
     ApplicationMasterNotRegisteredError,
@@ -121,7 +121,7 @@ class Registration:
     resource_types: tuple[ResourceTypeInfo, ...] = ()
 
 
-def scheduler_proxy(
+def create_scheduler_proxy(
     settings: HadoopConfiguration,
     token: HadoopToken,
     *,
@@ -139,7 +139,7 @@ def scheduler_proxy(
         protections: SASL protection levels, in order of preference.
     """
     daemons = list_schedulers(settings)
-    options = connection_options(settings)
+    options = build_connection_options(settings)
     if len(daemons) > 1:
         limit = settings.get_seconds("yarn.am.liveness-monitor.expiry-interval-ms") / _CHANCES
         options = with_fields(options, call_timeout=min(limit, options.call_timeout or math.inf))
@@ -148,7 +148,7 @@ def scheduler_proxy(
         daemons=daemons,
         login=LoginIdentity.with_token(token, protections=protections),
         protocol=PROTOCOL,
-        policy=policy or resource_manager_policy(settings),
+        policy=policy or build_resource_manager_policy(settings),
         options=options,
     )
 
@@ -157,7 +157,7 @@ class MasterClient:
     """The client of one application attempt. Use it in one event loop.
 
     Args:
-        proxy: proxy to the ResourceManager, see `scheduler_proxy`. Closed by `close`.
+        proxy: proxy to the ResourceManager, see `create_scheduler_proxy`. Closed by `close`.
         protections: SASL protection levels for logins with new tokens, as for the proxy.
         pace: heartbeat intervals.
 
@@ -207,9 +207,9 @@ class MasterClient:
         self._table.want(key, total, ask)
         self.wake()
 
-    def outstanding(self, key: int | None = None) -> int:
+    def count_outstanding(self, key: int | None = None) -> int:
         """Return the number of outstanding containers, of one key or of all."""
-        return self._table.outstanding(key)
+        return self._table.count_outstanding(key)
 
     def release(self, container: ContainerId) -> None:
         """Release a container; if it runs, its node stops it. Its end is reported as usual, with status -100."""
@@ -295,7 +295,7 @@ class MasterClient:
         return response
 
     async def _register_again(self) -> None:
-        self._table.forgotten()
+        self._table.on_forgotten()
         self.is_renewed = True
         response = await self._register()
         self._recovered += self._table.adopt(response.previous_containers)
@@ -330,7 +330,7 @@ class MasterClient:
         self._woken.clear()
         self._sent_at = asyncio.get_running_loop().time()
         try:
-            response = await self._proxy.call(ALLOCATE, self._table.request())
+            response = await self._proxy.call(ALLOCATE, self._table.build_request())
         except ApplicationMasterNotRegisteredError:
             self._odd_responses += 1
             if self._odd_responses > _MAX_ODD_RESPONSES:  # it forgets the registration each time: slow down
@@ -348,7 +348,7 @@ class MasterClient:
             if self._is_refusal(error):
                 self._odd_responses = 0
                 self.wake()
-                return self._table.refused(error.remote_message)
+                return self._table.on_refused(error.remote_message)
             await self._bear(error)
             return AllocationUpdate()
         self._odd_responses = 0
@@ -361,7 +361,7 @@ class MasterClient:
         if response.am_rm_token is not None:
             self.token = from_message(response.am_rm_token)
             await self._proxy.login_as(LoginIdentity.with_token(self.token, protections=self._protections))
-        news = self._table.answered(response)
+        news = self._table.on_response(response)
         self.answers += 1
         self.cluster_nodes = self.cluster_nodes if news.cluster_nodes is None else news.cluster_nodes
         self._plan(news)
@@ -382,7 +382,7 @@ class MasterClient:
 
     def _ask_again(self, key: int) -> None:
         del self._again[key]
-        self._table.again(key)
+        self._table.repeat_rejected(key)
         if self._table.is_changed:
             self.wake()
 
@@ -409,8 +409,8 @@ class MasterClient:
         loop = asyncio.get_running_loop()
         if self._table.is_changed:
             self.wake()
-        wanting = self._table.outstanding() > 0
-        due = self._sent_at + self._pace.interval(loop.time() - self._changed_at, wanting=wanting)
+        wanting = self._table.count_outstanding() > 0
+        due = self._sent_at + self._pace.compute_interval(loop.time() - self._changed_at, wanting=wanting)
         if not self._woken.is_set() and due > loop.time():
             waker = loop.call_at(due, self._woken.set)
             await self._woken.wait()

@@ -93,7 +93,7 @@ class ApplicationClient:
 
     # -- one application
 
-    async def new_application(self) -> NewApplication:
+    async def request_new_application(self) -> NewApplication:
         """Return a new application id and the maximum container resource."""
         answer = await self._proxy.call(wire.GET_NEW_APPLICATION, wire.GetNewApplicationRequest())
         if answer.application_id is None:
@@ -106,7 +106,7 @@ class ApplicationClient:
         If the ResourceManager fails over before it has stored the application, the same context is submitted again.
 
         Args:
-            context: submission context, with an id from `new_application`.
+            context: submission context, with an id from `request_new_application`.
             timeout: seconds within which the scheduler must accept it.
 
         Raises:
@@ -127,10 +127,10 @@ class ApplicationClient:
                 await self._proxy.call(wire.SUBMIT_APPLICATION, request)
             else:
                 if report.state is not None and report.state not in UNDECIDED:
-                    return _accepted(report)
+                    return _check_accepted(report)
             if not await watch.pause():
                 raise NotDoneInTime(
-                    f"{ids.application_text(application)} was submitted, but the scheduler has not accepted it "
+                    f"{ids.format_application(application)} was submitted, but the scheduler has not accepted it "
                     f"after {timeout:g} s. Is the ResourceManager's state store reachable, and is it overloaded?"
                 )
 
@@ -144,11 +144,11 @@ class ApplicationClient:
         answer = await self._proxy.call(wire.GET_APPLICATION_REPORT, request)
         if answer.report is None:
             raise IpcProtocolError(
-                f"{self._proxy.name}: the response has no report of {ids.application_text(application)}"
+                f"{self._proxy.name}: the response has no report of {ids.format_application(application)}"
             )
         return answer.report
 
-    async def applications(
+    async def list_applications(
         self, *, states: Collection[ApplicationState] = (), types: Collection[str] = ()
     ) -> tuple[ApplicationReport, ...]:
         """Return the applications in one of the states and of one of the types; an empty filter matches all."""
@@ -168,7 +168,7 @@ class ApplicationClient:
         watch = _Watch(timeout)
         while not (await self._proxy.call(wire.FORCE_KILL_APPLICATION, request)).completed:
             if not await watch.pause():
-                raise NotDoneInTime(f"{ids.application_text(application)} is not killed after {timeout:g} s")
+                raise NotDoneInTime(f"{ids.format_application(application)} is not killed after {timeout:g} s")
 
     # -- the cluster
 
@@ -176,16 +176,16 @@ class ApplicationClient:
         """Return the nodes in these states (all nodes if empty), with rack, labels, capacity and usage."""
         return (await self._proxy.call(wire.GET_CLUSTER_NODES, wire.GetClusterNodesRequest(states=tuple(states)))).nodes
 
-    async def resource_types(self) -> tuple[ResourceTypeInfo, ...]:
+    async def list_resource_types(self) -> tuple[ResourceTypeInfo, ...]:
         """Return the cluster's resource types. Requests silently ignore any other type."""
         return (await self._proxy.call(wire.GET_RESOURCE_TYPES, wire.GetResourceTypesRequest())).types
 
-    async def labels(self) -> tuple[NodeLabel, ...]:
+    async def list_labels(self) -> tuple[NodeLabel, ...]:
         """Return the node labels of the cluster."""
         answer = await self._proxy.call(wire.GET_CLUSTER_NODE_LABELS, wire.GetClusterNodeLabelsRequest())
         return answer.labels or tuple(NodeLabel(name=name) for name in answer.old_labels)
 
-    async def queue(
+    async def fetch_queue(
         self, name: str = "root", *, children: bool = True, recursive: bool = True, applications: bool = False
     ) -> QueueInfo | None:
         """Return a queue, and those below it.
@@ -223,11 +223,11 @@ class _Watch:
         return True
 
 
-def _accepted(report: ApplicationReport) -> ApplicationReport:
+def _check_accepted(report: ApplicationReport) -> ApplicationReport:
     """Return the report, or raise ApplicationRejected if the application was rejected."""
     attempt = report.current_attempt
     if report.state is not ApplicationState.FAILED or (attempt is not None and (attempt.number or 0) > 0):
         return report
     diagnostics = escape_text(report.diagnostics).strip()
-    name = ids.application_text(report.id or ApplicationId())
+    name = ids.format_application(report.id or ApplicationId())
     raise ApplicationRejected(f"the ResourceManager rejected {name} in queue {report.queue!r}: {diagnostics}", report)

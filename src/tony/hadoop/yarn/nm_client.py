@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tony.address import Address
-from tony.hadoop.ids import container_text
+from tony.hadoop.ids import format_container
 from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.errors import (
     CallTimeout,
@@ -27,7 +27,7 @@ from tony.hadoop.ipc.errors import (
     NodeManagerNotReadyError,
     RemoteError,
     RetriableError,
-    remote_error,
+    build_remote_error,
 )
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions
@@ -174,7 +174,7 @@ class NodeClients:
         answer = await self._call(node, STOP_CONTAINERS, StopContainersRequest(container_ids=wanted), self._until())
         return {**dict.fromkeys(wanted), **_errors(node, "stopContainers", answer.failed)}
 
-    async def statuses(
+    async def fetch_statuses(
         self, node: NodeId, containers: Iterable[ContainerId]
     ) -> dict[ContainerId, ContainerStatus | HadoopError]:
         """Return the status of each container of a node, or the error why it is unknown.
@@ -288,5 +288,5 @@ def _errors(node: NodeId, method: str, failures: Sequence[ContainerFailure]) -> 
 
 def _error(node: NodeId, method: str, failure: ContainerFailure) -> RemoteError:
     exception = failure.exception or SerializedException()
-    named = container_text(failure.container_id) if failure.container_id else "a container"
-    return remote_error(exception.class_name or "", exception.message or "", where=f"{node} {method} of {named}")
+    named = format_container(failure.container_id) if failure.container_id else "a container"
+    return build_remote_error(exception.class_name or "", exception.message or "", where=f"{node} {method} of {named}")

@@ -118,7 +118,7 @@ class AllocationUpdate:
         completed: containers that ended, each once, including unknown ones of earlier attempts.
         recovered: containers of earlier attempts, reported after a restart of the ResourceManager.
         refused: requests that can never be granted.
-        rejected: requests that cannot be placed now; repeat them with `AskTable.again`.
+        rejected: requests that cannot be placed now; repeat them with `AskTable.repeat_rejected`.
         surplus: containers granted in excess; they have been released.
         nodes: nodes whose state changed.
         preempted: containers that will be killed.
@@ -225,13 +225,13 @@ class AskTable:
         elif (request.outstanding, request.ask) != (total, ask):
             request.ask, request.outstanding, request.changed = ask, total, True
 
-    def outstanding(self, key: int | None = None) -> int:
+    def count_outstanding(self, key: int | None = None) -> int:
         """Return the number of outstanding containers, of one key or of all."""
         if key is None:
             return sum(request.outstanding for request in self._requests.values())
         return self._requests[key].outstanding if key in self._requests else 0
 
-    def again(self, key: int) -> None:
+    def repeat_rejected(self, key: int) -> None:
         """Repeat the rejected part of a key's request."""
         request = self._requests.get(key)
         if request is not None and request.outstanding > request.sought:
@@ -275,13 +275,13 @@ class AskTable:
 
     # -- requests and responses
 
-    def request(self) -> AllocateRequest:
+    def build_request(self) -> AllocateRequest:
         """Return the next request; the same one until it is answered."""
         if self._flight is None:
             self._flight = self._new_flight()
         return self._flight.request
 
-    def answered(self, response: AllocateResponse) -> AllocationUpdate:
+    def on_response(self, response: AllocateResponse) -> AllocationUpdate:
         """Process the response to the last request."""
         flight, self._flight = self._flight, None
         if flight is None:
@@ -307,7 +307,7 @@ class AskTable:
             cluster_nodes=response.num_cluster_nodes,
         )
 
-    def refused(self, reason: str) -> AllocationUpdate:
+    def on_refused(self, reason: str) -> AllocationUpdate:
         """Process the refusal of the last request, because a part of it can never be granted.
 
         A single key is dropped; several keys are sent one at a time until the refused one is found.
@@ -328,7 +328,7 @@ class AskTable:
             request.sent, request.changed = {}, False
         return AllocationUpdate(refused=(RefusedRequest(key=key, count=count, reason=reason),) if count else ())
 
-    def forgotten(self) -> None:
+    def on_forgotten(self) -> None:
         """Start over with a ResourceManager that knows nothing: the next request contains everything."""
         self._flight = None
         self._response_id = 0
@@ -512,7 +512,7 @@ class HeartbeatInterval:
     least: float = 0.01
     again: Backoff = _RETRY
 
-    def interval(self, since_change: float, *, wanting: bool) -> float:
+    def compute_interval(self, since_change: float, *, wanting: bool) -> float:
         """Return the seconds until the next heartbeat if nothing happens before.
 
         Args:

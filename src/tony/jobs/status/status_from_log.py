@@ -26,7 +26,7 @@ class StatusFromLog:
         self._lock = threading.Lock()
         self._replay: _LogReplay | None = None
 
-    def report(self) -> JobReport:
+    def load_report(self) -> JobReport:
         """Return the final report, or the status after replaying new events. Blocks.
 
         Raises:
@@ -47,7 +47,7 @@ class StatusFromLog:
                 replay = _LogReplay(self._folder, record)
             if not self._own:
                 check_foreign_length(self._folder.path)
-            report = replay.report()
+            report = replay.build_report()
             self._replay = replay  # not after an error: then the whole log is read again
             return report
 
@@ -66,7 +66,7 @@ class _LogReplay:
         self._app = Application(record.job_id, record.spec)
         self._at, self._wall = 0.0, record.submitted
 
-    def report(self) -> JobReport:
+    def build_report(self) -> JobReport:
         """Return the current status.
 
         Raises:
@@ -85,5 +85,5 @@ def report_as_logged(folder: JobFolder, record: JobRecord) -> JobReport:
     """Return the job as its log leaves it, however damaged that is: its AM may still be alive. Blocks."""
     with contextlib.suppress(Exception):
         if segments(folder.path):
-            return _LogReplay(folder, record).report()
+            return _LogReplay(folder, record).build_report()
     return pending_report(folder, record)

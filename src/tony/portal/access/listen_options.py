@@ -59,7 +59,7 @@ class ListenOptions:
         except ValueError:
             return False
 
-    def address(self, port: int) -> str:
+    def build_address(self, port: int) -> str:
         """Return the portal's address for browsers."""
         if self.origins:
             return f"{self.origins[0].rstrip('/')}/"
@@ -85,7 +85,7 @@ class ListenOptions:
             if not PERSON.fullmatch(who.removeprefix("@")):
                 raise UserError(f"--admin {who}: not a user (ann) or group (@admins).")
         for text in self.origins:
-            _origin(text)
+            _parse_origin(text)
         for name in self.proxy_users:
             _check_user(name)
         if not (self.is_local or self.certificate or self.trusted or self.without_tls):
@@ -96,7 +96,7 @@ class ListenOptions:
                 "trusted network. Or leave --address out, and connect with ssh -L 8600:localhost:8600 HOST."
             )
 
-    def terms(self, tokens: TokenFile) -> AuthConfig:
+    def build_auth_config(self, tokens: TokenFile) -> AuthConfig:
         """Return the configuration for the authenticator.
 
         Raises:
@@ -107,30 +107,30 @@ class ListenOptions:
         if self.trusted:
             proxies = (
                 TrustedProxy(
-                    addresses=tuple(_network(text) for text in self.trusted),
+                    addresses=tuple(_parse_network(text) for text in self.trusted),
                     header=self.user_header.lower(),
-                    origins=frozenset(_origin(text) for text in self.origins),
+                    origins=frozenset(_parse_origin(text) for text in self.origins),
                     runs_as=frozenset(self.proxy_users),
                 ),
             )
         hosts = [urlsplit(origin).hostname or "" for origin in self.origins]
         return AuthConfig(
-            key=tokens.key(),
+            key=tokens.load_key(),
             owner=get_user_name(),
             admins=self.admins,
-            names=frozenset(name.lower().removesuffix(".") for name in (*self.names, *hosts, *self._own_names())),
+            names=frozenset(name.lower().removesuffix(".") for name in (*self.names, *hosts, *self._find_own_names())),
             proxies=proxies,
             tokens=tokens,
             secure=self.certificate is not None or any(origin.startswith("https:") for origin in self.origins),
         )
 
-    def _own_names(self) -> tuple[str, ...]:
+    def _find_own_names(self) -> tuple[str, ...]:
         if self.is_local:
             return ()
         own = socket.gethostname()
         return own, socket.getfqdn(own), self.host
 
-    def tls(self) -> ssl.SSLContext | None:
+    def create_tls_context(self) -> ssl.SSLContext | None:
         """Return the TLS context; None without https.
 
         Raises:
@@ -141,7 +141,7 @@ class ListenOptions:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
-            context.load_cert_chain(self.certificate, self.private_key, password=_no_password)
+            context.load_cert_chain(self.certificate, self.private_key, password=_explain_missing_password)
         except (OSError, UserError) as error:
             why = str(error)
             if isinstance(error, ssl.SSLError):
@@ -152,11 +152,11 @@ class ListenOptions:
         return context
 
 
-def _no_password() -> str:
+def _explain_missing_password() -> str:
     raise UserError("the key has a password; use one without a password, readable only by you")
 
 
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+def _parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -170,7 +170,7 @@ def _check_user(name: str) -> None:
         raise UserError(f"--proxy-user {name}: there is no such user on this machine.") from None
 
 
-def _origin(text: str) -> str:
+def _parse_origin(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
         raise UserError(

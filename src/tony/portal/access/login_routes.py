@@ -32,7 +32,7 @@ class LoginRoutes:
         self._door, self._tokens = door, tokens
         self._cookie, self._secure = cookie, secure
 
-    def routes(self) -> list[Route]:
+    def build_routes(self) -> list[Route]:
         """Return the routes for the application."""
         return [
             Route("/login", self._log_in, methods=["POST"]),
@@ -45,7 +45,7 @@ class LoginRoutes:
             return render_problem(
                 request, 403, "You are not logged in", "The form did not come from this portal. Reload it."
             )
-        words = await _form(request)
+        words = await _read_form(request)
         known = await LISTS.run(self._tokens.find, words.get("token", "").strip())
         after = words.get("next", "")
         if not _REDIRECT_TARGET.fullmatch(after):
@@ -53,7 +53,7 @@ class LoginRoutes:
         if known is None:
             refusal = self._door.reject_token(request)
             return render_refusal(request, refusal, after)
-        text, _ = await LISTS.run(self._tokens.cookie, known)
+        text, _ = await LISTS.run(self._tokens.create_cookie, known)
         response = RedirectResponse(f"./{after}", 303)
         response.set_cookie(
             self._cookie, text, path="/", httponly=True, secure=self._secure, samesite="strict", max_age=int(SESSION)
@@ -73,7 +73,7 @@ class LoginRoutes:
         return response
 
 
-async def _form(request: Request) -> dict[str, str]:
+async def _read_form(request: Request) -> dict[str, str]:
     data = b""
     async for part in request.stream():
         data += part

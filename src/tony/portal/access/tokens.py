@@ -87,10 +87,10 @@ class TokenFile:
         match = _TOKEN.fullmatch(text)
         entry = self._find_valid(match[1]) if match else None
         # Always hash and compare: the time taken must not tell which tokens exist.
-        is_equal = hmac.compare_digest(_digest(text), entry.digest if entry else _digest(""))
+        is_equal = hmac.compare_digest(_compute_digest(text), entry.digest if entry else _compute_digest(""))
         return TokenOwner(entry.user, entry.name, entry.until) if entry and is_equal else None
 
-    def cookie(self, known: TokenOwner) -> tuple[str, float]:
+    def create_cookie(self, known: TokenOwner) -> tuple[str, float]:
         """Return a cookie for the owner of a token, and its expiry in seconds since 1970."""
         until = clock.wall() + SESSION if known.until is None else min(clock.wall() + SESSION, known.until)
         user = base64.urlsafe_b64encode(known.user.encode()).decode().rstrip("=")
@@ -125,7 +125,7 @@ class TokenFile:
         if self.find_session(cookie) is None:
             return
         _, token, until, name, _ = cookie.split(".")
-        with _locked(self._folder):
+        with _lock(self._folder):
             now = clock.wall()
             ended = {known: {n: t for n, t in of.items() if t > now} for known, of in self._read_ended().items()}
             latest = sorted({**ended.get(token, {}), name: float(until)}.items(), key=lambda each: each[1])
@@ -159,7 +159,7 @@ class TokenFile:
                 self._ended_stamp = stamp
             return self._ended
 
-    def key(self) -> bytes:
+    def load_key(self) -> bytes:
         """Return the portal's key; create it at its first use.
 
         Raises:
@@ -171,7 +171,7 @@ class TokenFile:
             return self._key
 
     def _sign(self, payload: str) -> str:
-        return hmac.new(self.key(), f"cookie|{payload}".encode(), sha256).hexdigest()
+        return hmac.new(self.load_key(), f"cookie|{payload}".encode(), sha256).hexdigest()
 
     def _find_valid(self, name: str) -> TokenEntry | None:
         with self._mutex:
@@ -196,7 +196,7 @@ class TokenFile:
 
     # --- for its owner ------------------------------------------------------------------------------------------------
 
-    def entries(self) -> tuple[TokenEntry, ...]:
+    def list_entries(self) -> tuple[TokenEntry, ...]:
         """Return all tokens that were not revoked, including expired ones.
 
         Raises:
@@ -226,7 +226,9 @@ class TokenFile:
                 name = secrets.token_hex(4)
             text = f"tony_{name}_{secrets.token_urlsafe(_SECRET_BYTES)}"
             until = None if seconds is None else now + seconds
-            entry = TokenEntry(name=name, user=user, digest=_digest(text), made=now, until=until, note=note[:200])
+            entry = TokenEntry(
+                name=name, user=user, digest=_compute_digest(text), made=now, until=until, note=note[:200]
+            )
             entries.append(entry)
         return text, entry
 
@@ -243,7 +245,7 @@ class TokenFile:
 
     @contextlib.contextmanager
     def _edit_entries(self) -> Iterator[list[TokenEntry]]:
-        with _locked(self._folder):
+        with _lock(self._folder):
             entries = list(self._read())
             yield entries
             write_json(self._path, [to_plain(entry) for entry in entries], durable=True)
@@ -256,7 +258,7 @@ class TokenFile:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     """Lock the files in the folder against other processes.
 
     Raises:
@@ -274,7 +276,7 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _digest(text: str) -> str:
+def _compute_digest(text: str) -> str:
     return sha256(text.encode("utf-8", "replace")).hexdigest()
 
 

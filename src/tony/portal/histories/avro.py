@@ -43,7 +43,7 @@ class _Bytes:
         self.at += size
         return self.data[self.at - size : self.at]
 
-    def long(self) -> int:
+    def read_long(self) -> int:
         number = shift = 0
         while True:
             byte = self.take(1)[0]
@@ -54,8 +54,8 @@ class _Bytes:
             if shift > 63:
                 raise RecordError(f"a number at byte {self.at} is too long")
 
-    def text(self) -> str:
-        return self.take(self.long()).decode("utf-8", "replace")
+    def read_text(self) -> str:
+        return self.take(self.read_long()).decode("utf-8", "replace")
 
     def spend(self, values: int = 1) -> None:
         """Charge values to the budget: even an empty value takes memory."""
@@ -64,7 +64,7 @@ class _Bytes:
             raise RecordError(f"it has more than {_MAX_VALUES:,} values")
 
 
-def records(data: bytes) -> Iterator[Any]:
+def read_records(data: bytes) -> Iterator[Any]:
     """Yield every record of a file; those before an error are still yielded.
 
     A record in a union is returned as its fields, like any other record.
@@ -77,13 +77,13 @@ def records(data: bytes) -> Iterator[Any]:
     if not data.startswith(_MAGIC[: len(data)]):
         raise RecordError("it does not start like an Avro file")
     source.take(len(_MAGIC))
-    meta = dict(_pairs(source, lambda each: each.take(each.long())))
+    meta = dict(_iterate_pairs(source, lambda each: each.take(each.read_long())))
     sync = source.take(_SYNC_BYTES)
-    read = _reader(_schema(meta), {}, 0)
-    unpack = _codec(meta.get("avro.codec", b"null"))
+    read = _create_reader(_parse_schema(meta), {}, 0)
+    unpack = _find_codec(meta.get("avro.codec", b"null"))
     left = _MAX_TOTAL_BYTES
     while source.at < len(data):
-        count, size = source.long(), source.long()
+        count, size = source.read_long(), source.read_long()
         block = _Bytes(unpack(source.take(size)), budget)
         left -= len(block.data)
         if left < 0:
@@ -97,7 +97,7 @@ def records(data: bytes) -> Iterator[Any]:
             yield read(block)
 
 
-def _schema(meta: Mapping[str, bytes]) -> Any:
+def _parse_schema(meta: Mapping[str, bytes]) -> Any:
     text = meta.get("avro.schema", b"")
     if len(text) > _MAX_SCHEMA_BYTES:
         raise RecordError(f"its schema has {len(text)} bytes")
@@ -107,7 +107,7 @@ def _schema(meta: Mapping[str, bytes]) -> Any:
         raise RecordError("its schema is not JSON") from None
 
 
-def _codec(name: bytes) -> Callable[[bytes], bytes]:
+def _find_codec(name: bytes) -> Callable[[bytes], bytes]:
     if name in (b"null", b""):
         return lambda data: data
     if name == b"deflate":
@@ -128,22 +128,22 @@ def _inflate(data: bytes) -> bytes:
     return found
 
 
-def _reader(schema: Any, names: dict[str, _Read], depth: int) -> _Read:
+def _create_reader(schema: Any, names: dict[str, _Read], depth: int) -> _Read:
     """Return the decoder of a type. Named types are added to `names`."""
     if depth > _MAX_DEPTH:
         raise RecordError(f"its schema is nested more than {_MAX_DEPTH} deep")
     if isinstance(schema, list):
-        return _union([_reader(each, names, depth + 1) for each in schema])
+        return _create_union_reader([_create_reader(each, names, depth + 1) for each in schema])
     if isinstance(schema, str):
-        return _named(schema, names)
+        return _create_named_reader(schema, names)
     if not isinstance(schema, dict):
         raise RecordError("its schema is invalid")
     kind = schema.get("type")
     if not isinstance(kind, str):
-        return _reader(kind, names, depth + 1)
+        return _create_reader(kind, names, depth + 1)
     match kind:
         case "record" | "error":
-            return _record(schema, names, depth)
+            return _create_record_reader(schema, names, depth)
         case "enum":
             return _define(schema, names, _enum(schema.get("symbols")))
         case "fixed":
@@ -152,14 +152,14 @@ def _reader(schema: Any, names: dict[str, _Read], depth: int) -> _Read:
                 raise RecordError("its schema is invalid: a size is not a number")
             return _define(schema, names, lambda source: source.take(size))
         case "array":
-            return _array(_reader(schema.get("items"), names, depth + 1))
+            return _create_array_reader(_create_reader(schema.get("items"), names, depth + 1))
         case "map":
-            values = _reader(schema.get("values"), names, depth + 1)
-            return lambda source: dict(_pairs(source, values))
-    return _named(kind, names)
+            values = _create_reader(schema.get("values"), names, depth + 1)
+            return lambda source: dict(_iterate_pairs(source, values))
+    return _create_named_reader(kind, names)
 
 
-def _named(name: str, names: Mapping[str, _Read]) -> _Read:
+def _create_named_reader(name: str, names: Mapping[str, _Read]) -> _Read:
     found = _PRIMITIVES.get(name) or names.get(name) or names.get(name.rpartition(".")[2])
     if found is None:
         raise RecordError(f"its schema has the unknown type {name[:60]!r}")
@@ -173,7 +173,7 @@ def _define(schema: Mapping[str, Any], names: dict[str, _Read], read: _Read) -> 
     return read
 
 
-def _record(schema: Mapping[str, Any], names: dict[str, _Read], depth: int) -> _Read:
+def _create_record_reader(schema: Mapping[str, Any], names: dict[str, _Read], depth: int) -> _Read:
     fields: list[tuple[str, _Read]] = []
     level = [0]
 
@@ -191,13 +191,13 @@ def _record(schema: Mapping[str, Any], names: dict[str, _Read], depth: int) -> _
     declared = schema.get("fields")
     if not isinstance(declared, list) or not all(isinstance(each, dict) and "type" in each for each in declared):
         raise RecordError("its schema is invalid: a record has no fields")
-    fields += [(str(each.get("name")), _reader(each["type"], names, depth + 1)) for each in declared]
+    fields += [(str(each.get("name")), _create_reader(each["type"], names, depth + 1)) for each in declared]
     return read
 
 
-def _union(readers: list[_Read]) -> _Read:
+def _create_union_reader(readers: list[_Read]) -> _Read:
     def read(source: _Bytes) -> Any:
-        branch = source.long()
+        branch = source.read_long()
         if not 0 <= branch < len(readers):
             raise RecordError(f"the value at byte {source.at} has a type that is not in its schema")
         return readers[branch](source)
@@ -209,7 +209,7 @@ def _enum(symbols: Any) -> _Read:
     words = [str(symbol) for symbol in symbols] if isinstance(symbols, list) else []
 
     def read(source: _Bytes) -> str:
-        number = source.long()
+        number = source.read_long()
         if not 0 <= number < len(words):
             raise RecordError(f"the symbol at byte {source.at} is not in its schema")
         return words[number]
@@ -217,22 +217,22 @@ def _enum(symbols: Any) -> _Read:
     return read
 
 
-def _array(item: _Read) -> _Read:
+def _create_array_reader(item: _Read) -> _Read:
     return lambda source: [item(source) for _ in _count_items(source)]
 
 
-def _pairs(source: _Bytes, value: _Read) -> Iterator[tuple[str, Any]]:
+def _iterate_pairs(source: _Bytes, value: _Read) -> Iterator[tuple[str, Any]]:
     for _ in _count_items(source):
-        key = source.text()
+        key = source.read_text()
         yield key, value(source)
 
 
 def _count_items(source: _Bytes) -> Iterator[None]:
     """Yield once for each item of an array or a map, which come in blocks."""
-    while count := source.long():
+    while count := source.read_long():
         if count < 0:
             count = -count
-            source.long()  # bytes of the block
+            source.read_long()  # bytes of the block
         source.spend(count)
         for _ in range(count):
             yield None
@@ -241,10 +241,10 @@ def _count_items(source: _Bytes) -> Iterator[None]:
 _PRIMITIVES: Mapping[str, _Read] = {
     "null": lambda _: None,
     "boolean": lambda source: source.take(1) != b"\0",
-    "int": _Bytes.long,
-    "long": _Bytes.long,
+    "int": _Bytes.read_long,
+    "long": _Bytes.read_long,
     "float": lambda source: struct.unpack("<f", source.take(4))[0],
     "double": lambda source: struct.unpack("<d", source.take(8))[0],
-    "bytes": lambda source: source.take(source.long()),
-    "string": _Bytes.text,
+    "bytes": lambda source: source.take(source.read_long()),
+    "string": _Bytes.read_text,
 }

@@ -43,7 +43,7 @@ class Readers(Generic[T, R]):
         self._longest = longest
         self._most_lost = most_lost
 
-    def each(self, items: Iterable[T]) -> Iterator[tuple[T, R | Exception]]:
+    def read_each(self, items: Iterable[T]) -> Iterator[tuple[T, R | Exception]]:
         """Yield every item with its result or error, in order of completion. Only a few items are read ahead.
 
         Raises:

@@ -41,17 +41,17 @@ class RecordLocation:
         return self.item.name
 
 
-def parents(store: FileStore) -> Iterator[str]:
+def iterate_parents(store: FileStore) -> Iterator[str]:
     """Yield every folder that contains job directories, newest first."""
-    return _parents(store, None)
+    return _iterate_day_parents(store, None)
 
 
-def recent_parents(store: FileStore) -> Iterator[str]:
+def iterate_recent_parents(store: FileStore) -> Iterator[str]:
     """Yield the parents in which new jobs may appear: of days only the newest."""
-    return _parents(store, _RECENT_DAYS)
+    return _iterate_day_parents(store, _RECENT_DAYS)
 
 
-def places(store: FileStore, parent: str) -> Sequence[RecordLocation]:
+def list_places(store: FileStore, parent: str) -> Sequence[RecordLocation]:
     """Return the job directories in one folder, newest first if the file system has times."""
     found = [
         RecordLocation(path=joined(parent, item.name), item=item)
@@ -64,31 +64,31 @@ def places(store: FileStore, parent: str) -> Sequence[RecordLocation]:
     return found
 
 
-def dated(job: str, ended: float) -> str:
+def build_dated_path(job: str, ended: float) -> str:
     """Return the path for a job that ended at this time: by day, in UTC."""
     return f"{datetime.fromtimestamp(ended, UTC):%Y/%m/%d}/{job}"
 
 
-def _parents(store: FileStore, days: int | None) -> Iterator[str]:
+def _iterate_day_parents(store: FileStore, days: int | None) -> Iterator[str]:
     items = store.list()
     names = {item.name for item in items if item.folder}
     if "jobs" in names:
         yield "jobs"
     if names & {"intermediate", "finished"}:
         yield "intermediate"
-        yield from islice(_dated(store, "finished", store.list("finished")), days)
+        yield from islice(_iterate_dated(store, "finished", store.list("finished")), days)
     if any(_YEAR.fullmatch(name) for name in names):
-        yield from islice(_dated(store, "", items), days)
+        yield from islice(_iterate_dated(store, "", items), days)
     elif not names & {"jobs", "intermediate", "finished"}:
         yield ""
 
 
-def _dated(store: FileStore, above: str, years: Sequence[Item]) -> Iterator[str]:
-    for year in _named(years, _YEAR):
-        for month in _named(store.list(joined(above, year)), _MONTH_OR_DAY):
-            for day in _named(store.list(joined(above, year, month)), _MONTH_OR_DAY):
+def _iterate_dated(store: FileStore, above: str, years: Sequence[Item]) -> Iterator[str]:
+    for year in _select_named(years, _YEAR):
+        for month in _select_named(store.list(joined(above, year)), _MONTH_OR_DAY):
+            for day in _select_named(store.list(joined(above, year, month)), _MONTH_OR_DAY):
                 yield joined(above, year, month, day)
 
 
-def _named(items: Sequence[Item], pattern: re.Pattern[str]) -> list[str]:
+def _select_named(items: Sequence[Item], pattern: re.Pattern[str]) -> list[str]:
     return sorted((item.name for item in items if item.folder and pattern.fullmatch(item.name)), reverse=True)

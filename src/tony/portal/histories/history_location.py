@@ -65,21 +65,21 @@ def open_location(text: str, home: Home, environment: Mapping[str, str]) -> File
         if folder.is_file():
             raise UserError(f"{text} is a file. A history location is a folder.")
         return LocalStore(folder)
-    scheme, _ = file_system_of(text)
+    scheme, _ = split_file_system(text)
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in sorted(SCHEMES))
         raise UserError(f"{text}: {scheme}:// is not supported for histories. Use a local folder, or {known}.")
     return SCHEMES[scheme](text, home)
 
 
-def file_system_of(address: str) -> tuple[str, str]:
+def split_file_system(address: str) -> tuple[str, str]:
     """Return scheme and host (or bucket) of an address; the host is empty for the default one."""
     scheme, _, rest = address.partition(":")
     host = rest[2:].partition("/")[0] if rest.startswith("//") else ""
     return scheme.lower(), host.lower()
 
 
-def absences(stores: Iterable[FileStore]) -> Iterator[str]:
+def describe_absences(stores: Iterable[FileStore]) -> Iterator[str]:
     """Yield a sentence for each location on this machine that does not exist."""
     for store in stores:
         if store.local is not None and not store.local.exists():

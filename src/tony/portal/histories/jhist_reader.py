@@ -28,7 +28,7 @@ from tony.model.job_summary import JobHead, head_of_report
 from tony.model.staged import StagedJob
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.model.submission_record import ORIGINAL, RECORD_VERSION, JobRecord
-from tony.portal.histories.avro import records
+from tony.portal.histories.avro import read_records
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.storage.stores.store_interface import FileStore, Item, joined
 
@@ -73,7 +73,7 @@ class _EventFileName:
     state: JobState
 
 
-def head(store: FileStore, place: RecordLocation, items: Sequence[Item]) -> JobHead:
+def read_head(store: FileStore, place: RecordLocation, items: Sequence[Item]) -> JobHead:
     """Return a list entry of such a job.
 
     Raises:
@@ -102,8 +102,8 @@ def read(store: FileStore, path: str, items: Sequence[Item]) -> Original:
         raise RecordError(f"{path} has no event file with a valid name")
     name = _mark_abandoned(names[-1], items)
     problems: list[str] = []
-    settings = _settings(store, path, items, problems)
-    events = _events(store, joined(path, name.file), name, problems)
+    settings = _read_settings(store, path, items, problems)
+    events = _read_events(store, joined(path, name.file), name, problems)
     spec, sources = job_of(settings)
     record = JobRecord(
         version=RECORD_VERSION,
@@ -138,7 +138,9 @@ def _mark_abandoned(name: _EventFileName, items: Sequence[Item]) -> _EventFileNa
     return name
 
 
-def _settings(store: FileStore, path: str, items: Sequence[Item], problems: list[str]) -> Mapping[str, tuple[str, str]]:
+def _read_settings(
+    store: FileStore, path: str, items: Sequence[Item], problems: list[str]
+) -> Mapping[str, tuple[str, str]]:
     present = {item.name for item in items}
     file = next((file for file in _SETTINGS if file in present), None)
     if file is None:
@@ -150,11 +152,11 @@ def _settings(store: FileStore, path: str, items: Sequence[Item], problems: list
         return {}
 
 
-def _events(store: FileStore, path: str, name: _EventFileName, problems: list[str]) -> list[Mapping[str, Any]]:
+def _read_events(store: FileStore, path: str, name: _EventFileName, problems: list[str]) -> list[Mapping[str, Any]]:
     """Return the complete events. The end of a file that is still being written may be torn."""
     found: list[Mapping[str, Any]] = []
     try:
-        for each in records(store.read(path, MAX_EVENT_FILE_BYTES) or b""):
+        for each in read_records(store.read(path, MAX_EVENT_FILE_BYTES) or b""):
             if isinstance(each, dict) and isinstance(each.get("event"), dict):
                 found.append(each)
     except (RecordError, ValueError) as error:
@@ -168,7 +170,7 @@ def _with_tasks(spec: JobSpec, events: Sequence[Mapping[str, Any]]) -> JobSpec:
     roles = dict(spec.roles)
     left = _MAX_TASKS - sum(role.instances for role in roles.values())
     for event in events:
-        task = _task(event["event"])
+        task = _parse_task(event["event"])
         if task and (task.role not in roles or roles[task.role].instances <= task.index):
             role = roles.get(task.role, Role(instances=0))
             more = task.index + 1 - role.instances
@@ -178,7 +180,7 @@ def _with_tasks(spec: JobSpec, events: Sequence[Mapping[str, Any]]) -> JobSpec:
     return replace(spec, roles=roles, command=spec.command or "")
 
 
-def _task(event: Mapping[str, Any]) -> TaskId | None:
+def _parse_task(event: Mapping[str, Any]) -> TaskId | None:
     role, index = event.get("taskType"), event.get("taskIndex")
     if not isinstance(role, str) or not ROLE_NAME.fullmatch(role):
         return None
@@ -209,14 +211,14 @@ def _convert(record: JobRecord, name: _EventFileName, events: Sequence[Mapping[s
         ended=name.ended,
         exit_code=exit_code,
         am=None,
-        failure=_failure(name, events) if failed else None,
+        failure=_find_failure(name, events) if failed else None,
         waiting="",
-        tasks=seen.tasks if name.ended is None else tuple(_stopped(task) for task in seen.tasks),
+        tasks=seen.tasks if name.ended is None else tuple(_mark_stopped(task) for task in seen.tasks),
     )
     return Original(record=record, report=report, entries=tuple(entries), problem=problem)
 
 
-def _stopped(task: TaskReport) -> TaskReport:
+def _mark_stopped(task: TaskReport) -> TaskReport:
     """Mark a task as stopped if the events leave it running."""
     return task if task.state in ENDED_TASK_STATES else replace(task, state=TaskState.STOPPED, pid=None)
 
@@ -230,7 +232,7 @@ def _convert_events(
         event, kind = each["event"], each.get("type")
         moment = each.get("timestamp")
         last = at = max(last, moment / 1000 - name.submitted if isinstance(moment, int) else last)
-        task = _task(event)
+        task = _parse_task(event)
         if kind == "APPLICATION_INITED":
             session += 1
             if session == 1:
@@ -260,7 +262,7 @@ def _convert_events(
 
 def _convert_status(event: Mapping[str, Any]) -> ExitStatus:
     word = str(event.get("status") or "")
-    diagnostic = _diagnostic(event)
+    diagnostic = _format_diagnostic(event)
     peak = next(
         (
             int(each["value"])
@@ -281,12 +283,12 @@ def _convert_status(event: Mapping[str, Any]) -> ExitStatus:
     )
 
 
-def _diagnostic(event: Mapping[str, Any]) -> str:
+def _format_diagnostic(event: Mapping[str, Any]) -> str:
     text = str(event.get("containerDiagnostic") or "")[:_MAX_DIAGNOSTIC_LENGTH].strip()
     return "" if text == "NA" else text
 
 
-def _default_reason(name: _EventFileName) -> str:
+def _find_default_reason(name: _EventFileName) -> str:
     if name.state is JobState.KILLED:
         return "the application was killed"
     if name.file.endswith(".jhist"):
@@ -294,14 +296,14 @@ def _default_reason(name: _EventFileName) -> str:
     return "its application master ended without reporting a result"
 
 
-def _failure(name: _EventFileName, events: Sequence[Mapping[str, Any]]) -> Failure:
+def _find_failure(name: _EventFileName, events: Sequence[Mapping[str, Any]]) -> Failure:
     """Return the earliest task failure; LinkedIn TonY records no more."""
     killed = name.state is JobState.KILLED
     for each in () if killed else events:
         event = each["event"]
         if each.get("type") != "TASK_FINISHED" or event.get("status") in ("SUCCEEDED", "KILLED", "FINISHED"):
             continue
-        task, diagnostic = _task(event), _diagnostic(event)
+        task, diagnostic = _parse_task(event), _format_diagnostic(event)
         moment = each.get("timestamp")
         lines = [line.strip() for line in diagnostic.splitlines() if line.strip()]
         # A Python traceback has the exception in its last line.
@@ -319,7 +321,7 @@ def _failure(name: _EventFileName, events: Sequence[Mapping[str, Any]]) -> Failu
     return Failure(
         failure_class=FailureClass.KILLED if killed else FailureClass.USER,
         cause=FailureCause.KILLED if killed else FailureCause.PROGRAM,
-        reason=_default_reason(name),
+        reason=_find_default_reason(name),
         session=1,
         at=max(0.0, (name.ended or name.submitted) - name.submitted),
     )

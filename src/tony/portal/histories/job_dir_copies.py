@@ -59,7 +59,7 @@ class RecordCache:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def folder(self, entry: IndexEntry, identity: tuple[int, ...] = ()) -> JobFolder:
+    def find_folder(self, entry: IndexEntry, identity: tuple[int, ...] = ()) -> JobFolder:
         """Return the path of a job's copy.
 
         Args:
@@ -112,7 +112,7 @@ class RecordCache:
                     raise  # other files are optional: show what may be read
         if logs:
             try:
-                _fetch_logs(store, entry, folder, _small_logs(_logs(store, entry, items)))
+                _fetch_logs(store, entry, folder, _select_small_logs(_logs(store, entry, items)))
             except StorageError as error:
                 if not _is_refused(error):
                     raise
@@ -203,7 +203,7 @@ def _logs(store: FileStore, entry: IndexEntry, items: Iterable[Item]) -> Sequenc
     return [item for item in found if not item.folder and _LOG.fullmatch(item.name)][:_MAX_LOGS]
 
 
-def _small_logs(logs: Iterable[Item]) -> Iterator[Item]:
+def _select_small_logs(logs: Iterable[Item]) -> Iterator[Item]:
     """Yield the smallest logs, up to the limits."""
     left = _MAX_SMALL_LOGS_BYTES
     for item in sorted(logs, key=lambda item: (item.size, item.name))[:_MAX_SMALL_LOGS]:
@@ -243,7 +243,7 @@ def _fetch(store: FileStore, path: str, item: Item, local_path: Path, most: int,
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (0 if grows else os.O_TRUNC), 0o600)
     with open(descriptor, "wb", buffering=0) as file:
         file.seek(have)
-        for piece in store.pieces(path, have):
+        for piece in store.read_pieces(path, have):
             file.write(piece[: most - have])
             have += len(piece)
             if have >= most:
@@ -303,8 +303,8 @@ class Listings(FileStore):
         folder, _, name = path.rpartition("/")
         return next((item for item in self.list(folder) if item.name == name), None)
 
-    def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        return self._store.pieces(path, offset)
+    def read_pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        return self._store.read_pieces(path, offset)
 
     def write(self, path: str, content: bytes | Path) -> None:
         self._listings.clear()

@@ -40,7 +40,7 @@ _STATE_AFTER = {
 }
 
 
-def stamp_of(store: FileStore, item: Item) -> str:
+def build_stamp(store: FileStore, item: Item) -> str:
     """Return a stamp that changes when a file in the folder is created or replaced; empty if folders have no times."""
     return repr(item.changed) if store.dated else ""
 
@@ -48,7 +48,7 @@ def stamp_of(store: FileStore, item: Item) -> str:
 def open_stamp(store: FileStore, place: RecordLocation) -> str:
     """Return the stamp of a job that has not ended; it includes the event log, whose growth leaves the folder as is."""
     items = store.list(place.path)
-    segments = _segments(items)
+    segments = _list_segments(items)
     if store.dated:
         return f"{place.item.changed!r} {segments[-1].name} {segments[-1].size}" if segments else ""
     telling = [item for item in items if item.name in _STATUS_FILES] + segments[-1:]
@@ -66,11 +66,11 @@ def read(store: FileStore, place: RecordLocation, *, own: bool = False) -> Index
     Raises:
         TonyError: the file system does not answer, or denies access.
     """
-    stamp = stamp_of(store, place.item)
+    stamp = build_stamp(store, place.item)
     try:
-        head = _head(store, place, own=own)
+        head = _read_head(store, place, own=own)
     except (RecordError, ValueError, RecursionError) as error:
-        head = damaged(place, " ".join(str(error).split()) or type(error).__name__)
+        head = build_damaged_head(place, " ".join(str(error).split()) or type(error).__name__)
     if head is None:
         return None
     if head.ended is None and not (head.damaged and store.dated):
@@ -80,7 +80,7 @@ def read(store: FileStore, place: RecordLocation, *, own: bool = False) -> Index
     return IndexEntry(head=head, place=store.address, path=place.path, stamp=stamp)
 
 
-def damaged(place: RecordLocation, why: str) -> JobHead:
+def build_damaged_head(place: RecordLocation, why: str) -> JobHead:
     """Return the entry of a job that cannot be read, from its folder's metadata."""
     return JobHead(
         job=place.job,
@@ -95,10 +95,10 @@ def damaged(place: RecordLocation, why: str) -> JobHead:
     )
 
 
-def _head(store: FileStore, place: RecordLocation, *, own: bool) -> JobHead | None:
+def _read_head(store: FileStore, place: RecordLocation, *, own: bool) -> JobHead | None:
     job = _read_bounded(store, joined(place.path, "job.json"), MAX_JOB_BYTES, own=own)
     if job is None:
-        return _without_job(store, place)
+        return _build_head_without_job(store, place)
     summary = _read_bounded(store, joined(place.path, "summary.json"), MAX_SUMMARY_BYTES, own=own)
     with decoding(job + (summary or b"")):
         # Named by its path in the location, for error messages.
@@ -126,9 +126,9 @@ def _decode(path: str, content: bytes) -> Json:
         raise RecordError(f"{path} is not JSON: {error}") from error
 
 
-def _without_job(store: FileStore, place: RecordLocation) -> JobHead | None:
+def _build_head_without_job(store: FileStore, place: RecordLocation) -> JobHead | None:
     """Return a job of LinkedIn TonY, or the remains of one of tony's."""
-    from tony.portal.histories.jhist_reader import head as original
+    from tony.portal.histories.jhist_reader import read_head as original
 
     items = store.list(place.path)
     names = {item.name for item in items if not item.folder}
@@ -137,17 +137,19 @@ def _without_job(store: FileStore, place: RecordLocation) -> JobHead | None:
     if any(name.endswith((".jhist", ".jhist.inprogress")) for name in names):
         return original(store, place, items)
     if names & {"summary.json", "am.log"} or any(map(_SEGMENT.fullmatch, names)):
-        return damaged(place, "job.json is missing")
+        return build_damaged_head(place, "job.json is missing")
     return None
 
 
 def _with_logged_state(store: FileStore, place: RecordLocation, head: JobHead) -> JobHead:
     """Set the state of a job that has not ended from the end of its event log; its AM is not queried."""
-    segments = _segments(store.list(place.path))
+    segments = _list_segments(store.list(place.path))
     if not segments:
         return head
     newest = segments[-1]
-    tail = b"".join(store.pieces(joined(place.path, newest.name), max(0, newest.size - _TAIL_BYTES)))[-_TAIL_BYTES:]
+    tail = b"".join(store.read_pieces(joined(place.path, newest.name), max(0, newest.size - _TAIL_BYTES)))[
+        -_TAIL_BYTES:
+    ]
     state = JobState.STARTING
     sessions = head.sessions
     for line in tail.splitlines():
@@ -155,11 +157,11 @@ def _with_logged_state(store: FileStore, place: RecordLocation, head: JobHead) -
         if found and found[1] in _STATE_AFTER:
             state = _STATE_AFTER[found[1]]
         if found and found[1] == b"session-opened":
-            sessions = max(sessions, _session(line))
+            sessions = max(sessions, _parse_session(line))
     return replace(head, state=state, sessions=sessions)
 
 
-def _session(line: bytes) -> int:
+def _parse_session(line: bytes) -> int:
     try:
         number = json.loads(line)["data"]["session"]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -167,6 +169,6 @@ def _session(line: bytes) -> int:
     return number if type(number) is int and 0 < number < 1_000_000 else 0
 
 
-def _segments(items: Sequence[Item]) -> list[Item]:
+def _list_segments(items: Sequence[Item]) -> list[Item]:
     numbered = [(int(found[1]), item) for item in items if (found := _SEGMENT.fullmatch(item.name))]
     return [item for _, item in sorted(numbered, key=lambda each: each[0])]

@@ -20,7 +20,7 @@ from tony.errors import StorageError, TonyError
 from tony.model.job_summary import JobHead
 from tony.portal.histories import history_layouts
 from tony.portal.histories.history_layouts import RecordLocation
-from tony.portal.histories.record_reader import damaged, read
+from tony.portal.histories.record_reader import build_damaged_head, read
 from tony.storage.stores.local_store import LocalStore
 from tony.storage.stores.store_interface import FileStore, Item, joined
 from tony.units import format_duration, format_size
@@ -106,16 +106,16 @@ def plan(store: FileStore, rules: RetentionRules, *, own: bool = False) -> Reten
     """
     records: list[RetentionCandidate] = []
     problems: dict[str, str] = {}
-    for place in _places(store):
+    for place in _iterate_places(store):
         try:
             held = store.hold(place.path)
             entry = read(held, place, own=own) if held else None
             if held and entry:
-                records.append(RetentionCandidate(head=entry.head, place=place, size=size_of(held, place.path)))
+                records.append(RetentionCandidate(head=entry.head, place=place, size=compute_size(held, place.path)))
         except TonyError as error:
             problems[place.job] = " ".join(str(error).split())
             store.list()  # raises if it is the whole location that does not answer
-            records.append(RetentionCandidate(head=damaged(place, problems[place.job]), place=place, size=0))
+            records.append(RetentionCandidate(head=build_damaged_head(place, problems[place.job]), place=place, size=0))
     return decide(records, rules, clock.wall(), problems)
 
 
@@ -169,7 +169,7 @@ def carry_out(store: FileStore, going: RemovedRecord, to: FileStore | None = Non
         return False
     if to is not None:
         assert entry.head.ended is not None
-        target = history_layouts.dated(entry.head.job, entry.head.ended)
+        target = history_layouts.build_dated_path(entry.head.job, entry.head.ended)
         if target == record.place.path and _is_same(store, to, target):
             return False
         move(held, record.place.path, to, target)
@@ -202,7 +202,7 @@ def move(store: FileStore, path: str, to: FileStore, target: str) -> None:
     Raises:
         TonyError: a file system does not answer, or denies access.
     """
-    files = [(name, item) for name, item in _files(store, path) if name.partition("/")[0] not in _NOT_MOVED]
+    files = [(name, item) for name, item in _iterate_files(store, path) if name.partition("/")[0] not in _NOT_MOVED]
     files.sort(key=lambda each: each[0] == "summary.json")
     for name, item in files:
         existing = to.find(joined(target, name))
@@ -210,14 +210,14 @@ def move(store: FileStore, path: str, to: FileStore, target: str) -> None:
             _copy(store, joined(path, name), to, joined(target, name))
 
 
-def size_of(store: FileStore, path: str) -> int:
+def compute_size(store: FileStore, path: str) -> int:
     """Return the bytes of all files of a job directory."""
-    return sum(item.size for _, item in _files(store, path))
+    return sum(item.size for _, item in _iterate_files(store, path))
 
 
-def _places(store: FileStore) -> Iterator[RecordLocation]:
-    for parent in history_layouts.parents(store):
-        yield from history_layouts.places(store, parent)
+def _iterate_places(store: FileStore) -> Iterator[RecordLocation]:
+    for parent in history_layouts.iterate_parents(store):
+        yield from history_layouts.list_places(store, parent)
 
 
 def _may_go(head: JobHead, now: float) -> bool:
@@ -242,7 +242,7 @@ def _apply_to_user(
             yield RemovedRecord(record=each, why=why)
 
 
-def _files(store: FileStore, path: str) -> Iterator[tuple[str, Item]]:
+def _iterate_files(store: FileStore, path: str) -> Iterator[tuple[str, Item]]:
     """Yield every file below a folder, with its relative path."""
     todo, seen = [""], 0
     while todo:
@@ -268,7 +268,7 @@ def _copy(store: FileStore, path: str, to: FileStore, target: str) -> None:
                 raise StorageError(f"cannot read {store.address}/{path}: {error.strerror}") from error
         return
     with tempfile.NamedTemporaryFile(prefix="tony-") as draft:
-        for piece in store.pieces(path):
+        for piece in store.read_pieces(path):
             draft.write(piece)
         draft.flush()
         to.write(target, Path(draft.name))

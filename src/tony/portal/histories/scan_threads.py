@@ -119,7 +119,7 @@ class ScanThreads:
                 self._scan(watch)
                 pause = max(0.0, watch.quick_at - clock.monotonic())
             except TonyError as error:
-                watch.problem = _one_line(error)
+                watch.problem = _join_lines(error)
                 pause = max(_RETRY_SECONDS, watch.quick_at - clock.monotonic())
             except Exception:  # outermost handler of the thread: the portal continues with what is indexed
                 _log.exception("scanning %s failed", watch.scanner.store.address)
@@ -128,45 +128,49 @@ class ScanThreads:
 
     def _scan(self, watch: _WatchedLocation) -> None:
         if self._index.generation == watch.generation and clock.monotonic() < watch.full_at:
-            self._quick(watch)
+            self._scan_quickly(watch)
         else:
-            self._full(watch)
+            self._scan_fully(watch)
         watch.problem = watch.missed
 
-    def _full(self, watch: _WatchedLocation) -> None:
+    def _scan_fully(self, watch: _WatchedLocation) -> None:
         """Scan everything. A failed scan delays the next one, too; until then only new jobs are scanned."""
         generation, scanner = self._index.generation, watch.scanner
         requests, lasting = scanner.requests, scanner.lasting
         watch.missed = _SCAN_FAILED
         try:
-            scanner.full((lambda: self._quick_if_due(watch)) if generation == watch.generation else (lambda: None))
+            scanner.scan_fully(
+                (lambda: self._scan_quickly_if_due(watch)) if generation == watch.generation else (lambda: None)
+            )
             watch.missed = ""
         except TonyError as error:
-            watch.missed = _one_line(error)
+            watch.missed = _join_lines(error)
             raise
         finally:
             if watch.missed:
-                pause = failed_pause(scanner.store, scanner.lasting - lasting)
+                pause = compute_failed_pause(scanner.store, scanner.lasting - lasting)
             else:
-                pause = full_pause(scanner.store, scanner.requests - requests)
+                pause = compute_full_pause(scanner.store, scanner.requests - requests)
             watch.full_at, watch.generation = clock.monotonic() + pause, generation
         watch.first = watch.first and self._ending.is_set()
 
-    def _quick_if_due(self, watch: _WatchedLocation) -> None:
+    def _scan_quickly_if_due(self, watch: _WatchedLocation) -> None:
         """Scan for new jobs during a full scan, which may take long."""
         if clock.monotonic() >= watch.quick_at and not self._ending.is_set():
-            self._quick(watch)
+            self._scan_quickly(watch)
 
-    def _quick(self, watch: _WatchedLocation) -> None:
+    def _scan_quickly(self, watch: _WatchedLocation) -> None:
         started_at, before, took = clock.monotonic(), watch.scanner.requests, 0.0
         try:
-            watch.scanner.quick()
+            watch.scanner.scan_quickly()
             took = clock.monotonic() - started_at
         finally:  # a failed scan is repeated as soon as its cost allows
-            watch.quick_at = started_at + quick_pause(watch.scanner.store, took, watch.scanner.requests - before)
+            watch.quick_at = started_at + compute_quick_pause(
+                watch.scanner.store, took, watch.scanner.requests - before
+            )
 
 
-def quick_pause(store: FileStore, took: float, requests: int) -> float:
+def compute_quick_pause(store: FileStore, took: float, requests: int) -> float:
     """Return the seconds between the starts of two scans for new jobs.
 
     Args:
@@ -179,7 +183,7 @@ def quick_pause(store: FileStore, took: float, requests: int) -> float:
     return max(_REMOTE_SECONDS, pause) if store.dated else max(_COSTLY_SECONDS, pause, requests / _QUICK_RATE)
 
 
-def full_pause(store: FileStore, requests: int) -> float:
+def compute_full_pause(store: FileStore, requests: int) -> float:
     """Return the seconds from the end of a full scan to the next one.
 
     Args:
@@ -188,7 +192,7 @@ def full_pause(store: FileStore, requests: int) -> float:
     return FULL if store.dated else min(max(FULL, requests / _FULL_RATE), _MAX_FULL_SECONDS)
 
 
-def failed_pause(store: FileStore, requests: int) -> float:
+def compute_failed_pause(store: FileStore, requests: int) -> float:
     """Return the seconds from the end of a failed full scan to the next one.
 
     Args:
@@ -197,5 +201,5 @@ def failed_pause(store: FileStore, requests: int) -> float:
     return _RETRY_SECONDS if store.dated else min(max(_RETRY_SECONDS, requests / _FULL_RATE), _MAX_FULL_SECONDS)
 
 
-def _one_line(error: TonyError) -> str:
+def _join_lines(error: TonyError) -> str:
     return " ".join(str(error).split())

@@ -17,7 +17,7 @@ from tony.portal.histories import history_layouts
 from tony.portal.histories.bounded_readers import Readers
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.job_dir_copies import Listings
-from tony.portal.histories.record_reader import damaged, open_stamp, read, stamp_of
+from tony.portal.histories.record_reader import build_damaged_head, build_stamp, open_stamp, read
 from tony.portal.job_index.index import IndexedRecord, JobIndex
 from tony.portal.job_index.index_schema import IndexEntry
 from tony.storage.stores.store_interface import FileStore, Item, joined
@@ -57,7 +57,7 @@ class _ReadTask:
     @property
     def place(self) -> RecordLocation:
         """The folder's location, as far as known."""
-        return RecordLocation(path=self.path, item=self.item or _folder(self.path))
+        return RecordLocation(path=self.path, item=self.item or _read_folder_item(self.path))
 
 
 class _NoEntry(Enum):
@@ -114,7 +114,7 @@ class Scanner:
         """Those of them that another scan repeats: what is known of ended jobs is not read again."""
         return self.requests - self._settled
 
-    def full(self, between: Callable[[], None] = lambda: None) -> None:
+    def scan_fully(self, between: Callable[[], None] = lambda: None) -> None:
         """Read every folder that may have changed, and remove jobs from the index whose folder is gone.
 
         Args:
@@ -128,12 +128,12 @@ class Scanner:
         seen = array("q")
         listings = Listings(self.store)
         try:
-            for parent in history_layouts.parents(listings):
+            for parent in history_layouts.iterate_parents(listings):
                 self._has_changed(parent)
-                found = history_layouts.places(listings, parent)
+                found = history_layouts.list_places(listings, parent)
                 listings.forget(parent)
                 self.there += len(found)
-                seen.extend(_hash(place.job) for place in found)
+                seen.extend(_hash_job(place.job) for place in found)
                 if not self._read_changed(found):
                     return
                 self._found = array("q")
@@ -144,7 +144,7 @@ class Scanner:
         self._forget(array("q", sorted(seen)))
         self._index.note(self.store.address, seen=clock.wall())
 
-    def quick(self) -> None:
+    def scan_quickly(self) -> None:
         """Scan for new jobs, and poll unended ones.
 
         Raises:
@@ -154,29 +154,29 @@ class Scanner:
             self._reset_days()
         if not self.store.dated and self._round == 0:
             # Already damaged at the start: they may be repaired like any other. Half of the room is for new ones.
-            broken = self._index.still_open(self.store.address, _MAX_POLLED_REMOTE // 2, damaged=True)
+            broken = self._index.find_still_open(self.store.address, _MAX_POLLED_REMOTE // 2, damaged=True)
             self._new_folders = {record.path: clock.monotonic() for record in broken.values()} | self._new_folders
         self._days.forget("")
         self._found = array("q")
         self._round += 1
-        parents = [*history_layouts.recent_parents(self._days)]
+        parents = [*history_layouts.iterate_recent_parents(self._days)]
         for parent in parents:
             if self._has_changed(parent):
-                found = history_layouts.places(self._days, parent)
+                found = history_layouts.list_places(self._days, parent)
                 self._days.forget(parent)
                 self._read_changed(found if self.store.dated else self._select_new(parent, found))
                 if not self.store.dated:  # only now: reading may have failed
-                    self._names[parent] = array("q", sorted(_hash(place.job) for place in found))
-                if len(parents) == 1 and self._index.count(self.store.address) > len(found):
-                    self._forget(array("q", sorted(_hash(place.job) for place in found)))
+                    self._names[parent] = array("q", sorted(_hash_job(place.job) for place in found))
+                if len(parents) == 1 and self._index.count_jobs(self.store.address) > len(found):
+                    self._forget(array("q", sorted(_hash_job(place.job) for place in found)))
         self._names = {parent: names for parent, names in self._names.items() if parent in parents}
         self._new_folders = {
             path: since for path, since in self._new_folders.items() if clock.monotonic() - since < _NEW_FOLDER_SECONDS
         }
         most = _MAX_POLLED_REMOTE if self.store.dated and not self.store.local else _MAX_POLLED
         known = {
-            **self._index.known(path.rpartition("/")[2] for path in self._new_folders),
-            **self._index.still_open(self.store.address, most),
+            **self._index.find_known(path.rpartition("/")[2] for path in self._new_folders),
+            **self._index.find_still_open(self.store.address, most),
         }
         before = {record.path: record for record in known.values() if record.place == self.store.address}
         open_ = (path for path, each in before.items() if not each.ended)
@@ -202,10 +202,10 @@ class Scanner:
     def _select_new(self, parent: str, found: Sequence[RecordLocation]) -> Sequence[RecordLocation]:
         """Return the jobs of a folder that were not there at the last scan, and are not indexed."""
         before = self._names.get(parent, array("q"))
-        unseen = [place for place in found if not _has(before, _hash(place.job))]
+        unseen = [place for place in found if not _has(before, _hash_job(place.job))]
         new: list[RecordLocation] = []
-        for some in _batches(unseen, _BATCH_JOBS):
-            known = self._index.known(place.job for place in some)
+        for some in _split_batches(unseen, _BATCH_JOBS):
+            known = self._index.find_known(place.job for place in some)
             new += [location for location in some if not self._is_indexed_here(known.get(location.job), location)]
         self._turns.update((place.path, self._round) for place in new)
         return new
@@ -226,7 +226,7 @@ class Scanner:
 
     def _read_changed(self, places: Sequence[RecordLocation]) -> bool:
         """Read what may have changed; return False if the scan was aborted."""
-        for some in _batches(places, _BATCH_JOBS):
+        for some in _split_batches(places, _BATCH_JOBS):
             self._read(self._find_changed(some))
             self.looked_at += len(some)
             if self._ended():
@@ -235,15 +235,15 @@ class Scanner:
 
     def _find_changed(self, places: Sequence[RecordLocation]) -> Iterator[_ReadTask]:
         """Yield the folders that may have changed."""
-        known = self._index.known(place.job for place in places)
-        others = self._index.places().keys() - {self.store.address}
+        known = self._index.find_known(place.job for place in places)
+        others = self._index.load_places().keys() - {self.store.address}
         for place in places:
             before = known.get(place.job)
             if before and before.ended and before.place in others:
                 continue
             if not self._is_indexed_here(before, place):
                 before = None
-            elif before and before.ended and before.stamp == stamp_of(self.store, place.item):
+            elif before and before.ended and before.stamp == build_stamp(self.store, place.item):
                 continue
             yield _ReadTask(path=place.path, item=place.item, before=before)
 
@@ -251,13 +251,15 @@ class Scanner:
         return known is not None and known.place == self.store.address and known.path == place.path
 
     def _read(self, looks: Iterable[_ReadTask]) -> None:
-        readers: Readers[_ReadTask, IndexEntry | _NoEntry | None] = Readers(self._look, _THREADS, MAX_PAUSE_SECONDS)
-        self._put(readers.each(looks))
+        readers: Readers[_ReadTask, IndexEntry | _NoEntry | None] = Readers(
+            self._read_folder, _THREADS, MAX_PAUSE_SECONDS
+        )
+        self._put(readers.read_each(looks))
 
-    def _look(self, look: _ReadTask) -> IndexEntry | _NoEntry | None:
+    def _read_folder(self, look: _ReadTask) -> IndexEntry | _NoEntry | None:
         """Read one folder, if it may have changed. Runs in a reader thread."""
         files = self.store.hold(look.path) if self.store.local else Listings(self.store)
-        item = (look.item or self._item(files, look.path)) if files else None
+        item = (look.item or self._find_item(files, look.path)) if files else None
         if files is None or item is None:
             return _NoEntry.MISSING
         place = RecordLocation(path=look.path, item=item)
@@ -269,9 +271,9 @@ class Scanner:
                 return _NoEntry.NOTHING
         return read(files, place, own=self._asked)
 
-    def _item(self, files: FileStore, path: str) -> Item | None:
+    def _find_item(self, files: FileStore, path: str) -> Item | None:
         if not self.store.dated:
-            return _folder(path) if files.list(path) else None
+            return _read_folder_item(path) if files.list(path) else None
         item = self.store.find(path)
         return item if item and item.folder else None
 
@@ -294,12 +296,12 @@ class Scanner:
             if entry is None:
                 continue
             batch.append(entry)
-            self._found.append(_hash(entry.head.job))
+            self._found.append(_hash_job(entry.head.job))
             self._settled += self.store.local is None and entry.head.ended is not None
             if clock.monotonic() - since > _BATCH_SECONDS:
-                self._index.put(self._without_better_known(batch))
+                self._index.put(self._drop_better_known(batch))
                 batch, since = [], clock.monotonic()
-        self._index.put(self._without_better_known(batch))
+        self._index.put(self._drop_better_known(batch))
 
     def _may_become_complete(self, look: _ReadTask) -> bool:
         """Return True if a folder may become a complete job soon; without times, if it is seen for the first time."""
@@ -322,16 +324,16 @@ class Scanner:
         if not isinstance(error, TonyError):
             _log.error("%s/%s: %r", self.store.address, place.path, error)
         self.store.list()
-        known = self._index.entry(place.job)
+        known = self._index.find_entry(place.job)
         if known and not known.head.damaged:
             return None  # it was complete before: the next scan may succeed
         why = " ".join(str(error).split()) or type(error).__name__
-        return IndexEntry(head=damaged(place, why), place=self.store.address, path=place.path)
+        return IndexEntry(head=build_damaged_head(place, why), place=self.store.address, path=place.path)
 
-    def _without_better_known(self, batch: Sequence[IndexEntry]) -> list[IndexEntry]:
+    def _drop_better_known(self, batch: Sequence[IndexEntry]) -> list[IndexEntry]:
         """Drop entries of jobs that another location knows better."""
-        known = self._index.known(entry.head.job for entry in batch)
-        others = self._index.places().keys() - {self.store.address}
+        known = self._index.find_known(entry.head.job for entry in batch)
+        others = self._index.load_places().keys() - {self.store.address}
         kept = []
         for entry in batch:
             before = known.get(entry.head.job)
@@ -342,17 +344,17 @@ class Scanner:
 
     def _forget(self, seen: array[int]) -> None:
         """Remove jobs from the index whose folder is gone; without holding a million names in memory."""
-        missing = (job for job in self._index.ids(self.store.address) if not _has(seen, _hash(job)))
+        missing = (job for job in self._index.iterate_ids(self.store.address) if not _has(seen, _hash_job(job)))
         while some := [*islice(missing, _BATCH_JOBS)]:
             self._index.remove(some)
 
 
-def _folder(path: str) -> Item:
+def _read_folder_item(path: str) -> Item:
     """Return the metadata of a folder of which only the name is known."""
     return Item(name=path.rpartition("/")[2], folder=True)
 
 
-def _hash(job: str) -> int:
+def _hash_job(job: str) -> int:
     return hash(job)
 
 
@@ -361,5 +363,5 @@ def _has(numbers: array[int], number: int) -> bool:
     return place < len(numbers) and numbers[place] == number
 
 
-def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+def _split_batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (items[start : start + size] for start in range(0, len(items), size))

@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from tony.model.job_query import GROUPS, Query
-from tony.portal.job_index.index_terms import expression, mark
+from tony.portal.job_index.index_terms import build_expression, mark
 
 #: Larger than any row id, and smaller than any.
 _MAX_ROW_ID = 2**62
@@ -34,11 +34,11 @@ class Filters:
         return not self.match and (self.first, self.last) == (_MIN_ROW_ID, _MAX_ROW_ID)
 
 
-def of_query(query: Query, connection: sqlite3.Connection) -> Filters | None:
+def filters_from_query(query: Query, connection: sqlite3.Connection) -> Filters | None:
     """Return the filters of a query; None if no job can match."""
     marks: list[str] = []
     columns: list[str] = []
-    for kind, texts in _wanted(query).items():
+    for kind, texts in _collect_wanted(query).items():
         numbers = [number for text in texts if (number := _find_number(connection, kind, text)) is not None]
         if not numbers:
             return None
@@ -54,14 +54,14 @@ def of_query(query: Query, connection: sqlite3.Connection) -> Filters | None:
         marks.append("(" + " OR ".join(f'"{mark(kind, number)}"' for kind, number in known) + ")")
     needs_full_text = bool(query.text.strip() or query.tag or query.readers)
     return Filters(
-        match=expression(query.text, marks),
+        match=build_expression(query.text, marks),
         where=None if needs_full_text else " and ".join(columns),
-        first=_MIN_ROW_ID if query.since is None else _moment(query.since),
-        last=_MAX_ROW_ID if query.until is None else _moment(query.until),
+        first=_MIN_ROW_ID if query.since is None else _round_moment(query.since),
+        last=_MAX_ROW_ID if query.until is None else _round_moment(query.until),
     )
 
 
-def _wanted(query: Query) -> dict[str, list[str]]:
+def _collect_wanted(query: Query) -> dict[str, list[str]]:
     wanted = {
         "user": [query.user],
         "framework": [query.framework],
@@ -81,5 +81,5 @@ def _find_number(connection: sqlite3.Connection, kind: str, text: str) -> int | 
     return None if row is None else int(row[0])
 
 
-def _moment(seconds: float) -> int:
+def _round_moment(seconds: float) -> int:
     return int(min(max(seconds * 1000, _MIN_ROW_ID), _MAX_ROW_ID))

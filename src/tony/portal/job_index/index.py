@@ -127,43 +127,47 @@ class JobIndex:
 
     # --- read -----------------------------------------------------------------------------------------------------
 
-    def page(self, query: Query) -> JobsPage:
+    def query_page(self, query: Query) -> JobsPage:
         """Return a page of jobs.
 
         Raises:
             ValueError: the query's `after` is invalid.
             StorageError: the file cannot be read, or the query took too long.
         """
-        return self._query(lambda connection: IndexQuery(connection).page(query), JobsPage(heads=(), total=0))
+        return self._query_or_default(
+            lambda connection: IndexQuery(connection).query_page(query), JobsPage(heads=(), total=0)
+        )
 
-    def entry(self, job: str) -> IndexEntry | None:
+    def find_entry(self, job: str) -> IndexEntry | None:
         """Return one job; None if it is not in the index."""
-        return self._query(lambda connection: _entry(connection, job), None)
+        return self._query_or_default(lambda connection: _find_entry(connection, job), None)
 
-    def known(self, jobs: Iterable[str]) -> Mapping[str, IndexedRecord]:
+    def find_known(self, jobs: Iterable[str]) -> Mapping[str, IndexedRecord]:
         """Return what is known of some jobs (about a thousand at most); unknown ones are left out."""
         wanted = json.dumps([*jobs])
 
-        def look(connection: sqlite3.Connection) -> dict[str, IndexedRecord]:
-            return _known(connection.execute(f"{_KNOWN} where d.id in (select value from json_each(?))", (wanted,)))
+        def look_up(connection: sqlite3.Connection) -> dict[str, IndexedRecord]:
+            return _collect_known(
+                connection.execute(f"{_KNOWN} where d.id in (select value from json_each(?))", (wanted,))
+            )
 
-        return self._query(look, {})
+        return self._query_or_default(look_up, {})
 
-    def still_open(self, place: str, most: int, *, damaged: bool = False) -> Mapping[str, IndexedRecord]:
+    def find_still_open(self, place: str, most: int, *, damaged: bool = False) -> Mapping[str, IndexedRecord]:
         """Return the newest jobs of a location that have not ended; or those that are damaged."""
 
-        def look(connection: sqlite3.Connection) -> dict[str, IndexedRecord]:
+        def look_up(connection: sqlite3.Connection) -> dict[str, IndexedRecord]:
             where = "where p.address = ? and j.ended is null and (d.damaged != '') = ? order by d.rid desc limit ?"
-            return _known(connection.execute(f"{_KNOWN} {where}", (place, damaged, most)))
+            return _collect_known(connection.execute(f"{_KNOWN} {where}", (place, damaged, most)))
 
-        return self._query(look, {})
+        return self._query_or_default(look_up, {})
 
-    def count(self, place: str) -> int:
+    def count_jobs(self, place: str) -> int:
         """Return the number of jobs of a location."""
         sql = "select count(*) from place p join job j on j.place = p.id where p.address = ?"
-        return self._query(lambda connection: int(connection.execute(sql, (place,)).fetchone()[0]), 0)
+        return self._query_or_default(lambda connection: int(connection.execute(sql, (place,)).fetchone()[0]), 0)
 
-    def ids(self, place: str) -> Iterator[str]:
+    def iterate_ids(self, place: str) -> Iterator[str]:
         """Yield the id of every job of a location, newest first; in batches, so that no query takes long."""
         after = 2**62
 
@@ -175,13 +179,13 @@ class JobIndex:
             ).fetchall()
 
         default: list[tuple[int, str]] = []
-        while found := self._query(read_batch, default):
+        while found := self._query_or_default(read_batch, default):
             yield from (job for _, job in found)
             after = found[-1][0]
 
-    def places(self) -> Mapping[str, tuple[float | None, str]]:
+    def load_places(self) -> Mapping[str, tuple[float | None, str]]:
         """Return location -> time of its last complete scan, and its problem."""
-        return self._query(
+        return self._query_or_default(
             lambda c: {
                 a: (seen, problem) for a, seen, problem in c.execute("select address, seen, problem from place")
             },
@@ -254,11 +258,11 @@ class JobIndex:
                 self._writer[0].close()
             self._writer = None
 
-    def _query(self, what: Callable[[sqlite3.Connection], T], default: T) -> T:
+    def _query_or_default(self, what: Callable[[sqlite3.Connection], T], default: T) -> T:
         """Read from the index; return `default` if the file does not exist or has no tables yet."""
 
         def read() -> T:
-            with self._reader() as connection:
+            with self._take_reader() as connection:
                 return default if connection is None else what(connection)
 
         if self._lock < 0:
@@ -266,7 +270,7 @@ class JobIndex:
         return self._with_recovery(read)
 
     @contextlib.contextmanager
-    def _reader(self) -> Iterator[sqlite3.Connection | None]:
+    def _take_reader(self) -> Iterator[sqlite3.Connection | None]:
         """Take a reader from the pool, or open a new one."""
         with self._pool_lock:
             reader = self._pool.pop() if self._pool else None
@@ -275,7 +279,7 @@ class JobIndex:
             reader.connection.close()
             reader = None
         if reader is None:
-            reader = self._new_reader(generation)
+            reader = self._create_reader(generation)
         if reader is None:
             yield None
             return
@@ -290,7 +294,7 @@ class JobIndex:
             if not keep:
                 reader.connection.close()
 
-    def _new_reader(self, generation: int) -> _Reader | None:
+    def _create_reader(self, generation: int) -> _Reader | None:
         try:
             inode = self.path.stat().st_ino  # if it is recreated right now, the next query notices
         except FileNotFoundError:
@@ -360,14 +364,14 @@ from detail d join job j using (rid) join place p on p.id = j.place
 """
 
 
-def _known(rows: Iterable[tuple[str, str, str, str, int]]) -> dict[str, IndexedRecord]:
+def _collect_known(rows: Iterable[tuple[str, str, str, str, int]]) -> dict[str, IndexedRecord]:
     return {
         job: IndexedRecord(place=place, path=path, stamp=stamp, ended=bool(ended))
         for job, place, path, stamp, ended in rows
     }
 
 
-def _entry(connection: sqlite3.Connection, job: str) -> IndexEntry | None:
+def _find_entry(connection: sqlite3.Connection, job: str) -> IndexEntry | None:
     row = connection.execute("select rid from detail where id = ?", (job,)).fetchone()
     return row and read_entry(connection, row[0])
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tony.model.job_query import Facet, Facets, JobSort, JobsPage, Query
-from tony.portal.job_index.filters import Filters, of_query
+from tony.portal.job_index.filters import Filters, filters_from_query
 from tony.portal.job_index.index_terms import mark
 from tony.portal.job_index.index_writer import read_entry
 
@@ -80,18 +80,18 @@ class IndexQuery:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def page(self, query: Query) -> JobsPage:
+    def query_page(self, query: Query) -> JobsPage:
         """Return one page of the jobs that match a query.
 
         Raises:
             ValueError: the query's `after` is invalid.
         """
-        filters = of_query(query, self._connection)
-        facets = self.facets(query.readers)
+        filters = filters_from_query(query, self._connection)
+        facets = self.query_facets(query.readers)
         if filters is None:
             return JobsPage(heads=(), total=0, facets=facets)
-        total = self._total(filters)
-        keys = [*self._keys(query, filters, total)]
+        total = self._count_total(filters)
+        keys = [*self._iterate_keys(query, filters, total)]
         entries = [read_entry(self._connection, key.rid) for key in keys[: query.most]]
         return JobsPage(
             heads=tuple(entry.head for entry in entries if entry),
@@ -100,25 +100,25 @@ class IndexQuery:
             facets=facets,
         )
 
-    def facets(self, readers: tuple[str, ...] = ()) -> Facets:
+    def query_facets(self, readers: tuple[str, ...] = ()) -> Facets:
         """Return the filter values of all jobs, or of the newest `COUNTED` that some readers may see.
 
         For the latter without tags, which are not in the table.
         """
-        visible = of_query(Query(readers=readers), self._connection) if readers else None
+        visible = filters_from_query(Query(readers=readers), self._connection) if readers else None
         if readers and visible is None:
             return Facets()
         return Facets(
-            users=self._facet("user", visible),
-            states=self._facet("state", visible),
-            frameworks=self._facet("framework", visible),
-            schedulers=self._facet("scheduler", visible),
-            queues=self._facet("queue", visible),
-            tags=() if visible else self._facet("tag", None),
-            failure_classes=self._facet("failure", visible),
+            users=self._query_facet("user", visible),
+            states=self._query_facet("state", visible),
+            frameworks=self._query_facet("framework", visible),
+            schedulers=self._query_facet("scheduler", visible),
+            queues=self._query_facet("queue", visible),
+            tags=() if visible else self._query_facet("tag", None),
+            failure_classes=self._query_facet("failure", visible),
         )
 
-    def _facet(self, kind: str, visible: Filters | None) -> tuple[Facet, ...]:
+    def _query_facet(self, kind: str, visible: Filters | None) -> tuple[Facet, ...]:
         if visible:
             rows = self._connection.execute(
                 "select w.text, count(*) from (select t.rowid as rid from job_text t where t.job_text match ? "
@@ -133,7 +133,7 @@ class IndexQuery:
         )
         return tuple(Facet(value=text, jobs=jobs) for text, jobs in rows)
 
-    def _total(self, filters: Filters) -> int | None:
+    def _count_total(self, filters: Filters) -> int | None:
         """Return the number of matching jobs; None if there are more than `COUNTED`."""
         if filters.everything:
             sql = "select coalesce(sum(jobs), 0) from word where kind = 'state'"
@@ -144,32 +144,32 @@ class IndexQuery:
         ).fetchone()[0]
         return int(found) if found <= COUNTED else None
 
-    def _keys(self, query: Query, filters: Filters, total: int | None) -> Iterator[_Key]:
+    def _iterate_keys(self, query: Query, filters: Filters, total: int | None) -> Iterator[_Key]:
         """Yield the keys of the page's rows, and one more if there is a next page."""
         after = _parse_key(query)
         left = query.most + 1
         few = total is not None and total <= FEW
-        runs = self._runs(query)
+        runs = self._find_runs(query)
         if few and filters.match and runs[:1] and runs[0].word:
-            among = self._values_of_kind(filters, _WORDS[query.sort]) | ({after.run} if after else set())
+            among = self._find_values_of_kind(filters, _WORDS[query.sort]) | ({after.run} if after else set())
             runs = [run for run in runs if run.number in among]
         for run in runs:
             if after and run.number != after.run:
                 continue
-            rows = self._rows(filters, run, after, left, few=few)
+            rows = self._query_rows(filters, run, after, left, few=few)
             after = None
             yield from (_Key(run.number, rid, value) for rid, value in rows)
             left -= len(rows)
             if left <= 0:
                 return
 
-    def _runs(self, query: Query) -> list[_Run]:
+    def _find_runs(self, query: Query) -> list[_Run]:
         down = query.descending
         if query.sort is JobSort.SUBMITTED:
             return [_Run(0, descending=down)]
         if query.sort in _WORDS:
             kind = _WORDS[query.sort]
-            sql = f"select id from word where kind = ? order by text {_order(down)}"
+            sql = f"select id from word where kind = ? order by text {_format_order(down)}"
             numbers = [number for (number,) in self._connection.execute(sql, (kind,))]
             return [_Run(number, word=mark(kind, number)) for number in numbers]
         column, zeros = _COLUMNS[query.sort]
@@ -179,12 +179,12 @@ class IndexQuery:
             runs = [*runs, nothing] if down else [nothing, *runs]
         return runs if column in _NEVER_UNKNOWN else [*runs, _Run(3, where=f"j.{column} is null")]
 
-    def _values_of_kind(self, filters: Filters, kind: str) -> set[int]:
+    def _find_values_of_kind(self, filters: Filters, kind: str) -> set[int]:
         """Return the values of a kind that occur in a small result, so that no other runs are queried."""
         sql, values = _from_full_text(filters, joined=True)
         return {number for (number,) in self._connection.execute(f"select distinct j.{kind} {sql}", values)}
 
-    def _rows(
+    def _query_rows(
         self, filters: Filters, run: _Run, after: _Key | None, most: int, *, few: bool
     ) -> list[tuple[int, float | str | None]]:
         """Return row ids with their values of the sort column."""
@@ -199,7 +199,7 @@ class IndexQuery:
             rid = "j.rid"
         if run.where:
             sql += f" and {run.where}"
-        order, sign = _order(run.descending), "<" if run.descending else ">"
+        order, sign = _format_order(run.descending), "<" if run.descending else ">"
         column = f"j.{run.column}" if run.column else "null"
         if after:
             sql += f" and ({column}, {rid}) {sign} (?, ?)" if run.column else f" and {rid} {sign} ?"
@@ -231,7 +231,7 @@ def _from_column_index(filters: Filters, column: str) -> tuple[str, list[object]
     return sql, values
 
 
-def _order(descending: bool) -> str:
+def _format_order(descending: bool) -> str:
     return "desc" if descending else "asc"
 
 

@@ -34,7 +34,7 @@ _MAX_WORDS = 12
 _MIN_PREFIX = 2
 
 
-def words_of(head: JobHead) -> dict[str, str]:
+def collect_words(head: JobHead) -> dict[str, str]:
     """Return kind -> text for every kind of `KINDS`."""
     return {
         "user": head.user,
@@ -52,7 +52,7 @@ def mark(kind: str, number: int) -> str:
     return f"{_MARK}{_LETTERS[kind]}{number}"
 
 
-def searched(head: JobHead) -> str:
+def build_searched_text(head: JobHead) -> str:
     """Return the searchable text of a job."""
     parts = (
         head.job,
@@ -64,7 +64,7 @@ def searched(head: JobHead) -> str:
     return "\n".join(parts).replace(_MARK, " ")
 
 
-def expression(text: str, marks: Iterable[str]) -> str:
+def build_expression(text: str, marks: Iterable[str]) -> str:
     """Return a full-text expression for every word of a search (the last one as a prefix) and every filter.
 
     A search without letters and digits matches nothing: its expression is a reserved word that no job has.
@@ -72,7 +72,7 @@ def expression(text: str, marks: Iterable[str]) -> str:
     Args:
         marks: further expressions that must match as well.
     """
-    parts = [f'"{word}"' for word in [*_words(text)][:_MAX_WORDS]]
+    parts = [f'"{word}"' for word in [*_split_words(text)][:_MAX_WORDS]]
     if parts and len(parts[-1]) >= _MIN_PREFIX + 2:
         parts[-1] += "*"  # it may be still being typed
     if text.strip() and not parts:
@@ -80,7 +80,7 @@ def expression(text: str, marks: Iterable[str]) -> str:
     return " AND ".join((*parts, *marks))
 
 
-def _words(text: str) -> Iterator[str]:
+def _split_words(text: str) -> Iterator[str]:
     """Split text as the tokenizer does: a word consists of letters, digits and combining marks."""
     word = ""
     for char in text.replace(_MARK, " ").replace("\0", " "):

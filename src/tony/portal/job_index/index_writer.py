@@ -16,9 +16,9 @@ from tony.portal.job_index.index_terms import (
     KINDS,
     MAX_NAME_CHARACTERS,
     MAX_REASON_CHARACTERS,
+    build_searched_text,
+    collect_words,
     mark,
-    searched,
-    words_of,
 )
 
 #: Largest row id, in milliseconds since 1970: in the year 5138.
@@ -47,48 +47,48 @@ class IndexUpdater:
 
     def put(self, entries: Iterable[IndexEntry]) -> None:
         """Add or update jobs. An unchanged job costs almost nothing."""
-        with self._transaction():
+        with self._begin_transaction():
             for entry in entries:
                 self._put(entry)
 
     def remove(self, ids: Iterable[str]) -> None:
         """Remove jobs; unknown ones are ignored."""
-        with self._transaction():
+        with self._begin_transaction():
             for job in ids:
-                row = self._row(job)
+                row = self._find_row(job)
                 if row is not None:  # 0 is valid: a damaged job without a time
                     self._delete(row, job)
 
     def note(self, address: str, seen: float | None, problem: str) -> None:
         """Note the time of a location's last complete scan, and its problem."""
-        with self._transaction():
+        with self._begin_transaction():
             self._connection.execute(
                 "update place set seen = coalesce(?, seen), problem = ? where id = ?",
-                (seen, problem, self._place(address)),
+                (seen, problem, self._find_place(address)),
             )
 
-    def _transaction(self) -> _Transaction:
+    def _begin_transaction(self) -> _Transaction:
         return _Transaction(self._connection, self)
 
     def _put(self, entry: IndexEntry) -> None:
         entry = _limit(entry)
         head = entry.head
-        row = self._row(head.job)
+        row = self._find_row(head.job)
         if row is not None:
             known = read_entry(self._connection, row)
             if known == entry:
                 return
             self._delete(row, head.job)
-        numbers = {kind: self._number(kind, text) for kind, text in words_of(head).items()}
-        more = self._multiple_values(head)
-        place = self._place(entry.place)
+        numbers = {kind: self._find_number(kind, text) for kind, text in collect_words(head).items()}
+        more = self._collect_multiple_values(head)
+        place = self._find_place(entry.place)
         took = None if head.ended is None else max(0, round((head.ended - head.submitted) * 1000))
         rid = self._insert(
-            _milliseconds(head.submitted),
+            _to_milliseconds(head.submitted),
             (
                 head.name,
                 *(numbers[kind] for kind in KINDS),
-                None if head.ended is None else _milliseconds(head.ended),
+                None if head.ended is None else _to_milliseconds(head.ended),
                 took,
                 head.tasks,
                 head.restarts,
@@ -116,15 +116,15 @@ class IndexUpdater:
                 entry.size,
             ),
         )
-        text = _text(head, numbers, more, place)
+        text = _build_text(head, numbers, more, place)
         self._connection.execute("insert into job_text (rowid, text) values (?, ?)", (rid, text))
-        self._count((*numbers.values(), *(number for _, number in more)), 1)
+        self._add_counts((*numbers.values(), *(number for _, number in more)), 1)
 
-    def _multiple_values(self, head: JobHead) -> list[tuple[str, int]]:
+    def _collect_multiple_values(self, head: JobHead) -> list[tuple[str, int]]:
         """Return kind and number of the values of which a job may have several."""
         readers = dict.fromkeys((*head.viewers, *head.editors))
         more = [("tag", tag) for tag in head.tags] + [("reader", who) for who in readers]
-        return [(kind, self._number(kind, text)) for kind, text in more]
+        return [(kind, self._find_number(kind, text)) for kind, text in more]
 
     def _insert(self, wanted: int, values: tuple[object, ...]) -> int:
         """Insert a row with the wanted id, or with a free id nearby."""
@@ -134,22 +134,22 @@ class IndexUpdater:
             rid = wanted + random.randrange(1, reach)
         return rid
 
-    def _row(self, job: str) -> int | None:
+    def _find_row(self, job: str) -> int | None:
         found = self._connection.execute("select rid from detail where id = ?", (job,)).fetchone()
         return None if found is None else int(found[0])
 
     def _delete(self, rid: int, job: str) -> None:
         entry = read_entry(self._connection, rid)
         assert entry is not None, job
-        numbers = {kind: self._number(kind, text) for kind, text in words_of(entry.head).items()}
-        more = self._multiple_values(entry.head)
-        text = _text(entry.head, numbers, more, self._place(entry.place))
+        numbers = {kind: self._find_number(kind, text) for kind, text in collect_words(entry.head).items()}
+        more = self._collect_multiple_values(entry.head)
+        text = _build_text(entry.head, numbers, more, self._find_place(entry.place))
         self._connection.execute(_DELETE_TEXT, (rid, text))
         self._connection.execute("delete from job where rid = ?", (rid,))
         self._connection.execute("delete from detail where rid = ?", (rid,))
-        self._count((*numbers.values(), *(number for _, number in more)), -1)
+        self._add_counts((*numbers.values(), *(number for _, number in more)), -1)
 
-    def _place(self, address: str) -> int:
+    def _find_place(self, address: str) -> int:
         known = self._numbers.get(("place", address))
         if known is None:
             self._connection.execute("insert or ignore into place (address) values (?)", (address,))
@@ -157,7 +157,7 @@ class IndexUpdater:
             known = self._numbers["place", address] = int(row[0])
         return known
 
-    def _number(self, kind: str, text: str) -> int:
+    def _find_number(self, kind: str, text: str) -> int:
         known = self._numbers.get((kind, text))
         if known is None:
             row = self._connection.execute("select id from word where kind = ? and text = ?", (kind, text)).fetchone()
@@ -170,7 +170,7 @@ class IndexUpdater:
             known = self._numbers[kind, text] = int(row[0])
         return known
 
-    def _count(self, words: Iterable[int], by: int) -> None:
+    def _add_counts(self, words: Iterable[int], by: int) -> None:
         for number in words:
             self._counts[number] = self._counts.get(number, 0) + by
 
@@ -214,29 +214,30 @@ def _limit(entry: IndexEntry) -> IndexEntry:
         entry,
         head=replace(
             head,
-            name=_storable(head.name[:MAX_NAME_CHARACTERS]),
-            user=_storable(head.user[:MAX_NAME_CHARACTERS]),
-            framework=_storable(head.framework[:MAX_NAME_CHARACTERS]),
-            scheduler=_storable(head.scheduler[:MAX_NAME_CHARACTERS]),
-            queue=_storable(head.queue[:MAX_NAME_CHARACTERS]),
-            cause=_storable(head.cause[:MAX_NAME_CHARACTERS]),
-            reason=_storable(head.reason[:MAX_REASON_CHARACTERS]),
-            damaged=_storable(head.damaged[:MAX_REASON_CHARACTERS]),
+            name=_replace_unstorable(head.name[:MAX_NAME_CHARACTERS]),
+            user=_replace_unstorable(head.user[:MAX_NAME_CHARACTERS]),
+            framework=_replace_unstorable(head.framework[:MAX_NAME_CHARACTERS]),
+            scheduler=_replace_unstorable(head.scheduler[:MAX_NAME_CHARACTERS]),
+            queue=_replace_unstorable(head.queue[:MAX_NAME_CHARACTERS]),
+            cause=_replace_unstorable(head.cause[:MAX_NAME_CHARACTERS]),
+            reason=_replace_unstorable(head.reason[:MAX_REASON_CHARACTERS]),
+            damaged=_replace_unstorable(head.damaged[:MAX_REASON_CHARACTERS]),
             tags=_limit_words(head.tags),
             viewers=_limit_words(head.viewers),
             editors=_limit_words(head.editors),
             state=JobState.FAILED if head.damaged else head.state,
-            submitted=_valid_time(head.submitted) or 0.0,
-            ended=None if head.ended is None else _valid_time(head.ended),
-            gpu_hours=_finite(head.gpu_hours),
-            gb_hours=_finite(head.gb_hours),
+            submitted=_check_time(head.submitted) or 0.0,
+            ended=None if head.ended is None else _check_time(head.ended),
+            gpu_hours=_drop_infinite(head.gpu_hours),
+            gb_hours=_drop_infinite(head.gb_hours),
         ),
     )
 
 
 def _limit_words(texts: tuple[str, ...]) -> tuple[str, ...]:
     cut = (
-        " ".join(_storable(text[:MAX_NAME_CHARACTERS]).splitlines()).replace("\t", " ") for text in texts[:_MAX_TAGS]
+        " ".join(_replace_unstorable(text[:MAX_NAME_CHARACTERS]).splitlines()).replace("\t", " ")
+        for text in texts[:_MAX_TAGS]
     )
     return tuple(dict.fromkeys(text for text in cut if text))
 
@@ -245,29 +246,29 @@ def _split_lines(text: str) -> tuple[str, ...]:
     return tuple(text.split("\n")) if text else ()
 
 
-def _storable(text: str) -> str:
+def _replace_unstorable(text: str) -> str:
     """Replace lone surrogates, which cannot be stored, and NULs, at which SQLite's functions stop."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
-def _finite(value: float | None) -> float | None:
+def _drop_infinite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) and value >= 0 else None
 
 
-def _valid_time(seconds: float) -> float | None:
+def _check_time(seconds: float) -> float | None:
     return seconds if math.isfinite(seconds) and 0 <= seconds * 1000 < _MAX_MILLISECONDS else None
 
 
-def _milliseconds(seconds: float) -> int:
+def _to_milliseconds(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-def _text(head: JobHead, numbers: Mapping[str, int], more: Iterable[tuple[str, int]], place: int) -> str:
+def _build_text(head: JobHead, numbers: Mapping[str, int], more: Iterable[tuple[str, int]], place: int) -> str:
     marks = [mark(kind, number) for kind, number in numbers.items() if kind != "cause"]
     marks += [*(mark(kind, number) for kind, number in more), mark("place", place)]
     if head.pinned:
         marks.append(mark("pinned", 1))
-    return "\n".join((searched(head), *marks))
+    return "\n".join((build_searched_text(head), *marks))
 
 
 _ENTRY = """

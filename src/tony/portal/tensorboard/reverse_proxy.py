@@ -60,13 +60,13 @@ async def forward_request(
     """
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
-            body = await _body(request)
+            body = await _read_body(request)
             talk = h11.Connection(h11.CLIENT, max_incomplete_event_size=64 << 10)
             writer.write(_encode_request(talk, request, path, body))
             await writer.drain()
-            head = await _next(talk, reader)
+            head = await _read_next(talk, reader)
             while isinstance(head, h11.InformationalResponse):
-                head = await _next(talk, reader)
+                head = await _read_next(talk, reader)
         if not isinstance(head, h11.Response):
             raise ConnectionFailed("the server sent no response")
     except (OSError, TimeoutError, h11.ProtocolError) as error:
@@ -75,14 +75,14 @@ async def forward_request(
     except BaseException:
         _end(writer, done)
         raise
-    response = _ForwardedResponse(_pieces(talk, reader), lambda: _end(writer, done), head.status_code)
+    response = _ForwardedResponse(_iterate_pieces(talk, reader), lambda: _end(writer, done), head.status_code)
     response.raw_headers = [(name, value) for name, value in head.headers if name in _RESPONSE_HEADERS]
     original_policy = b" ".join(value for name, value in head.headers if name == b"content-security-policy")
-    response.headers["Content-Security-Policy"] = policy(original_policy.decode("latin-1"))
+    response.headers["Content-Security-Policy"] = build_policy(original_policy.decode("latin-1"))
     return response
 
 
-def policy(original_policy: str) -> str:
+def build_policy(original_policy: str) -> str:
     """Return the content security policy of TensorBoard's pages: what they need, restricted to this server."""
     scripts = " ".join(["'self'", "'unsafe-eval'", *_DIGEST.findall(original_policy)])
     return (
@@ -92,7 +92,7 @@ def policy(original_policy: str) -> str:
     )
 
 
-async def _body(request: Request) -> bytes:
+async def _read_body(request: Request) -> bytes:
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
@@ -114,17 +114,17 @@ def _encode_request(talk: h11.Connection, request: Request, path: str, body: byt
     return b"".join(piece for piece in pieces if piece)
 
 
-async def _next(talk: h11.Connection, reader: asyncio.StreamReader) -> object:
+async def _read_next(talk: h11.Connection, reader: asyncio.StreamReader) -> object:
     while (event := talk.next_event()) is h11.NEED_DATA:
         talk.receive_data(await reader.read(_READ_BYTES))
     return event
 
 
-async def _pieces(talk: h11.Connection, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+async def _iterate_pieces(talk: h11.Connection, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     left = MAX_RESPONSE_BYTES
     while True:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
-            event = await _next(talk, reader)
+            event = await _read_next(talk, reader)
         if not isinstance(event, h11.Data):
             return
         left -= len(event.data)

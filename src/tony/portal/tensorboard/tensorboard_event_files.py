@@ -20,7 +20,7 @@ from tony.model.ids import TaskId
 from tony.model.layout import JobFolder
 from tony.model.placeholders import fill
 from tony.model.submission_record import JobRecord
-from tony.storage.stores.local_store import JobDirectory, name_of_user
+from tony.storage.stores.local_store import JobDirectory, find_user_name
 from tony.storage.stores.store_interface import FileStore, Item, joined
 
 #: Environment variable with the folder for summaries; LinkedIn TonY's name.
@@ -97,12 +97,12 @@ def find(
     found: dict[str, EventFile] = {}
     problems: list[str] = []
     searched: list[str] = []
-    for run, place in _places(record, job):
+    for run, place in _iterate_places(record, job):
         if place in searched:
             continue
         searched.append(place)
         try:
-            for file in _search(record, run, place, store_of, may_open):
+            for file in _search_place(record, run, place, store_of, may_open):
                 found.setdefault(file.path, file)
                 if len(found) >= _MAX_FILES:
                     problems.append(f"only the first {_MAX_FILES:,} event files are shown.")
@@ -124,7 +124,7 @@ def gather(summaries: Mapping[str, EventFileSet], folder: Path) -> None:
     for job, found in summaries.items():
         top = folder / job if len(summaries) > 1 else folder
         for number, file in enumerate(found.files):
-            at = top.joinpath(*_safe_parts(file.run))
+            at = top.joinpath(*_split_safe_parts(file.run))
             try:
                 at.mkdir(parents=True, exist_ok=True, mode=0o700)
                 # TensorBoard sorts a run's files by name; files of two places may have the same name.
@@ -139,7 +139,7 @@ def gather(summaries: Mapping[str, EventFileSet], folder: Path) -> None:
 
 def _copy(store: FileStore, path: str, target: Path, left: int) -> int:
     with target.open("xb") as out:
-        for piece in store.pieces(path):
+        for piece in store.read_pieces(path):
             left -= len(piece)
             if left < 0:
                 raise StorageError(f"the event files have more than {_MAX_BYTES >> 30} GiB, the limit for copies.")
@@ -147,7 +147,7 @@ def _copy(store: FileStore, path: str, target: Path, left: int) -> int:
     return left
 
 
-def _places(record: TensorBoardSource, job: JobRecord) -> Iterator[tuple[str, str]]:
+def _iterate_places(record: TensorBoardSource, job: JobRecord) -> Iterator[tuple[str, str]]:
     """Yield run and place: a path, an address, or `work` for the folder in the job directory."""
     spec = job.spec
     yield "", "work"
@@ -173,7 +173,7 @@ def _places(record: TensorBoardSource, job: JobRecord) -> Iterator[tuple[str, st
     # Relative paths are below the tasks' working directories, which are searched completely.
 
 
-def _search(
+def _search_place(
     record: TensorBoardSource,
     run: str,
     place: str,
@@ -210,7 +210,7 @@ def find_owner(store: FileStore | None, path: str) -> str:
         StorageError: it is unknown.
     """
     if isinstance(store, JobDirectory):
-        return name_of_user(store.owner)
+        return find_user_name(store.owner)
     found = store.find(joined(path, "job.json")) if store else None
     if found is None or not found.owner:
         raise StorageError("the owner of the job directory is unknown, so nothing outside of it is shown.")
@@ -254,6 +254,6 @@ def _list_store_event_files(
                 yield EventFile(run=at, name=item.name, path=joined(path, item.name), size=item.size, store=store)
 
 
-def _safe_parts(run: str) -> list[str]:
+def _split_safe_parts(run: str) -> list[str]:
     """Split a run into folder names, without parts that lead elsewhere."""
     return [part.replace("\0", "_") for part in run.split("/") if part not in ("", ".", "..")]

@@ -137,12 +137,12 @@ class TensorBoardProcess:
         """True while its process is alive."""
         return self._process is not None and self._process.returncode is None
 
-    def idle_seconds(self, now: float) -> float:
+    def compute_idle_seconds(self, now: float) -> float:
         """Return the seconds since its last request; 0 while a request is in progress."""
         return 0.0 if self._request_count else now - self.used_at
 
     @contextmanager
-    def in_use(self) -> Iterator[None]:
+    def track_use(self) -> Iterator[None]:
         """Count as in use while a request is in progress."""
         self._request_count += 1
         try:
@@ -269,7 +269,7 @@ class TensorBoardManager:
             return board
         async with self._turn:
             self._check_open()
-            folder = await LISTS.run(self._new_folder)
+            folder = await LISTS.run(self._create_folder)
         board = TensorBoardProcess(jobs, folder)
         try:
             # Outside of the turn: slow files of one user must not delay other users.
@@ -349,8 +349,8 @@ class TensorBoardManager:
                 await self._drop(self._boards.pop(jobs))
         if len(self._boards) < self._most:
             return
-        jobs, oldest = max(self._boards.items(), key=lambda each: each[1].idle_seconds(now))
-        if oldest.idle_seconds(now) < min(_QUIET_SECONDS, self._idle):
+        jobs, oldest = max(self._boards.items(), key=lambda each: each[1].compute_idle_seconds(now))
+        if oldest.compute_idle_seconds(now) < min(_QUIET_SECONDS, self._idle):
             raise InfraError(
                 f"all {self._most} TensorBoards that may run at a time are in use. "
                 "Close a page of one of them, and try again in half a minute."
@@ -367,10 +367,10 @@ class TensorBoardManager:
             async with self._turn:
                 now = clock.monotonic()
                 for jobs, board in list(self._boards.items()):
-                    if board.idle_seconds(now) >= self._idle or not board.is_running:
+                    if board.compute_idle_seconds(now) >= self._idle or not board.is_running:
                         await self._drop(self._boards.pop(jobs))
 
-    def _new_folder(self) -> Path:
+    def _create_folder(self) -> Path:
         if self._folder is None:
             self._top.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._folder = self._top / secrets.token_hex(6)

@@ -99,15 +99,15 @@ class TensorBoardRoutes:
         self._slots = Slots(_MAX_REQUESTS, _MAX_REQUESTS, _MAX_REQUESTS_OF_ONE_USER)
         self._bridges: set[asyncio.Task[None]] = set()
 
-    def routes(self) -> list[Route]:
+    def build_routes(self) -> list[Route]:
         """Return the routes for the application."""
         near_end, to = "/tensorboard/{jobs}", self._with_authentication
         return [
-            Route("/tensorboard", to(self._page_of_form), methods=["GET"]),
-            Route(near_end, to(self._page), methods=["GET"]),
+            Route("/tensorboard", to(self._serve_page_of_form), methods=["GET"]),
+            Route(near_end, to(self._serve_page), methods=["GET"]),
             Route(f"{near_end}/start", to(self._start, as_json=True), methods=["PUT"]),
-            Route(f"{near_end}/board/{{path:path}}", to(self._board), methods=["GET", "POST"]),
-            Route(f"{near_end}/live/{{path:path}}", to(self._live), methods=["GET", "POST"]),
+            Route(f"{near_end}/board/{{path:path}}", to(self._serve_board), methods=["GET", "POST"]),
+            Route(f"{near_end}/live/{{path:path}}", to(self._serve_live), methods=["GET", "POST"]),
         ]
 
     async def close(self) -> None:
@@ -123,7 +123,7 @@ class TensorBoardRoutes:
         async def run(request: Request) -> Response:
             user = await self._authenticator.authenticate(request)
             if isinstance(user, AccessDenied):
-                return _error(user.status, user.reason) if as_json else render_refusal(request, user)
+                return _build_error(user.status, user.reason) if as_json else render_refusal(request, user)
             try:
                 return await answer(request, user)
             except _NotShown as error:
@@ -134,20 +134,20 @@ class TensorBoardRoutes:
                 status, title, what = 503, "", str(error)
             except TonyError as error:
                 status, title, what = 502, "This page cannot be shown", " ".join(str(error).split())
-            return _error(status, what) if as_json else render_problem(request, status, title, what)
+            return _build_error(status, what) if as_json else render_problem(request, status, title, what)
 
         return run
 
     # --- pages --------------------------------------------------------------------------------------------------------
 
-    async def _page_of_form(self, request: Request, user: PortalUser) -> Response:
+    async def _serve_page_of_form(self, request: Request, user: PortalUser) -> Response:
         """Show the page of the jobs chosen in a form."""
         names = [request.query_params.get("jobs", ""), request.query_params.get("with", "")]
         jobs = [job for text in names for job in text.split(",") if job]
-        return await self._render_page(request, user, _checked(jobs))
+        return await self._render_page(request, user, _check_jobs(jobs))
 
-    async def _page(self, request: Request, user: PortalUser) -> Response:
-        return await self._render_page(request, user, _jobs(request))
+    async def _serve_page(self, request: Request, user: PortalUser) -> Response:
+        return await self._render_page(request, user, _parse_jobs(request))
 
     async def _render_page(
         self, request: Request, user: PortalUser, jobs: tuple[str, ...], *, stopped: bool = False, status: int = 200
@@ -168,24 +168,24 @@ class TensorBoardRoutes:
             "found": [_FoundFiles(job, summaries) for job, summaries in found.items()],
             "any": any(file_set.files for file_set in found.values()),
             "installed": self.boards.is_installed(),
-            "running": _live_board(user, ones[0], asked.links) if len(ones) == 1 else None,
-            "others": await self._other_jobs(user, ones) if len(jobs) < _MAX_JOBS else (),
+            "running": _find_live_board(user, ones[0], asked.links) if len(ones) == 1 else None,
+            "others": await self._list_other_jobs(user, ones) if len(jobs) < _MAX_JOBS else (),
             "stopped": stopped,
         }
         return render("tensorboard.html", asked, values, status)
 
-    async def _other_jobs(self, user: PortalUser, ones: list[_ShownJob]) -> list[JobHead]:
+    async def _list_other_jobs(self, user: PortalUser, ones: list[_ShownJob]) -> list[JobHead]:
         query = Query(text=ones[0].report.name, most=_MAX_OTHER_JOBS)
         shown = {one.report.job for one in ones}
         page = await list_visible_jobs(user, self._portal, query)
         return [head for head in page.heads if head.job not in shown and not head.damaged]
 
     async def _start(self, request: Request, user: PortalUser) -> Response:
-        token = await _token(request)
+        token = await _read_token(request)
         refusal = self._authenticator.check_change(request, user, token)
         if refusal is not None:
-            return _error(refusal.status, refusal.reason)
-        jobs = _jobs(request)
+            return _build_error(refusal.status, refusal.reason)
+        jobs = _parse_jobs(request)
         ones = await self._find_jobs(user, jobs)
 
         def bring(folder: Path) -> None:
@@ -198,11 +198,11 @@ class TensorBoardRoutes:
         try:
             await self.boards.open(jobs, bring)
         except NotInstalled as error:
-            return _error(503, str(error))
+            return _build_error(503, str(error))
         except UserError as error:
-            return _error(409, str(error))
+            return _build_error(409, str(error))
         except TonyError as error:
-            return _error(503, str(error))
+            return _build_error(503, str(error))
         return JSONResponse({"jobs": list(jobs), "open": "board/"})
 
     def _find_once(self, ones: list[_ShownJob]) -> Mapping[str, EventFileSet]:
@@ -229,8 +229,8 @@ class TensorBoardRoutes:
 
     # --- forwarding ---------------------------------------------------------------------------------------------------
 
-    async def _board(self, request: Request, user: PortalUser) -> Response:
-        jobs = _jobs(request)
+    async def _serve_board(self, request: Request, user: PortalUser) -> Response:
+        jobs = _parse_jobs(request)
         await self._find_jobs(user, jobs)
         self._check_own_page(request)
         board = self.boards.find(jobs)
@@ -241,16 +241,16 @@ class TensorBoardRoutes:
         with ExitStack() as stack:
             slot = await self._slots.acquire()
             stack.callback(slot.release)
-            stack.enter_context(board.in_use())
+            stack.enter_context(board.track_use())
             try:
                 reader, writer = await board.connect()
             except OSError as error:
                 raise ConnectionFailed(f"TensorBoard has ended: {error}") from error
             return await _forward(request, reader, writer, stack.pop_all())
 
-    async def _live(self, request: Request, user: PortalUser) -> Response:
-        one, *others = await self._find_jobs(user, _jobs(request))
-        running = None if others else _live_board(user, one, Links.from_path(request.scope["path"]))
+    async def _serve_live(self, request: Request, user: PortalUser) -> Response:
+        one, *others = await self._find_jobs(user, _parse_jobs(request))
+        running = None if others else _find_live_board(user, one, Links.from_path(request.scope["path"]))
         if running is None or not running.href:
             why = running.why if running else "Only a running job serves a TensorBoard itself."
             raise _NotShown(404, "TensorBoard is not running", why)
@@ -258,11 +258,11 @@ class TensorBoardRoutes:
         with ExitStack() as stack:
             slot = await self._slots.acquire()
             stack.callback(slot.release)
-            reader, writer, bridge = await self._bridge(one.place.folder, TaskId.parse(running.task))
+            reader, writer, bridge = await self._open_bridge(one.place.folder, TaskId.parse(running.task))
             stack.callback(bridge.cancel)
             return await _forward(request, reader, writer, stack.pop_all())
 
-    async def _bridge(
+    async def _open_bridge(
         self, folder: JobFolder, task: TaskId
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, asyncio.Task[None]]:
         """Connect to the port reserved for a task, while the asyncio task that carries the connection runs."""
@@ -318,7 +318,7 @@ class TensorBoardRoutes:
             raise _NotShown(403, "Request refused", "It came from a page of another site.")
 
 
-def _live_board(user: PortalUser, one: _ShownJob, links: Links) -> _LiveBoard | None:
+def _find_live_board(user: PortalUser, one: _ShownJob, links: Links) -> _LiveBoard | None:
     """Return the job's own TensorBoard; None if the job has ended.
 
     At that port any program of the job may listen, unless the role is `tensorboard`, and it may allow its clients to do
@@ -336,11 +336,11 @@ def _live_board(user: PortalUser, one: _ShownJob, links: Links) -> _LiveBoard | 
     return _LiveBoard(str(task), links.to_page(f"tensorboard/{one.report.job}/live/"))
 
 
-def _jobs(request: Request) -> tuple[str, ...]:
-    return _checked(request.path_params["jobs"].split(","))
+def _parse_jobs(request: Request) -> tuple[str, ...]:
+    return _check_jobs(request.path_params["jobs"].split(","))
 
 
-def _checked(jobs: list[str]) -> tuple[str, ...]:
+def _check_jobs(jobs: list[str]) -> tuple[str, ...]:
     if not jobs or len(jobs) > _MAX_JOBS or not all(JOB_ID.fullmatch(job) for job in jobs):
         raise _NotShown(404, "Page not found", f"The address must name 1 to {_MAX_JOBS} jobs, separated by commas.")
     return tuple(dict.fromkeys(jobs))
@@ -355,7 +355,7 @@ async def _forward(
         raise _NotShown(413, "Request too large", "TensorBoard does not send requests of this size.") from None
 
 
-async def _token(request: Request) -> str:
+async def _read_token(request: Request) -> str:
     data = b""
     async for part in request.stream():
         data += part
@@ -368,6 +368,6 @@ async def _token(request: Request) -> str:
     return ""
 
 
-def _error(status: int, what: str) -> Response:
+def _build_error(status: int, what: str) -> Response:
     body = {"status": status, "code": "tensorboard", "message": " ".join(what.split()), "advice": ""}
     return JSONResponse({"error": body}, status)

@@ -21,7 +21,7 @@ from tony.hadoop.ipc.errors import (
     LoginError,
     QuotaExceededError,
 )
-from tony.schedulers.job_store.job_store import JobStore, StoredFile, closed_name
+from tony.schedulers.job_store.job_store import JobStore, StoredFile, build_closed_name
 from tony.storage.hdfs.hdfs_clients import HdfsClients
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class HdfsJobStore(JobStore):
         return AppendLog(self._web(), f"{self.path}/{name}", options, recover=recover, on_durable=on_durable)
 
     def take_over_log(self, name: str) -> StoredFile | None:
-        closed = closed_name(name)
+        closed = build_closed_name(name)
         if self.find(closed) is None:
             self._fence(f"{self.path}/{name}", f"{self.path}/{closed}")
         return self.find(closed) if self._hdfs.recover_lease(f"{self.path}/{closed}") else None
@@ -108,7 +108,7 @@ class HdfsJobStore(JobStore):
                 self._web().create(closed, b"", permission=0o600)
 
     def is_taken_over(self, name: str) -> bool:
-        return self.find(closed_name(name)) is not None
+        return self.find(build_closed_name(name)) is not None
 
     def is_lasting(self, error: InfraError) -> bool:
         return isinstance(error, _LASTING)

@@ -136,17 +136,17 @@ class JobStore(ABC):
         self.put(name, json.dumps(content, separators=(",", ":")).encode())
 
 
-def segment_name(number: int) -> str:
+def build_segment_name(number: int) -> str:
     """Return the name of an AM attempt's event log while that AM attempt may write it."""
     return f"events.{number}.jsonl"
 
 
-def closed_name(name: str) -> str:
+def build_closed_name(name: str) -> str:
     """Return the name of an event log taken over by a later AM attempt: its former writer no longer finds it."""
     return name.removesuffix(".jsonl") + ".closed.jsonl"
 
 
-def local_name(name: str) -> str | None:
+def find_local_name(name: str) -> str | None:
     """Return the local name of an event log, taken over or not; None for other files."""
     if not name.startswith("events.") or not name.endswith(".jsonl"):
         return None

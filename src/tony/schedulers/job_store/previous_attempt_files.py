@@ -13,7 +13,7 @@ from pathlib import Path
 from tony import clock
 from tony.errors import InfraError, NotInCharge, StorageError
 from tony.model.layout import JobFolder
-from tony.schedulers.job_store.job_store import JobStore, StoredFile, segment_name
+from tony.schedulers.job_store.job_store import JobStore, StoredFile, build_segment_name
 
 #: Seconds between two attempts, for a store that may be starting, and between two checks that a writer is fenced.
 _RETRY_SECONDS = 0.5
@@ -60,7 +60,7 @@ class PreviousAttempts:
             _log.warning("cannot fetch the metrics of earlier AM attempts: %s", error)
 
     def _fetch_event_log(self, number: int) -> None:
-        name = segment_name(number)
+        name = build_segment_name(number)
         while (stored := self._store.take_over_log(name)) is None:
             if clock.monotonic() > self._give_up:
                 raise NotInCharge(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tony.errors import InfraError, StorageError
 from tony.model.layout import JobFolder
-from tony.schedulers.job_store.job_store import JobStore, StoredFile, local_name
+from tony.schedulers.job_store.job_store import JobStore, StoredFile, find_local_name
 
 #: Maximum bytes of a file that is fetched as a whole, and of an event log.
 _MAX_BYTES = 64 << 20
@@ -42,10 +42,10 @@ class RecordDownload:
                 return
             self._folder.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name, stored in sorted(stored_files.items()):
-                if local_path := local_name(name):
+                if local_path := find_local_name(name):
                     self._fetch_events(stored, self._folder.path / local_path)
             self._fetch_metrics(stored_files.get(self._folder.metrics.name), is_finished="summary.json" in stored_files)
-            for name, path in self._whole_files().items():
+            for name, path in self._list_whole_files().items():
                 if name in stored_files and not path.exists():
                     self._fetch(stored_files[name], path)
             self._remove_secrets()
@@ -83,7 +83,7 @@ class RecordDownload:
         finally:
             self._store.close()
 
-    def _whole_files(self) -> dict[str, Path]:
+    def _list_whole_files(self) -> dict[str, Path]:
         folder = self._folder
         return {
             "access.json": folder.credentials,

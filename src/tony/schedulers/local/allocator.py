@@ -33,7 +33,7 @@ from tony.schedulers.local.containers.container_recovery import ContainerStage, 
 from tony.schedulers.local.containers.fork_server import ForkServer
 from tony.schedulers.local.containers.orphan_cleanup import RETRY_INTERVAL_SECONDS, OrphanCleanup
 from tony.schedulers.local.containers.task_launcher import HOST, TaskLauncher
-from tony.schedulers.local.feasibility import unsatisfiable_requests
+from tony.schedulers.local.feasibility import find_unsatisfiable_requests
 from tony.schedulers.local.settings import read_settings
 from tony.schedulers.local.supervision import supervisor
 from tony.storage.environments.localization import Interpreter
@@ -123,7 +123,7 @@ class LocalAllocator(ContainerAllocator):
         )
         if not self._claim.is_granted:
             self._unsatisfiable_reason = " ".join(
-                problem.message for problem in unsatisfiable_requests(self._spec, machine)
+                problem.message for problem in find_unsatisfiable_requests(self._spec, machine)
             )
         if not self._unsatisfiable_reason:
             self._create_task(self._acquire_claim(self._claim))
@@ -141,7 +141,7 @@ class LocalAllocator(ContainerAllocator):
     async def recover(self, known: Sequence[KnownContainer]) -> Sequence[str]:
         if not self._recovery.has_predecessors:
             return ()
-        self._number = max(self._number, await to_thread(self._recovery.highest_number))
+        self._number = max(self._number, await to_thread(self._recovery.find_highest_number))
         await self._orphan_cleanup.end_helpers()
         noted = cleanup.read_launch_record(self._job.folder.remains)
         new = [container for container in known if container.id not in self._containers]
@@ -159,7 +159,7 @@ class LocalAllocator(ContainerAllocator):
     # --- demand and grants ----------------------------------------------------------------------------------------
 
     def set_demand(self, role: str, total: int) -> None:
-        reason = (total and self._unsatisfiable_reason) or self._allocation.why_impossible(role, total)
+        reason = (total and self._unsatisfiable_reason) or self._allocation.explain_impossible(role, total)
         if reason:
             self._emit(Unsatisfiable(role=role, reason=reason))
             return
@@ -177,7 +177,7 @@ class LocalAllocator(ContainerAllocator):
             self._containers[container.id] = container
             self._emit(Granted(container=container.id, role=role, host=HOST))
         grows = self._claim is not None and self._claim.can_grow
-        pending_reason = self._allocation.pending_reason(grows=grows)
+        pending_reason = self._allocation.find_pending_reason(grows=grows)
         self._report_queued(pending_reason)
         if pending_reason and not self._growing and self._claim and grows:
             self._growing = True
@@ -186,7 +186,7 @@ class LocalAllocator(ContainerAllocator):
     async def _grow(self, resource_claim: ResourceClaim) -> None:
         """Enlarge the claim of a job that has less than it could use, as soon as that delays no other job."""
         try:
-            while self._allocation.pending_reason() and resource_claim.can_grow:
+            while self._allocation.find_pending_reason() and resource_claim.can_grow:
                 with contextlib.suppress(LedgerBusy, SchedulerError, OSError):
                     before, claim = resource_claim.size, resource_claim.grow()
                     if claim:

@@ -10,7 +10,13 @@ from tony.errors import Problem
 from tony.linux import resource_limit_errors
 from tony.model.job_spec import JobSpec, Resources
 from tony.schedulers.local.claims.machine_capacity import Machine
-from tony.schedulers.local.claims.peak_demand import coexisting, gpus_of, least, memory_of, total
+from tony.schedulers.local.claims.peak_demand import (
+    compute_gpus,
+    compute_memory,
+    find_coexisting,
+    reduce_to_least,
+    sum_weights,
+)
 from tony.units import format_size
 
 
@@ -27,31 +33,34 @@ class _ResourceKind:
     alternative: str = ""
 
 
-def unsatisfiable_requests(spec: JobSpec, machine: Machine) -> Sequence[Problem]:
+def find_unsatisfiable_requests(spec: JobSpec, machine: Machine) -> Sequence[Problem]:
     """Return requests of a job that this machine can never satisfy, even when it is idle."""
     kinds = (
         _ResourceKind(
             key="memory",
-            of=memory_of,
+            of=compute_memory,
             has=machine.memory,
             text=format_size,
-            machine=f"{format_size(machine.memory)} of memory{_because(machine.memory_origin)}",
+            machine=f"{format_size(machine.memory)} of memory{_format_reason(machine.memory_origin)}",
             less="less memory",
         ),
         _ResourceKind(
             key="gpus",
-            of=gpus_of,
+            of=compute_gpus,
             has=len(machine.gpus),
-            text=_gpus,
-            machine=f"{_gpus(len(machine.gpus))}{_because(machine.gpus_origin)}",
+            text=_format_gpus,
+            machine=f"{_format_gpus(len(machine.gpus))}{_format_reason(machine.gpus_origin)}",
             less="fewer GPUs",
             alternative=", or simulate some for a test with scheduler.local.gpus",
         ),
     )
-    return [*(problem for kind in kinds for problem in _problems_of(least(spec), kind)), *_too_few_ports(spec)]
+    return [
+        *(problem for kind in kinds for problem in _find_problems(reduce_to_least(spec), kind)),
+        *_find_too_few_ports(spec),
+    ]
 
 
-def _too_few_ports(spec: JobSpec) -> list[Problem]:
+def _find_too_few_ports(spec: JobSpec) -> list[Problem]:
     """Return roles whose tasks, all on this machine, need more ports than their range has."""
     problems = []
     for name, role in spec.effective_roles.items():
@@ -65,19 +74,19 @@ def _too_few_ports(spec: JobSpec) -> list[Problem]:
                     key=f"roles.{name}.port_range" if role.port_range else "port_range",
                     value=f"{ports[0]}-{ports[1]}",
                     message=f"{name} needs {needed} ports on this machine, one for each task"
-                    f"{_and_boards(boards)}. Set a wider range, or none.",
+                    f"{_format_boards(boards)}. Set a wider range, or none.",
                 )
             )
     return problems
 
 
-def _and_boards(boards: int) -> str:
+def _format_boards(boards: int) -> str:
     if not boards:
         return ""
     return " and one for TensorBoard" if boards == 1 else " and one for each possible TensorBoard"
 
 
-def _problems_of(spec: JobSpec, kind: _ResourceKind) -> list[Problem]:
+def _find_problems(spec: JobSpec, kind: _ResourceKind) -> list[Problem]:
     roles = spec.effective_roles
     too_large = [
         Problem(
@@ -90,8 +99,8 @@ def _problems_of(spec: JobSpec, kind: _ResourceKind) -> list[Problem]:
     ]
     if too_large:
         return too_large
-    together = coexisting(spec, kind.of)
-    wanted = sum(total(roles[name], kind.of) for name in together)
+    together = find_coexisting(spec, kind.of)
+    wanted = sum(sum_weights(roles[name], kind.of) for name in together)
     if wanted <= kind.has:
         return []
     sums = " + ".join(
@@ -107,11 +116,11 @@ def _problems_of(spec: JobSpec, kind: _ResourceKind) -> list[Problem]:
     ]
 
 
-def _gpus(number: int) -> str:
+def _format_gpus(number: int) -> str:
     return f"{number} GPU{'' if number == 1 else 's'}"
 
 
-def _because(origin: str) -> str:
+def _format_reason(origin: str) -> str:
     return f" ({origin})" if origin else ""
 
 
@@ -129,23 +138,23 @@ _ADVICE = "Raise it, or request fewer tasks."
 
 def open_files(spec: JobSpec) -> int:
     """Return the most files that one process of a job has open."""
-    return max(_EXECUTOR_FILES, _AM_FILES + _FILES_PER_EXECUTOR * tasks_at_a_time(spec))
+    return max(_EXECUTOR_FILES, _AM_FILES + _FILES_PER_EXECUTOR * count_tasks_at_a_time(spec))
 
 
 def processes(spec: JobSpec) -> int:
     """Return the number of processes and threads of a job, not counting those that user programs start."""
-    return _PROCESSES_OF_JOB + _PROCESSES_PER_TASK * tasks_at_a_time(spec)
+    return _PROCESSES_OF_JOB + _PROCESSES_PER_TASK * count_tasks_at_a_time(spec)
 
 
-def tasks_at_a_time(spec: JobSpec) -> int:
+def count_tasks_at_a_time(spec: JobSpec) -> int:
     """Return the most tasks that have a container at one time."""
     roles = spec.effective_roles
-    return sum(roles[name].instances for name in coexisting(spec, lambda resources: 1))
+    return sum(roles[name].instances for name in find_coexisting(spec, lambda resources: 1))
 
 
-def resource_limit_problems(spec: JobSpec) -> Sequence[Problem]:
+def find_limit_problems(spec: JobSpec) -> Sequence[Problem]:
     """Return problems where a job exceeds the user's resource limits, so that it can never run."""
-    tasks = tasks_at_a_time(spec)
+    tasks = count_tasks_at_a_time(spec)
     job = f"{tasks} task{'' if tasks == 1 else 's'} at one time need"
     problems = []
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -20,11 +20,11 @@ from tony.schedulers.interface import PreparedJob, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.claims import ledger_location
 from tony.schedulers.local.claims.machine_capacity import measure
-from tony.schedulers.local.claims.peak_demand import peak
+from tony.schedulers.local.claims.peak_demand import compute_peak
 from tony.schedulers.local.containers import cleanup
-from tony.schedulers.local.feasibility import resource_limit_problems, unsatisfiable_requests
+from tony.schedulers.local.feasibility import find_limit_problems, find_unsatisfiable_requests
 from tony.schedulers.local.settings import DEFAULT_LEDGER, DEFAULT_MASTER, read_settings
-from tony.schedulers.local.supervision.am_start import master_command, start_master
+from tony.schedulers.local.supervision.am_start import build_master_command, start_master
 
 if TYPE_CHECKING:
     from tony.storage.staging.remote_files import RemoteFiles
@@ -43,7 +43,7 @@ class LocalSubmitter(Submitter):
 
     def check(self, spec: JobSpec) -> Sequence[Problem]:
         settings, problems = read_settings(spec.scheduler_settings)
-        if settings.ledger is not None and (problem := ledger_location.why_unusable(settings.ledger)):
+        if settings.ledger is not None and (problem := ledger_location.explain_unusable(settings.ledger)):
             problems.append(
                 Problem(
                     key="scheduler.local.ledger",
@@ -51,20 +51,24 @@ class LocalSubmitter(Submitter):
                     message=f"cannot be the ledger: {problem}. Remove the setting, or set it to a writable folder.",
                 )
             )
-        machine = measure(settings, with_gpus=peak(spec).gpus > 0)
+        machine = measure(settings, with_gpus=compute_peak(spec).gpus > 0)
         return [
             *problems,
-            *unsatisfiable_requests(spec, machine),
-            *resource_limit_problems(spec),
+            *find_unsatisfiable_requests(spec, machine),
+            *find_limit_problems(spec),
             *_no_interpreter(spec),
         ]
 
     def notices(self, spec: JobSpec) -> Sequence[str]:
         settings, _ = read_settings(spec.scheduler_settings)
-        problem = "" if settings.ledger else ledger_location.why_unusable(DEFAULT_LEDGER)
+        problem = "" if settings.ledger else ledger_location.explain_unusable(DEFAULT_LEDGER)
         if not problem:
             return ()
-        return (ledger_location.fallback_notice(DEFAULT_LEDGER, problem, ledger_location.own_ledger(self._home)),)
+        return (
+            ledger_location.format_fallback_notice(
+                DEFAULT_LEDGER, problem, ledger_location.find_own_ledger(self._home)
+            ),
+        )
 
     def remote_files(self, spec: JobSpec, others: Mapping[str, Mapping[str, object]]) -> RemoteFiles:
         from tony.storage.hdfs.hdfs_discovery import find_hdfs  # late: most jobs name no URI
@@ -75,11 +79,11 @@ class LocalSubmitter(Submitter):
     def render(self, job: PreparedJob) -> Json:
         spec = job.record.spec
         settings, _ = read_settings(spec.scheduler_settings)
-        need = peak(spec)
+        need = compute_peak(spec)
         return {
             "scheduler": "local",
             "master": {
-                "command": master_command(job.folder, settings.master),
+                "command": build_master_command(job.folder, settings.master),
                 "folder": str(job.folder.path),
                 "output": str(job.folder.am_log),
                 "environment": "inherited",
@@ -106,7 +110,7 @@ class LocalSubmitter(Submitter):
     async def submit(self, job: PreparedJob) -> None:
         settings, _ = read_settings(job.record.spec.scheduler_settings)
         is_default = settings.master == DEFAULT_MASTER
-        await start_master(job.folder, None if is_default else master_command(job.folder, settings.master))
+        await start_master(job.folder, None if is_default else build_master_command(job.folder, settings.master))
 
     def am_alive(self, folder: JobFolder) -> bool | None:
         try:
@@ -129,7 +133,7 @@ class LocalSubmitter(Submitter):
             if await to_thread(cleanup.end_job, folder.job_id, launched):
                 break
         folder.remains.unlink(missing_ok=True)
-        for place in (_set_ledger(folder) or DEFAULT_LEDGER, ledger_location.own_ledger(self._home)):
+        for place in (_set_ledger(folder) or DEFAULT_LEDGER, ledger_location.find_own_ledger(self._home)):
             ledger_location.tidy(place)
 
 

@@ -59,16 +59,16 @@ def compile_pyc(source: bytes, path: Path, name: str) -> bytes:
     Raises:
         SyntaxError, ValueError: it is not Python.
     """
-    code = _installed(source, path)
+    code = _load_installed(source, path)
     if code is None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             code = compile(source, name, "exec", dont_inherit=True, optimize=0)
     header = importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source)
-    return header + marshal.dumps(_renamed(code, name), _FORMAT)
+    return header + marshal.dumps(_rename_code(code, name), _FORMAT)
 
 
-def _installed(source: bytes, path: Path) -> CodeType | None:
+def _load_installed(source: bytes, path: Path) -> CodeType | None:
     try:
         content = Path(importlib.util.cache_from_source(str(path))).read_bytes()
         changed = int(path.stat().st_mtime) & 0xFFFFFFFF
@@ -84,7 +84,7 @@ def _installed(source: bytes, path: Path) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
-def _renamed(code: CodeType, name: str) -> CodeType:
+def _rename_code(code: CodeType, name: str) -> CodeType:
     inner: Iterable[object] = code.co_consts
-    constants = tuple(_renamed(each, name) if isinstance(each, CodeType) else each for each in inner)
+    constants = tuple(_rename_code(each, name) if isinstance(each, CodeType) else each for each in inner)
     return code.replace(co_filename=name, co_consts=constants)

@@ -69,22 +69,22 @@ def _read(program: bytes) -> Libraries:
     values = dict(entries)
     if _DT_STRTAB not in values:
         return Libraries()
-    strings = _offset(values[_DT_STRTAB], loaded)
+    strings = _find_offset(values[_DT_STRTAB], loaded)
     # DT_RUNPATH has priority over DT_RPATH.
     at = values.get(_DT_RUNPATH, values.get(_DT_RPATH))
     return Libraries(
-        needed=tuple(_text(program, strings + value) for tag, value in entries if tag == _DT_NEEDED),
-        path=None if at is None else _text(program, strings + at),
+        needed=tuple(_read_text(program, strings + value) for tag, value in entries if tag == _DT_NEEDED),
+        path=None if at is None else _read_text(program, strings + at),
         path_at=0 if at is None else strings + at,
     )
 
 
-def _offset(address: int, loaded: list[tuple[int, int, int]]) -> int:
+def _find_offset(address: int, loaded: list[tuple[int, int, int]]) -> int:
     for start, offset, length in loaded:
         if start <= address < start + length:
             return address - start + offset
     raise IndexError("an address outside the program")
 
 
-def _text(program: bytes, at: int) -> str:
+def _read_text(program: bytes, at: int) -> str:
     return program[at : program.index(b"\0", at)].decode("utf-8", "replace")

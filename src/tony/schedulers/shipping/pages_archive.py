@@ -36,19 +36,19 @@ def store_pages(cache: Cache) -> Stored | None:
     Raises:
         StorageError: the file system refuses.
     """
-    files = _files()
+    files = _list_files()
     if files is None:
         return None
     digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
     for name, _, status in files:
         digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
-    return build_once(cache, "stage the pages", f"pages-{digest.hexdigest()[:32]}", lambda: _archive(files))
+    return build_once(cache, "stage the pages", f"pages-{digest.hexdigest()[:32]}", lambda: _build_archive(files))
 
 
 _File = tuple[str, Path, os.stat_result]
 
 
-def _files() -> list[_File] | None:
+def _list_files() -> list[_File] | None:
     """Return every file of the archive, by its name there, sorted."""
     found: dict[str, Path] = {}
     for package in (*_REQUIRED, *_OPTIONAL):
@@ -64,18 +64,18 @@ def _files() -> list[_File] | None:
                 found[name] = Path(str(distribution.locate_file(file)))
     root = Path(tony.__file__).resolve().parent
     for package in _PACKAGES:
-        for name in _below(root, root / package):
+        for name in _iterate_below(root, root / package):
             found[f"tony/{name}"] = root / name
     return [(name, path, path.stat()) for name, path in sorted(found.items())]
 
 
-def _below(root: Path, folder: Path) -> Iterator[str]:
+def _iterate_below(root: Path, folder: Path) -> Iterator[str]:
     for path in folder.rglob("*"):
         if path.suffix in (".py", *_DATA) and path.is_file():
             yield path.relative_to(root).as_posix()
 
 
-def _archive(files: list[_File]) -> bytes:
+def _build_archive(files: list[_File]) -> bytes:
     modules, codes, data = [], [], []
     for name, path, _ in files:
         content = path.read_bytes()

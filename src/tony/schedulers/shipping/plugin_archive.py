@@ -33,12 +33,12 @@ def store_plug_in(cache: Cache, record: JobRecord) -> Stored | None:
     top = record.framework_module.partition(":")[0].partition(".")[0]
     if top == "tony":
         return None
-    files = list(_files(record.framework_path, top))
+    files = list(_iterate_files(record.framework_path, top))
     size = sum(status.st_size for _, _, status in files)
     if not files:
-        raise _refused(record, f"its adapter {record.framework_module} is not in a shippable package or module")
+        raise _build_refusal(record, f"its adapter {record.framework_module} is not in a shippable package or module")
     if size > MAX_ARCHIVE_BYTES:
-        raise _refused(
+        raise _build_refusal(
             record,
             f"its package {top} has {format_size(size)}, but at most {format_size(MAX_ARCHIVE_BYTES)} can be shipped; "
             "keep the adapter in a small package of its own",
@@ -47,14 +47,14 @@ def store_plug_in(cache: Cache, record: JobRecord) -> Stored | None:
     for name, path, status in files:
         digest.update(f"{name}\0{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
     name = f"plug-in-{digest.hexdigest()[:32]}"
-    return build_once(cache, f"stage the framework {top}", name, lambda: _archive(files))
+    return build_once(cache, f"stage the framework {top}", name, lambda: _build_archive(files))
 
 
-def _refused(record: JobRecord, why: str) -> ConfigError:
+def _build_refusal(record: JobRecord, why: str) -> ConfigError:
     return ConfigError([Problem(key="framework", value=record.spec.framework, message=f"{why}.")])
 
 
-def _files(folder: str | None, top: str) -> Iterator[tuple[str, Path, os.stat_result]]:
+def _iterate_files(folder: str | None, top: str) -> Iterator[tuple[str, Path, os.stat_result]]:
     """Yield every file of the package, by its name below the folder, sorted."""
     if folder is None:
         return
@@ -70,7 +70,7 @@ def _files(folder: str | None, top: str) -> Iterator[tuple[str, Path, os.stat_re
                 yield str(path.relative_to(folder)), path, path.stat()
 
 
-def _archive(files: list[tuple[str, Path, os.stat_result]]) -> bytes:
+def _build_archive(files: list[tuple[str, Path, os.stat_result]]) -> bytes:
     import zipfile  # late: it loads every compressor
 
     buffer = io.BytesIO()

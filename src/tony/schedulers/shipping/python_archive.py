@@ -68,7 +68,7 @@ class OwnInterpreter:
     version: str
 
     @classmethod
-    def running(cls) -> OwnInterpreter:
+    def from_running(cls) -> OwnInterpreter:
         """Return the interpreter of this process; in a virtual environment its base interpreter."""
         version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         prefix = Path(os.path.realpath(sys.base_prefix))
@@ -89,9 +89,11 @@ def store_interpreter(cache: Cache, setting: str, own: OwnInterpreter | None = N
         ConfigError: this interpreter does not work in another folder.
         StorageError: the file system refuses.
     """
-    own = own or OwnInterpreter.running()
+    own = own or OwnInterpreter.from_running()
     try:
-        return build_once(cache, f"stage {own.program}", f"python-{_fingerprint(own)}", lambda: _build(own, cache.path))
+        return build_once(
+            cache, f"stage {own.program}", f"python-{_compute_fingerprint(own)}", lambda: _build(own, cache.path)
+        )
     except _NotMovable as error:
         message = (
             f"{own.program} cannot be shipped: {error}. Submit with an interpreter installed by uv or pyenv, or set "
@@ -104,7 +106,7 @@ class _NotMovable(Exception):  # noqa: N818 - never leaves this module
     pass
 
 
-def _fingerprint(own: OwnInterpreter) -> str:
+def _compute_fingerprint(own: OwnInterpreter) -> str:
     """Return a digest that identifies an interpreter without reading it."""
     digest = hashlib.sha256(f"{_VERSION}\0{sys.version}\0{own}".encode())
     for path in (own.program, own.library, own.library / "os.py", own.library / "lib-dynload"):
@@ -117,13 +119,13 @@ def _fingerprint(own: OwnInterpreter) -> str:
 
 
 def _build(own: OwnInterpreter, scratch: Path) -> bytes:
-    members = list(_members(own))
+    members = list(_iterate_members(own))
     with tempfile.TemporaryDirectory(dir=scratch, prefix=".python-") as folder:
         _test_elsewhere(members, Path(folder).resolve())
-    return _archive(members)
+    return _build_archive(members)
 
 
-def _archive(members: list[Member]) -> bytes:
+def _build_archive(members: list[Member]) -> bytes:
     """Build the archive, without owners and times of this machine."""
     buffer = io.BytesIO()
     with (
@@ -137,7 +139,7 @@ def _archive(members: list[Member]) -> bytes:
     return buffer.getvalue()
 
 
-def _members(own: OwnInterpreter) -> Iterator[Member]:
+def _iterate_members(own: OwnInterpreter) -> Iterator[Member]:
     program = own.program.read_bytes()
     try:
         shared = [name for name in read_libraries(program).needed if name.startswith("libpython")]
@@ -147,18 +149,18 @@ def _members(own: OwnInterpreter) -> Iterator[Member]:
         raise _NotMovable(str(error)) from error
     yield "bin/python3", program, 0o755
     for name in shared:
-        yield f"lib/{name}", _loaded(name).read_bytes(), 0o755
+        yield f"lib/{name}", _find_loaded(name).read_bytes(), 0o755
     if not own.library.is_relative_to(own.prefix):
         raise _NotMovable(f"its modules are in {own.library}, outside {own.prefix}")
     below = own.library.relative_to(own.prefix)
-    for path in _modules(own.library):
+    for path in _iterate_modules(own.library):
         content = (own.library / path).read_bytes()
         yield f"{below}/{path}", content, 0o644
-        if path.endswith(".py") and (code := _compiled(own.library, path, content)):
+        if path.endswith(".py") and (code := _compile_module(own.library, path, content)):
             yield importlib.util.cache_from_source(f"{below}/{path}"), code, 0o644
 
 
-def _loaded(name: str) -> Path:
+def _find_loaded(name: str) -> Path:
     """Return the file of a shared library that this process has loaded."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         for line in maps:
@@ -168,7 +170,7 @@ def _loaded(name: str) -> Path:
     raise _NotMovable(f"it needs {name}, which cannot be found")
 
 
-def _modules(library: Path) -> Iterator[str]:
+def _iterate_modules(library: Path) -> Iterator[str]:
     for folder, folders, files in os.walk(library):
         folders[:] = sorted(name for name in folders if name not in _EXCLUDED and not name.startswith("config-"))
         for name in sorted(files):
@@ -177,7 +179,7 @@ def _modules(library: Path) -> Iterator[str]:
                 yield os.path.relpath(path, library)
 
 
-def _compiled(library: Path, path: str, source: bytes) -> bytes | None:
+def _compile_module(library: Path, path: str, source: bytes) -> bytes | None:
     try:
         return compile_pyc(source, library / path, path)
     except (SyntaxError, ValueError):  # examples of invalid Python

@@ -36,16 +36,16 @@ def store_runtime(cache: Cache) -> Stored:
     Raises:
         StorageError: the file system refuses.
     """
-    return build_once(cache, "stage tony's own archive", f"runtime-{_fingerprint()}", _archive)
+    return build_once(cache, "stage tony's own archive", f"runtime-{_compute_fingerprint()}", _build_archive)
 
 
-def _root() -> Path:
+def _find_root() -> Path:
     return Path(tony.__file__).resolve().parent
 
 
-def _files() -> Iterator[tuple[str, os.stat_result]]:
+def _iterate_files() -> Iterator[tuple[str, os.stat_result]]:
     """Return every file of the archive, by its path below the package, sorted."""
-    root = str(_root())
+    root = str(_find_root())
     found = []
     for folder, folders, files in os.walk(root):
         below = os.path.relpath(folder, root)
@@ -57,19 +57,19 @@ def _files() -> Iterator[tuple[str, os.stat_result]]:
     return iter(sorted(found, key=lambda each: each[0]))
 
 
-def _fingerprint() -> str:
+def _compute_fingerprint() -> str:
     """Return a digest that identifies the state of tony's files and the Python version, without reading the files."""
     digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
-    for path, status in _files():
+    for path, status in _iterate_files():
         digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
     return digest.hexdigest()[:32]
 
 
-def _archive() -> bytes:
+def _build_archive() -> bytes:
     modules, codes, starters = [], [], []
-    for path, _ in _files():
+    for path, _ in _iterate_files():
         starts = path.startswith(_START + "/") and not path.endswith("__init__.py")
-        file = _root() / path
+        file = _find_root() / path
         content = file.read_bytes()
         if starts:
             starters.append((os.path.basename(path), content))

@@ -70,7 +70,7 @@ class ContainerEnv:
         """Number of the AM attempt that this process is, or belongs to."""
         from tony.hadoop import ids  # late: executors need neither it nor the records that it loads
 
-        attempt = ids.container_id(self.container).attempt
+        attempt = ids.parse_container_id(self.container).attempt
         return attempt.number or 1 if attempt else 1
 
     def plug_in(self, framework_path: str | None) -> str | None:

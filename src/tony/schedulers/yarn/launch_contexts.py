@@ -30,7 +30,7 @@ from tony.model.staged import Placement, StagedRole
 from tony.model.submission_record import JobRecord
 from tony.schedulers.interface import ATTEMPTS_WITHIN
 from tony.schedulers.shipping import OWN_PYTHON
-from tony.schedulers.yarn.client.unrecorded_applications import all_tags
+from tony.schedulers.yarn.client.unrecorded_applications import build_tags
 from tony.schedulers.yarn.launch_payload import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import ENVIRONMENT, PYTHON, YarnSettings, read_role_settings
 from tony.schedulers.yarn.shell_quoting import for_shell
@@ -44,7 +44,7 @@ _DOCKER_IMAGE = "scheduler.yarn.docker_image"
 _PRIVATE_JOB = JobSpec()
 
 
-def capability(resources: Resources) -> Resource:
+def build_capability(resources: Resources) -> Resource:
     """Return a task's resources as YARN's; memory is rounded up to whole MiB."""
     others = dict(resources.others)
     if resources.gpus:
@@ -56,17 +56,17 @@ def capability(resources: Resources) -> Resource:
     )
 
 
-def gpus(resources: Resources) -> int:
+def count_gpus(resources: Resources) -> int:
     """Return the number of GPUs of a task, whichever setting requests them."""
     return dict(resources.others).get(GPU, resources.gpus)
 
 
-def master_capability(settings: YarnSettings) -> Resource:
+def build_master_capability(settings: YarnSettings) -> Resource:
     """Return the application master's resources."""
     return Resource(memory=-(-settings.am_memory // MIB), vcores=settings.am_vcores)
 
 
-def submission(
+def build_submission(
     record: JobRecord,
     settings: YarnSettings,
     application: ApplicationId,
@@ -91,26 +91,26 @@ def submission(
         max_attempts=record.spec.am_attempts,
         keep_containers=True,
         application_type=settings.application_type[:_TYPE_LENGTH],
-        tags=all_tags(settings),
-        resource=master_capability(settings),
+        tags=build_tags(settings),
+        resource=build_master_capability(settings),
         am_requests=(
             ResourceRequest(
                 priority=Priority(priority=0),
                 resource_name="*",
-                capability=master_capability(settings),
+                capability=build_master_capability(settings),
                 num_containers=1,
                 node_label_expression=label,
             ),
         ),
         node_label_expression=settings.node_label,
         attempt_failures_validity_interval=int(ATTEMPTS_WITHIN * 1000),
-        log_aggregation=_logs(settings),
+        log_aggregation=_build_log_context(settings),
         timeouts=(TimeoutSeconds(type=TimeoutType.LIFETIME, timeout=int(seconds)),) if seconds else (),
         **more,
     )
 
 
-def master_container(
+def build_master_container(
     settings: YarnSettings,
     programs: Mapping[str, Uploaded],
     tokens: TokenCredentials,
@@ -132,18 +132,20 @@ def master_container(
     """
     python = next(filter(None, (_environment_of(settings, role) for role in staged.values())), None)
     key = "scheduler.yarn.am_docker_image" if settings.am_docker_image else _DOCKER_IMAGE
-    docker = _docker(settings.am_docker_image or settings.docker_image, settings.docker_mounts, key, sources)
-    python_resource = (_resource(python, objects[python], LocalResourceType.FILE),) if python else ()
+    docker = _build_docker_variables(
+        settings.am_docker_image or settings.docker_image, settings.docker_mounts, key, sources
+    )
+    python_resource = (_build_resource(python, objects[python], LocalResourceType.FILE),) if python else ()
     return ContainerLaunchContext(
-        local_resources=(*_archives(programs), *python_resource),
+        local_resources=(*_list_archives(programs), *python_resource),
         tokens=to_bytes(tokens),
-        environment=_environment(variables, settings, docker, python, sources),
-        commands=(_command(MASTER),),
-        acls=_acls(spec, settings),
+        environment=_build_environment(variables, settings, docker, python, sources),
+        commands=(_build_command(MASTER),),
+        acls=_build_acls(spec, settings),
     )
 
 
-def task_container(
+def build_task_container(
     spec: JobSpec,
     role: str,
     settings: YarnSettings,
@@ -158,24 +160,26 @@ def task_container(
     own = spec.effective_roles[role]
     key = f"roles.{role}.image" if own.image else _DOCKER_IMAGE
     mounts = read_role_settings(own).mounts or settings.docker_mounts
-    docker = _docker(own.image or settings.docker_image, mounts, key, sources)
+    docker = _build_docker_variables(own.image or settings.docker_image, mounts, key, sources)
     return ContainerLaunchContext(
         local_resources=(
-            *_archives(programs),
-            *(_resource(digest, objects[digest], LocalResourceType.FILE) for digest in digests),
+            *_list_archives(programs),
+            *(_build_resource(digest, objects[digest], LocalResourceType.FILE) for digest in digests),
         ),
         tokens=to_bytes(tokens),
-        environment=_environment(spec.container_env, settings, docker, _environment_of(settings, staged), sources),
-        commands=(_command(EXECUTOR),),
-        acls=_acls(spec, settings),
+        environment=_build_environment(
+            spec.container_env, settings, docker, _environment_of(settings, staged), sources
+        ),
+        commands=(_build_command(EXECUTOR),),
+        acls=_build_acls(spec, settings),
     )
 
 
-def _archives(programs: Mapping[str, Uploaded]) -> tuple[NamedLocalResource, ...]:
-    return tuple(_resource(name, archive, LocalResourceType.ARCHIVE) for name, archive in programs.items())
+def _list_archives(programs: Mapping[str, Uploaded]) -> tuple[NamedLocalResource, ...]:
+    return tuple(_build_resource(name, archive, LocalResourceType.ARCHIVE) for name, archive in programs.items())
 
 
-def _resource(key: str, uploaded: Uploaded, kind: LocalResourceType) -> NamedLocalResource:
+def _build_resource(key: str, uploaded: Uploaded, kind: LocalResourceType) -> NamedLocalResource:
     scheme, _, rest = uploaded.url.partition("://")  # `?` and `#` may be part of the path
     place, slash, path = rest.partition("/")
     host, _, port = place.rpartition("@")[2].partition(":")  # case is kept: names of name services are not hosts
@@ -198,7 +202,7 @@ def _environment_of(settings: YarnSettings, staged: StagedRole) -> str | None:
     return next((item.digest for item in staged.items if item.placement is Placement.PYTHON), None)
 
 
-def _environment(
+def _build_environment(
     given: Mapping[str, str],
     settings: YarnSettings,
     docker: Mapping[str, str],
@@ -220,7 +224,9 @@ def _environment(
     return tuple(StringPair(key=key, value=value) for key, value in variables.items())
 
 
-def _docker(image: str | None, mounts: str | None, key: str, sources: Mapping[str, str]) -> dict[str, str]:
+def _build_docker_variables(
+    image: str | None, mounts: str | None, key: str, sources: Mapping[str, str]
+) -> dict[str, str]:
     """Return YARN's variables for a container that runs in an image; without an image it has no mounts either.
 
     Args:
@@ -236,12 +242,12 @@ def _docker(image: str | None, mounts: str | None, key: str, sources: Mapping[st
     return variables | for_shell({"TONY_IMAGE_PLACE": place})
 
 
-def _command(module: str) -> str:
+def _build_command(module: str) -> str:
     """Return the command. YARN runs it by `bash -c "..."`, and shows the end of `stderr` where a container failed."""
     return f"exec sh {RUNTIME}/start.sh {module} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"
 
 
-def _acls(spec: JobSpec, settings: YarnSettings) -> tuple[ApplicationAcl, ...]:
+def _build_acls(spec: JobSpec, settings: YarnSettings) -> tuple[ApplicationAcl, ...]:
     """Return the ACLs set for YARN; by default, the job's viewers and editors."""
     given = (
         (AccessType.VIEW, settings.view_acl or _format_acl((*spec.viewers, *spec.editors))),
@@ -260,7 +266,7 @@ def _format_acl(names: Iterable[str]) -> str:
     return f"{users} {groups}" if groups else users
 
 
-def _logs(settings: YarnSettings) -> LogAggregationContext | None:
+def _build_log_context(settings: YarnSettings) -> LogAggregationContext | None:
     """Return the log aggregation patterns. Without any, YARN skips files that are still being written."""
     in_the_end = (settings.log_include, settings.log_exclude)
     rolled = (settings.rolled_log_include, settings.rolled_log_exclude)

@@ -35,7 +35,7 @@ _ANYWHERE = ("0.0.0.0", "::")
 POLICY = Policy(give_up_after=10.0, shortest=0.1, longest=0.5, first_answer=10.0)
 
 
-def tokens_for_programs(credentials: TokenCredentials) -> TokenCredentials:
+def select_program_tokens(credentials: TokenCredentials) -> TokenCredentials:
     """Return the tokens that user programs may have of their AM's, and a job of its submitter's."""
     return credentials.to_reduced(*_YARN_TOKENS)
 
@@ -45,7 +45,7 @@ def are_tokens_issued(settings: Configuration) -> bool:
     return is_secure(settings) or settings.get_bool(_ALWAYS)
 
 
-def token_renewer(settings: Configuration, user: str) -> str:
+def find_token_renewer(settings: Configuration, user: str) -> str:
     """Return the renewer of a job's tokens: the ResourceManager's principal; without security, the user.
 
     Raises:
@@ -60,7 +60,9 @@ def token_renewer(settings: Configuration, user: str) -> str:
     return principal.replace("_HOST", (socket.getfqdn() if host in _ANYWHERE else host).lower())
 
 
-async def credentials_of_job(settings: Configuration, logins: Logins, file_systems: Sequence[str]) -> TokenCredentials:
+async def collect_job_credentials(
+    settings: Configuration, logins: Logins, file_systems: Sequence[str]
+) -> TokenCredentials:
     """Return the AM container's credentials: those of the token file, and new tokens for the other file systems.
 
     Args:
@@ -71,7 +73,7 @@ async def credentials_of_job(settings: Configuration, logins: Logins, file_syste
         HadoopError: a file system cannot be reached, or issues no token.
         SchedulerError: it issues none, but requires one.
     """
-    found = tokens_for_programs(logins.credentials)
+    found = select_program_tokens(logins.credentials)
     if not are_tokens_issued(settings):
         return found
     wanted = [find_name_service(settings), *(find_name_service(settings, uri) for uri in file_systems)]
@@ -85,7 +87,7 @@ async def fetch_token(settings: Configuration, logins: Logins, service: NameServ
     from tony.hadoop.hdfs.namenode import create_name_node  # late: most clusters require no tokens
 
     async with create_name_node(settings, logins, service, policy=POLICY) as client:
-        return await client.delegation_token(token_renewer(settings, logins.user))
+        return await client.get_delegation_token(find_token_renewer(settings, logins.user))
 
 
 def _refuse_loops() -> None:

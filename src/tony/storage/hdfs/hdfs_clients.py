@@ -12,7 +12,7 @@ from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import NameService, build_usual_web_address, find_name_service
 from tony.hadoop.tokens.credentials import TokenCredentials
-from tony.storage.hdfs.delegation_tokens import POLICY, FileLogin, credentials_of_job
+from tony.storage.hdfs.delegation_tokens import POLICY, FileLogin, collect_job_credentials
 
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebHdfs
@@ -99,13 +99,13 @@ class HdfsClients:
         urls = urls or [build_usual_web_address(node) for node in files.name_nodes]
         return WebHdfs(urls, login, known_as=f"It is {files.uri}{source and f' ({source})'}")
 
-    async def credentials_of_job(self, file_systems: Sequence[str]) -> TokenCredentials:
+    async def collect_job_credentials(self, file_systems: Sequence[str]) -> TokenCredentials:
         """Return the tokens for a job's processes; see `delegation_tokens`.
 
         Raises:
             HadoopError: a file system cannot be reached, or issues no token.
         """
-        return await credentials_of_job(self.configuration, self.logins, file_systems)
+        return await collect_job_credentials(self.configuration, self.logins, file_systems)
 
     def recover_lease(self, path: str) -> bool:
         """Recover the lease of a dead writer; return True when the file is closed. Blocks; not in a running loop.
@@ -121,7 +121,7 @@ class HdfsClients:
         async with create_name_node(self.configuration, self.logins, self.files, policy=POLICY) as client:
             return await client.recover_lease(path)
 
-    def path(self, staging: str) -> str:
+    def build_path(self, staging: str) -> str:
         """Return the staging folder's path in the file system."""
         if staging.startswith("/"):
             return staging.rstrip("/") or "/"

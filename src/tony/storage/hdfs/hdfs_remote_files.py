@@ -36,7 +36,7 @@ class HdfsFiles(RemoteFiles):
         service, path = self._split(address)
         client = self._client(service)
         try:
-            status = client.status(path)
+            status = client.get_status(path)
             if status.kind is FileKind.DIRECTORY:
                 found = client.list(path)
                 return RemoteFolder(
@@ -99,6 +99,6 @@ class HdfsFiles(RemoteFiles):
         known = self._folders.get((service, folder))
         if known is None:
             above = self._all_may_enter(service, folder.rpartition("/")[0])
-            known = above and bool(self._client(service).status(folder).permission & _OTHERS_ENTER)
+            known = above and bool(self._client(service).get_status(folder).permission & _OTHERS_ENTER)
             self._folders[service, folder] = known
         return known

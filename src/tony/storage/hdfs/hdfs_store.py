@@ -49,7 +49,7 @@ class HdfsStore(FileStore):
         found = self._files.find(self._split(path))
         return None if found is None else _item(found, path.rpartition("/")[2])
 
-    def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
+    def read_pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
         try:
             with self._files.open(self._split(path), offset) as stream:
                 while piece := stream.read(PIECE):

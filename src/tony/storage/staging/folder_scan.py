@@ -18,7 +18,7 @@ from tony.model.staged import LeftOut
 from tony.storage.archives import symlink_resolution
 from tony.storage.cache.digest_index import Stamp
 from tony.storage.cache.manifest import ManifestEntryKind
-from tony.storage.staging.ignore_rules import OWN_FILE, IgnoreFileError, IgnoreRules, rules_for
+from tony.storage.staging.ignore_rules import OWN_FILE, IgnoreFileError, IgnoreRules, load_rules
 
 #: Characters of a long path that are shown.
 _MAX_SHOWN_CHARACTERS = 100
@@ -98,7 +98,7 @@ def scan(root: Path, *, git: bool, without: Collection[str] = ()) -> Scan:
     top = root.resolve()
     walk = _Walk(frozenset(without))
     try:
-        rules = rules_for(top, git=git)
+        rules = load_rules(top, git=git)
         walk.left_out.ignore_file = rules.file_name
         walk.folder(os.fspath(top), "", rules)
     except IgnoreFileError as error:
@@ -262,7 +262,7 @@ def _escapes(found: list[ScannedEntry]) -> list[str]:
     ]
 
 
-def largest_entries(scan: Scan, count: int = 5) -> list[tuple[str, int]]:
+def find_largest_entries(scan: Scan, count: int = 5) -> list[tuple[str, int]]:
     """Return the largest entries at the folder's top; one with a dominant entry is replaced by that."""
     sizes: dict[str, int] = {}
     for found in scan.found:

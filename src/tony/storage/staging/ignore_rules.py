@@ -143,7 +143,7 @@ class IgnoreRules:
         return self.tracked is not None and path in self.tracked
 
 
-def rules_for(top: Path, *, git: bool) -> IgnoreRules:
+def load_rules(top: Path, *, git: bool) -> IgnoreRules:
     """Return the rules that apply at the top of a folder.
 
     Args:

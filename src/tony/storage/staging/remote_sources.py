@@ -18,7 +18,7 @@ _MODE = 0o755
 _MAX_NAMES = 5
 
 
-def archive(address: str, placement: Placement, files: RemoteFiles) -> StagingRequest:
+def request_archive(address: str, placement: Placement, files: RemoteFiles) -> StagingRequest:
     """Return the request for a source, or a Python.
 
     Raises:
@@ -34,7 +34,7 @@ def archive(address: str, placement: Placement, files: RemoteFiles) -> StagingRe
     return _archive_request(found, found.name, placement, files)
 
 
-def file(
+def request_file(
     address: str, name: str, *, renamed: bool, unpack: bool, files: RemoteFiles
 ) -> tuple[tuple[StagingRequest, ...], str]:
     """Return the requests for an item of `files`, one for each file of a folder, and a note for the user.
@@ -58,7 +58,7 @@ def file(
     return tuple(_file_request(each, prefix + each.name) for each in found.files), _describe_left_out(found)
 
 
-def in_place(request: StagingRequest, found: RemoteFile) -> StagedItem:
+def stage_in_place(request: StagingRequest, found: RemoteFile) -> StagedItem:
     """Return the item that nodes fetch themselves, instead of a staged object."""
     return StagedItem(
         digest=found.key,

@@ -61,7 +61,7 @@ def parse(text: str) -> FileEntry:
     return FileEntry(path=path, name=_clean(name), unpack=entry.archive, optional=entry.optional)
 
 
-def remote_scheme(path: str) -> str | None:
+def find_remote_scheme(path: str) -> str | None:
     """Return the scheme of an address such as `hdfs://host/x`; None for a path."""
     match = _REMOTE.search(path)
     return match[1] if match else None
@@ -134,7 +134,7 @@ class StagingRequest:
             return 0
 
 
-def source(text: str, without: Collection[str], *, git: bool = True) -> StagingRequest:
+def request_source(text: str, without: Collection[str], *, git: bool = True) -> StagingRequest:
     """Return the request for the job's source: a folder or an archive.
 
     Args:
@@ -152,7 +152,7 @@ def source(text: str, without: Collection[str], *, git: bool = True) -> StagingR
     return StagingRequest(path=path, name=name, placement=Placement.ROOT, format=kind)
 
 
-def file(entry: FileEntry, without: Collection[str]) -> StagingRequest:
+def request_file(entry: FileEntry, without: Collection[str]) -> StagingRequest:
     """Return the request for one of a job's or role's files. A folder is copied as a folder.
 
     A user who names a folder wants its contents: `.gitignore` does not count there, only `.tonyignore`.
@@ -172,7 +172,7 @@ def file(entry: FileEntry, without: Collection[str]) -> StagingRequest:
     return StagingRequest(path=path, name=entry.name, placement=Placement.FILE, mode=mode)
 
 
-def python(text: str, *, same_host: bool) -> StagingRequest | str:
+def request_python(text: str, *, same_host: bool) -> StagingRequest | str:
     """Return the request for a job's Python archive, or the path (or name) of an interpreter on the nodes.
 
     Args:
@@ -295,7 +295,7 @@ def _resolve(text: str) -> tuple[Path, os.stat_result]:
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno == errno.ELOOP:
             raise StagingRejectedError("it is, or is below, a loop of symlinks. Fix the links.") from None
-        scheme = remote_scheme(text)
+        scheme = find_remote_scheme(text)
         if scheme:
             raise StagingRejectedError(
                 f"{scheme}: addresses are not supported, only local paths and hdfs://. Copy it to this machine, "

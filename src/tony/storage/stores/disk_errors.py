@@ -37,7 +37,7 @@ def explain_os_error(doing: str, folder: Path, needed: int | None = None) -> Ite
 def build_storage_error(doing: str, folder: Path, error: OSError, needed: int | None = None) -> StorageError:
     """Return the error for an OSError; the arguments are those of `explain_os_error`."""
     if error.errno in _FULL:
-        return disk_full_error(doing, folder, needed, quota=error.errno == errno.EDQUOT)
+        return build_disk_full_error(doing, folder, needed, quota=error.errno == errno.EDQUOT)
     return StorageError(f"cannot {doing}: {error.strerror or error}.")
 
 
@@ -48,7 +48,7 @@ def require_free_space(doing: str, folder: Path, needed: int) -> None:
         StorageError: `folder` has less than `needed` bytes free.
     """
     if needed > free_bytes(folder):
-        raise disk_full_error(doing, folder, needed)
+        raise build_disk_full_error(doing, folder, needed)
 
 
 def free_bytes(folder: Path) -> int:
@@ -57,7 +57,7 @@ def free_bytes(folder: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def disk_full_error(doing: str, folder: Path, needed: int | None, *, quota: bool = False) -> StorageError:
+def build_disk_full_error(doing: str, folder: Path, needed: int | None, *, quota: bool = False) -> StorageError:
     """Return the error for a full disk."""
     wants = f"{format_size(needed)} needed" if needed else "more space needed"
     why = "your disk quota is exhausted" if quota else f"{format_size(free_bytes(folder))} free"

@@ -62,7 +62,7 @@ class FsspecStore(FileStore):
             found = self._files.info(self._full_path(path))
         return None if found is None else _item(found)
 
-    def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
+    def read_pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
         place = self._full_path(path)
         with (
             self._explain_errors("read", path),

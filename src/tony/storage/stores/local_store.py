@@ -71,7 +71,7 @@ class LocalStore(FileStore):
         finally:
             os.close(folder)
 
-    def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
+    def read_pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
         try:
             with open(self.open(path), "rb", buffering=0) as file:
                 file.seek(offset)
@@ -229,12 +229,12 @@ def _item(name: str, status: os.stat_result) -> Item:
         folder=folder,
         size=0 if folder else status.st_size,
         changed=status.st_mtime_ns / 1e9,
-        owner=name_of_user(status.st_uid),
+        owner=find_user_name(status.st_uid),
     )
 
 
 @lru_cache(maxsize=1000)
-def name_of_user(number: int) -> str:
+def find_user_name(number: int) -> str:
     """Return the name of a user of this machine; the number if there is none."""
     try:
         return pwd.getpwuid(number).pw_name

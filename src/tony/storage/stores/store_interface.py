@@ -55,7 +55,7 @@ class FileStore(ABC):
         """Return a file or folder; None if it does not exist."""
 
     @abstractmethod
-    def pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
+    def read_pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
         """Yield the bytes of a file from `offset` on, in pieces; none if it does not exist."""
 
     @abstractmethod
@@ -87,7 +87,7 @@ class FileStore(ABC):
         if found is None or found.folder:
             return None
         parts, left = [], most
-        for piece in self.pieces(path) if found.size <= most else ():
+        for piece in self.read_pieces(path) if found.size <= most else ():
             left -= len(piece)
             if left < 0:
                 break

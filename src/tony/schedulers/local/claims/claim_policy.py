@@ -65,13 +65,13 @@ def encode(claim: Claim) -> bytes:
     ).encode()
 
 
-def ticket_of(content: bytes) -> str:
+def parse_ticket(content: bytes) -> str:
     """Return the ticket that a claim's file names; empty if it is not a claim."""
     try:
         data = loads(content)
     except BadJson:
         return ""
-    return _text(data.get("ticket")) if isinstance(data, dict) else ""
+    return _parse_text(data.get("ticket")) if isinstance(data, dict) else ""
 
 
 def decode(content: bytes, ticket: str, user: str, *, is_trusted: bool = True) -> Claim | None:
@@ -88,14 +88,14 @@ def decode(content: bytes, ticket: str, user: str, *, is_trusted: bool = True) -
         return None
     if len(content) > MAX_BYTES or not isinstance(data, dict) or data.get("ticket") != ticket:
         return None
-    memory, gpus = _number(data.get("memory"), _MAX_MEMORY), _number(data.get("gpus"), _MAX_GPUS)
+    memory, gpus = _parse_number(data.get("memory"), _MAX_MEMORY), _parse_number(data.get("gpus"), _MAX_GPUS)
     devices = data.get("devices")
     if memory is None or gpus is None or not (devices is None or _is_devices(devices, gpus)):
         return None
     return Claim(
         ticket=ticket,
-        job=_text(data.get("job")),
-        job_name=_text(data.get("name")),
+        job=_parse_text(data.get("job")),
+        job_name=_parse_text(data.get("name")),
         user=user,
         is_trusted=is_trusted,
         memory=memory,
@@ -104,7 +104,7 @@ def decode(content: bytes, ticket: str, user: str, *, is_trusted: bool = True) -
     )
 
 
-def blocker(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | None:
+def find_blocker(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | None:
     """Return the youngest older claim that must change before this waiting one can be granted; None if there is none.
 
     An older claim short of memory blocks this one, which may have only what is left beside it; likewise for GPUs if
@@ -112,8 +112,8 @@ def blocker(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | 
     would wake no claim behind it: it blocks only claims for GPUs. So of a whole queue only claims without a blocker
     need to watch releases, at most two: the first that wants GPUs, and the first that wants none.
     """
-    granted, older = _before(claim, others, machine)
-    memory, devices = _free(granted, machine)
+    granted, older = _split_before(claim, others, machine)
+    memory, devices = _compute_free(granted, machine)
     found = None
     for each in sorted(older, key=lambda each: each.ticket):
         short_of_memory, short_of_gpus = each.memory > memory, 0 < each.gpus > len(devices)
@@ -126,17 +126,19 @@ def blocker(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | 
 
 def decide(claim: Claim, others: Iterable[Claim], machine: Machine) -> Claim | str:
     """Return the claim with its devices if it may be granted now, else the pending reason."""
-    granted, older = _before(claim, others, machine)
-    memory, devices = _free(granted, machine)
+    granted, older = _split_before(claim, others, machine)
+    memory, devices = _compute_free(granted, machine)
     short_of_memory = claim.memory > memory - sum(other.memory for other in older)
     short_of_gpus = claim.gpus > 0 and claim.gpus > len(devices) - sum(other.gpus for other in older)
     if not short_of_memory and not short_of_gpus:
         return replace(claim, devices=tuple(devices[: claim.gpus]))
-    shortage = _shortage(claim, machine, memory if short_of_memory else None, len(devices) if short_of_gpus else None)
-    return f"waiting: {shortage}{_jobs_ahead_of(granted, older, gpus_only=not short_of_memory)}"
+    shortage = _describe_shortage(
+        claim, machine, memory if short_of_memory else None, len(devices) if short_of_gpus else None
+    )
+    return f"waiting: {shortage}{_count_jobs_ahead(granted, older, gpus_only=not short_of_memory)}"
 
 
-def grown(claim: Claim, memory: int, gpus: int, others: Iterable[Claim], machine: Machine) -> Claim | None:
+def grow_claim(claim: Claim, memory: int, gpus: int, others: Iterable[Claim], machine: Machine) -> Claim | None:
     """Return a granted claim enlarged, if that fits beside all that others hold and wait for; else None.
 
     Args:
@@ -145,7 +147,7 @@ def grown(claim: Claim, memory: int, gpus: int, others: Iterable[Claim], machine
     """
     others = list(others)
     granted = [other for other in others if other.granted and _is_credible(other, claim, machine)]
-    free, devices = _free([claim, *granted], machine)
+    free, devices = _compute_free([claim, *granted], machine)
     waiting = [other for other in others if not other.granted and _is_possible(other, claim, machine)]
     free -= sum(other.memory for other in waiting)
     spare = len(devices) - sum(other.gpus for other in waiting)
@@ -155,7 +157,7 @@ def grown(claim: Claim, memory: int, gpus: int, others: Iterable[Claim], machine
     return replace(claim, memory=memory, gpus=gpus, devices=(*(claim.devices or ()), *more))
 
 
-def _before(claim: Claim, others: Iterable[Claim], machine: Machine) -> tuple[list[Claim], list[Claim]]:
+def _split_before(claim: Claim, others: Iterable[Claim], machine: Machine) -> tuple[list[Claim], list[Claim]]:
     """Return the granted claims, and the older waiting ones that can ever be granted."""
     granted: list[Claim] = []
     older: list[Claim] = []
@@ -168,7 +170,7 @@ def _before(claim: Claim, others: Iterable[Claim], machine: Machine) -> tuple[li
     return granted, older
 
 
-def _free(granted: Iterable[Claim], machine: Machine) -> tuple[int, list[str]]:
+def _compute_free(granted: Iterable[Claim], machine: Machine) -> tuple[int, list[str]]:
     """Return the free bytes (negative if overcommitted) and the free devices."""
     memory = machine.memory
     held: set[str] = set()
@@ -191,7 +193,7 @@ def _is_possible(other: Claim, claim: Claim, machine: Machine) -> bool:
     return other.memory <= machine.memory and (not claim.gpus or other.gpus <= len(machine.gpus))
 
 
-def _shortage(claim: Claim, machine: Machine, memory: int | None, gpus: int | None) -> str:
+def _describe_shortage(claim: Claim, machine: Machine, memory: int | None, gpus: int | None) -> str:
     parts = []
     if memory is not None:
         free = format_size(max(memory, 0))
@@ -203,7 +205,7 @@ def _shortage(claim: Claim, machine: Machine, memory: int | None, gpus: int | No
     return " and ".join(parts)
 
 
-def _jobs_ahead_of(granted: Sequence[Claim], older: Sequence[Claim], *, gpus_only: bool) -> str:
+def _count_jobs_ahead(granted: Sequence[Claim], older: Sequence[Claim], *, gpus_only: bool) -> str:
     holders = [claim for claim in granted if claim.gpus or not gpus_only]
     waiters = [claim for claim in older if claim.gpus or not gpus_only]
     text = f"; in use by {_format_claims(holders)}" if holders else ""
@@ -221,7 +223,7 @@ def _describe(claim: Claim) -> str:
     return f'{claim.job} "{claim.job_name}" of {claim.user} ({format_size(claim.memory)}{gpus})'
 
 
-def _number(value: object, most: int) -> int | None:
+def _parse_number(value: object, most: int) -> int | None:
     return value if type(value) is int and 0 <= value <= most else None
 
 
@@ -233,7 +235,7 @@ def _is_devices(value: object, gpus: int) -> bool:
     )
 
 
-def _text(value: object) -> str:
+def _parse_text(value: object) -> str:
     """Return untrusted text, safe to print on a terminal."""
     text = value if isinstance(value, str) else "?"
     return "".join(char if char.isprintable() else "?" for char in text[:_MAX_TEXT])

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from tony import clock
 from tony.linux.inotify import ChangeWatch, InotifyMask
 from tony.retry import Backoff
-from tony.schedulers.local.claims.claim_policy import Claim, blocker, decide
-from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusy, ResourceLedger, user_name
+from tony.schedulers.local.claims.claim_policy import Claim, decide, find_blocker
+from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusy, ResourceLedger, find_user_name
 from tony.schedulers.local.claims.machine_capacity import Machine
 
 #: Claims that are granted or removed, but not new ones; or the ledger was removed.
@@ -117,7 +117,7 @@ class _QueuePlace:
         if behind is None:
             self._watch.add(self._ledger.path, _DEPARTURES)
         else:
-            self._watch.add(self._ledger.place_of(behind), _CLAIM_CHANGES)
+            self._watch.add(self._ledger.claim_path(behind), _CLAIM_CHANGES)
 
     async def _wait_for_change(self, pauses: Iterator[float]) -> bool:
         """Wait until the next check is due; return True if a change was seen."""
@@ -156,11 +156,11 @@ class _QueuePlace:
                 await asyncio.sleep(next(pauses))
 
     def _decide(self) -> HeldClaim | None:
-        others = [claim for claim in self._ledger.claims() if claim.ticket != self._claim.ticket]
+        others = [claim for claim in self._ledger.list_claims() if claim.ticket != self._claim.ticket]
         outcomes = (decide(claim, others, self._machine) for claim in self._larger)
         granted = next((found for found in outcomes if isinstance(found, Claim)), None)
         outcome = granted or decide(self._claim, others, self._machine)
-        self._blocker = blocker(self._claim, others, self._machine) if isinstance(outcome, str) else None
+        self._blocker = find_blocker(self._claim, others, self._machine) if isinstance(outcome, str) else None
         if self._held and not self._held.is_seen:  # the file was removed: other jobs do not see this claim
             self._held.withdraw()
             self._held = None
@@ -188,7 +188,7 @@ def _lock_notice(ledger: ResourceLedger) -> str:
                 holder = f"process {fields[4]}"
                 uid = os.stat(f"/proc/{fields[4]}").st_uid
                 if uid != os.geteuid():
-                    holder += f" of {user_name(uid)}"
+                    holder += f" of {find_user_name(uid)}"
                     hint = "; if it never unlocks it, set scheduler.local.ledger to another folder"
                 break
     return f"waiting: the ledger {ledger.path} is locked by {holder}{hint}"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tony.errors import SchedulerError
 from tony.linux.peer_credentials import is_ours
-from tony.schedulers.local.claims.claim_policy import MAX_BYTES, Claim, decode, encode, ticket_of
+from tony.schedulers.local.claims.claim_policy import MAX_BYTES, Claim, decode, encode, parse_ticket
 
 _SUFFIX = ".claim"
 _DRAFT = ".draft"
@@ -61,13 +61,13 @@ class ResourceLedger:
         except BlockingIOError:
             raise LedgerBusy(self.path) from None
         try:
-            if not self._in_place():
+            if not self._is_in_place():
                 raise SchedulerError(f"the ledger {self.path} was removed while it was in use")
             yield
         finally:
             fcntl.flock(self._folder, fcntl.LOCK_UN)
 
-    def claims(self) -> list[Claim]:
+    def list_claims(self) -> list[Claim]:
         """Return all live claims. Removes files of our own dead holders. Only while `locked`."""
         found = []
         with os.scandir(self._folder) as entries:
@@ -85,7 +85,7 @@ class ResourceLedger:
         """Return one live claim in its present state."""
         return self._look(f"{ticket}{_SUFFIX}", tidy=False)
 
-    def place_of(self, ticket: str) -> Path:
+    def claim_path(self, ticket: str) -> Path:
         """Return the path of a claim's file."""
         return self.path / f"{ticket}{_SUFFIX}"
 
@@ -102,7 +102,7 @@ class ResourceLedger:
         try:
             os.fchmod(descriptor, 0o644)  # despite our umask: other users must see it
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held = HeldClaim(self.place_of(claim.ticket), descriptor, claim)
+            held = HeldClaim(self.claim_path(claim.ticket), descriptor, claim)
             held.update(claim)
             os.rename(draft, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except OSError:
@@ -122,14 +122,14 @@ class ResourceLedger:
             content = os.pread(descriptor, MAX_BYTES + 1, 0)
         except OSError:
             content = b""
-        ticket = ticket_of(content)
-        claim = decode(content, ticket, user_name(os.geteuid()))
+        ticket = parse_ticket(content)
+        claim = decode(content, ticket, find_user_name(os.geteuid()))
         if claim is None or claim.job != job:
             os.close(descriptor)
             return None
-        return HeldClaim(self.place_of(ticket), descriptor, claim)
+        return HeldClaim(self.claim_path(ticket), descriptor, claim)
 
-    def _in_place(self) -> bool:
+    def _is_in_place(self) -> bool:
         try:
             return os.path.samestat(os.fstat(self._folder), os.stat(self.path, follow_symlinks=False))
         except OSError:
@@ -156,7 +156,7 @@ class ResourceLedger:
             return None
         finally:
             os.close(descriptor)
-        ticket, user = name.removesuffix(_SUFFIX), user_name(status.st_uid)
+        ticket, user = name.removesuffix(_SUFFIX), find_user_name(status.st_uid)
         return decode(content, ticket, user, is_trusted=is_ours(status.st_uid))
 
     def _remove_leftover(self, name: str) -> None:
@@ -210,7 +210,7 @@ class HeldClaim:
             self.descriptor = -1
 
 
-def new_claim(*, job: str, job_name: str, memory: int, gpus: int) -> Claim:
+def create_claim(*, job: str, job_name: str, memory: int, gpus: int) -> Claim:
     """Return a waiting claim with a new ticket."""
     # Time since boot, the same for all processes: a wall clock that is set back would let later claims overtake.
     now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -227,7 +227,7 @@ def _is_locked(descriptor: int) -> bool:
 
 
 @functools.cache  # a lookup is slow where users are stored on another machine (LDAP)
-def user_name(uid: int) -> str:
+def find_user_name(uid: int) -> str:
     """Return the name of a user, or `user 1234`."""
     try:
         return pwd.getpwuid(uid).pw_name

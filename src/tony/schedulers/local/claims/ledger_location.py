@@ -40,19 +40,19 @@ def open_ledger(settings: LocalSettings, home: Home, shared: Path = DEFAULT_LEDG
     problem = _prepare(shared)
     if not problem:
         return _open(shared), ""
-    own = own_ledger(home)
+    own = find_own_ledger(home)
     own_problem = _prepare(own)
     if own_problem:
         raise SchedulerError(f"cannot create a ledger: {shared}: {problem}; {own}: {own_problem}")
-    return _open(own), fallback_notice(shared, problem, own)
+    return _open(own), format_fallback_notice(shared, problem, own)
 
 
-def own_ledger(home: Home) -> Path:
+def find_own_ledger(home: Home) -> Path:
     """Return the path of a user's own ledger, used if there is no shared one."""
     return home.path / "ledger"
 
 
-def fallback_notice(shared: Path, problem: str, own: Path) -> str:
+def format_fallback_notice(shared: Path, problem: str, own: Path) -> str:
     """Return the warning for a user whose jobs do not see those of other users."""
     return (
         f"the machine's ledger {shared} cannot be used ({problem}), so {own} is used: memory and GPUs in use by jobs "
@@ -60,7 +60,7 @@ def fallback_notice(shared: Path, problem: str, own: Path) -> str:
     )
 
 
-def why_unusable(path: Path) -> str:
+def explain_unusable(path: Path) -> str:
     """Return why a folder cannot be the ledger; empty if it can. Changes nothing."""
     try:
         status = os.lstat(path)
@@ -87,7 +87,7 @@ def tidy(path: Path) -> None:
         return
     try:
         with ledger.locked():
-            ledger.claims()
+            ledger.list_claims()
     except (LedgerBusy, SchedulerError):
         pass  # the next reader removes it
     finally:
@@ -103,7 +103,7 @@ def _prepare(path: Path) -> str:
     except OSError as error:
         return str(error.strerror)
     for _ in range(_CHECKS):
-        problem = why_unusable(path)
+        problem = explain_unusable(path)
         if not problem:
             break
         time.sleep(_CHECK_SECONDS)

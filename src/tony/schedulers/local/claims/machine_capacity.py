@@ -43,22 +43,22 @@ def measure(settings: LocalSettings, *, with_gpus: bool, root: Path = Path("/"))
         with_gpus: detect GPUs; that may take seconds, so only a job that requests some asks for it.
         root: parent of /proc, /sys and /dev; another folder in tests.
     """
-    memory, memory_origin = _memory(settings, root)
-    gpus, gpus_origin = _gpus(settings, root) if with_gpus else ((), "")
+    memory, memory_origin = _find_memory(settings, root)
+    gpus, gpus_origin = _find_gpus(settings, root) if with_gpus else ((), "")
     return Machine(memory=memory, gpus=gpus, memory_origin=memory_origin, gpus_origin=gpus_origin)
 
 
-def _memory(settings: LocalSettings, root: Path) -> tuple[int, str]:
+def _find_memory(settings: LocalSettings, root: Path) -> tuple[int, str]:
     if settings.memory is not None:
         return settings.memory, "set by scheduler.local.memory"
-    total = _total_memory(root)
-    limit = _memory_limit(root)
+    total = _read_total_memory(root)
+    limit = _read_memory_limit(root)
     whole = total if limit is None else min(total, limit)
     what = "this machine's" if whole == total else "the control group's"
     return int(whole * SHARE), f"{SHARE:.0%} of {what} {format_size(whole)}"
 
 
-def _total_memory(root: Path) -> int:
+def _read_total_memory(root: Path) -> int:
     for line in _read(root / "proc/meminfo").splitlines():
         name, _, value = line.partition(":")
         if name == "MemTotal" and (kib := whole(value.removesuffix("kB").strip())):
@@ -66,7 +66,7 @@ def _total_memory(root: Path) -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _memory_limit(root: Path) -> int | None:
+def _read_memory_limit(root: Path) -> int | None:
     """Return the lowest limit from our own control group up to the root, cgroup v1 and v2; None without any."""
     limits = []
     for line in _read(root / "proc/self/cgroup").splitlines():
@@ -89,16 +89,16 @@ def _memory_limit(root: Path) -> int | None:
     return min(limits, default=None)
 
 
-def _gpus(settings: LocalSettings, root: Path) -> tuple[tuple[str, ...], str]:
+def _find_gpus(settings: LocalSettings, root: Path) -> tuple[tuple[str, ...], str]:
     if settings.gpus is not None:
         return tuple(str(number) for number in range(settings.gpus)), "set by scheduler.local.gpus"
-    found = _gpus_of_driver(root)
+    found = _list_driver_gpus(root)
     if found is None:
-        found = _gpus_of_smi()
+        found = _list_smi_gpus()
     return found, "NVIDIA devices found"
 
 
-def _gpus_of_driver(root: Path) -> tuple[str, ...] | None:
+def _list_driver_gpus(root: Path) -> tuple[str, ...] | None:
     """Return UUIDs of the devices that the driver lists and we may open; None if the driver does not list them."""
     folder = root / "proc/driver/nvidia/gpus"
     try:
@@ -117,7 +117,7 @@ def _gpus_of_driver(root: Path) -> tuple[str, ...] | None:
     return tuple(uuids) if files else None
 
 
-def _gpus_of_smi() -> tuple[str, ...]:
+def _list_smi_gpus() -> tuple[str, ...]:
     import shutil  # late: it loads every compressor
 
     program = shutil.which("nvidia-smi")
@@ -134,10 +134,10 @@ def _gpus_of_smi() -> tuple[str, ...]:
         )
     except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
         return ()
-    return gpus_listed(answer.stdout) if answer.returncode == 0 else ()
+    return parse_gpu_list(answer.stdout) if answer.returncode == 0 else ()
 
 
-def gpus_listed(answer: str) -> tuple[str, ...]:
+def parse_gpu_list(answer: str) -> tuple[str, ...]:
     """Return UUIDs of the devices in the output of `nvidia-smi -L`."""
     return tuple(_UUID.findall(answer))
 

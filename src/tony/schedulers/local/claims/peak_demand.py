@@ -33,12 +33,12 @@ class Need:
     gpus: int
 
 
-def peak(spec: JobSpec) -> Need:
+def compute_peak(spec: JobSpec) -> Need:
     """Return the most that a job's containers use at one time. vcores are shares, and not counted."""
     roles = spec.effective_roles
     return Need(
-        memory=sum(total(roles[name], memory_of) for name in coexisting(spec, memory_of)),
-        gpus=sum(total(roles[name], gpus_of) for name in coexisting(spec, gpus_of)),
+        memory=sum(sum_weights(roles[name], compute_memory) for name in find_coexisting(spec, compute_memory)),
+        gpus=sum(sum_weights(roles[name], compute_gpus) for name in find_coexisting(spec, compute_gpus)),
     )
 
 
@@ -50,7 +50,7 @@ def needs(spec: JobSpec) -> tuple[Need, ...]:
     spare = {name: role.instances - (role.min_instances or 0) for name, role in spec.roles.items()}
     spare = {name: spare[name] for name in spec.elastic_roles}
     step = max(1, sum(spare.values()) // STEPS)
-    found = [peak(spec)]
+    found = [compute_peak(spec)]
     left_out = dict.fromkeys(spare, 0)
     while any(spare.values()):
         for _ in range(step):
@@ -58,49 +58,49 @@ def needs(spec: JobSpec) -> tuple[Need, ...]:
             if spare[name]:
                 spare[name] -= 1
                 left_out[name] += 1
-        found.append(peak(spec.without({name: range(count) for name, count in left_out.items()})))
+        found.append(compute_peak(spec.without({name: range(count) for name, count in left_out.items()})))
     return tuple(found)
 
 
-def least(spec: JobSpec) -> JobSpec:
+def reduce_to_least(spec: JobSpec) -> JobSpec:
     """Return the job with the minimum of each role's tasks."""
     roles = {name: replace(role, instances=role.min_instances or role.instances) for name, role in spec.roles.items()}
     return replace(spec, roles=roles) if spec.elastic_roles else spec
 
 
-def coexisting(spec: JobSpec, weight: Callable[[Resources], int]) -> tuple[str, ...]:
+def find_coexisting(spec: JobSpec, weight: Callable[[Resources], int]) -> tuple[str, ...]:
     """Return the roles that can run at one time and together weigh most, in the job's order."""
     roles = spec.effective_roles
-    rivals = exclusions(roles)
+    rivals = find_exclusions(roles)
     if spec.max_restarts:  # a finished task keeps its container for a restart, unless its role is setup
         first = set(spec.setup_roles)
         rivals = {name: others if name in first else others & first for name, others in rivals.items()}
-    weights = {name: total(role, weight) for name, role in roles.items()}
-    return tuple(name for name in _heaviest(rivals, weights) if weights[name])
+    weights = {name: sum_weights(role, weight) for name, role in roles.items()}
+    return tuple(name for name in _find_heaviest(rivals, weights) if weights[name])
 
 
-def total(role: Role, weight: Callable[[Resources], int]) -> int:
+def sum_weights(role: Role, weight: Callable[[Resources], int]) -> int:
     """Return the weight of all tasks of a role."""
     return role.instances * weight(role.resources)
 
 
-def memory_of(resources: Resources) -> int:
+def compute_memory(resources: Resources) -> int:
     """Return the bytes of one task."""
     return resources.memory
 
 
-def gpus_of(resources: Resources) -> int:
+def compute_gpus(resources: Resources) -> int:
     """Return the GPUs of one task."""
     return resources.gpus
 
 
-def exclusions(roles: Mapping[str, Role]) -> Mapping[str, Set[str]]:
+def find_exclusions(roles: Mapping[str, Role]) -> Mapping[str, Set[str]]:
     """Map each role to those that finish before it starts, or start only when it has finished."""
-    earlier = {name: _over_before(name, roles) for name in roles}
+    earlier = {name: _find_over_before(name, roles) for name in roles}
     return {name: frozenset(earlier[name]) | {other for other in roles if name in earlier[other]} for name in roles}
 
 
-def _over_before(name: str, roles: Mapping[str, Role]) -> Set[str]:
+def _find_over_before(name: str, roles: Mapping[str, Role]) -> Set[str]:
     """Return roles that have finished when `name` starts: it waits for their end, or a role that it waits for does."""
     over: set[str] = set()
     seen: set[str] = set()
@@ -118,7 +118,7 @@ def _over_before(name: str, roles: Mapping[str, Role]) -> Set[str]:
     return over
 
 
-def _heaviest(rivals: Mapping[str, Set[str]], weights: Mapping[str, int]) -> list[str]:
+def _find_heaviest(rivals: Mapping[str, Set[str]], weights: Mapping[str, int]) -> list[str]:
     """Return the set of roles without two rivals that has the largest sum of weights."""
     bound = [name for name in rivals if rivals[name]]
     if len(bound) > EXACT_ROLES:

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from tony.errors import SchedulerError
 from tony.model.submission_record import JobRecord
-from tony.schedulers.local.claims.claim_policy import Claim, grown
+from tony.schedulers.local.claims.claim_policy import Claim, grow_claim
 from tony.schedulers.local.claims.claim_queue import acquire_claim
-from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusy, ResourceLedger, new_claim
+from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusy, ResourceLedger, create_claim
 from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.schedulers.local.claims.peak_demand import Need
 
@@ -50,7 +50,7 @@ class ResourceClaim:
         self._machine = machine
         least = needs[-1]
         self._needs = needs
-        self._wanted = new_claim(job=record.job_id, job_name=record.spec.name, memory=least.memory, gpus=least.gpus)
+        self._wanted = create_claim(job=record.job_id, job_name=record.spec.name, memory=least.memory, gpus=least.gpus)
         self._held: HeldClaim | None = None
         self._inherited = None if inherited is None else ledger.inherited_claim(inherited, record.job_id)
         self._pass_on = pass_on
@@ -119,9 +119,9 @@ class ResourceClaim:
             return None
         with self._ledger.locked():
             claim = self._held.claim
-            others = [other for other in self._ledger.claims() if other.ticket != claim.ticket]
+            others = [other for other in self._ledger.list_claims() if other.ticket != claim.ticket]
             for need in filter(lambda need: self._is_more(need, claim), self._needs):
-                found = grown(claim, need.memory, need.gpus, others, self._machine)
+                found = grow_claim(claim, need.memory, need.gpus, others, self._machine)
                 if found:
                     self._held.update(found)
                     return found

@@ -35,7 +35,7 @@ class RoleAllocation:
         self._count(role, devices)
         self._devices = [device for device in self._devices if device not in self._used]
 
-    def why_impossible(self, role: str, total: int) -> str:
+    def explain_impossible(self, role: str, total: int) -> str:
         """Return why a demand can never be met; empty if it can."""
         if role not in self._roles:
             return f"the job has no role {role}"
@@ -63,7 +63,7 @@ class RoleAllocation:
         self._devices.extend(devices)
         self._used.difference_update(devices)
 
-    def pending_reason(self, *, grows: bool = False) -> str:
+    def find_pending_reason(self, *, grows: bool = False) -> str:
         """Return why demanded containers have to wait for others of the job to end; empty if none wait.
 
         Args:

@@ -34,7 +34,7 @@ _WATCHDOG_SECONDS = 3.0
 _KILL_SECONDS = 10.0
 
 
-def marker(job_id: str, container: str) -> str:
+def build_marker(job_id: str, container: str) -> str:
     """Return the prefix of the marker variables of a container. The last slash keeps c-1 and c-10 apart."""
     return f"{job_id}/{container}/"
 
@@ -45,9 +45,9 @@ def end_container(job_id: str, container: str, groups: Sequence[str]) -> bool:
     Returns:
         False if a process does not die (it is stuck in the kernel); call again.
     """
-    text = marker(job_id, container)
+    text = build_marker(job_id, container)
     _wait_for_watchdogs(lambda: process.with_marker(f"{EXECUTOR_VARIABLE}={text}"), {})
-    return _end(lambda: process.with_marker(*_texts(text)), groups, {})
+    return _end(lambda: process.with_marker(*_list_texts(text)), groups, {})
 
 
 def is_nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
@@ -61,7 +61,7 @@ def is_nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
         False also where the kernel does not list a process's children.
     """
     children = process.own_children()
-    return children is not None and not _orphans(children, executors) and cgroup.remove(groups, timeout=0.0)
+    return children is not None and not _find_orphans(children, executors) and cgroup.remove(groups, timeout=0.0)
 
 
 def end_job(job_id: str, launched: LaunchRecord, kept: Collection[str] = ()) -> bool:
@@ -74,18 +74,18 @@ def end_job(job_id: str, launched: LaunchRecord, kept: Collection[str] = ()) -> 
     groups = set(launched.groups) - {group for held in spared for group in held.groups}
     pids = {held.pid for held in spared}
 
-    def found(*variables: str) -> list[int]:
-        return _others([f"{variable}={job_id}/" for variable in variables], job_id, kept)
+    def find_processes(*variables: str) -> list[int]:
+        return _find_others([f"{variable}={job_id}/" for variable in variables], job_id, kept)
 
     executors = {
         pid: start for pid, start in launched.executors.items() if pid not in pids and process.start_time(pid) == start
     }
-    executors.update(_with_starts(found(EXECUTOR_VARIABLE)))
+    executors.update(_with_starts(find_processes(EXECUTOR_VARIABLE)))
     family = _with_starts(below for pid in executors for below in process.descendants(pid))
     for pid in executors.keys() - family.keys():
         _kill_same(pid, executors[pid])
-    _wait_for_watchdogs(lambda: found(EXECUTOR_VARIABLE), family)
-    return _end(lambda: found(*_MARKERS), sorted(groups), {**executors, **family})
+    _wait_for_watchdogs(lambda: find_processes(EXECUTOR_VARIABLE), family)
+    return _end(lambda: find_processes(*_MARKERS), sorted(groups), {**executors, **family})
 
 
 def kill_orphans(executors: Collection[int], supervisor: int = 0) -> bool:
@@ -100,11 +100,13 @@ def kill_orphans(executors: Collection[int], supervisor: int = 0) -> bool:
     Returns:
         False if some were killed and are not dead yet; call again.
     """
-    all_dead = _kill_orphans_of(supervisor, _orphans(_children(supervisor), executors)) if supervisor else True
+    all_dead = (
+        _kill_orphans_of(supervisor, _find_orphans(_list_children(supervisor), executors)) if supervisor else True
+    )
     children = process.own_children()
     if children is None:
         children = process.children(os.getpid())
-    for pid in _orphans(children, executors):
+    for pid in _find_orphans(children, executors):
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(pid, signal.SIGKILL)  # a child keeps its pid until it is waited for: no other process is hit
             all_dead = os.waitpid(pid, os.WNOHANG)[0] == pid and all_dead
@@ -120,7 +122,7 @@ def end_helpers(supervisor: int) -> None:
     own = os.getpid()
     deadline = time.monotonic() + _WATCHDOG_SECONDS
     while time.monotonic() < deadline:
-        helpers = [pid for pid in _children(supervisor) if pid != own and _session_of(pid) == os.getsid(0)]
+        helpers = [pid for pid in _list_children(supervisor) if pid != own and _find_session(pid) == os.getsid(0)]
         if not any(process.is_alive(pid) for pid in helpers):
             return
         for pid in helpers:
@@ -201,7 +203,7 @@ def read_launch_record(file: Path) -> LaunchRecord:
     return LaunchRecord(launched=tuple(launched), groups=tuple(groups))
 
 
-def highest_container_number(logs: Iterable[Path]) -> int:
+def find_highest_container_number(logs: Iterable[Path]) -> int:
     """Return the highest container number in any of the event logs; 0 for none."""
     found = 0
     for log in logs:
@@ -211,7 +213,7 @@ def highest_container_number(logs: Iterable[Path]) -> int:
     return found
 
 
-def _orphans(children: Iterable[int], executors: Collection[int]) -> list[int]:
+def _find_orphans(children: Iterable[int], executors: Collection[int]) -> list[int]:
     own_session = os.getsid(0)
     found = []
     for pid in children:
@@ -249,23 +251,23 @@ def _kill_orphans_of(supervisor: int, orphans: Iterable[int]) -> bool:
     return all_dead
 
 
-def _children(pid: int) -> list[int]:
+def _list_children(pid: int) -> list[int]:
     found = process.children_of(pid)
     return process.children(pid) if found is None else found
 
 
-def _session_of(pid: int) -> int:
+def _find_session(pid: int) -> int:
     try:
         return os.getsid(pid)
     except ProcessLookupError:
         return 0
 
 
-def _texts(marker: str) -> list[str]:
+def _list_texts(marker: str) -> list[str]:
     return [f"{variable}={marker}" for variable in _MARKERS]
 
 
-def _others(texts: Sequence[str], job_id: str, kept: Collection[str]) -> list[int]:
+def _find_others(texts: Sequence[str], job_id: str, kept: Collection[str]) -> list[int]:
     """Return processes whose environment holds one of the texts, except those of kept containers."""
     found = process.with_marker(*texts)
     if not kept:

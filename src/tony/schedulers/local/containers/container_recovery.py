@@ -70,9 +70,9 @@ class LocalContainerRecovery:
         """True if there were earlier AM attempts: this one has its event log before the allocator is opened."""
         return self._job.folder.events(2).exists()
 
-    def highest_number(self) -> int:
+    def find_highest_number(self) -> int:
         """Return the highest number of a container granted to them. Blocks: it reads their logs."""
-        return cleanup.highest_container_number(takewhile(Path.exists, map(self._job.folder.events, count(1))))
+        return cleanup.find_highest_container_number(takewhile(Path.exists, map(self._job.folder.events, count(1))))
 
     def reattach(
         self, known: Iterable[KnownContainer], noted: LaunchRecord, supervisor: int

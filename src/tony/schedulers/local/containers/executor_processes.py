@@ -64,9 +64,9 @@ class ExecutorProcess:
     async def _report(self) -> None:
         returncode = await self._server.reap(self.pid)
         self._exited.set()
-        self._on_ended(f"its executor {describe_end(returncode)}{self._last_log_line(returncode)}")
+        self._on_ended(f"its executor {describe_end(returncode)}{self._read_last_log_line(returncode)}")
 
-    def _last_log_line(self, returncode: int | None) -> str:
+    def _read_last_log_line(self, returncode: int | None) -> str:
         """Return why it failed: the last line of its log."""
         if returncode is None or returncode <= 0:
             return ""

@@ -41,7 +41,7 @@ class TaskLauncher:
         """Create a task's working directory and control group. Call it in a thread: archives are extracted."""
         folder = self._job.folder
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
-        markers = {cleanup.PROGRAM_VARIABLE: cleanup.marker(folder.job_id, held.id)}
+        markers = {cleanup.PROGRAM_VARIABLE: cleanup.build_marker(folder.job_id, held.id)}
         interpreter = localize(staged, self._job.home.cache, folder.work_of(task), markers)
         held.groups = cgroup.create(
             f"{folder.job_id}-{held.id}", held.resources.memory, held.resources.vcores * _SHARES_PER_VCORE
@@ -67,7 +67,7 @@ class TaskLauncher:
         """
         name = TaskId(task.role, task.index)
         folder = self._job.folder
-        marker = cleanup.marker(folder.job_id, held.id)
+        marker = cleanup.build_marker(folder.job_id, held.id)
         part = ContainerPart(
             host=HOST,
             work_folder=str(folder.work_of(name)),

@@ -27,7 +27,7 @@ _LOG_LINES = 10
 _LOG_TAIL_BYTES = 16 * 1024
 
 
-def master_command(folder: JobFolder, program: str = DEFAULT_MASTER) -> list[str]:
+def build_master_command(folder: JobFolder, program: str = DEFAULT_MASTER) -> list[str]:
     """Return the argv of a job's application master, under its supervisor.
 
     Args:
@@ -47,7 +47,7 @@ async def start_master(folder: JobFolder, argv: Sequence[str] | None = None) -> 
     Raises:
         SchedulerError: it did not start, and has been killed.
     """
-    process, ready = _use_prefork(folder, argv) or _spawn(argv or master_command(folder), folder)
+    process, ready = _use_prefork(folder, argv) or _spawn(argv or build_master_command(folder), folder)
     try:
         async with asyncio.timeout(_START_SECONDS):
             await _wait_up(process, ready, folder)
@@ -78,7 +78,7 @@ def _use_prefork(folder: JobFolder, argv: Sequence[str] | None) -> tuple[am_pref
     if found is None:
         return None
     try:
-        return found, found.become(master_command(folder), folder.path, folder.am_log)
+        return found, found.become(build_master_command(folder), folder.path, folder.am_log)
     except OSError:
         found.dismiss()
         return None

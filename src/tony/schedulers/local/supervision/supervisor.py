@@ -108,12 +108,12 @@ def main() -> int:
     module, *others = others or [MASTER[0]]
     isolated_interpreter.load(module, *MASTER)
 
-    def attempt(first: bool) -> int:
+    def run_attempt(first: bool) -> int:
         sys.argv[1:] = [*others, folder, pipe] if first else [*others, folder]
         code: int = import_module(module).main()
         return code
 
-    return supervise(JobFolder(Path(folder)), attempt, int(pipe))
+    return supervise(JobFolder(Path(folder)), run_attempt, int(pipe))
 
 
 def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> int:
@@ -159,14 +159,14 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
             return code
         _present.collect()
         deaths.append(clock.monotonic())
-        reason = _reason_to_give_up(folder, -code, deaths)
+        reason = _find_reason_to_give_up(folder, -code, deaths)
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=clock.LOG_LINE)
         logging.Formatter.converter = time.gmtime
         if reason:
-            log.error("the application master (pid %d) died (%s); not restarted: %s", am, _name(-code), reason)
+            log.error("the application master (pid %d) died (%s); not restarted: %s", am, _format_name(-code), reason)
             _give_up(folder)
             return 128 - code
-        log.warning("the application master (pid %d) died (%s); starting the next AM attempt", am, _name(-code))
+        log.warning("the application master (pid %d) died (%s); starting the next AM attempt", am, _format_name(-code))
 
 
 def _fork(deaths: list[float]) -> int:
@@ -188,27 +188,27 @@ def _wait(am: int) -> int:
             return status
 
 
-def _reason_to_give_up(folder: JobFolder, number: int, deaths: list[float]) -> str:
+def _find_reason_to_give_up(folder: JobFolder, number: int, deaths: list[float]) -> str:
     """Return why there is no further AM attempt; empty if there is one."""
     if number in _STOP_SIGNALS:
         return "it was asked to stop"
     if not folder.credentials.exists():  # removed just before the summary is written; the event log has the result
         return "it had finished the job except for the summary"
-    allowed = _allowed(folder)
+    allowed = _count_allowed(folder)
     recent = [death for death in deaths if death > deaths[-1] - _WINDOW_SECONDS]
     if len(recent) < allowed:
         return ""
     return f"{len(recent)} of {allowed} AM attempts (am_attempts) died within {_WINDOW_SECONDS / 60:g} minutes"
 
 
-def _allowed(folder: JobFolder) -> int:
+def _count_allowed(folder: JobFolder) -> int:
     try:
         return int(json.loads(folder.job.read_bytes())["spec"]["am_attempts"])
     except (OSError, ValueError, LookupError, TypeError):
         return _DEFAULT_ATTEMPTS
 
 
-def _name(number: int) -> str:
+def _format_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

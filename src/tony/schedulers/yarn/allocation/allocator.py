@@ -27,7 +27,7 @@ from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.tokens.credentials import AM_RM, select
 from tony.hadoop.tokens.credentials import TokenCredentials as Tokens
 from tony.hadoop.wire.yarn_records import Container, ContainerLaunchContext, FinalStatus
-from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, Registration, scheduler_proxy
+from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, Registration, create_scheduler_proxy
 from tony.hadoop.yarn.nm_client import NodeClients
 from tony.hadoop.yarn.request_table import AllocationUpdate
 from tony.linux.thread_pools import to_thread
@@ -58,13 +58,13 @@ from tony.schedulers.yarn.allocation.exit_reasons import find_termination_reason
 from tony.schedulers.yarn.allocation.node_blacklist import NodeBlacklist, NodesWithoutPython
 from tony.schedulers.yarn.allocation.outstanding_requests import OutstandingRequests
 from tony.schedulers.yarn.capabilities import CAPABILITIES
-from tony.schedulers.yarn.client.placement_constraints import placed
+from tony.schedulers.yarn.client.placement_constraints import find_placed
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.container_env import ContainerEnv
-from tony.schedulers.yarn.launch_contexts import gpus, task_container
+from tony.schedulers.yarn.launch_contexts import build_task_container, count_gpus
 from tony.schedulers.yarn.launch_payload import PAGES, TASK, JobPayload, encode_payload
 from tony.schedulers.yarn.settings import ENVIRONMENT, read_settings
-from tony.storage.hdfs.delegation_tokens import tokens_for_programs
+from tony.storage.hdfs.delegation_tokens import select_program_tokens
 from tony.units import format_size
 
 #: Share of YARN's AM expiry interval during which this AM attempt is certain to be the latest.
@@ -103,7 +103,7 @@ class YarnAllocator(ContainerAllocator):
         self._spec = job.record.spec
         self._settings, _ = read_settings(self._spec.scheduler_settings)
         self._configuration = Configuration.load(None, {}, given=payload.configuration)
-        self._tokens = tokens_for_programs(container_env.credentials)
+        self._tokens = select_program_tokens(container_env.credentials)
         self._expiry = self._configuration.get_seconds(_AM_EXPIRY)
         self.lease = max(self._expiry, self._configuration.get_seconds(_NODE_EXPIRY)) + _LEASE_MARGIN_SECONDS
         self.overlap = _CURRENT_SHARE * self._expiry
@@ -204,7 +204,7 @@ class YarnAllocator(ContainerAllocator):
         if token is None:
             raise SchedulerError(f"no AMRMToken for the ResourceManager in {self._container_env.tokens}")
         wanted = list_protections(configuration)
-        master = MasterClient(scheduler_proxy(configuration, token, protections=wanted), protections=wanted)
+        master = MasterClient(create_scheduler_proxy(configuration, token, protections=wanted), protections=wanted)
         self._master = master
         nodes = self._nodes = NodeClients(master.node_tokens, protections=wanted)
         # A shipped Python, or that of the job's environment, is the same on every node.
@@ -241,7 +241,7 @@ class YarnAllocator(ContainerAllocator):
             },
             master,
             registration,
-            placed=placed(self._spec, self._settings),
+            placed=find_placed(self._spec, self._settings),
             queue=self._settings.queue,
             count=containers.count,
             left_out=lambda: nodes_without_python.hosts,
@@ -328,7 +328,7 @@ class YarnAllocator(ContainerAllocator):
         if not settling.done():
             settling.cancel()
             await beating  # it has failed, and raises why
-        found, ends = self._recovery.outcome()
+        found, ends = self._recovery.find_outcome()
         delayed_events, self._delayed_events = self._delayed_events, None
         for event in (*delayed_events, *ends):
             self._emit(event)
@@ -348,17 +348,17 @@ class YarnAllocator(ContainerAllocator):
         if self._blacklist:
             self._blacklist.refresh()
         for report in update.nodes:  # first: one heartbeat may bring a node's failure and the ends of its containers
-            self._containers.node_changed(report)
+            self._containers.on_node_changed(report)
         for container in update.granted:
             self._take(container)
         for status in update.completed:
-            self._containers.completed(status)
+            self._containers.on_completed(status)
         for refused in update.refused:
-            self._demand.refused(refused.key, refused.reason)
+            self._demand.on_refused(refused.key, refused.reason)
         for rejected in update.rejected:
-            self._demand.rejected(rejected.key, rejected.reason)
+            self._demand.on_rejected(rejected.key, rejected.reason)
         for container_id in (*update.preempted, *update.preemptible):
-            self._containers.preempted(container_id)
+            self._containers.on_preempted(container_id)
         self._demand.report_pending()
         self._limit_exclusion(was_granted=bool(update.granted))
 
@@ -368,7 +368,9 @@ class YarnAllocator(ContainerAllocator):
         Args:
             was_granted: a container has just been granted.
         """
-        is_waiting = bool(self._master and self._master.outstanding() and self._blacklist and self._blacklist.hosts)
+        is_waiting = bool(
+            self._master and self._master.count_outstanding() and self._blacklist and self._blacklist.hosts
+        )
         if self._exclusion_timer and (was_granted or not is_waiting):
             self._exclusion_timer.cancel()
             self._exclusion_timer = None
@@ -381,13 +383,13 @@ class YarnAllocator(ContainerAllocator):
         assert self._containers is not None
         assert self._demand is not None
         assert container.id is not None
-        role = self._demand.role(container.allocation_request_id)
+        role = self._demand.find_role(container.allocation_request_id)
         if role is None:
             assert self._master is not None
-            _log.warning("%s was granted without a matching request; releasing it", ids.container_text(container.id))
+            _log.warning("%s was granted without a matching request; releasing it", ids.format_container(container.id))
             self._master.release(container.id)
             return
-        self._demand.granted(role)
+        self._demand.on_granted(role)
         self._containers.add(container, role)
 
     # --- demand -------------------------------------------------------------------------------------------------------
@@ -432,10 +434,10 @@ class YarnAllocator(ContainerAllocator):
     def _context(self, task: TaskPart, credentials: AmCredentials) -> ContainerLaunchContext:
         staged = self._job.record.staged.roles.get(task.role, StagedRole())
         # Hide GPUs from a task that requested none.
-        task = replace(task, gpus=gpus(self._spec.effective_roles[task.role].resources))
+        task = replace(task, gpus=count_gpus(self._spec.effective_roles[task.role].resources))
         payload = TaskLaunch(task=task, credentials=credentials, staged=staged)
         tokens = Tokens(tokens=self._tokens.tokens, secrets={**self._tokens.secrets, TASK: encode_payload(payload)})
-        return task_container(
+        return build_task_container(
             self._spec,
             task.role,
             self._settings,

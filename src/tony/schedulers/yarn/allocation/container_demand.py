@@ -9,8 +9,8 @@ from tony.hadoop.wire.yarn_records import Resource
 from tony.hadoop.yarn.request_table import ContainerRequest
 from tony.model.job_spec import JobSpec
 from tony.schedulers.yarn.client.capacity import ClusterCapacity, ClusterNode
-from tony.schedulers.yarn.client.placement_constraints import constraint_of, placed, tags_of
-from tony.schedulers.yarn.launch_contexts import capability, master_capability
+from tony.schedulers.yarn.client.placement_constraints import build_constraint, find_placed, list_tags
+from tony.schedulers.yarn.launch_contexts import build_capability, build_master_capability
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.units import format_size
 
@@ -37,28 +37,30 @@ class ContainerDemand:
     label_from: str = ""
 
 
-def container_demands(spec: JobSpec, settings: YarnSettings, capacity: ClusterCapacity) -> Iterator[ContainerDemand]:
+def build_demands(spec: JobSpec, settings: YarnSettings, capacity: ClusterCapacity) -> Iterator[ContainerDemand]:
     """Yield one container of each kind: the application master's, and a task's of each role that has tasks."""
     usual = settings.node_label or (capacity.queue.label if capacity.queue else "")
-    master = master_capability(settings)
-    without_label = placed(spec, settings)
+    master = build_master_capability(settings)
+    without_label = find_placed(spec, settings)
     of_job = "scheduler.yarn.node_label" if settings.node_label else ""
     label = settings.am_node_label or usual
     come_from = "" if settings.am_node_label else of_job
-    yield _demand("scheduler.yarn.am", "the application master", master, label, come_from)
+    yield _build_demand("scheduler.yarn.am", "the application master", master, label, come_from)
     for name, role in spec.effective_roles.items():
         if role.instances:
             label = role.node_label or settings.node_label or ("" if name in without_label else usual)
             come_from = "" if role.node_label else of_job
-            yield _demand(f"roles.{name}", f"a task of {name}", capability(role.resources), label, come_from)
+            yield _build_demand(
+                f"roles.{name}", f"a task of {name}", build_capability(role.resources), label, come_from
+            )
 
 
-def _demand(place: str, what: str, wanted: Resource, label: str | None, label_from: str) -> ContainerDemand:
+def _build_demand(place: str, what: str, wanted: Resource, label: str | None, label_from: str) -> ContainerDemand:
     amounts = {name: amount for name, amount in wanted.amounts().items() if amount}
     return ContainerDemand(place=place, what=what, amounts=amounts, label=label or "", label_from=label_from)
 
 
-def nodes_for(demand: ContainerDemand, capacity: ClusterCapacity) -> list[ClusterNode]:
+def find_nodes(demand: ContainerDemand, capacity: ClusterCapacity) -> list[ClusterNode]:
     """Return the nodes that accept such a container by label, regardless of size; includes nodes that are away."""
     return [node for node in capacity.nodes if _takes(node, demand.label, capacity)]
 
@@ -68,12 +70,12 @@ def fits(node: ClusterNode, demand: ContainerDemand) -> bool:
     return all(node.has.get(name, 0) >= amount for name, amount in demand.amounts.items())
 
 
-def suitable_node_counts(spec: JobSpec, settings: YarnSettings, capacity: ClusterCapacity) -> dict[str, int]:
+def count_suitable_nodes(spec: JobSpec, settings: YarnSettings, capacity: ClusterCapacity) -> dict[str, int]:
     """Map each role to the number of nodes large enough for its tasks. Skips roles with placement constraints."""
-    kept = {f"roles.{name}": name for name in spec.effective_roles if name not in placed(spec, settings)}
+    kept = {f"roles.{name}": name for name in spec.effective_roles if name not in find_placed(spec, settings)}
     return {
-        kept[demand.place]: sum(not node.away and fits(node, demand) for node in nodes_for(demand, capacity))
-        for demand in container_demands(spec, settings, capacity)
+        kept[demand.place]: sum(not node.away and fits(node, demand) for node in find_nodes(demand, capacity))
+        for demand in build_demands(spec, settings, capacity)
         if demand.place in kept
     }
 
@@ -83,16 +85,16 @@ def _takes(node: ClusterNode, label: str, capacity: ClusterCapacity) -> bool:
     return label in node.labels if label else set(node.labels) <= set(capacity.shared_labels)
 
 
-def amount_text(name: str, amount: int) -> str:
+def format_amount(name: str, amount: int) -> str:
     """Format an amount: `4g`, `8 vcores`."""
     if name == MEMORY:
         return format_size(amount << 20)
     return f"{amount} {name}"
 
 
-def amounts_text(demand: ContainerDemand) -> str:
+def format_amounts(demand: ContainerDemand) -> str:
     """Format all requested amounts."""
-    return ", ".join(amount_text(name, amount) for name, amount in demand.amounts.items())
+    return ", ".join(format_amount(name, amount) for name, amount in demand.amounts.items())
 
 
 def format_names(names: Sequence[str]) -> str:
@@ -114,11 +116,11 @@ def build_container_request(
         nodes: host -> rack, of all nodes: a request for `*` alone is served more slowly.
     """
     wanted = spec.effective_roles[role]
-    resource = capability(wanted.resources)
-    if role in placed(spec, settings):
-        constraint = constraint_of(spec, role, settings)
+    resource = build_capability(wanted.resources)
+    if role in find_placed(spec, settings):
+        constraint = build_constraint(spec, role, settings)
         return ContainerRequest(
-            resource=resource, priority=_PRIORITY, tags=tags_of(role, wanted), constraint=constraint
+            resource=resource, priority=_PRIORITY, tags=list_tags(role, wanted), constraint=constraint
         )
     label = wanted.node_label or settings.node_label
     if label:

@@ -22,7 +22,7 @@ from tony.hadoop.yarn.nm_client import NodeClients
 from tony.hadoop.yarn.request_table import AllocationUpdate
 from tony.schedulers.interface import KnownContainer
 from tony.schedulers.yarn.allocation import exit_reasons
-from tony.schedulers.yarn.allocation.container_table import ContainerTable, ended_before
+from tony.schedulers.yarn.allocation.container_table import ContainerTable, build_ended_before
 
 #: Poll interval in seconds.
 _POLL_SECONDS = 0.02
@@ -74,7 +74,7 @@ class ContainerRecovery:
             assert container.id is not None
             if container.node is not None and container.node.host:
                 self._places[container.node.host] = container.node
-            name = ids.container_text(container.id)
+            name = ids.format_container(container.id)
             late = self._given_up.pop(name, None)
             known = late or self._missing.pop(name, None)
             if known is None:
@@ -94,14 +94,14 @@ class ContainerRecovery:
             self._reported_late = True
             self.add_running(update.recovered)
         for status in update.completed:
-            name = ids.container_text(status.id) if status.id else ""
+            name = ids.format_container(status.id) if status.id else ""
             if self._missing.pop(name, None) is not None:
-                self._ends[name] = ended_before(name, status)
+                self._ends[name] = build_ended_before(name, status)
             elif name in self._given_up and not exit_reasons.is_lost(status):
                 del self._given_up[name]
-                self._emit(ended_before(name, status))
+                self._emit(build_ended_before(name, status))
 
-    def outcome(self) -> tuple[Sequence[str], Sequence[Event]]:
+    def find_outcome(self) -> tuple[Sequence[str], Sequence[Event]]:
         """Return containers that are running or whose end is known (by the events); the others ended unseen."""
         found = [name for name in self._known if name not in self._missing or name in self._ends]
         unconfirmed = {name for name, end in self._ends.items() if end.is_unconfirmed}
@@ -140,7 +140,7 @@ class ContainerRecovery:
             self._reported_late
             or self._master.is_renewed
             or (nodes is not None and 2 * nodes < self._usual_nodes)
-            or any(_epoch(name) < _epoch(self._own) for name in self._missing)
+            or any(_parse_epoch(name) < _parse_epoch(self._own) for name in self._missing)
         )
 
     def _has_all_nodes(self) -> bool:
@@ -151,12 +151,12 @@ class ContainerRecovery:
     async def _query_nodes(self) -> None:
         """Ask nodes of running containers about missing ones, to learn of their end sooner, and perhaps why."""
         for known in list(self._missing.values()):
-            place, container_id = self._places.get(known.host), ids.container_id(known.id)
+            place, container_id = self._places.get(known.host), ids.parse_container_id(known.id)
             if place is None:
                 continue
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS):
-                    status = (await self._nodes.statuses(place, [container_id])).get(container_id)
+                    status = (await self._nodes.fetch_statuses(place, [container_id])).get(container_id)
                     if isinstance(status, ContainerStatus) and status.state is not ContainerState.COMPLETE:
                         await self._nodes.stop(place, [container_id])  # the ResourceManager would stop it anyway
                         continue
@@ -164,10 +164,10 @@ class ContainerRecovery:
                 _log.info("cannot get the status of %s from its node: %s", known.id, error)
                 continue
             if isinstance(status, ContainerStatus) and self._missing.pop(known.id, None) is not None:
-                self._ends[known.id] = ended_before(known.id, status)
+                self._ends[known.id] = build_ended_before(known.id, status)
 
 
-def _epoch(container: str) -> int:
+def _parse_epoch(container: str) -> int:
     """Return how often the ResourceManager had been started when it allocated the container; `container_e02_...`."""
     part = container.split("_")[1]
     return int(part[1:]) if part.startswith("e") and part[1:].isdigit() else 0

@@ -123,14 +123,14 @@ class ContainerTable:
 
     def add(self, container: Container, role: str) -> None:
         """Add an allocated container."""
-        name = ids.container_text(_id(container))
+        name = ids.format_container(_parse_id(container))
         self._held[name] = _Held(container=container, name=name, role=role)
         self._count[role] += 1
-        self._emit(Granted(container=name, role=role, host=_host(container)))
+        self._emit(Granted(container=name, role=role, host=_format_host(container)))
 
     def add_recovered(self, container: Container, role: str, task: str) -> None:
         """Add a running container of an earlier AM attempt."""
-        name = ids.container_text(_id(container))
+        name = ids.format_container(_parse_id(container))
         if name not in self._held:
             self._held[name] = _Held(container=container, name=name, role=role, task=task, stage=_Stage.RUNNING)
             self._count[role] += 1
@@ -141,34 +141,34 @@ class ContainerTable:
 
     async def stop_unknown(self, container: Container) -> None:
         """Stop a container that is not in the event log, with everything in it."""
-        name = ids.container_text(_id(container))
+        name = ids.format_container(_parse_id(container))
         _log.warning("stopping container %s of an earlier AM attempt, which is not in the event log", name)
         if container.node is not None:
             try:
-                await self._nodes.stop(container.node, [_id(container)])
+                await self._nodes.stop(container.node, [_parse_id(container)])
             except HadoopError as error:
                 _log.info("the node of container %s cannot stop it: %s", name, error)
-        self._master.release(_id(container))
+        self._master.release(_parse_id(container))
 
-    def preempted(self, container_id: ContainerId) -> None:
+    def on_preempted(self, container_id: ContainerId) -> None:
         """Warn of preemption. A negotiable request is treated like a strict one: other containers are not offered."""
-        held = self._held.get(ids.container_text(container_id))
+        held = self._held.get(ids.format_container(container_id))
         if held and not held.is_preempted:
             held.is_preempted = True
             _log.warning("%s: YARN will preempt it for another queue or application", held)
 
-    def node_changed(self, report: NodeReport) -> None:
+    def on_node_changed(self, report: NodeReport) -> None:
         """Warn of a state change of a node that may end its containers."""
         for held in self._held.values():
-            warned = exit_reasons.warning(report)
+            warned = exit_reasons.format_warning(report)
             if report.id is None or held.container.node != report.id or held.warned == warned:
                 continue
             held.warned = warned
             _log.warning("%s: %s", held, warned or f"its node {report.id.host} is healthy again")
 
-    def completed(self, status: ContainerStatus) -> None:
+    def on_completed(self, status: ContainerStatus) -> None:
         """Process the end of a container, which may have been reported before."""
-        held = self._held.get(ids.container_text(status.id)) if status.id else None
+        held = self._held.get(ids.format_container(status.id)) if status.id else None
         if held is None:
             return
         if exit_reasons.is_lost(status) and held.stage is not _Stage.GRANTED and not held.is_end_unconfirmed:
@@ -179,10 +179,10 @@ class ContainerTable:
 
     def _has_ended(self, held: _Held, status: ContainerStatus) -> None:
         killed_here = bool(held.cause)
-        no_python = "" if killed_here else exit_reasons.no_python(status)
+        no_python = "" if killed_here else exit_reasons.missing_python_message(status)
         if no_python:
-            self._unfit(held.role, _host(held.container), no_python)
-        reported = exit_reasons.cause(status)
+            self._unfit(held.role, _format_host(held.container), no_python)
+        reported = exit_reasons.explain_exit(status)
         if held.warned and exit_reasons.is_blameless(status):
             reported += f" (before: {held.warned})"
         self._report_ended(
@@ -195,12 +195,12 @@ class ContainerTable:
 
     async def _prove(self, held: _Held, status: ContainerStatus) -> None:
         """Get proof of the end from its node, if reachable: YARN calls many nodes lost that are not dead."""
-        node, container_id = held.container.node, _id(held.container)
+        node, container_id = held.container.node, _parse_id(held.container)
         assert node is not None
         try:
             async with asyncio.timeout(_PROOF_SECONDS):
                 await self._nodes.stop(node, [container_id])
-                while not _is_proof((await self._nodes.statuses(node, [container_id])).get(container_id)):
+                while not _is_proof((await self._nodes.fetch_statuses(node, [container_id])).get(container_id)):
                     await asyncio.sleep(_PROOF_POLL_SECONDS)
             held.is_end_unconfirmed = False
         except (HadoopError, TimeoutError) as error:
@@ -224,7 +224,7 @@ class ContainerTable:
         try:
             await self._nodes.start(held.container, context())
         except HadoopError as error:
-            self._master.release(_id(held.container))  # its node may have started it all the same
+            self._master.release(_parse_id(held.container))  # its node may have started it all the same
             if self._forget(held):
                 raise SchedulerError(f"cannot launch {task} in {container}: {error}") from error
             return  # its end came first, and was reported
@@ -275,12 +275,12 @@ class ContainerTable:
             self._spawn(self._stop(held))
 
     def _release(self, held: _Held, cause: str) -> None:
-        self._master.release(_id(held.container))
+        self._master.release(_parse_id(held.container))
         self._report_ended(held, cause, blameless=False)
 
     async def _stop(self, held: _Held) -> None:
         """Stop a container by its node; if that fails, by the ResourceManager."""
-        container_id = _id(held.container)
+        container_id = _parse_id(held.container)
         assert held.container.node is not None
         try:
             failed = (await self._nodes.stop(held.container.node, [container_id]))[container_id]
@@ -300,19 +300,19 @@ class ContainerTable:
 
         A node reports an end at once, but the second of two within milliseconds only with its next regular heartbeat.
         """
-        container_id = _id(held.container)
+        container_id = _parse_id(held.container)
         assert held.container.node is not None
         for pause in _STATUS_POLL_SECONDS:
             await asyncio.sleep(pause)
             try:
-                found = await self._nodes.statuses(held.container.node, [container_id])
+                found = await self._nodes.fetch_statuses(held.container.node, [container_id])
             except HadoopError as error:
                 _log.info("cannot get the status of container %s from its node: %s", held.name, error)
                 return
             status = found.get(container_id)
             if isinstance(status, ContainerStatus) and status.state is ContainerState.COMPLETE:
                 held.end_poll = None
-                self.completed(status)
+                self.on_completed(status)
                 return
 
     def _report_ended(
@@ -385,21 +385,21 @@ def _is_proof(reported: ContainerStatus | HadoopError | None) -> bool:
     return reported is not None and any(words in str(reported) for words in _ENDED_TEXTS)
 
 
-def ended_before(name: str, status: ContainerStatus) -> ContainerEnded:
+def build_ended_before(name: str, status: ContainerStatus) -> ContainerEnded:
     """Return the end of a container that happened between two AM attempts."""
     return ContainerEnded(
         container=name,
-        cause=exit_reasons.cause(status),
+        cause=exit_reasons.explain_exit(status),
         blameless=exit_reasons.is_blameless(status),
         kill=exit_reasons.find_kill(status),
         confirmation=EndConfirmation.UNCONFIRMED if exit_reasons.is_lost(status) else EndConfirmation.ENDED,
     )
 
 
-def _host(container: Container) -> str:
+def _format_host(container: Container) -> str:
     return container.node.host or "" if container.node else ""
 
 
-def _id(container: Container) -> ContainerId:
+def _parse_id(container: Container) -> ContainerId:
     assert container.id is not None
     return container.id

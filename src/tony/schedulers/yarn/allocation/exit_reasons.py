@@ -63,31 +63,31 @@ _REASONS = {
 _SIGNALS = {134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
 
 
-def cause(status: ContainerStatus) -> str:
+def explain_exit(status: ContainerStatus) -> str:
     """Return why a container ended."""
     # The node's own text comes first, the program's output last.
     code, diagnostics, last = status.exit_status, status.diagnostics[:_MAX_PARSED], status.diagnostics[-_MAX_PARSED:]
     known = exit_status(code)
     if known is YarnExitStatus.KILLED_EXCEEDED_PMEM:
-        used = _usage(_MEMORY, diagnostics)
+        used = _find_usage(_MEMORY, diagnostics)
         return f"YARN killed it for exceeding its physical memory limit: {used}. Request more with `memory`"
     if known is YarnExitStatus.KILLED_EXCEEDED_VMEM:
-        used = _usage(_VIRTUAL, diagnostics)
+        used = _find_usage(_VIRTUAL, diagnostics)
         return (
             f"YARN killed it for exceeding its virtual memory limit: {used}. CUDA and many threads "
             "map far more than they use: ask the cluster's administrator to set yarn.nodemanager.vmem-check-enabled "
             "to false, or request more `memory`"
         )
     if known is not None:
-        return f"{_REASONS[known]}{_node_text(last, known)}"
+        return f"{_REASONS[known]}{_format_node_text(last, known)}"
     if code == 0:
         return "its executor exited"
     signal = _SIGNALS.get(code)
     how = f"was killed by {signal}" if signal else f"exited with exit code {code}"
-    return f"its executor {how}{_node_text(last, None)}"
+    return f"its executor {how}{_format_node_text(last, None)}"
 
 
-def warning(report: NodeReport) -> str:
+def format_warning(report: NodeReport) -> str:
     """Return what a change of a node's state means to its containers; empty if nothing."""
     host, diagnostics = (
         (report.id and report.id.host) or "",
@@ -122,19 +122,19 @@ def find_kill(status: ContainerStatus) -> ClusterKill | None:
     return None if known is None else ClusterKill.OTHER
 
 
-def no_python(status: ContainerStatus) -> str:
+def missing_python_message(status: ContainerStatus) -> str:
     """Return the message of the launch script if the node has no suitable Python; else empty."""
     last = escape_text(status.diagnostics[-2 * _MAX_PARSED :], 2 * _MAX_PARSED)  # a PATH may be long
     found = _NO_PYTHON.search(last) if status.exit_status > 0 else None
     return found[1].strip() if found else ""
 
 
-def _usage(pattern: re.Pattern[str], diagnostics: str) -> str:
+def _find_usage(pattern: re.Pattern[str], diagnostics: str) -> str:
     found = pattern.search(diagnostics)
     return f"{found[1]} used, {found[2]} allowed" if found else "it used more than it requested"
 
 
-def _node_text(diagnostics: str, known: YarnExitStatus | None) -> str:
+def _format_node_text(diagnostics: str, known: YarnExitStatus | None) -> str:
     """Return the node's diagnostics, if they add something."""
     if known in (YarnExitStatus.KILLED_BY_APPMASTER, YarnExitStatus.KILLED_AFTER_APP_COMPLETION):
         return ""
@@ -165,14 +165,14 @@ async def find_termination_reason(
     """
     try:
         async with asyncio.timeout(_REASON_SECONDS):
-            report = await _final_report(configuration, payload, container_env)
+            report = await _wait_for_final_report(configuration, payload, container_env)
     except (InfraError, TimeoutError) as unknown:
         raise NotInCharge(f"{error}; reason unknown: {str(unknown) or 'no response in time'}") from error
-    if _attempt_number(report) > container_env.attempt or report.state not in (
+    if _find_attempt_number(report) > container_env.attempt or report.state not in (
         ApplicationState.KILLED,
         ApplicationState.FAILED,
     ):
-        raise NotInCharge(f"AM attempt {_attempt_number(report)} now runs the job") from error
+        raise NotInCharge(f"AM attempt {_find_attempt_number(report)} now runs the job") from error
     settings, _ = read_settings(payload.record.spec.scheduler_settings)
     limit = overdue(report, settings, payload.record.sources.get(LIFETIME))
     if limit:
@@ -187,20 +187,20 @@ async def find_termination_reason(
     return diagnostics or str(error)
 
 
-async def _final_report(
+async def _wait_for_final_report(
     configuration: Configuration, payload: JobPayload, container_env: ContainerEnv
 ) -> ApplicationReport:
     """Return YARN's report once it has decided; for an application that is being killed that takes a moment."""
-    application = ids.application_id(payload.record.job_id)
+    application = ids.parse_application_id(payload.record.job_id)
     cluster = ClusterClients.of(configuration, {"HADOOP_USER_NAME": payload.user}, container_env.credentials)
     async with cluster.applications() as client:
         while True:
             report = await client.report(application)
-            if report.state in ENDED or _attempt_number(report) > container_env.attempt:
+            if report.state in ENDED or _find_attempt_number(report) > container_env.attempt:
                 return report
             await asyncio.sleep(_POLL_SECONDS)
 
 
-def _attempt_number(report: ApplicationReport) -> int:
+def _find_attempt_number(report: ApplicationReport) -> int:
     """Return the number of the latest AM attempt that YARN knows."""
     return (report.current_attempt and report.current_attempt.number) or 0

@@ -54,12 +54,12 @@ class OutstandingRequests:
         if total == self._total[role]:
             return
         self._total[role] = total
-        if total and (missing := self._unknown_resources(role)):
+        if total and (missing := self._find_unknown_resources(role)):
             self._emit(Unsatisfiable(role=role, reason=f"the cluster has no resource type {missing}"))
             return
         self.request_missing(role)
 
-    def _unknown_resources(self, role: str) -> str:
+    def _find_unknown_resources(self, role: str) -> str:
         """Return requested resource types that YARN would silently ignore."""
         known = {type_.name for type_ in self._registration.resource_types}
         wanted = self._asks[role].resource
@@ -71,16 +71,16 @@ class OutstandingRequests:
         self._master.want(self._roles.index(role), missing, self._asks[role])
         self.report_pending()
 
-    def role(self, key: int) -> str | None:
+    def find_role(self, key: int) -> str | None:
         """Return the role of an allocation request id; None if there is none."""
         return self._roles[key] if 0 <= key < len(self._roles) else None
 
-    def granted(self, role: str) -> None:
+    def on_granted(self, role: str) -> None:
         """Note an allocated container of a role."""
-        if not self._master.outstanding(self._roles.index(role)):
+        if not self._master.count_outstanding(self._roles.index(role)):
             self._rejected.pop(role, None)
 
-    def refused(self, key: int, reason: str) -> None:
+    def on_refused(self, key: int, reason: str) -> None:
         """Report that a role's requests can never be satisfied."""
         role = self._roles[key]
         if _NO_HANDLER in reason and role in self._placed:
@@ -91,7 +91,7 @@ class OutstandingRequests:
             )
         self._emit(Unsatisfiable(role=role, reason=reason))
 
-    def rejected(self, key: int, reason: str) -> None:
+    def on_rejected(self, key: int, reason: str) -> None:
         """Record that there is no suitable node now for the missing containers."""
         self._rejected[self._roles[key]] = reason
 
@@ -106,7 +106,7 @@ class OutstandingRequests:
 
     def report_pending(self) -> None:
         """Report pending requests after a moment, and at once when none is left."""
-        if self._master.outstanding() == 0:
+        if self._master.count_outstanding() == 0:
             if self._shortage:
                 self._shortage.cancel()
                 self._shortage = None
@@ -118,7 +118,7 @@ class OutstandingRequests:
         self._shortage = None
         parts = []
         for key, role in enumerate(self._roles):
-            missing = self._master.outstanding(key)
+            missing = self._master.count_outstanding(key)
             if missing:
                 parts.append(f"{missing} of {self._total[role]} containers of {role}")
         if parts:

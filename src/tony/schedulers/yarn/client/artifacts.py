@@ -44,7 +44,7 @@ def build_artifacts(record: JobRecord, settings: YarnSettings, cache: Cache) -> 
         StorageError: the file system refuses.
     """
 
-    def archive(stored: Stored, ending: str, *, public: bool = False) -> UploadRequest:
+    def add_archive(stored: Stored, ending: str, *, public: bool = False) -> UploadRequest:
         name = f"{stored.digest}{ending}"
         return UploadRequest(path=cache.find_object(stored.digest), name=name, size=stored.size, public=public)
 
@@ -54,14 +54,14 @@ def build_artifacts(record: JobRecord, settings: YarnSettings, cache: Cache) -> 
     if settings.python == OWN_PYTHON:
         from tony.schedulers.shipping.python_archive import store_interpreter  # late: it loads every compressor
 
-        own = archive(store_interpreter(cache, PYTHON), ".tar.gz")
+        own = add_archive(store_interpreter(cache, PYTHON), ".tar.gz")
     # Archives without a user's data may be shared by all users of a node.
-    runtime = archive(store_runtime(cache), ".zip", public=True)
+    runtime = add_archive(store_runtime(cache), ".zip", public=True)
     served = store_pages(cache)
-    pages = archive(served, ".zip", public=True) if served else None
+    pages = add_archive(served, ".zip", public=True) if served else None
     shipped = store_plug_in(cache, record)
-    plug_in = archive(shipped, ".zip") if shipped else None
-    items = {item.digest: item for item in _items(record.staged) if item.in_place is None}
+    plug_in = add_archive(shipped, ".zip") if shipped else None
+    items = {item.digest: item for item in _iterate_items(record.staged) if item.in_place is None}
     staged = [
         UploadRequest(path=cache.find_object(digest), name=digest, size=item.size) for digest, item in items.items()
     ]
@@ -75,7 +75,7 @@ def build_artifacts(record: JobRecord, settings: YarnSettings, cache: Cache) -> 
     )
 
 
-def in_place(staged: StagedJob) -> dict[str, Uploaded]:
+def collect_in_place(staged: StagedJob) -> dict[str, Uploaded]:
     """Return files that nodes fetch from where they are, without an upload; by the digests that stand for them."""
     return {
         item.digest: Uploaded(
@@ -84,18 +84,18 @@ def in_place(staged: StagedJob) -> dict[str, Uploaded]:
             timestamp=item.in_place.timestamp,
             public=item.in_place.public,
         )
-        for item in _items(staged)
+        for item in _iterate_items(staged)
         if item.in_place is not None
     }
 
 
-def file_systems(staged: StagedJob) -> tuple[str, ...]:
+def list_file_systems(staged: StagedJob) -> tuple[str, ...]:
     """Return the file systems of those files: nodes need their tokens."""
-    systems = [split_address(item.in_place.address)[0] for item in _items(staged) if item.in_place is not None]
+    systems = [split_address(item.in_place.address)[0] for item in _iterate_items(staged) if item.in_place is not None]
     return tuple(dict.fromkeys(systems))
 
 
-def _items(staged: StagedJob) -> Iterator[StagedItem]:
+def _iterate_items(staged: StagedJob) -> Iterator[StagedItem]:
     for role in staged.roles.values():
         yield from role.items
 

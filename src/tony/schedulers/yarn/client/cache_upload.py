@@ -44,7 +44,7 @@ MARKER = ".evicted"
 _CLOCK_MARGIN = 2 * DAY
 
 
-def last_use(status: FileStatus) -> int:
+def find_last_use(status: FileStatus) -> int:
     """Return when an object was last used: milliseconds since 1970, accurate to a day."""
     return max(status.modified_ms, status.accessed_ms)
 
@@ -72,26 +72,26 @@ def evict(files: WebHdfs, cache: str, used: Collection[str], oldest_live_ms: int
     try:
         return _evict(files, cache, aside, used, oldest_live_ms)
     finally:
-        now = files.status(aside).modified_ms
+        now = files.get_status(aside).modified_ms
         for left in files.list(marker):
             if left.name == aside.rpartition("/")[2] or left.modified_ms < now - DAY:
                 files.delete(f"{marker}/{left.name}", recursive=True)
 
 
 def _evict(files: WebHdfs, cache: str, aside: str, used: Collection[str], oldest_live_ms: int | None) -> int:
-    now = files.status(aside).modified_ms  # by the NameNode's clock, like all the others
+    now = files.get_status(aside).modified_ms  # by the NameNode's clock, like all the others
     cached = {status.name: status for status in files.list(cache) if status.is_file}
-    if not all(name in cached and last_use(cached[name]) > now - _CLOCK_MARGIN for name in used):
+    if not all(name in cached and find_last_use(cached[name]) > now - _CLOCK_MARGIN for name in used):
         return 0  # uses are not recorded: access times are disabled, or a clock is wrong
     limit = now - KEPT if oldest_live_ms is None else min(now - KEPT, oldest_live_ms - _CLOCK_MARGIN)
-    old = [status.name for status in cached.values() if last_use(status) < limit]
+    old = [status.name for status in cached.values() if find_last_use(status) < limit]
     return sum(_remove(files, f"{cache}/{name}", f"{aside}/{name}", limit) for name in old)
 
 
 def _remove(files: WebHdfs, path: str, aside: str, limit: int) -> bool:
     try:
         files.rename(path, aside)
-        if last_use(files.status(aside)) < limit:
+        if find_last_use(files.get_status(aside)) < limit:
             return files.delete(aside)
     except FileMissingError:  # another client evicts, too
         return False
@@ -129,7 +129,7 @@ def _limit(files: WebHdfs, folder: str) -> str:
     path = folder
     while path:
         try:
-            usage = files.usage(path)
+            usage = files.get_usage(path)
         except HadoopError:  # older NameNodes do not report it; their own message must do
             return ""
         if usage.most_space is not None or usage.most_names is not None:
@@ -154,7 +154,7 @@ def _of(usage: SpaceUsage) -> str:
 
 def _rest(files: WebHdfs) -> str:
     try:
-        return f", but all DataNodes together have {format_size(files.remaining())} left"
+        return f", but all DataNodes together have {format_size(files.get_remaining())} left"
     except HadoopError:
         return ""
 
@@ -219,7 +219,7 @@ class CacheUploader:
             cached = {}
         else:
             self._due = is_due(cached, now)
-        reachable = any(request.public for request in requests) and self._all_may_enter(self._cache)
+        reachable = any(request.public for request in requests) and self._may_all_enter(self._cache)
         found = {}
         missing = sum(
             request.size
@@ -269,7 +269,7 @@ class CacheUploader:
 
     def _record_use(self, status: FileStatus, now: float) -> bool:
         """Record a use; return False if the object has been removed."""
-        if last_use(status) > now - DAY:
+        if find_last_use(status) > now - DAY:
             return True
         try:
             self._files.set_times(f"{self._cache}/{status.name}", accessed_ms=int(now))
@@ -300,7 +300,7 @@ class CacheUploader:
             self._files.delete(part)
             raise
         self.sent += request.size
-        status = self._files.status(path)
+        status = self._files.get_status(path)
         if status.length != request.size:
             raise SchedulerError(f"{self._uri}{path} has {status.length} bytes, but {request.size} were uploaded")
         return status
@@ -310,16 +310,16 @@ class CacheUploader:
         try:
             self._files.rename(part, path)
         except FileExistsAlreadyError:
-            if self._files.status(path).length != size:
+            if self._files.get_status(path).length != size:
                 self._files.rename(part, path, overwrite=True)
             else:
                 self._files.delete(part)
 
-    def _all_may_enter(self, folder: str) -> bool:
+    def _may_all_enter(self, folder: str) -> bool:
         """Return True if all users may traverse every folder of the path, as YARN requires for PUBLIC resources."""
         path = folder
         while path not in ("", "/"):
-            if not self._files.status(path).permission & 0o001:
+            if not self._files.get_status(path).permission & 0o001:
                 return False
             path = path.rpartition("/")[0]
         return True

@@ -103,40 +103,40 @@ def build_capacity(
         name: of the queue, as the job sets it.
         root: the root queue, with all queues below.
     """
-    made_below, whole_path = ("", "") if queue or root is None else _missing(name, root)
+    made_below, whole_path = ("", "") if queue or root is None else _find_queue_parent(name, root)
     return ClusterCapacity(
         maximum=maximum.amounts(),
         types=[type_.name for type_ in types],
         labels=[label.name or "" for label in labels],
         shared_labels=[label.name or "" for label in labels if not label.exclusive],
-        nodes=_nodes(nodes),
-        queue=_queue(queue) if queue else None,
-        queues=_leaves(root) if root else [],
+        nodes=_build_nodes(nodes),
+        queue=_build_queue(queue) if queue else None,
+        queues=_list_leaves(root) if root else [],
         made_below=made_below,
         whole_path=whole_path,
     )
 
 
-def _nodes(reports: Sequence[NodeReport]) -> list[ClusterNode]:
+def _build_nodes(reports: Sequence[NodeReport]) -> list[ClusterNode]:
     """Return the nodes. A host with a running node is not away: its NodeManager was restarted on another port."""
-    running = {_host(report) for report in reports if report.state is NodeState.RUNNING}
+    running = {_format_host(report) for report in reports if report.state is NodeState.RUNNING}
     return [
         ClusterNode(
-            host=_host(report),
+            host=_format_host(report),
             has=report.capability.amounts() if report.capability else {},
             labels=report.labels,
             away=report.state.name.lower() if report.state in AWAY and report.state else "",
         )
         for report in reports
-        if report.state is NodeState.RUNNING or _host(report) not in running
+        if report.state is NodeState.RUNNING or _format_host(report) not in running
     ]
 
 
-def _host(report: NodeReport) -> str:
+def _format_host(report: NodeReport) -> str:
     return report.id.host or "" if report.id else ""
 
 
-def _queue(info: QueueInfo) -> Queue:
+def _build_queue(info: QueueInfo) -> Queue:
     limits = next(
         (configuration.configuration for configuration in info.configurations if not configuration.label), None
     )
@@ -152,9 +152,9 @@ def _queue(info: QueueInfo) -> Queue:
     )
 
 
-def _missing(name: str, root: QueueInfo) -> tuple[str, str]:
+def _find_queue_parent(name: str, root: QueueInfo) -> tuple[str, str]:
     """Return below which queue a missing one may be created, and the full path to use instead."""
-    known = set(_paths(root, _ROOT))
+    known = set(_iterate_paths(root, _ROOT))
     whole = name if name.startswith(f"{_ROOT}.") else f"{_ROOT}.{name}"
     above = whole.rpartition(".")[0]
     if whole == name:
@@ -166,17 +166,17 @@ def _missing(name: str, root: QueueInfo) -> tuple[str, str]:
     return ("", whole) if root.scheduler_type == _CAPACITY_SCHEDULER else (above, "")
 
 
-def _paths(info: QueueInfo, path: str) -> Iterator[str]:
+def _iterate_paths(info: QueueInfo, path: str) -> Iterator[str]:
     yield path
     for child in info.children:
         last = (child.name or "").rpartition(".")[2]  # some schedulers report the full path
-        yield from _paths(child, child.path or f"{path}.{last}")
+        yield from _iterate_paths(child, child.path or f"{path}.{last}")
 
 
-def _leaves(info: QueueInfo) -> list[str]:
+def _list_leaves(info: QueueInfo) -> list[str]:
     if not info.children:
         return [info.name or ""]
-    return [name for child in info.children for name in _leaves(child)]
+    return [name for child in info.children for name in _list_leaves(child)]
 
 
 #: States of applications whose AM is not running yet.

@@ -95,11 +95,11 @@ class ContainerLogs:
         except LogsNotFoundError as error:
             # Only a ResourceManager that knows the application can confirm the owner of containers on the nodes.
             known = containers if report is not None or not self._owner else {}
-            await self._fetch_from_local_dirs(known, sink, _why_none(report, error))
+            await self._fetch_from_local_dirs(known, sink, _explain_no_logs(report, error))
             return
         status = report.log_aggregation_status if report else None
         if status in (LogAggregationStatus.FAILED, LogAggregationStatus.TIME_OUT):
-            raise SchedulerError(f"YARN log aggregation is incomplete ({_status_text(status)})")
+            raise SchedulerError(f"YARN log aggregation is incomplete ({_format_status_text(status)})")
         if status in (LogAggregationStatus.RUNNING, LogAggregationStatus.RUNNING_WITH_FAILURE):
             raise SchedulerError("YARN log aggregation is still running; try again in a moment")
 
@@ -121,7 +121,7 @@ class ContainerLogs:
     async def _report(self) -> ApplicationReport | None:
         async with self._cluster.applications() as client:
             try:
-                return await client.report(ids.application_id(self._application))
+                return await client.report(ids.parse_application_id(self._application))
             except ApplicationNotFoundError:
                 return None
 
@@ -134,13 +134,13 @@ class ContainerLogs:
                 async with asyncio.timeout(_AGGREGATION_SECONDS):
                     while self._is_aggregating(report):
                         await asyncio.sleep(_POLL_SECONDS)
-                        report = await client.report(ids.application_id(self._application))
+                        report = await client.report(ids.parse_application_id(self._application))
             except (TimeoutError, ApplicationNotFoundError):
                 pass
         return report
 
     def _is_aggregating(self, report: ApplicationReport) -> bool:
-        if _never_ran(report):
+        if _has_never_run(report):
             return False
         status = report.log_aggregation_status
         return status is not None and status is not LogAggregationStatus.DISABLED and status not in _FINAL_STATUSES
@@ -177,12 +177,12 @@ class ContainerLogs:
         if not containers:
             return
         missing: list[str] = []
-        for host, names in (await self._by_node(containers)).items():
+        for host, names in (await self._group_by_node(containers)).items():
             missing += await self._from_node(host, names, sink)
         if missing:
             raise SchedulerError("; ".join(missing[:3]) + ("; ..." if len(missing) > 3 else ""))
 
-    async def _by_node(self, containers: Mapping[str, str]) -> dict[tuple[str, ...], list[str]]:
+    async def _group_by_node(self, containers: Mapping[str, str]) -> dict[tuple[str, ...], list[str]]:
         """Map the web addresses of each host's nodes to its containers. A test machine may run several nodes."""
         async with self._cluster.applications() as client:
             nodes = await client.nodes()
@@ -276,13 +276,13 @@ async def _copy(file: _Found, offset: int, sink: LogSink, name: str, start: int)
             offset += len(part)
 
 
-def _why_none(report: ApplicationReport | None, error: LogsNotFoundError) -> str:
+def _explain_no_logs(report: ApplicationReport | None, error: LogsNotFoundError) -> str:
     if report is None:
         return (
             f"The ResourceManager no longer knows the application, and HDFS has no logs of it: {error}. They "
             f"may have been deleted (yarn.log-aggregation.retain-seconds). {_COPIES_HINT}"
         )
-    if _never_ran(report):
+    if _has_never_run(report):
         return "There are no logs: no container of this application was ever launched."
     if report.log_aggregation_status in (None, LogAggregationStatus.DISABLED):
         return (
@@ -294,10 +294,10 @@ def _why_none(report: ApplicationReport | None, error: LogsNotFoundError) -> str
             "YARN aggregated the logs to HDFS, but they are no longer there. They may have been deleted "
             f"(yarn.log-aggregation.retain-seconds) or moved (yarn.nodemanager.remote-app-log-dir). {_COPIES_HINT}"
         )
-    return f"YARN did not aggregate the logs to HDFS ({_status_text(report.log_aggregation_status)})."
+    return f"YARN did not aggregate the logs to HDFS ({_format_status_text(report.log_aggregation_status)})."
 
 
-def _never_ran(report: ApplicationReport) -> bool:
+def _has_never_run(report: ApplicationReport) -> bool:
     """Return True if it ended before its first container was launched, as newer ResourceManagers report.
 
     They also report its log aggregation as pending, since there is no node that could finish it.
@@ -305,5 +305,5 @@ def _never_ran(report: ApplicationReport) -> bool:
     return report.state in ENDED and report.launch_time == 0
 
 
-def _status_text(status: LogAggregationStatus | None) -> str:
+def _format_status_text(status: LogAggregationStatus | None) -> str:
     return status.name.lower().replace("_", " ") if status is not None else "unknown"

@@ -11,8 +11,13 @@ from tony.model.codec import Json
 from tony.model.staged import StagedRole
 from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import OWN_PYTHON
-from tony.schedulers.yarn.client.placement_constraints import constraint_of, placed, tags_of
-from tony.schedulers.yarn.launch_contexts import capability, master_container, submission, task_container
+from tony.schedulers.yarn.client.placement_constraints import build_constraint, find_placed, list_tags
+from tony.schedulers.yarn.launch_contexts import (
+    build_capability,
+    build_master_container,
+    build_submission,
+    build_task_container,
+)
 from tony.schedulers.yarn.launch_payload import INTERPRETER, PLUG_IN, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import read_settings
 
@@ -32,32 +37,32 @@ def render_dry_run(record: JobRecord) -> Json:
         programs[PLUG_IN] = _PLUG_IN
     roles = record.spec.effective_roles
     staged_roles = {name: record.staged.roles.get(name, StagedRole()) for name in roles}
-    objects = {digest: each for staged in staged_roles.values() for digest, each in _objects(staged).items()}
+    objects = {digest: each for staged in staged_roles.values() for digest, each in _build_objects(staged).items()}
     variables = record.spec.container_env
-    with_tags = placed(record.spec, settings)
-    constraints = {name: constraint_of(record.spec, name, settings) for name in roles}
-    master = master_container(
+    with_tags = find_placed(record.spec, settings)
+    constraints = {name: build_constraint(record.spec, name, settings) for name in roles}
+    master = build_master_container(
         settings, programs, TokenCredentials(), staged_roles, objects, variables, record.sources, record.spec
     )
     return {
         "scheduler": "yarn",
-        "application": _plain(submission(record, settings, ApplicationId(), master)),
+        "application": _to_plain(build_submission(record, settings, ApplicationId(), master)),
         "containers": {
             name: {
                 "instances": role.instances,
-                "ask": _plain(capability(role.resources)),
+                "ask": _to_plain(build_capability(role.resources)),
                 "node_label": role.node_label or settings.node_label,
                 "spread": role.spread,
-                "placement_tags": list(tags_of(name, role)) if name in with_tags else [],
-                "placement_constraint": _plain(constraint) if (constraint := constraints[name]) else None,
-                "launch": _plain(
-                    task_container(
+                "placement_tags": list(list_tags(name, role)) if name in with_tags else [],
+                "placement_constraint": _to_plain(constraint) if (constraint := constraints[name]) else None,
+                "launch": _to_plain(
+                    build_task_container(
                         record.spec,
                         name,
                         settings,
                         programs,
                         staged_roles[name],
-                        _objects(staged_roles[name]),
+                        _build_objects(staged_roles[name]),
                         TokenCredentials(),
                         record.sources,
                     )
@@ -69,21 +74,21 @@ def render_dry_run(record: JobRecord) -> Json:
     }
 
 
-def _objects(staged: StagedRole) -> dict[str, Uploaded]:
+def _build_objects(staged: StagedRole) -> dict[str, Uploaded]:
     return {
         item.digest: Uploaded(url=f"hdfs://staging/cache/{item.digest}", size=item.size, timestamp=0)
         for item in staged.items
     }
 
 
-def _plain(value: object) -> Json:
+def _to_plain(value: object) -> Json:
     if isinstance(value, ProtoMessage):
         shown = dict(vars(value))  # what is present
         if isinstance(value, ContainerLaunchContext):
             shown["tokens"] = "(the job or the task, and its secrets)"
-        return {name: _plain(each) for name, each in shown.items() if each not in (None, ())}
+        return {name: _to_plain(each) for name, each in shown.items() if each not in (None, ())}
     if isinstance(value, Enum):
         return value.name.lower()
     if isinstance(value, tuple):
-        return [_plain(each) for each in value]
+        return [_to_plain(each) for each in value]
     return value if isinstance(value, str | int | float | bool) else str(value)

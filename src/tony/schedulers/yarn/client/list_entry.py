@@ -78,13 +78,13 @@ def to_list_entry(report: ApplicationReport) -> ListEntry | None:
     """
     if report.id is None:
         return None
-    state = _state(report)
+    state = _find_state(report)
     exit_code = _EXITS.get(state)
     if report.state is ApplicationState.FAILED:
         exit_code = ExitCode.INFRASTRUCTURE
     diagnostics = "" if report.diagnostics == "N/A" else escape_text(report.diagnostics).strip()
     return ListEntry(
-        job=ids.application_text(report.id),
+        job=ids.format_application(report.id),
         name=report.name or "",
         state=state,
         user=report.user or "",
@@ -95,7 +95,7 @@ def to_list_entry(report: ApplicationReport) -> ListEntry | None:
     )
 
 
-def _state(report: ApplicationReport) -> JobState:
+def _find_state(report: ApplicationReport) -> JobState:
     if report.state is ApplicationState.FINISHED:
         return _ENDS.get(report.final_status or FinalStatus.UNDEFINED, JobState.FAILED)
     if is_over(report):

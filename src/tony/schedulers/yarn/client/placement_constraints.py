@@ -25,13 +25,13 @@ OF_ALL = "scheduler.yarn.placement"
 _OWN_NAMESPACES = (SELF, "all")
 
 
-def tags_of(name: str, role: Role) -> tuple[str, ...]:
+def list_tags(name: str, role: Role) -> tuple[str, ...]:
     """Return the allocation tags of a role's containers."""
     own = tuple(dict.fromkeys(read_role_settings(role).placement_tags)) or (name,)
     return (*own, name) if role.spread and name not in own else own
 
 
-def texts(spec: JobSpec, settings: YarnSettings) -> Iterator[tuple[str, str]]:
+def iterate_texts(spec: JobSpec, settings: YarnSettings) -> Iterator[tuple[str, str]]:
     """Yield each constraint of the job, with its key."""
     if settings.placement is not None:
         yield OF_ALL, settings.placement
@@ -41,7 +41,7 @@ def texts(spec: JobSpec, settings: YarnSettings) -> Iterator[tuple[str, str]]:
             yield f"roles.{name}.yarn.placement", own
 
 
-def constraint_of(spec: JobSpec, name: str, settings: YarnSettings) -> PlacementConstraint | None:
+def build_constraint(spec: JobSpec, name: str, settings: YarnSettings) -> PlacementConstraint | None:
     """Return the constraint sent with the requests of a role; None for none.
 
     The application-wide constraint is sent with each request as well. It could be registered by tags instead; but YARN
@@ -57,13 +57,13 @@ def constraint_of(spec: JobSpec, name: str, settings: YarnSettings) -> Placement
     return all_of(*parts) if len(parts) > 1 else next(iter(parts), None)
 
 
-def placed(spec: JobSpec, settings: YarnSettings) -> dict[str, str]:
+def find_placed(spec: JobSpec, settings: YarnSettings) -> dict[str, str]:
     """Return the roles requested through the SchedulingRequest API, each with the setting that requires it.
 
     Raises:
         ConstraintError: a constraint cannot be parsed.
     """
-    named = {tag: key for key, text in texts(spec, settings) for tag in named_tags(parse(text))}
+    named = {tag: key for key, text in iterate_texts(spec, settings) for tag in iterate_named_tags(parse(text))}
     found = {}
     for name, role in spec.effective_roles.items():
         role_tags = read_role_settings(role)
@@ -74,23 +74,23 @@ def placed(spec: JobSpec, settings: YarnSettings) -> dict[str, str]:
         }
         own = [each for each, value in used.items() if value]
         key = f"roles.{name}.{own[0]}" if own else OF_ALL if settings.placement is not None else ""
-        key = key or next((named[tag] for tag in tags_of(name, role) if tag in named), "")
+        key = key or next((named[tag] for tag in list_tags(name, role) if tag in named), "")
         if key and role.instances:
             found[name] = key
     return found
 
 
-def named_tags(constraint: PlacementConstraint) -> Iterator[str]:
+def iterate_named_tags(constraint: PlacementConstraint) -> Iterator[str]:
     """Yield the tags that may belong to our own containers."""
-    for simple in simple_ones(constraint):
+    for simple in iterate_simple(constraint):
         for target in simple.targets:
             if target.type is PlacementTargetType.ALLOCATION_TAG and target.key in _OWN_NAMESPACES:
                 yield from target.values
 
 
-def simple_ones(constraint: PlacementConstraint) -> Iterator[SimpleConstraint]:
+def iterate_simple(constraint: PlacementConstraint) -> Iterator[SimpleConstraint]:
     """Yield all simple constraints in a constraint."""
     if constraint.simple:
         yield constraint.simple
     for child in constraint.composite.children if constraint.composite else ():
-        yield from simple_ones(child)
+        yield from iterate_simple(child)

@@ -37,19 +37,19 @@ from tony.schedulers.interface import (
 )
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.record_download import RecordDownload
-from tony.schedulers.yarn.allocation.container_demand import suitable_node_counts
+from tony.schedulers.yarn.allocation.container_demand import count_suitable_nodes
 from tony.schedulers.yarn.capabilities import CAPABILITIES
-from tony.schedulers.yarn.client.artifacts import build_artifacts, file_systems, in_place
+from tony.schedulers.yarn.client.artifacts import build_artifacts, collect_in_place, list_file_systems
 from tony.schedulers.yarn.client.cache_upload import CacheUploader
 from tony.schedulers.yarn.client.capacity import AWAY, WAITING, ClusterCapacity, build_capacity, describe_queue_position
-from tony.schedulers.yarn.client.feasibility import notices, unsatisfiable_requests
+from tony.schedulers.yarn.client.feasibility import find_notices, find_unsatisfiable_requests
 from tony.schedulers.yarn.client.list_entry import KEY as LIFETIME
 from tony.schedulers.yarn.client.list_entry import overdue, to_list_entry
-from tony.schedulers.yarn.client.unrecorded_applications import explain_missing_history, is_ours, staging_of
-from tony.schedulers.yarn.client.unsatisfiable_constraints import constraint_hints, unsatisfiable_constraints
+from tony.schedulers.yarn.client.unrecorded_applications import explain_missing_history, find_staging, is_ours
+from tony.schedulers.yarn.client.unsatisfiable_constraints import find_constraint_hints, find_unsatisfiable_constraints
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.cluster.cluster_discovery import find_cluster
-from tony.schedulers.yarn.launch_contexts import master_container, submission
+from tony.schedulers.yarn.launch_contexts import build_master_container, build_submission
 from tony.schedulers.yarn.launch_payload import JOB, JobPayload, encode_payload
 from tony.schedulers.yarn.settings import YarnSettings, read_settings
 from tony.storage.cache.object_cache import Cache
@@ -83,7 +83,7 @@ class YarnSubmitter(Submitter):
 
     def check(self, spec: JobSpec) -> Sequence[Problem]:
         settings, problems = read_settings(spec.scheduler_settings)
-        problems = problems or unsatisfiable_constraints(spec, settings)
+        problems = problems or find_unsatisfiable_constraints(spec, settings)
         if problems:
             return problems
         try:
@@ -91,11 +91,15 @@ class YarnSubmitter(Submitter):
         except TonyError as error:
             return [Problem(key="scheduler.name", value="yarn", message=str(error))]
         self._capacity = asyncio.run(self._query_capacity(settings, self._cluster))
-        return unsatisfiable_requests(spec, settings, self._capacity)
+        return find_unsatisfiable_requests(spec, settings, self._capacity)
 
     def notices(self, spec: JobSpec) -> Sequence[str]:
         settings, _ = read_settings(spec.scheduler_settings)
-        return [*constraint_hints(spec, settings), *notices(spec, settings, self._capacity)] if self._capacity else ()
+        return (
+            [*find_constraint_hints(spec, settings), *find_notices(spec, settings, self._capacity)]
+            if self._capacity
+            else ()
+        )
 
     async def _query_capacity(self, settings: YarnSettings, cluster: ClusterClients) -> ClusterCapacity:
         """Query the cluster's capacity, all at once, and a new application id, which may stay unused.
@@ -105,12 +109,12 @@ class YarnSubmitter(Submitter):
         """
         async with cluster.applications() as client:
             new, types, labels, nodes, queue, root = await asyncio.gather(
-                client.new_application(),
-                client.resource_types(),
-                client.labels(),
+                client.request_new_application(),
+                client.list_resource_types(),
+                client.list_labels(),
                 client.nodes((NodeState.RUNNING, *AWAY)),
-                client.queue(settings.queue, recursive=False),
-                client.queue("root"),
+                client.fetch_queue(settings.queue, recursive=False),
+                client.fetch_queue("root"),
             )
         self._new = new.id
         running = [node for node in nodes if node.state is NodeState.RUNNING]
@@ -130,7 +134,7 @@ class YarnSubmitter(Submitter):
     def allocate_job_id(self) -> str | None:
         if self._new is None:
             raise SchedulerError("no application id has been requested from the ResourceManager")
-        return ids.application_text(self._new)
+        return ids.format_application(self._new)
 
     def render(self, job: PreparedJob) -> Json:
         from tony.schedulers.yarn.client.dry_run import render_dry_run  # late: only for --dry-run
@@ -148,21 +152,21 @@ class YarnSubmitter(Submitter):
     async def submit(self, job: PreparedJob) -> None:
         settings, _ = read_settings(job.record.spec.scheduler_settings)
         cluster = self._cluster or find_cluster(settings, self._home)
-        uploader = CacheUploader(cluster, cluster.path(settings.staging))
+        uploader = CacheUploader(cluster, cluster.build_path(settings.staging))
         try:
-            systems = (*settings.file_systems, *file_systems(job.record.staged))
-            fetched_tokens = await cluster.credentials_of_job(systems)
+            systems = (*settings.file_systems, *list_file_systems(job.record.staged))
+            fetched_tokens = await cluster.collect_job_credentials(systems)
             payload = await to_thread(self._provide, job, cluster, settings, uploader)
             if uploader.eviction_is_due:
                 await _evict_old_objects(cluster, uploader)
         finally:
             uploader.close()
-        application = ids.application_id(job.record.job_id)
+        application = ids.parse_application_id(job.record.job_id)
         tokens = TokenCredentials(
             tokens=fetched_tokens.tokens, secrets={**fetched_tokens.secrets, JOB: encode_payload(payload)}
         )
         spec, roles = job.record.spec, job.record.staged.roles
-        container = master_container(
+        container = build_master_container(
             settings,
             payload.programs_of_master,
             tokens,
@@ -173,7 +177,7 @@ class YarnSubmitter(Submitter):
             spec,
         )
         # The user's own tokens may be in use elsewhere after the job has ended.
-        context = submission(
+        context = build_submission(
             job.record, settings, application, container, cancel_tokens=not cluster.logins.credentials.tokens
         )
         async with cluster.applications() as client:
@@ -190,7 +194,7 @@ class YarnSubmitter(Submitter):
         self, job: PreparedJob, cluster: ClusterClients, settings: YarnSettings, uploader: CacheUploader
     ) -> JobPayload:
         needs = build_artifacts(job.record, settings, Cache(job.home.cache))
-        staging = cluster.path(settings.staging)
+        staging = cluster.build_path(settings.staging)
         found = uploader.provide(needs.wanted)
         credentials = from_plain(JobCredentials, json.loads(job.folder.credentials.read_text()), ignore_unknown=True)
         return JobPayload(
@@ -200,20 +204,20 @@ class YarnSubmitter(Submitter):
             interpreter=found.get(needs.interpreter),
             plug_in=found.get(needs.plug_in),
             pages=found.get(needs.pages),
-            objects={**{digest: found[digest] for digest in needs.objects}, **in_place(job.record.staged)},
-            configuration=cluster.needed_settings(),
+            objects={**{digest: found[digest] for digest in needs.objects}, **collect_in_place(job.record.staged)},
+            configuration=cluster.collect_needed_settings(),
             folder=f"{staging}/jobs/{job.record.job_id}",
             user=cluster.user,
             nodes=self._nodes,
             node_count=self._node_count,
-            suitable_nodes=suitable_node_counts(job.record.spec, settings, self._capacity) if self._capacity else {},
+            suitable_nodes=count_suitable_nodes(job.record.spec, settings, self._capacity) if self._capacity else {},
         )
 
     # --- after ----------------------------------------------------------------------------------------------------
 
     def owns(self, job_id: str) -> bool:
         try:
-            ids.application_id(job_id)
+            ids.parse_application_id(job_id)
         except ids.InvalidId:
             return False
         return True
@@ -223,20 +227,20 @@ class YarnSubmitter(Submitter):
         if report is None:
             return ApplicationStatus(alive=False, note="the ResourceManager no longer knows the application")
         folder = self._home.job(job_id)
-        limit = overdue(report, recorded_settings(folder), recorded_source(folder, LIFETIME))
+        limit = overdue(report, load_recorded_settings(folder), find_recorded_source(folder, LIFETIME))
         return replace(to_application_status(report), overdue=limit)
 
     async def all_jobs(self) -> Sequence[ListEntry]:
         settings = YarnSettings()
         async with find_cluster(settings, self._home).applications() as client:
-            found = await client.applications(types=(settings.application_type,))
+            found = await client.list_applications(types=(settings.application_type,))
         return [job for job in map(to_list_entry, found) if job]
 
     async def fetch(self, folder: JobFolder) -> None:
         await to_thread(self._download(folder).fetch)
         if not folder.job.exists():
             report = await self._report(folder.job_id)
-            staging = report and staging_of(report.tags)
+            staging = report and find_staging(report.tags)
             if staging:
                 await to_thread(self._download(folder, staging).fetch)
 
@@ -245,44 +249,47 @@ class YarnSubmitter(Submitter):
 
     async def page(self, job_id: str) -> str:
         report = await self._report(job_id)
-        return tracking_url(report) if report else ""
+        return find_tracking_url(report) if report else ""
 
     async def describe_foreign(self, job_id: str) -> str:
         report = await self._report(job_id)
         if report is None:
             return ""
-        cluster = self._cluster_of(job_id)
-        staging = cluster.path(staging_of(report.tags) or YarnSettings().staging)
+        cluster = self._find_cluster(job_id)
+        staging = cluster.build_path(find_staging(report.tags) or YarnSettings().staging)
         return explain_missing_history(report, cluster.user, f"{cluster.files.uri}{staging}/jobs/{job_id}")
 
     async def kill_foreign(self, job_id: str) -> bool:
         report = await self._report(job_id)
         if report is None or not is_ours(report) or report.state in ENDED:
             return False
-        async with self._cluster_of(job_id).applications() as client:
-            await client.kill(ids.application_id(job_id), "killed by its user")
+        async with self._find_cluster(job_id).applications() as client:
+            await client.kill(ids.parse_application_id(job_id), "killed by its user")
         return True
 
     async def _report(self, job_id: str) -> ApplicationReport | None:
         """Return the ResourceManager's report; None if it does not know the application."""
-        async with self._cluster_of(job_id).applications() as client:
+        async with self._find_cluster(job_id).applications() as client:
             try:
-                return await client.report(ids.application_id(job_id))
+                return await client.report(ids.parse_application_id(job_id))
             except ApplicationNotFoundError:
                 return None
 
     async def links(self, job_id: str, *, ended: bool) -> Sequence[WebLink]:
-        from tony.schedulers.yarn.client.web_links import links_for_application  # late: only pages show them
+        from tony.schedulers.yarn.client.web_links import list_application_links  # late: only pages show them
 
-        cluster = await to_thread(self._cluster_of, job_id)
-        return links_for_application(cluster.configuration, job_id, ended=ended)
+        cluster = await to_thread(self._find_cluster, job_id)
+        return list_application_links(cluster.configuration, job_id, ended=ended)
 
     async def container_links(
         self, job_id: str, containers: Mapping[str, str], *, user: str, ended: bool
     ) -> Mapping[str, Sequence[WebLink]]:
-        from tony.schedulers.yarn.client.web_links import NodeAddress, links_for_container  # late: only pages show them
+        from tony.schedulers.yarn.client.web_links import (  # late: only pages show them
+            NodeAddress,
+            list_container_links,
+        )
 
-        cluster = await to_thread(self._cluster_of, job_id)
+        cluster = await to_thread(self._find_cluster, job_id)
         nodes: dict[str, NodeAddress] = {}
         with contextlib.suppress(HadoopError, TimeoutError):
             async with asyncio.timeout(_NODES_TIMEOUT_SECONDS), cluster.applications() as client:
@@ -291,7 +298,7 @@ class YarnSubmitter(Submitter):
                         found = NodeAddress(host=node.id.host, port=node.id.port or 0, web=node.http_address or "")
                         nodes[found.host] = found
         return {
-            container: links_for_container(
+            container: list_container_links(
                 cluster.configuration,
                 container,
                 nodes.get(host) or NodeAddress(host=host),
@@ -308,7 +315,9 @@ class YarnSubmitter(Submitter):
         from tony.schedulers.yarn.client.container_logs import ContainerLogs  # late: readers of aggregated logs
 
         ended = folder.summary.exists()
-        await ContainerLogs(self._cluster_of(folder.job_id), folder.job_id, owner).fetch(containers, sink, ended=ended)
+        await ContainerLogs(self._find_cluster(folder.job_id), folder.job_id, owner).fetch(
+            containers, sink, ended=ended
+        )
 
     def am_alive(self, folder: JobFolder) -> bool | None:
         """Return None: only `look` knows."""
@@ -318,31 +327,33 @@ class YarnSubmitter(Submitter):
         await to_thread(self._download(folder).store_request, folder.kill_request)
 
     async def queue_position(self, job_id: str) -> str:
-        async with self._cluster_of(job_id).applications() as client:
-            own = await client.report(ids.application_id(job_id))
+        async with self._find_cluster(job_id).applications() as client:
+            own = await client.report(ids.parse_application_id(job_id))
             return (
-                describe_queue_position(own, await client.applications(states=WAITING)) if own.state in WAITING else ""
+                describe_queue_position(own, await client.list_applications(states=WAITING))
+                if own.state in WAITING
+                else ""
             )
 
     async def sweep(self, folder: JobFolder) -> None:
         await self.withdraw(folder, "its application master is no longer running")
 
     async def withdraw(self, folder: JobFolder, reason: str) -> None:
-        cluster = self._cluster_of(folder.job_id)
+        cluster = self._find_cluster(folder.job_id)
         async with cluster.applications() as client:
             with contextlib.suppress(ApplicationNotFoundError):
-                await client.kill(ids.application_id(folder.job_id), reason)
+                await client.kill(ids.parse_application_id(folder.job_id), reason)
         await to_thread(self._download(folder).forget_secrets)
 
     def _download(self, folder: JobFolder, staging: str = "") -> RecordDownload:
-        cluster = self._cluster_of(folder.job_id)
-        store = f"{cluster.path(staging or recorded_settings(folder).staging)}/jobs/{folder.job_id}"
+        cluster = self._find_cluster(folder.job_id)
+        store = f"{cluster.build_path(staging or load_recorded_settings(folder).staging)}/jobs/{folder.job_id}"
         return RecordDownload(HdfsJobStore(cluster, store), folder)
 
-    def _cluster_of(self, job_id: str) -> ClusterClients:
+    def _find_cluster(self, job_id: str) -> ClusterClients:
         """Return the cluster of a job, according to its record or the environment."""
         if self._cluster is None:
-            settings = recorded_settings(self._home.job(job_id))
+            settings = load_recorded_settings(self._home.job(job_id))
             if settings.conf and not os.path.isdir(settings.conf):  # a folder on the submitting machine
                 settings = replace(settings, conf=None)
             self._cluster = find_cluster(settings, self._home)
@@ -353,7 +364,7 @@ async def _evict_old_objects(cluster: ClusterClients, uploader: CacheUploader) -
     """Remove old objects from the cluster's cache. A failure does not affect the job."""
     try:
         async with cluster.applications() as client:
-            running = await client.applications(states=[state for state in ApplicationState if state not in ENDED])
+            running = await client.list_applications(states=[state for state in ApplicationState if state not in ENDED])
         started = min((report.start_time or 0 for report in running), default=None)
         count = await to_thread(uploader.evict, started)
         _log.info("removed %d old objects from the cluster's cache", count)
@@ -361,7 +372,7 @@ async def _evict_old_objects(cluster: ClusterClients, uploader: CacheUploader) -
         _log.info("cannot remove old objects from the cluster's cache: %s", error)
 
 
-def recorded_settings(folder: JobFolder) -> YarnSettings:
+def load_recorded_settings(folder: JobFolder) -> YarnSettings:
     """Return the settings of a recorded job; the defaults if it is not recorded here."""
     try:
         values = json.loads(folder.job.read_bytes())["spec"]["scheduler_settings"]
@@ -370,7 +381,7 @@ def recorded_settings(folder: JobFolder) -> YarnSettings:
         return YarnSettings()
 
 
-def recorded_source(folder: JobFolder, key: str) -> str | None:
+def find_recorded_source(folder: JobFolder, key: str) -> str | None:
     """Return where a recorded job sets a setting; None if unknown."""
     try:
         source = json.loads(folder.job.read_bytes())["sources"].get(key)
@@ -379,7 +390,7 @@ def recorded_source(folder: JobFolder, key: str) -> str | None:
     return source if isinstance(source, str) else None
 
 
-def tracking_url(report: ApplicationReport) -> str:
+def find_tracking_url(report: ApplicationReport) -> str:
     """Return the tracking URL of an application; empty if it has none."""
     address = report.tracking_url or ""
     if "://" not in address and ":" in address:
@@ -397,23 +408,23 @@ def to_application_status(report: ApplicationReport) -> ApplicationStatus:
         address=f"tls:{report.host}:{report.rpc_port}" if listens else "",
         host=report.host or "" if listens else "",
         attempt=attempt or 0,
-        note=_pending_reason(report.diagnostics) if alive else _diagnostics(report.diagnostics),
-        result=_result(report),
+        note=_find_pending_reason(report.diagnostics) if alive else _format_diagnostics(report.diagnostics),
+        result=_find_result(report),
         given_up=report.state is ApplicationState.FAILED,
     )
 
 
-def _diagnostics(diagnostics: str) -> str:
+def _format_diagnostics(diagnostics: str) -> str:
     return "" if diagnostics in ("", "N/A") else escape_text(diagnostics).strip()
 
 
-def _pending_reason(diagnostics: str) -> str:
+def _find_pending_reason(diagnostics: str) -> str:
     """Return why an application is pending, without timestamp and queue usage, which change all the time."""
-    text = _diagnostics(diagnostics).partition(" Details :")[0]
+    text = _format_diagnostics(diagnostics).partition(" Details :")[0]
     return re.sub(r"^\[[^\]]*\] ", "", text).strip()
 
 
-def _result(report: ApplicationReport) -> JobState | None:
+def _find_result(report: ApplicationReport) -> JobState | None:
     if report.state is ApplicationState.KILLED:
         return JobState.KILLED
     final_status = report.final_status if report.state is ApplicationState.FINISHED and report.final_status else None

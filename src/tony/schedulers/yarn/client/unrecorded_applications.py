@@ -25,7 +25,7 @@ _DEFAULT_SETTINGS = YarnSettings()
 _APPLICATION_TYPE = "tony"
 
 
-def all_tags(settings: YarnSettings) -> tuple[str, ...]:
+def build_tags(settings: YarnSettings) -> tuple[str, ...]:
     """Return an application's tags: the user's, and those that other clients need to find the job.
 
     These are its staging folder, and a marker under another application type. A folder name too long for a tag is left
@@ -46,10 +46,10 @@ def all_tags(settings: YarnSettings) -> tuple[str, ...]:
 def is_ours(report: ApplicationReport) -> bool:
     """Return True if an application is certainly a job of tony."""
     own = report.application_type == _DEFAULT_SETTINGS.application_type
-    return own or _APPLICATION_TYPE in report.tags or staging_of(report.tags) is not None
+    return own or _APPLICATION_TYPE in report.tags or find_staging(report.tags) is not None
 
 
-def staging_of(tags: Collection[str]) -> str | None:
+def find_staging(tags: Collection[str]) -> str | None:
     """Return the staging folder named in an application's tags; None if there is none."""
     return next((unquote(tag.removeprefix(_PREFIX)) for tag in tags if tag.startswith(_PREFIX)), None)
 
@@ -61,7 +61,7 @@ def explain_missing_history(report: ApplicationReport, user: str, record: str) -
         user: the current user.
         record: where the history was looked for.
     """
-    job = ids.application_text(report.id) if report.id else "the application"
+    job = ids.format_application(report.id) if report.id else "the application"
     if report.user and report.user != user:
         name = escape_text(report.name or "")
         return f"{job} ({name}) belongs to {report.user}, and only they can read its history; you are {user}."

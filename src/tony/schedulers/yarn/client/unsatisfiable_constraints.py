@@ -16,44 +16,51 @@ from tony.hadoop.wire.placement import (
 )
 from tony.hadoop.yarn.constraint_text import SELF, ConstraintError, parse
 from tony.model.job_spec import JobSpec, Role
-from tony.schedulers.yarn.client.placement_constraints import OF_ALL, named_tags, placed, simple_ones, tags_of, texts
+from tony.schedulers.yarn.client.placement_constraints import (
+    OF_ALL,
+    find_placed,
+    iterate_named_tags,
+    iterate_simple,
+    iterate_texts,
+    list_tags,
+)
 from tony.schedulers.yarn.settings import YarnSettings, read_role_settings
 
 _TAG = re.compile(r"[^\s,:()/=!]+")
 
 
-def unsatisfiable_constraints(spec: JobSpec, settings: YarnSettings) -> list[Problem]:
+def find_unsatisfiable_constraints(spec: JobSpec, settings: YarnSettings) -> list[Problem]:
     """Return all of them; only the invalid ones, if there are any."""
-    unreadable = [*_unreadable(spec, settings), *_bad_tags(spec)]
-    return unreadable or [*_labelled(spec, settings), *_never(spec, settings)]
+    unreadable = [*_find_unreadable(spec, settings), *_find_bad_tags(spec)]
+    return unreadable or [*_find_labelled(spec, settings), *_find_never_satisfied(spec, settings)]
 
 
-def constraint_hints(spec: JobSpec, settings: YarnSettings) -> list[str]:
+def find_constraint_hints(spec: JobSpec, settings: YarnSettings) -> list[str]:
     """Return hints for anti-affinity with tags that no container has, which may be intended."""
-    tags = {tag for name, role in spec.effective_roles.items() for tag in tags_of(name, role)}
+    tags = {tag for name, role in spec.effective_roles.items() for tag in list_tags(name, role)}
     return [
         f"{key}: no container of the job has the tag {tag}; there are {', '.join(sorted(tags))}."
-        for key, text in texts(spec, settings)
-        for tag in dict.fromkeys(named_tags(parse(text)))
+        for key, text in iterate_texts(spec, settings)
+        for tag in dict.fromkeys(iterate_named_tags(parse(text)))
         if tag not in tags and not _speaks_of_all(parse(text), tag)
     ]
 
 
 def _speaks_of_all(constraint: PlacementConstraint, tag: str) -> bool:
     """Return True if containers of other applications may be meant."""
-    targets = [target for simple in simple_ones(constraint) for target in simple.targets]
+    targets = [target for simple in iterate_simple(constraint) for target in simple.targets]
     return any(target.key != SELF and tag in target.values for target in targets)
 
 
-def _unreadable(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
-    for key, text in texts(spec, settings):
+def _find_unreadable(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
+    for key, text in iterate_texts(spec, settings):
         try:
             parse(text)
         except ConstraintError as error:
             yield Problem(key=key, value=text, message=f"{error}.")
 
 
-def _bad_tags(spec: JobSpec) -> Iterator[Problem]:
+def _find_bad_tags(spec: JobSpec) -> Iterator[Problem]:
     for name, role in spec.effective_roles.items():
         for tag in read_role_settings(role).placement_tags:
             if not _TAG.fullmatch(tag):
@@ -61,8 +68,8 @@ def _bad_tags(spec: JobSpec) -> Iterator[Problem]:
                 yield Problem(key=f"roles.{name}.yarn.placement_tags", value=tag, message=message)
 
 
-def _labelled(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
-    for name, key in placed(spec, settings).items():
+def _find_labelled(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
+    for name, key in find_placed(spec, settings).items():
         role = spec.effective_roles[name]
         label = role.node_label or settings.node_label
         if not label:
@@ -70,24 +77,24 @@ def _labelled(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
         if key == f"roles.{name}.spread":
             value, does = "true", "spreads tasks over"
         else:
-            value = dict(texts(spec, settings)).get(key) or ", ".join(read_role_settings(role).placement_tags)
+            value = dict(iterate_texts(spec, settings)).get(key) or ", ".join(read_role_settings(role).placement_tags)
             does = "supports placement constraints on"
         message = f"YARN {does} nodes without a label only, but {name} requests {label}. Remove one of the settings."
         yield Problem(key=key, value=value, message=message)
 
 
-def _never(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
+def _find_never_satisfied(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
     """Yield roles that need containers which never exist, or only after their own."""
     roles = {name: role for name, role in spec.effective_roles.items() if role.instances}
-    waiting = {name: _whole(role, settings) for name, role in roles.items()}
+    waiting = {name: _build_whole(role, settings) for name, role in roles.items()}
     tag_counts: Counter[str] = Counter()  # tag -> how many containers there can be
     while ready := [name for name, constraint in waiting.items() if _can_be(constraint, tag_counts)]:
         for name in ready:
             del waiting[name]
-            tag_counts.update(dict.fromkeys(tags_of(name, roles[name]), roles[name].instances))
-    tags = {tag for name, role in roles.items() for tag in tags_of(name, role)}
+            tag_counts.update(dict.fromkeys(list_tags(name, roles[name]), roles[name].instances))
+    tags = {tag for name, role in roles.items() for tag in list_tags(name, role)}
     for name, constraint in waiting.items():
-        missing = ((tag, count) for simple in simple_ones(constraint) for tag, count in _needs(simple))
+        missing = ((tag, count) for simple in iterate_simple(constraint) for tag, count in _needs(simple))
         tag, count = next(each for each in missing if tag_counts[each[0]] < each[1])
         if tag not in tags:
             why = f"no container of the job has the tag {tag}; there are {', '.join(sorted(tags))}"
@@ -101,7 +108,7 @@ def _never(spec: JobSpec, settings: YarnSettings) -> Iterator[Problem]:
         yield Problem(key=key, value=text, message=f"no task of {name} would ever start: {why}.")
 
 
-def _whole(role: Role, settings: YarnSettings) -> PlacementConstraint:
+def _build_whole(role: Role, settings: YarnSettings) -> PlacementConstraint:
     return all_of(
         *(parse(text) for text in (read_role_settings(role).placement, settings.placement) if text is not None)
     )

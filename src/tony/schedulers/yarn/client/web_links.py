@@ -41,7 +41,7 @@ class NodeAddress:
     web: str = ""
 
 
-def links_for_application(settings: Configuration, application: str, *, ended: bool) -> tuple[WebLink, ...]:
+def list_application_links(settings: Configuration, application: str, *, ended: bool) -> tuple[WebLink, ...]:
     """Return links to the pages of a job.
 
     Args:
@@ -50,10 +50,10 @@ def links_for_application(settings: Configuration, application: str, *, ended: b
     Raises:
         ConfigurationError: the configuration names no ResourceManager.
     """
-    return tuple(_links_for_application(settings, application, ended))
+    return tuple(_iterate_application_links(settings, application, ended))
 
 
-def _links_for_application(settings: Configuration, application: str, ended: bool) -> Iterator[WebLink]:
+def _iterate_application_links(settings: Configuration, application: str, ended: bool) -> Iterator[WebLink]:
     daemons = [manager for manager in list_resource_managers(settings) if _is_reachable(manager.web)]
     for daemon in daemons:
         label = f"ResourceManager {daemon.id}".rstrip()
@@ -61,7 +61,7 @@ def _links_for_application(settings: Configuration, application: str, ended: boo
     if not ended:
         proxy = settings.get_address("yarn.web-proxy.address", 0)
         if proxy and proxy.port and _is_reachable(proxy):
-            yield WebLink(label="the job's own pages", href=f"{_scheme(settings)}://{proxy}/proxy/{application}/")
+            yield WebLink(label="the job's own pages", href=f"{_find_scheme(settings)}://{proxy}/proxy/{application}/")
         else:
             for daemon in daemons:
                 label = f"the job's own pages{daemon.id and f', by {daemon.id}'}"
@@ -71,7 +71,7 @@ def _links_for_application(settings: Configuration, application: str, ended: boo
         yield WebLink(label="timeline server", href=timeline)
 
 
-def links_for_container(
+def list_container_links(
     settings: Configuration, container: str, node: NodeAddress, user: str, *, ended: bool
 ) -> tuple[WebLink, ...]:
     """Return links to the logs of a container.
@@ -82,9 +82,9 @@ def links_for_container(
     """
     name = quote(user, safe="")
     found: list[WebLink] = []
-    web = node.web or _default_web(settings, node.host)
+    web = node.web or _find_default_web(settings, node.host)
     if not ended and web:
-        href = f"{_scheme(settings)}://{web}/node/containerlogs/{container}/{name}"
+        href = f"{_find_scheme(settings)}://{web}/node/containerlogs/{container}/{name}"
         found.append(WebLink(label="NodeManager", href=href))
     server = (settings.get("yarn.log.server.url") or "").rstrip("/")
     if server and node.port and urlsplit(server).scheme in ("http", "https"):
@@ -110,10 +110,10 @@ def _timeline(settings: Configuration, application: str) -> str:
     if not _is_reachable(address):
         return ""
     path = f"ws/v2/timeline/apps/{application}" if second else f"applicationhistory/app/{application}"
-    return f"{_scheme(settings)}://{address}/{path}"
+    return f"{_find_scheme(settings)}://{address}/{path}"
 
 
-def _default_web(settings: Configuration, host: str) -> str:
+def _find_default_web(settings: Configuration, host: str) -> str:
     """Return the default web address of a node that did not report one; its port may be ephemeral."""
     key, port = ("webapp.https.address", 8044) if _is_secure(settings) else ("webapp.address", 8042)
     address = settings.get_address(f"yarn.nodemanager.{key}", port)
@@ -129,5 +129,5 @@ def _is_secure(settings: Configuration) -> bool:
     return settings.get("yarn.http.policy") == "HTTPS_ONLY"
 
 
-def _scheme(settings: Configuration) -> str:
+def _find_scheme(settings: Configuration) -> str:
     return "https" if _is_secure(settings) else "http"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tony.hadoop.configuration.service_addresses import list_resource_managers
-from tony.hadoop.failover import FailoverProxy, connection_options
+from tony.hadoop.failover import FailoverProxy, build_connection_options
 from tony.hadoop.wire import application_client
 from tony.hadoop.yarn.application_client import ApplicationClient
 from tony.storage.hdfs.delegation_tokens import POLICY
@@ -39,11 +39,11 @@ class ClusterClients(HdfsClients):
                 login=self.logins.login_for_resource_manager,
                 protocol=application_client.PROTOCOL,
                 policy=POLICY,
-                options=connection_options(self.configuration),
+                options=build_connection_options(self.configuration),
             )
         )
 
-    def needed_settings(self) -> dict[str, str]:
+    def collect_needed_settings(self) -> dict[str, str]:
         """Return the Hadoop settings that AM and executors need inside the cluster."""
         found = {}
         for key in self.configuration:
