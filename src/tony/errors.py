@@ -16,7 +16,7 @@
     │   └── StorageError          a file system refused (full, read-only, missing)
     ├── KilledError               the job was killed on request                              exit 4
     └── PlatformError             a bug in tony                                              exit 70
-        ├── InvalidTransition     the state machine was asked for a transition its table lacks
+        ├── InvalidTransition     a transition that the table of the state machine lacks
         ├── ProtocolError         the other side broke the wire protocol; `code` says how
         └── RecordError           an event log or job directory is damaged
             └── NewerRecordError  it was written by a newer version                          exit 2
@@ -173,7 +173,7 @@ class PlatformError(TonyError):
 
 
 class InvalidTransition(PlatformError):  # noqa: N818 - a noun reads better where it is raised
-    """The state machine was asked for a transition that its table lacks; `story` lists the last steps of the object."""
+    """A requested transition is not in the state machine's table; `story` lists the last steps of the object."""
 
     def __init__(self, message: str, story: Sequence[str] = ()) -> None:
         self.story = tuple(story)

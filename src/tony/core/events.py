@@ -85,7 +85,7 @@ class Excluded(LoggedEvent):
     """From now on the scheduler allocates nothing on some hosts, because tasks failed there (`Exclude`).
 
     Attributes:
-        hosts: all excluded hosts; empty if none is excluded any more.
+        hosts: all excluded hosts; empty if none is excluded now.
     """
 
     kind: ClassVar[str] = "excluded"

@@ -98,8 +98,8 @@ class ContainerIntent(Enum):
     """Intended use of a container."""
 
     HELD = "held"
-    RELEASED = "released"  #: Release was asked for
-    KILLED = "killed"  #: Kill was asked for, perhaps after Release
+    RELEASED = "released"  #: Release was requested
+    KILLED = "killed"  #: Kill was requested, perhaps after Release
 
 
 @dataclass(slots=True)
@@ -251,7 +251,7 @@ class State:
         tolerated: failures of tracked tasks in this session that do not count as long as others may succeed.
         exports: role -> variable -> (index of the task that exported it, value).
         final: the result, once it is decided; ended_at: when the job ended.
-        refused: number of events about something that does not exist (any more).
+        refused: number of events about something that does not, or no longer, exist.
         moved: called with each task whose state has changed.
     """
 

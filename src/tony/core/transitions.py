@@ -23,8 +23,8 @@ class TaskMove(Enum):
     RENEW = "renew"  #: the executor of an earlier session prepares for this one
     REGISTER = "register"  #: the executor has its ports
     REPLACE = "replace"  #: its container is no longer usable: request another, in the same session
-    START = "start"  #: the program is told to start
-    STOP = "stop"  #: the program is told to stop
+    START = "start"  #: the executor is asked to start the program
+    STOP = "stop"  #: the program is asked to stop
     RETRY = "retry"  #: the program ended and restarts, alone, where it ran
     SUCCEED = "succeed"  #: exit code 0
     FAIL = "fail"  #: it failed, or exceeded one of its limits

@@ -72,7 +72,7 @@ class RoleRanks:
 def places(spec: JobSpec, cluster: ClusterSpec) -> dict[str, RoleRanks]:
     """Return the ranks of every role of the cluster spec that has ranks.
 
-    A group of which a part has ended has none: its programs cannot rendezvous any more.
+    A group of which a part has ended has none: its programs can no longer rendezvous.
     """
     found: dict[str, RoleRanks] = {}
     for group in roles_together(spec):

@@ -1,22 +1,22 @@
-"""A proxy that calls the active daemon of a service: several daemons, of which one is active at a time.
+"""A proxy that calls the active daemon of a service with several daemons, such as a pair of ResourceManagers.
 
-    proxy = Proxy(name="ResourceManager", daemons=resource_managers(settings), login=login, protocol=PROTOCOL)
+    proxy = FailoverProxy(name="ResourceManager", daemons=list_resource_managers(settings), ...)
     answer = await proxy.call(GET_NEW_APPLICATION, GetNewApplicationRequest())
 
-What an error means, and what is done:
+Reactions to errors:
 
-    no connection, connection lost, no answer      the next one is asked; a call that may have been carried out is sent
-                                                   again only if its method bears that
-    StandbyError                                   the next one is asked
-    RetriableError                                 the same one is asked again, after a pause
-    the login failed                               a few more tries (a ticket was just renewed, a daemon just ended)
-    everything else                                is the caller's
+    no connection, connection lost, no answer      try the next daemon; a call that may have been executed is repeated
+                                                   only if its method is safe to repeat
+    StandbyError                                   try the next daemon
+    RetriableError                                 try the same daemon again, after a pause
+    the login failed                               try a few more times (a ticket was just renewed, a daemon just ended)
+    anything else                                  raise it to the caller
 
-Within a round of all daemons there is no pause; between rounds there is one, of random length, so that a thousand
-clients do not come back at once. (Hadoop's own pause is 30 s, a noticeable delay for every caller.) A standby
-ResourceManager does not listen at all, a standby NameNode answers StandbyException: both ways are the same here.
+There is no pause within a round of all daemons. Between rounds there is one of random length, so that a thousand
+clients do not reconnect at once. (Hadoop pauses for 30 s, a noticeable delay for every caller.) A standby
+ResourceManager does not listen at all, and a standby NameNode answers StandbyException; both are handled alike.
 
-A call that is sent again keeps its id, with a higher retry count: the NameNode knows by that what it has done already.
+A repeated call keeps its id and has a higher retry count, by which the NameNode recognizes calls that it has executed.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class FailoverProxy:
         """Call the active daemon, and wait for the response.
 
         Args:
-            timeout: seconds for one answer; None waits for ever; as the options have it if left out.
+            timeout: seconds for one answer; None waits forever; left out, the timeout of the options applies.
             give_up_after: seconds until it is given up, instead of the policy's.
 
         Raises:
@@ -284,7 +284,7 @@ class FailoverProxy:
         self._connection = None
         self._retired.add(connection)
         is_broken = isinstance(failure, ConnectionLost) and (not failure.maybe_executed or len(self.daemons) == 1)
-        if not (is_broken and self._is_proven):  # one that was good, and broke, is made anew with the same daemon
+        if not (is_broken and self._is_proven):  # a proven connection that broke is reopened to the same daemon
             self._switch_daemon(failure)
 
     async def _retire(self) -> None:
@@ -341,7 +341,7 @@ def _may_be_executed(error: HadoopError) -> bool:
 
 
 def _is_final(error: HadoopError) -> bool:
-    """Return a NameNode that will leave safe mode by itself says so with another exception than one that will not."""
+    """Return True if the NameNode will leave safe mode by itself; otherwise it sends another exception."""
     return isinstance(error, SafeModeError) and not error.class_name.endswith("RetriableException")
 
 

@@ -4,7 +4,7 @@
     container_1410901177871_0001_01_000005, container_e17_1410901177871_0001_01_000005
 
 `e17`: the ResourceManager has been restarted 17 times since. A container's sequence starts again with each restart, so
-only the whole name names it. Numbers are filled up to 4, 2 and 6 digits, and are longer where they must be.
+only the whole name is unique. Numbers are padded to 4, 2 and 6 digits, and may be longer.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def parse_container_id(text: str) -> ContainerId:
         _CONTAINER, text, "a container", "container_e17_1410901177871_0001_01_000005"
     )
     application = _build_application(text, stamp, number)
-    # As Hadoop writes it, so that it equals the same id from an answer: the application stands in the attempt only.
+    # As Hadoop writes it, so that it equals the same id in a response: only the attempt holds the application.
     return ContainerId(
         attempt=ApplicationAttemptId(application=application, number=_check_below(text, attempt, 31)),
         number=_check_below(text, epoch, 23) << _SEQUENCE_BITS | _check_below(text, sequence, _SEQUENCE_BITS),

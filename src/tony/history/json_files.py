@@ -128,7 +128,7 @@ def _read_text(path: str | Path, opened: Callable[[], int], most: int) -> bytes 
             size = os.fstat(file.fileno()).st_size
             if size > most:
                 raise RecordError(f"{path} is longer than {most >> 20} MiB")
-            return file.read(size + 1)  # read() allocates as much as it is asked for
+            return file.read(size + 1)  # read() allocates the requested size
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -51,7 +51,7 @@ def check(text: str, params: Collection[str], roles: Collection[str] = ()) -> li
         params: names of the job's parameters, without `params.`.
         roles: names of its roles.
     """
-    mistakes = []
+    errors = []
     for match in _BRACES.finditer(text):
         if match[2] in NAMES or not _is_filled(match):
             continue
@@ -60,8 +60,8 @@ def check(text: str, params: Collection[str], roles: Collection[str] = ()) -> li
             continue
         missing = "a role that the job does not have" if is_role else "a parameter that is not in [params]"
         message = f"{{{_short(match[2])}}} names {missing}: {_listed(roles if is_role else params)}"
-        mistakes.append(PlaceholderError(position=match.start(), name=match[2], message=message))
-    return mistakes
+        errors.append(PlaceholderError(position=match.start(), name=match[2], message=message))
+    return errors
 
 
 def _listed(params: Collection[str]) -> str:
@@ -81,15 +81,15 @@ def find_misspelled_names(text: str, params: Collection[str]) -> list[Placeholde
 
     Only these: any other word in braces may be intended.
     """
-    mistakes = []
+    errors = []
     for match in _LIKE_PARAM.finditer(text):
         word, name = match.groups()
         if word == "params" or name not in params or not _is_like_params(word):
             continue
         shown = _short(name)
         message = f"{{{word}.{shown}}} is not a placeholder; did you mean {{params.{shown}}}?"
-        mistakes.append(PlaceholderError(position=match.start(), name=f"{word}.{name}", message=message))
-    return mistakes
+        errors.append(PlaceholderError(position=match.start(), name=f"{word}.{name}", message=message))
+    return errors
 
 
 def _is_like_params(word: str) -> bool:

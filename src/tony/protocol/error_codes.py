@@ -14,7 +14,7 @@ class Code(StrEnum):
     NOT_JSON = "not-json"  #: a frame that is not one JSON object (NaN, deep nesting and half characters included)
     UNKNOWN_KIND = "unknown-kind"  #: a message that this version does not know
     BAD_MESSAGE = "bad-message"  #: a known message with invalid fields, or an invalid hello
-    #: The peer was replaced, or is not needed any more. Sent by the AM or the executor, not by the transport; an AM
+    #: The peer was replaced, or is no longer needed. Sent by the AM or the executor, not by the transport; an AM
     #: sends it only to executors that have obeyed no later AM attempt.
     STALE = "stale"
     #: The AM attempt is older than another one that the executor has obeyed. Not sent by the transport either.

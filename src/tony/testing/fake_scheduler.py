@@ -134,13 +134,13 @@ class FakeSource(ContainerAllocator):
             return
         self.log.append(f"release {container}")
         if held.task is None or timeout <= 0:
-            self.end(container, "it was given back")
+            self.end(container, "it was released")
             return
         loop = asyncio.get_running_loop()
         if held.timer is None or loop.time() + timeout < held.timer.when():
             if held.timer:
                 held.timer.cancel()
-            cause = f"it was given back, and its executor did not end within {timeout:g} s"
+            cause = f"it was released, and its executor did not exit within {timeout:g} s"
             held.timer = loop.call_later(timeout, self.end, container, cause)
 
     def kill(self, container: str, reason: str) -> None:

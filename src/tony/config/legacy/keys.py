@@ -1,6 +1,6 @@
 """The table of LinkedIn TonY settings, and what replaces each of them here.
 
-A row either names the setting that replaces it, or why it is not needed any more. `docs/migrating.md` is generated from
+A row either names the setting that replaces it, or why it is no longer needed. `docs/migrating.md` is generated from
 it, and a key that no row covers is an error.
 
 `<type>`, `<group>` and `<resource>` stand for names that the user chooses.
@@ -36,8 +36,8 @@ class LegacyKey:
     Attributes:
         name: the key; a part in angle brackets stands for a name that the user chooses.
         default: as in LinkedIn TonY's `tony-default.xml`, if it matters for the translation.
-        becomes: the setting that replaces it; empty if it is not needed any more.
-        gone: why it is not needed any more, one or two sentences; empty if it is replaced.
+        becomes: the setting that replaces it; empty if it is no longer needed.
+        gone: why it is no longer needed, one or two sentences; empty if it is replaced.
         section: its heading in the docs.
     """
 

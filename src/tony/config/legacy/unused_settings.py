@@ -1,4 +1,4 @@
-"""Settings without effect: those not needed any more, and unknown ones."""
+"""Settings without effect: those no longer needed, and unknown ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_SUGGESTION = "LinkedIn TonY has none with a similar name."
 
 
 def check(draft: DraftJob) -> None:
-    """Add a note for each setting not needed any more, and an error for each unknown one."""
+    """Add a note for each setting that is no longer needed, and an error for each unknown one."""
     foreign = []
     for value in draft.settings:
         row = row_of(value.key)

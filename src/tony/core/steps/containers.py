@@ -151,14 +151,14 @@ def find_container(state: State, task: Task) -> Container | None:
 
 
 def release(ctx: StepContext, container: Container) -> None:
-    """Release a container, once: its executor is told to exit."""
+    """Release a container, once: its executor is asked to exit."""
     if container.intent is ContainerIntent.HELD:
         mark_released(ctx, container)
         ctx.request(act.Release(container=container.id))
 
 
 def mark_released(ctx: StepContext, container: Container) -> None:
-    """Stop counting on a held container; if its executor reconnects, it is told to exit."""
+    """Stop counting on a held container; if its executor reconnects, it is asked to exit."""
     container.intent = ContainerIntent.RELEASED
     _lower_held(ctx, container)
 

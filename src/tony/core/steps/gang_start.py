@@ -27,7 +27,7 @@ def is_current_executor(state: State, task: TaskId, container: str, incarnation:
 
 
 def on_registered(ctx: StepContext, event: ev.Registered) -> None:
-    """Register an executor for its session; one that registers for an older session is told the current one."""
+    """Register an executor for its session; one that registers for an older session gets the current one."""
     state = ctx.state
     if not is_current_executor(state, event.task, event.container, event.incarnation):
         state.refused += 1

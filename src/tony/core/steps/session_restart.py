@@ -1,4 +1,4 @@
-"""A session is stopped and replaced by the next one, which opens when no program of the old one can run any more."""
+"""A session is stopped and replaced by the next one, which opens once no program of the old one can be running."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ class AmConnection:
                 return self._reason
 
     def _break_off(self) -> None:
-        """Cancel the current wait of `keep`, which then decides anew."""
+        """Cancel the current wait of `keep`, which then decides again."""
         if self._wait_timeout is not None:
             self._wait_timeout.reschedule(asyncio.get_running_loop().time())
             self._wait_timeout = None

@@ -361,7 +361,7 @@ class Lease:
     """The right to continue, renewed by each proof that the application master receives the executor's messages.
 
     An executor cannot tell a dead application master from a network that is cut. If something says that no AM is there,
-    it continues for `length` seconds after the last proof; if nothing says so, for `timeout`, if that is more.
+    it continues for `length` seconds after the last proof; otherwise for `timeout`, if that is longer.
 
     A lease runs from when the executor *sent* the message that the application master answered, never from when the
     answer arrived. So it expires no later than the application master assumes, which counts from when it received the
@@ -389,7 +389,7 @@ class Lease:
         return max(0.0, self._proof + (self._length if gone else self.term) - now)
 
     def needs_renewal(self, now: float) -> bool:
-        """Return True if the application master must be asked for an answer. Most of the time there is no need."""
+        """Return True if an answer of the application master is needed now, which is rare."""
         return now - self._proof >= self.pulse
 
     @property
@@ -399,5 +399,5 @@ class Lease:
 
     @property
     def pulse(self) -> float:
-        """Seconds between two answers that are asked for: while all is well, so much of the term is used up."""
+        """Seconds between two requested answers: the part of the term that is used up while all is well."""
         return self.term / _RENEWALS

@@ -130,7 +130,7 @@ class TaskPorts:
         return found if self.tb_port is None else [*found, ("TensorBoard port", self.tb_port)]
 
 
-#: A documentation address (RFC 5737). Nothing is sent there: the kernel is only asked for the route.
+#: A documentation address (RFC 5737). Nothing is sent there: the kernel only looks up the route.
 _UNUSED_ADDRESS = ("192.0.2.1", 9)
 
 

@@ -110,7 +110,7 @@ class LogReaders:
         self._signal_if_empty()
 
     async def finish(self, timeout: float) -> None:
-        """Send readers the rest, within `timeout` seconds. No program runs any more."""
+        """Send readers the rest, within `timeout` seconds. No program is running by then."""
         self._closing = True
         for reader in list(self._waiting):
             self._serve(reader)

@@ -75,7 +75,7 @@ class WriterThread:
             self._thread = None
 
     def close(self, timeout: float) -> None:
-        """Wait until everything is written, at most `timeout` seconds. Call it when no loop runs any more."""
+        """Wait until everything is written, at most `timeout` seconds. Call it after the event loop has ended."""
         if self._thread:
             self._jobs.put(None)
             self._thread.join(timeout)

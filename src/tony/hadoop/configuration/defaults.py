@@ -1,7 +1,7 @@
 """Hadoop's defaults for the keys read here; renamed keys.
 
 Source: core-default.xml, hdfs-default.xml and yarn-default.xml of Hadoop 3.4.2, and the deprecation tables of its
-classes Configuration and HdfsConfiguration; all compared with what these classes answer.
+classes Configuration and HdfsConfiguration; checked against what these classes return.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _YARN: Final = {
     "yarn.timeline-service.enabled": "false",
 }
 
-#: Key -> (Hadoop's default, unexpanded; the file in Hadoop's jars that says so).
+#: Key -> (Hadoop's default, unexpanded; the file in Hadoop's jars that sets it).
 DEFAULTS: Final = {
     key: (value, file)
     for file, table in (("core-default.xml", _CORE), ("hdfs-default.xml", _HDFS), ("yarn-default.xml", _YARN))

@@ -22,7 +22,7 @@ class ServiceAddress:
 
     Attributes:
         id: its name in the configuration, such as `rm1`; empty if there is but one.
-        address: of the protocol that was asked for.
+        address: of the requested protocol.
         web: of its web pages, or None if not known.
         web_scheme: `http` or `https`.
         source: where the address was set.
@@ -205,7 +205,7 @@ def _find_web_address(settings: HadoopConfiguration, suffix: str) -> tuple[str, 
 
 
 def _make_reachable(web: Address | None, rpc: Address) -> Address | None:
-    """Return a page that listens everywhere is asked for where the daemon is."""
+    """Return the address to use for a web server that listens on all interfaces: the host of its daemon."""
     if web is not None and web.host in _ANYWHERE:
         return Address(host=rpc.host, port=web.port)
     return web

@@ -35,7 +35,7 @@ class HadoopSetting:
     Attributes:
         text: as written: neither trimmed nor expanded.
         source: `file:line`, or in words where else it comes from.
-        final: whether nothing may change it any more.
+        final: True if later files must not change it.
     """
 
     text: str
@@ -79,7 +79,7 @@ class HadoopConfiguration:
 
         Args:
             folder: with `core-site.xml` and its like; None for HADOOP_CONF_DIR, YARN_CONF_DIR, or `etc/hadoop` in
-                HADOOP_HOME, whichever is set first. Files that it lacks are no mistake.
+                HADOOP_HOME, whichever is set first. Missing files are not an error.
             environ: the environment; None for an empty one.
             paths: more files, read after those of the folder.
             given: settings from elsewhere that win over all files, final or not.

@@ -1,7 +1,7 @@
-"""Text of a configuration -> numbers, times, sizes and lists, by Hadoop's rules.
+"""Parse numbers, times, sizes and lists of a Hadoop configuration, by Hadoop's rules.
 
-They are not the rules of this product's own settings: a number without unit is the usual case here, and `k` is 1024.
-All raise ValueError with a sentence that says what is wanted.
+The rules differ from those of tony's own settings: numbers usually have no unit, and `k` is 1024. All functions raise
+ValueError with a sentence that names the expected form.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def expand(text: str, lookup: Callable[[str], str | None], environ: Mapping[str,
         environ: for `${env.X}`.
 
     Raises:
-        ValueError: too many replacements; says so.
+        ValueError: too many replacements.
     """
     value = text
     for _ in range(MAX_EXPANSIONS):

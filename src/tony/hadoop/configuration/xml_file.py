@@ -1,14 +1,14 @@
-"""One `*-site.xml`, as Hadoop's own parser reads it.
+"""Read a `*-site.xml` as Hadoop's own parser does.
 
-What that means, where it is not plain (`org.apache.hadoop.conf.Configuration`, its inner class `Parser`):
+The less obvious rules (`org.apache.hadoop.conf.Configuration`, inner class `Parser`):
 
-- elements are known by their local names, wherever they stand; `<property>` may have attributes in place of children;
+- elements are matched by their local names at any depth; `<property>` may have attributes in place of children;
 - names are trimmed, values are not; an empty `<value/>` sets nothing; `<final>` is true for the exact text `true`;
-- `<xi:include href="...">` is replaced by the properties of the other file, which is searched in the folder of the
-  configuration first, then beside the including file; `<xi:fallback>` counts only if the file does not exist.
+- `<xi:include href="...">` is replaced by the properties of the other file, which is searched in the configuration
+  folder first, then next to the including file; `<xi:fallback>` counts only if the file does not exist.
 
-Files of configuration come from other people: entities are refused (no bombs, no files or addresses read by the
-parser), includes are files and not URLs, and size, depth and number of everything are bounded.
+The files are untrusted input: entities are refused (no entity expansion, no external files or URLs), includes must be
+files, and size, depth and counts are bounded.
 """
 
 from __future__ import annotations

@@ -9,18 +9,18 @@ Guarantees:
 
 - After `flush()` returned True, every byte that was written before it is in HDFS: acknowledged by all DataNodes of the
   block's pipeline, counted in the file's length, and seen by every reader that opens the file from then on. (DataNodes
-  have it in their page caches; `dfs.datanode.synconclose` makes them sync disks as well.)
+  keep it in their page caches; with `dfs.datanode.synconclose` they sync their disks as well.)
 - Without `flush()` bytes are sent about `interval` seconds after they were written, in order. A reader always sees a
   prefix of what was written; it may end in the middle of a write while DataNodes fail.
 - Errors are repaired in the background for `timeout` seconds: before bytes are sent again the file is fenced (an
-  empty append: an earlier writer can write no more) and its length says how many had arrived. So no byte is
-  written twice.
-- One writer at a time. A successor opens the log with the same path and goes on behind what its predecessor wrote: if
-  that was killed, its hold ends when its connection does; if the DataNode that served it was killed, a minute later
-  (the lease's soft limit). If the writer's machine vanished, the DataNode keeps the connection, and the hold, for
-  hours: only `recover` helps then, and in the other cases it is quicker. If the last write was cut off, a separator
-  comes first, so that only this one record is damaged.
-- Another writer's bytes are noticed wherever the length is looked at, and end the log with `ForeignWriterError`.
+  empty append, after which an earlier writer can no longer write), and its length shows how many had arrived. So no
+  byte is written twice.
+- One writer at a time. A successor opens the log with the same path and continues after its predecessor's last byte. If
+  the predecessor was killed, its lease ends with its connection; if the DataNode that served it was killed, a minute
+  later (the lease's soft limit). If the writer's machine vanished, the DataNode keeps the connection, and the lease,
+  for hours: only `recover` helps then, and it is faster in the other cases too. If the last write was cut off, the
+  successor writes a separator first, so that only that record is damaged.
+- Every check of the length detects bytes of another writer, and ends the log with `ForeignWriterError`.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class AppendLog:
             timeout: seconds; None to wait as long as the log is patient.
 
         Returns:
-            Whether it is. False: the time is up, and the log goes on trying.
+            True if it is; False if the time is up, in which case the log keeps trying.
 
         Raises:
             HadoopError: the log gave up.

@@ -22,7 +22,7 @@ class FileStatus:
     """The status of a file or folder.
 
     Attributes:
-        name: last part of the path; empty if the path itself was asked for.
+        name: last part of the path; empty if the path itself was requested.
         kind: file, folder or link.
         length: bytes; 0 for a folder. Of a file that is being written: what its last complete block ends at, or
             what the writer made known.
@@ -31,7 +31,7 @@ class FileStatus:
         owner: user.
         group: group.
         permission: the bits, such as 0o644.
-        encrypted: it lies in an encrypted zone.
+        encrypted: it is in an encryption zone.
     """
 
     name: str

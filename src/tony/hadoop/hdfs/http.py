@@ -1,7 +1,7 @@
-"""HTTP as WebHDFS needs it: kept connections, bounded answers, errors of ours. Blocking; safe from several threads.
+"""An HTTP client for WebHDFS: connection reuse, bounded responses, tony's errors. Blocking and thread-safe.
 
-Whether a request may be sent again depends on how far it came, so every error says: `ConnectError` - nothing was sent;
-`ConnectionLost` and `CallTimeout` - it may have been carried out.
+The error tells whether a request may be repeated: after `ConnectError` nothing was sent; after `ConnectionLost` and
+`CallTimeout` it may have been executed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class HttpOrigin:
     Attributes:
         scheme: `http` or `https`.
         host: name or number, without brackets.
-        port: of TCP.
+        port: TCP port.
     """
 
     scheme: str
@@ -76,7 +76,7 @@ def split_url(url: str) -> tuple[HttpOrigin, str]:
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-        raise ValueError("is no http or https URL of a host")
+        raise ValueError("is not an http or https URL with a host")
     port = parts.port or (443 if parts.scheme == "https" else 80)
     target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
     return HttpOrigin(scheme=parts.scheme, host=parts.hostname, port=port), target
@@ -209,7 +209,7 @@ class HttpPool:
         headers: dict[str, str],
     ) -> None:
         if body is None:
-            # The servers want to be told that there is none.
+            # The servers require the header even without a body.
             length = {"Content-Length": "0"} if method in ("PUT", "POST") else {}
             link.request(method, target, headers={**headers, **length})
             return

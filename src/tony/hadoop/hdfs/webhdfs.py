@@ -1,8 +1,7 @@
 """Files in HDFS over HTTP, with the standard library: WebHDFS at the NameNodes, or HttpFS.
 
-Metadata is asked of a NameNode on a kept connection; bytes go to and come from a DataNode that the NameNode names. The
-client blocks, and may be used by several threads at once. With several NameNodes it finds the active one and follows
-it.
+Metadata comes from a NameNode over a persistent connection; data goes to and comes from a DataNode that the NameNode
+names. The client blocks and is thread-safe. With several NameNodes it finds the active one and follows it.
 
 Writing is two steps: the NameNode names a DataNode, and the bytes go there. When `create` or `append` returns, the file
 is closed, its length is known to the NameNode, and every reader sees every byte.
@@ -54,7 +53,7 @@ Hosts = list[str]
 _MAX_REDIRECTS = 3
 #: DataNodes tried for one file, if they refuse connections: the NameNode believes in a dead one for ten minutes.
 _MAX_DATANODES = 4
-#: Names asked for in one folder, unless told otherwise.
+#: Default of the maximum number of names in a folder.
 MAX_NAMES = 100_000
 #: Between two rounds through the NameNodes.
 _BACKOFF = Backoff(first=0.1, most=2.0)
@@ -71,7 +70,7 @@ class WebOptions:
         http: time-outs of a connection, and https.
         timeout: seconds to look for an active NameNode, of several, or to wait for one that says "later". A single
             NameNode that refuses connections is an error at once.
-        hangs: seconds of silence after which another NameNode is asked, where there are several.
+        hangs: seconds of silence after which another NameNode is tried, if there are several.
     """
 
     http: HttpOptions = field(default_factory=HttpOptions)
@@ -86,8 +85,8 @@ class WebHdfs:
         namenodes: base URLs, `http://host:9870`, in any order; `https` where the cluster's policy says so; an HttpFS,
             or a gateway with a path before `/webhdfs`, is welcome.
         login: identity, or a function that returns it.
-        options: patience.
-        known_as: what the file system is called, and who says so; told when no NameNode of it answers.
+        options: timeouts.
+        known_as: name of the file system and where that comes from, for the error that no NameNode answers.
 
     Raises:
         ValueError: no NameNode, or no URL.
@@ -309,7 +308,7 @@ class WebHdfs:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # How it is asked
+    # Requests
 
     def _request_metadata(
         self, method: str, path: str, operation: str, query: dict[str, str] | None = None, *, repeat: bool = True
@@ -382,7 +381,7 @@ class WebHdfs:
     def _open(self, path: str, offset: int, length: int | None, excluded: Hosts) -> tuple[HttpResponse, str]:
         """Opens a file at an offset: the answer that carries the bytes, and the DataNode's name.
 
-        DataNodes that refuse connections are put among the excluded ones, and another one is asked for.
+        A DataNode that refuses connections is excluded, and the NameNode names another one.
         """
         query = {"offset": str(offset)} if length is None else {"offset": str(offset), "length": str(length)}
         while True:
@@ -421,7 +420,7 @@ class WebHdfs:
         return origin, f"{prefix}/webhdfs/v1{quote(check_path(path))}?{urlencode(every)}"
 
     def _retry_login(self, ask: Callable[[tuple[HttpOrigin, str]], _Result], *, repeat: bool = True) -> _Result:
-        """Asks the active NameNode. A token that it refuses has ended: with another one, if there is any, once more."""
+        """Ask the active NameNode. If it refuses the token, which has expired then, retry with another one, if any."""
         used = self._login
         try:
             return self._on_active(ask, repeat=repeat)

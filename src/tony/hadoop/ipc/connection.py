@@ -173,7 +173,7 @@ class IpcConnection:
         """Call a method and wait for the response. Cancelling the wait does not cancel the call in the daemon.
 
         Args:
-            timeout: seconds; None waits for ever; as the options have it if left out.
+            timeout: seconds; None waits forever; left out, the timeout of the options applies.
             retry: the name of the call, for those who may have to send it again (`CallId.from_new`, `again`).
 
         Raises:
@@ -203,7 +203,7 @@ class IpcConnection:
         finally:
             self._pending.pop(call.number, None)
             if waiting.answer.done() and not waiting.answer.cancelled():
-                waiting.answer.exception()  # told, or of no interest any more
+                waiting.answer.exception()  # reported already, or no longer of interest
         try:
             return answer.decode_response(method.response)
         except IpcProtocolError as error:

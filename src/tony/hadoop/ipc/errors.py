@@ -4,18 +4,18 @@
     ├── ConnectError            no connection: refused, unknown host, time-out, unreachable (`failure` says which)
     ├── ConnectionLost          a connection broke; `maybe_executed` says whether the call may have been carried out
     ├── CallTimeout             no answer in time; the call may have been carried out
-    ├── LoginError              the two sides found no way to authenticate, or one did not believe the other
+    ├── LoginError              no common authentication method, or one side rejected the other
     │   └── LoginDropped            (a ConnectionLost, too) the daemon closed the connection in the middle of it
-    ├── ProtocolError           the other side is no Hadoop daemon, or broke the rules of the wire
+    ├── ProtocolError           the other side is not a Hadoop daemon, or violated the protocol
     └── RemoteError             the daemon answered with an exception; the class follows its Java class name
-        ├── StandbyError            ask the other one of a pair
-        ├── RetriableError          ask again later
+        ├── StandbyError            try the other daemon of the pair
+        ├── RetriableError          try again later
         │   └── SafeModeError           the NameNode takes no changes at present
-        ├── AccessControlError      this user may not
-        ├── AuthorizationError      this user may not speak this protocol, or not for that user
+        ├── AccessControlError      this user has no permission
+        ├── AuthorizationError      this user may not use this protocol, or not as that user
         ├── InvalidTokenError       the token is unknown, expired or cancelled
-        ├── NoSuchMethodError, NoSuchProtocolError    the daemon is older, or another one than we think
-        └── YarnError, FileSystemError and what is below them
+        ├── NoSuchMethodError, NoSuchProtocolError    the daemon is older, or a different one
+        └── YarnError, FileSystemError and their subclasses
 
 Every message names host:port and the protocol, and says what to do where that is known.
 """
@@ -166,7 +166,7 @@ class ApplicationNotFoundError(YarnError):
 
 
 class ApplicationAttemptNotFoundError(YarnError):
-    """No such attempt of an application; an application master must end when it is told so of its own."""
+    """No such attempt of an application; an application master that gets it for its own attempt must exit."""
 
 
 class ContainerNotFoundError(YarnError):
@@ -194,7 +194,7 @@ class NodeManagerNotReadyError(YarnError):
 
 
 class FileSystemError(RemoteError):
-    """HDFS refused."""
+    """HDFS refused the operation."""
 
 
 class FileMissingError(FileSystemError):

@@ -1,4 +1,4 @@
-"""The bytes of IPC version 9: what opens a connection, what a packet is, and how packets come out of a stream.
+"""The bytes of IPC version 9: the connection header, frames, and the splitting of a stream into frames.
 
     connection  "hrpc" 09 00 <auth: 00 or df>, then frames
     frame       4 bytes of length, then delimited protobuf messages:
@@ -8,7 +8,7 @@
       ping      RpcRequestHeader (call id -4)
       answer    RpcResponseHeader, then the response if the status is SUCCESS
 
-No socket in sight.
+No I/O.
 """
 
 from __future__ import annotations

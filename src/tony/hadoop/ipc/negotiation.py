@@ -1,11 +1,11 @@
 """The SASL negotiation and authentication, without I/O.
 
-we    NEGOTIATE
-they  NEGOTIATE with what they take (TOKEN with its challenge already)   or SUCCESS: no authentication wanted
-we    INITIATE with one of those, exactly as it came but for the challenge, and our first token
-they  CHALLENGE, we RESPONSE, as often as the mechanism needs
-they  SUCCESS, with the last token for DIGEST-MD5
-we    the connection context; wrapped from here on if a protection was agreed on
+client  NEGOTIATE
+server  NEGOTIATE with its methods (TOKEN already with its challenge), or SUCCESS if it requires no authentication
+client  INITIATE with one of these, unchanged except for the challenge, and the first token
+server  CHALLENGE, answered by the client's RESPONSE, as often as the mechanism needs
+server  SUCCESS, with the last token for DIGEST-MD5
+client  the connection context; everything from here on is wrapped if a protection was agreed on
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MECHANISMS = {"TOKEN": "DIGEST-MD5", "KERBEROS": "GSSAPI", "SIMPLE": ""}
 class Negotiation:
     """One login over one connection.
 
-    `begin` gives the first message, `receive` takes each of the daemon's and gives the next of ours (b"" for none),
+    `begin` returns the first message, `receive` takes one of the daemon's and returns the reply (b"" for none),
     until `done`. With Kerberos `receive` may ask the KDC and the DNS: call it in a thread.
 
     Attributes:

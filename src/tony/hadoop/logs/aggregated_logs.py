@@ -8,7 +8,7 @@ Where they are depends on the version and on settings of the cluster, so all pla
 
 One file for each node, and with rolling aggregation one for each round or for several. A round uploads whole files: one
 that grew since the previous round is there twice, the second time with its new bytes after the first's. But a
-NodeManager also removes what it uploaded, so the same name may be a new file. The bytes are compared to tell.
+NodeManager also removes what it uploaded, so the same name may be a new file. Comparing the bytes shows which it is.
 
 The owner's folder is closed to others (770): only the owner, and members of the cluster's group, can read.
 """

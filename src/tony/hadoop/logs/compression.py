@@ -1,6 +1,6 @@
 """The compressions of aggregated logs: none, and gz.
 
-What Hadoop calls gz there is a zlib stream (RFC 1950); a gzip header (RFC 1952) is taken as well. The others (lzo,
+What Hadoop calls gz there is a zlib stream (RFC 1950); a gzip header (RFC 1952) is accepted as well. The others (lzo,
 zstd, snappy) need code that the standard library lacks.
 """
 

@@ -3,7 +3,7 @@
 HadoopError
 └── LogError                why there are no logs
     ├── LogsNotFoundError       nothing there: not aggregated yet, or not at all, or removed
-    ├── MalformedLogFile        an aggregated file that is damaged, or none
+    ├── MalformedLogFile        an aggregated file is damaged, or is not one
     └── NodeWebError            a NodeManager's pages cannot be read
 """
 
@@ -28,7 +28,7 @@ class NodeWebError(LogError):
     """A NodeManager's pages cannot be reached or read.
 
     Attributes:
-        gone: whether the node answered that it does not have the container or the file (any more).
+        gone: True if the node answered that it does not, or no longer, have the container or the file.
     """
 
     def __init__(self, message: str, *, gone: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 The file begins with a mark (32 bytes; 36 in the oldest versions), then come the log files, each compressed by itself,
 and after each round of aggregation the index of all rounds: an object of Java's serialization, its length (4 bytes),
-and the mark again. While a round is under way a second file, `<name>-checksum`, tells how long the file was before it.
+and the mark again. During a round a second file, `<name>-checksum`, holds the length of the file before it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reads what Java's own serialization wrote, as plain values: no class is looked up, nothing is run.
+"""Read Java's object serialization into plain values: no class is looked up, no code is run.
 
-The grammar is that of the Java Object Serialization Specification, chapter 6. Understood is what the index of
-aggregated logs is made of, and a little more: objects with fields, strings, references, enums, arrays, and what
-`writeObject` of a class added. Strict: everything else is refused. Bounded: objects, depth and bytes.
+Grammar: Java Object Serialization Specification, chapter 6. Supported are the parts that occur in the index of
+aggregated logs: objects with fields, strings, references, enums, arrays, and data added by a class's `writeObject`.
+Everything else is refused; the numbers of objects, levels and bytes are bounded.
 """
 
 from __future__ import annotations

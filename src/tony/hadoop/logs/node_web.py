@@ -1,12 +1,11 @@
 """Logs of a container at the NodeManager that runs it (or ran it, while its application lives), over HTTP.
 
-The REST interface (`/ws/v1/node/containers/{id}/logs`) gives the very bytes of a file, behind a head of a few lines
-that says how long the file was at that moment. It cannot begin at an offset, but it can return the last N bytes,
-and with the length in the head that is as good: request enough, and skip what is already known. The pages made for
-people (`/node/containerlogs/...`) do take offsets, but are of no use to programs: what is no UTF-8 has become a
-question mark there, and the rest is escaped.
+The REST interface (`/ws/v1/node/containers/{id}/logs`) returns the exact bytes of a file after a header of a few
+lines with the file's length at that moment. It cannot start at an offset, but it can return the last N bytes, which
+together with the length is enough: request enough, and skip the bytes already known. The HTML pages
+(`/node/containerlogs/...`) accept offsets, but replace bytes that are not UTF-8 and escape the rest.
 
-So a file that grows is followed by `open` at the offset that one has come to, again and again.
+To follow a growing file, call `open` repeatedly at the offset reached so far.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.logs.errors import NodeWebError
 from tony.hadoop.remote_text import escape_line
 
-#: Bytes of the end asked for before the length is known, and more than needed later: a file may grow meanwhile.
+#: Bytes of the end requested before the length is known, and beyond the need later, as a file may grow meanwhile.
 _SLACK = 64 * 2**10
 #: Of the lines before the content: container, type, a line of `=`, name, time, length.
 _MAX_HEAD_BYTES = 16 * 2**10
@@ -196,12 +195,12 @@ class NodeWeb:
             return answer
         text = answer.read_body()[:4000].decode("utf-8", "replace")
         if 300 <= answer.status < 400:
-            raise NodeWebError(f"{self._origin} has the logs no longer, and sends us to a log server.", gone=True)
+            raise NodeWebError(f"{self._origin} no longer has the logs, and redirects to a log server.", gone=True)
         if answer.status == 401:
             raise NodeWebError(f"{self._origin} wants a Kerberos login for its pages (401); we log in by RPC alone.")
         words = escape_line(text.rpartition("Exception:")[2].partition('"')[0]) or "no words"
         is_gone = answer.status == 404 or "NotFoundException" in text
-        raise NodeWebError(f"{self._origin} says no ({answer.status}): {words}", gone=is_gone)
+        raise NodeWebError(f"{self._origin} refused the request ({answer.status}): {words}", gone=is_gone)
 
 
 def _read_head(read: Callable[[int], bytes], where: str) -> tuple[bytes, bytes]:

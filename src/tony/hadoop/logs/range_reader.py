@@ -1,7 +1,7 @@
-"""Bytes of a file far away: small pieces anywhere, and long ones one after another, with few requests.
+"""Read a remote file with few requests: small pieces anywhere, and long ones in sequence.
 
-Every request to a file system over the network costs some ten milliseconds, so nearby reads are served from one buffer,
-and a short way forward is read over rather than asked for anew.
+Every request to a remote file system costs some ten milliseconds, so nearby reads are served from one buffer, and small
+gaps are read and skipped instead of starting a new request.
 """
 
 from __future__ import annotations

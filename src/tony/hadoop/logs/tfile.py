@@ -6,7 +6,7 @@ key and value, each with its length before it, the value in chunks. Keys are Jav
 `APPLICATION_OWNER`, `APPLICATION_ACL`, and then containers, whose value is one log file after the other: name, length
 in digits, bytes.
 
-The index is read with the end of the file; the values stream, in bounded memory, however long they are.
+The index is read with the end of the file; values are streamed in bounded memory.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class TFileEntry:
         container: its id as text.
         name: of the log file.
         length: bytes.
-        block: number of the block that it lies in.
+        block: number of its block.
         offset: of its first byte among the plain bytes of the value of its record.
         record: which record of the block.
     """
@@ -278,7 +278,7 @@ class TFileValue:
 
 
 def iterate_records(open_at: Opener, index: TFileIndex, block: int) -> Iterator[tuple[str, TFileValue]]:
-    """Yield the records of one block: key and value; each value is gone when the next one is asked for.
+    """Yield the records of one block: key and value; a value is valid only until the next record is read.
 
     Raises:
         MalformedLogFile: damaged.

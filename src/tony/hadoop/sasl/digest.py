@@ -1,8 +1,8 @@
 """DIGEST-MD5 (RFC 2831) as Hadoop uses it for tokens.
 
 The user name is the base64 of the token's identifier, the password the base64 of the token's password. The server's
-challenge arrives with its first message, so one answer and one confirmation are all of it. MD5 here protects
-passwords that are random and long; where FIPS forbids it, it is asked for as what it is: not for security.
+challenge arrives with its first message, so one response and one confirmation complete it. MD5 protects only
+long random passwords here; where FIPS forbids it, it is requested with `usedforsecurity=False`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secrets:
-    """Whose conversation it is, and what both sides have said; everything that the formulas need.
+    """The user and the values exchanged by both sides: the input of the formulas.
 
     Attributes:
         user: base64 of the token's identifier.
@@ -71,7 +71,7 @@ class Secrets:
     protection: Protection
 
     def compute_a1(self) -> bytes:
-        """Return the hash from which all keys come."""
+        """Return H(A1) of RFC 2831, from which all keys are derived."""
         inner = md5(f"{self.user}:{self.realm}:{self.password}".encode()).digest()
         return md5(inner + f":{self.nonce}:{self.cnonce}".encode()).digest()
 

@@ -1,7 +1,7 @@
 """The layers of DIGEST-MD5: every message signed (integrity), or signed and encrypted (privacy).
 
 sealed = data + first 10 bytes of HMAC-MD5(key, number + data) + 00 01 + number; numbers count from 0 in each
-direction. With privacy, data + padding + the 10 bytes are encrypted, and the cipher's state goes on from message to
+direction. With privacy, data + padding + the 10 bytes are encrypted, and the cipher's state is kept from message to
 message. RC4 needs no package; 3DES comes from `cryptography` where that is installed.
 """
 
@@ -76,7 +76,7 @@ def parse_protections(text: str) -> tuple[Protection, ...]:
 
 
 def select_protection(wanted: tuple[Protection, ...], offered: Iterable[Protection]) -> Protection:
-    """Return the first of ours that they offer; if we want nothing special, the first of theirs.
+    """Return the first wanted protection that is offered; without a preference, the first that is offered.
 
     Raises:
         SaslFailure: the two lists do not meet.
@@ -94,7 +94,7 @@ def select_protection(wanted: tuple[Protection, ...], offered: Iterable[Protecti
 
 
 class Rc4:
-    """One direction of a conversation: the stream goes on from message to message. Some 7 MB/s."""
+    """One direction of a connection; the key stream continues from message to message. Some 7 MB/s."""
 
     block = 1
 
@@ -160,7 +160,7 @@ class _Cipher(Protocol):
 
 
 class _TripleDes:
-    """3DES-CBC, whose chain goes on from message to message."""
+    """3DES-CBC, chained across messages."""
 
     block = 8
 

@@ -1,7 +1,7 @@
-"""Kerberos through the system's GSSAPI library, loaded when first needed; nothing to compile, nothing to install.
+"""Kerberos through the system's GSSAPI library, loaded on first use; needs no compiler and no package.
 
 A few functions of libgssapi_krb5 through ctypes (RFC 2744), and the SASL mechanism on top of them (RFC 4752). A step
-may ask the KDC, and so block: call it in a thread.
+may block on a request to the KDC: call it in a thread.
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ class GssapiClient:
         self._lib.check(major, minor, f"no Kerberos login at {escape_line(self._service)}/{escape_line(self._host)}")
         if not major & _CONTINUE_NEEDED:
             if not flags.value & _MUTUAL:
-                raise SaslFailure("the daemon did not prove who it is")
+                raise SaslFailure("the daemon did not prove its identity")
             self._check_target()
             self._established = True
         return output
@@ -361,7 +361,7 @@ class GssapiLayer:
 def matches(principal: str, expected: tuple[str, ...]) -> bool:
     """Return True if a principal is an expected one: by name alone if either has no realm. Case is ignored.
 
-    A target that was named by its host has no realm of ours: our KDC chose it.
+    A target named by its host has no realm here: the KDC chose it.
     """
     name, at, realm = principal.rpartition("@")
     if not at:

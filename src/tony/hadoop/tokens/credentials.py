@@ -1,11 +1,11 @@
-"""Token files: what `HADOOP_TOKEN_FILE_LOCATION` names, and what goes into a container's launch context.
+"""Token files, as named by `HADOOP_TOKEN_FILE_LOCATION` and passed in a container's launch context.
 
-    "HDTS", a byte of version, and then
+    "HDTS", a version byte, and then
     version 0   number of tokens, each: text alias, blob identifier, blob password, text kind, text service;
                 number of secrets, each: text alias, blob secret (see `writable`)
     version 1   one delimited protobuf
 
-Java writes version 0 unless told otherwise and reads both; Hadoop 2 reads only 0. So we write 0 and read both.
+Java writes version 0 by default and reads both; Hadoop 2 reads only 0. So tony writes 0 and reads both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Hadoop's own way to write numbers and texts (`Writable`), older than its protobufs and still in token files.
+"""Hadoop's encoding of numbers and strings (`Writable`), older than its protobufs and still used in token files.
 
-A number of one byte is itself from -112 to 127. Below, the byte says how many follow, big end first: -113 to -120 are
-one to eight of a number from 0 on, -121 to -128 the same of a negative one, complemented. A text is its length in bytes
-and UTF-8. None of this is protobuf's varint.
+A first byte from -112 to 127 is the number itself. A lower one gives the count of bytes that follow, big-endian: from
+-113 to -120 one to eight bytes of a number >= 0, from -121 to -128 the same of a complemented negative number. A string
+is its length in bytes and its UTF-8. This is not protobuf's varint.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class WritableReader:
         return self.take(self.read_number())
 
     def read_text(self) -> str:
-        """Return a text."""
+        """Read a string."""
         data = self.read_blob()
         try:
             return data.decode()
@@ -83,5 +83,5 @@ def write_blob(data: bytes) -> bytes:
 
 
 def write_text(value: str) -> bytes:
-    """Return a text."""
+    """Read a string."""
     return write_blob(value.encode())

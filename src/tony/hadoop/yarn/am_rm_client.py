@@ -1,6 +1,6 @@
 """The AM's client of the ResourceManager: registration, heartbeat, unregistration.
 
-    client = MasterClient(scheduler_proxy(settings, token))
+    client = MasterClient(create_scheduler_proxy(settings, token))
     registration = await client.register(host, port, tracking_url)
     beating = asyncio.create_task(client.run(handler))       # handler(update) is called for all that happens
     client.want(1, 4, ContainerRequest(resource=Resource(memory=512, vcores=1), hosts=hosts, racks=racks))
@@ -20,9 +20,9 @@ Handled here, invisible to the caller:
 - a new AM token, when the ResourceManager's key rolls: used from the next call on, over a new connection;
 - a request that can never be granted: reported as `AllocationUpdate.refused`, while the others continue;
 - a request that cannot be placed now (`AllocationUpdate.rejected`): repeated after a pause that grows to ten seconds;
-- surplus containers, granted while totals change: given back.
+- surplus containers, granted while totals change: released.
 
-What ends `run`: `finish`; `AttemptOver` (the ResourceManager has ended this attempt: stop everything and exit);
+`run` ends with `finish`; `AttemptOver` (the ResourceManager has ended this attempt: stop everything and exit);
 `Unavailable` (no ResourceManager for longer than the configuration allows).
 
 The heartbeat runs in its own task: the handler must not block, and is not a coroutine.

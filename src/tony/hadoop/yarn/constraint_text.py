@@ -12,8 +12,8 @@ application, unless it has a namespace: `all/zk`, `not-self/zk`, `app-id/applica
 Several values of an attribute mean any of them (`=`) or none of them (`!=`). The ResourceManager looks at only one
 value of a list (observed with 3.4.2), so they are written as several constraints.
 
-Facts: org.apache.hadoop.yarn.util.constraint.PlacementConstraintParser of Hadoop 3.4. What it accepts means
-the same here, except for obvious mistakes, which are errors here: missing tags, empty parts, words after the last
+Facts: org.apache.hadoop.yarn.util.constraint.PlacementConstraintParser of Hadoop 3.4. Text that it accepts means
+the same here, except for obvious errors, which are refused: missing tags, empty parts, words after the last
 parenthesis, a minimum above the maximum. It has no syntax for the last two namespaces.
 """
 

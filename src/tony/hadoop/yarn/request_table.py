@@ -2,8 +2,8 @@
 
     table = AskTable()
     table.want(1, 4, ContainerRequest(resource=Resource(memory=512, vcores=1), hosts=("node-1",)))
-    response = ...send(table.request())
-    news = table.answered(response)          # or table.refused(...), or table.forgotten()
+    response = ...send(table.build_request())
+    news = table.on_response(response)       # or table.on_refused(...), or table.on_forgotten()
 
 **Protocol.** A request states the number of outstanding containers for a priority, a key (`allocation_request_id`) and
 a location. The ResourceManager counts down when it grants, and so does this table. A host takes three entries: host,
@@ -16,10 +16,11 @@ repeats its response without reading the rest.
 request corrects it. Containers granted in excess until then are released at once (`surplus`).
 
 **Rejections.** Scheduling requests are totals as well, unless the ResourceManager's constraint handler is
-`placement-processor`. That one adds requests up, and rejects those that it cannot place after a few retries. They may
-fit later, so they stay outstanding and are reported as `AllocationUpdate.rejected`; `again` repeats only them.
+`placement-processor`. That one adds requests up, and rejects those that it cannot place after a few retries. They
+may fit later, so they stay outstanding and are reported as `AllocationUpdate.rejected`; `repeat_rejected` repeats only
+them.
 
-**A new ResourceManager** does not know requests, releases and excluded hosts: after `forgotten()` the next request
+**A new ResourceManager** does not know requests, releases and excluded hosts: after `on_forgotten()` the next request
 contains all of them.
 """
 
@@ -447,7 +448,7 @@ def _entries(key: int, ask: ContainerRequest, count: int) -> dict[tuple[str, int
         request = SchedulingRequest(
             allocation_request_id=key,
             priority=priority,
-            # Said outright: the default counts as nothing said, and is refused.
+            # Set explicitly: the default counts as unset, and is refused.
             execution_type=ExecutionTypeRequest(execution_type=ExecutionType.GUARANTEED, enforce=True),
             allocation_tags=ask.tags,
             sizing=ResourceSizing(count=count, resources=ask.resource),

@@ -1,6 +1,6 @@
 """A job seen through its directory, and through its application master while it runs.
 
-The directory is in the user's state directory, or a copy. What does not change any more is kept; the event log of a
+The directory is in the user's state directory, or a copy. Data that no longer changes is kept; the event log of a
 running job is read on.
 """
 

@@ -71,7 +71,7 @@ def _build_last_report(folder: JobFolder, record: JobRecord) -> JobReport:
         return _build_lost_report(
             folder, pending_report(folder, record), last_sign=0.0, note=f" Its event log is damaged: {error}"
         )
-    except Exception as error:  # a bug that replaying hits again must not keep the job open for ever
+    except Exception as error:  # a bug that replaying hits again must not keep the job open forever
         note = f" Its event log cannot be replayed ({type(error).__name__}: {error}); this is a bug in tony."
         return _build_lost_report(folder, pending_report(folder, record), last_sign=0.0, note=note)
     context = ReportContext(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})

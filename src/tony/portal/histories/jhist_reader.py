@@ -1,6 +1,6 @@
 """Reads jobs of LinkedIn TonY: one folder per job, with `tony-final.xml` and an Avro event file.
 
-    <id>-<start ms>-<user>.jhist.inprogress             while it runs, and for ever if its AM was killed
+    <id>-<start ms>-<user>.jhist.inprogress             while it runs, and forever if its AM was killed
     <id>-<start ms>-<end ms>-<user>-<STATUS>.jhist      after it has ended
 
 Each AM attempt has a file; the last one is read. Older versions have `config.xml` instead of `tony-final.xml`.

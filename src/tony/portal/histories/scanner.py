@@ -111,7 +111,7 @@ class Scanner:
 
     @property
     def lasting(self) -> int:
-        """Those of them that another scan repeats: what is known of ended jobs is not read again."""
+        """Return the problems that the next scan would find again; jobs known to have ended are not read again."""
         return self.requests - self._settled
 
     def scan_fully(self, between: Callable[[], None] = lambda: None) -> None:

@@ -206,7 +206,7 @@ def _test_elsewhere(members: list[Member], place: Path) -> None:
         raise _NotMovable(f"in another folder it does not start ({error})") from error
     if done.returncode:
         last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise _NotMovable(f"in another folder it does not work ({''.join(last) or f'exit code {done.returncode}'})")
+        raise _NotMovable(f"it does not work in another folder ({''.join(last) or f'exit code {done.returncode}'})")
     loaded = json.loads(done.stdout)
     foreign = [path for path in loaded["files"] if not Path(path).is_relative_to(place) and path != "frozen"]
     foreign += [path for path in loaded["maps"] if "libpython" in path and not Path(path).is_relative_to(place)]

@@ -121,7 +121,7 @@ def open_file(place: Path, path: str) -> Iterator[OpenFile]:
         OSError: it cannot be opened.
     """
     try:
-        # Non-blocking: a named pipe that replaced the file would block for ever.
+        # Non-blocking: a named pipe that replaced the file would block forever.
         file = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENXIO):

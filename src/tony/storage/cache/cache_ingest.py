@@ -33,7 +33,7 @@ def store_folder(cache: Cache, scan: Scan, again: Callable[[], Scan], name: str)
     An unchanged folder costs one walk: its digest is computed from the index, without reading files.
 
     Args:
-        again: scans once more, if the folder was changed meanwhile.
+        again: scans the folder again if it changed meanwhile.
         name: its name in messages.
 
     Raises:

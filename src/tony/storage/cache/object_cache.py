@@ -266,7 +266,7 @@ class Cache:
 
 
 def _is_abandoned(part: os.DirEntry[str]) -> bool:
-    """Return True if no process writes to it any more."""
+    """Return True if no process is writing to it."""
     try:
         file = os.open(part.path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:  # finished meanwhile

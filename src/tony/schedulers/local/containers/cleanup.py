@@ -89,7 +89,7 @@ def end_job(job_id: str, launched: LaunchRecord, kept: Collection[str] = ()) -> 
 
 
 def kill_orphans(executors: Collection[int], supervisor: int = 0) -> bool:
-    """Kill orphans that executors left behind: children of ours in other sessions.
+    """Kill orphans that executors left behind: children of this process in other sessions.
 
     Only for a process whose other children (if any) are in its own session. Call it on the thread that starts
     executors, so that none is taken for an orphan between its start and its entry in `executors`.

@@ -56,7 +56,7 @@ class OrphanCleanup:
     def is_nothing_left(self, held: LocalContainer) -> bool:
         """Return True if it is known without a search that nothing of a container is left.
 
-        Never for a container that was still copying files (the copying process is a child of ours like any other), nor
+        Never for a container that was still copying files (the copying process is a child of the AM), nor
         for a reattached one, whose orphans are not our children.
         """
         started = held.executor is not None and not held.adopted

@@ -46,7 +46,7 @@ def build_constraint(spec: JobSpec, name: str, settings: YarnSettings) -> Placem
 
     The application-wide constraint is sent with each request as well. It could be registered by tags instead; but YARN
     does not find it for containers with several tags, and where constraints are disabled, an AM whose registration had
-    one can neither register nor unregister any more (both seen with 3.4.2).
+    one can no longer register or unregister (both seen with 3.4.2).
 
     Raises:
         ConstraintError: it cannot be parsed.
