@@ -55,7 +55,7 @@ from tony.model.job_query import from_words
 from tony.portal.job_index.index import JobIndex
 index, query = JobIndex(Path(sys.argv[1])), from_words(json.loads(sys.argv[2]))
 began = time.perf_counter()
-page = index.page(query)
+page = index.query_page(query)
 wall = time.perf_counter() - began
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 print(json.dumps([wall, len(page.heads), int(status["VmHWM"].split()[0]) * 1024]))

@@ -33,7 +33,7 @@ def settings_table() -> str:
         lines += [f"| `{row.name}`{_default(row.default)} | {_cell(_code(row.becomes))} |" for row in rows]
         lines.append("")
     lines += ["### Without effect", "", "| LinkedIn TonY | why |", "|---|---|"]
-    return "\n".join(lines + _by_reason([(row.name, row.gone) for row in KEYS if row.gone]))
+    return "\n".join(lines + _by_reason([(row.name, row.obsolete) for row in KEYS if row.obsolete]))
 
 
 def flags_table() -> str:
@@ -48,7 +48,7 @@ def variables_table() -> str:
     lines = ["| variable | set in | tony |", "|---|---|---|"]
     lines += [f"| `{row.name}` | {row.where} | {_cell(row.becomes)} |" for row in VARIABLES if row.becomes]
     lines += ["", "| without effect | why |", "|---|---|"]
-    return "\n".join(lines + _by_reason([(row.name, row.gone) for row in VARIABLES if row.gone]))
+    return "\n".join(lines + _by_reason([(row.name, row.obsolete) for row in VARIABLES if row.obsolete]))
 
 
 def _by_reason(rows: list[tuple[str, str]]) -> list[str]:

@@ -119,12 +119,12 @@ class ConnectionFailed(InfraError):  # noqa: N818 - a noun reads better where it
     """The other side cannot be reached, or the connection broke.
 
     Attributes:
-        gone: True if nothing listens there: the connection was refused, or the socket file does not exist. False if
-            that is not known: a timeout, an unknown host, a connection that broke.
+        no_listener: True if the connection was refused, or the socket file does not exist. False if it is not known
+            whether anything listens there: a timeout, an unknown host, a connection that broke.
     """
 
-    def __init__(self, message: str, *, gone: bool = False) -> None:
-        self.gone = gone
+    def __init__(self, message: str, *, no_listener: bool = False) -> None:
+        self.no_listener = no_listener
         super().__init__(message)
 
 

@@ -42,32 +42,32 @@ def report(
 @pytest.fixture
 def story() -> StatusChanges:
     story = StatusChanges()
-    story.tell(report(), 0.0)
+    story.describe(report(), 0.0)
     return story
 
 
 def test_the_beginning_says_which_job() -> None:
     story = StatusChanges()
-    assert mention_each(story.tell(report(), 0.0), ("1 task", "/f"))
-    assert story.tell(report(), 1.0) == []
+    assert mention_each(story.describe(report(), 0.0), ("1 task", "/f"))
+    assert story.describe(report(), 1.0) == []
 
 
 def test_an_ended_job_is_told_whole() -> None:
     last = report(JobState.SUCCEEDED, {"worker:0": TaskState.SUCCEEDED}, ended=108.0)
     assert mention_each(
-        StatusChanges().tell(last, 0.0), ("1 task", "/f"), ("worker:0 succeeded",), ("8 s", "succeeded")
+        StatusChanges().describe(last, 0.0), ("1 task", "/f"), ("worker:0 succeeded",), ("8 s", "succeeded")
     )
 
 
 def test_a_program_that_runs_is_told_with_its_pid(story: StatusChanges) -> None:
     """Not before the pid is known: that it was told to start is no news."""
     told = replace(task("worker:0", TaskState.RUNNING), pid=None)
-    assert story.tell(report(JobState.RUNNING, tasks=None), 1.0) == []
-    assert story.tell(replace(report(JobState.RUNNING), tasks=(told,)), 2.0) == []
-    assert story.tell(replace(report(JobState.RUNNING), tasks=(replace(told, pid=9),)), 3.0) == [
+    assert story.describe(report(JobState.RUNNING, tasks=None), 1.0) == []
+    assert story.describe(replace(report(JobState.RUNNING), tasks=(told,)), 2.0) == []
+    assert story.describe(replace(report(JobState.RUNNING), tasks=(replace(told, pid=9),)), 3.0) == [
         "Started worker:0 on here (pid 9)"
     ]
-    assert story.tell(replace(report(JobState.RUNNING), tasks=(replace(told, pid=9),)), 4.0) == []
+    assert story.describe(replace(report(JobState.RUNNING), tasks=(replace(told, pid=9),)), 4.0) == []
 
 
 def test_a_failure_says_how(story: StatusChanges) -> None:
@@ -78,13 +78,13 @@ def test_a_failure_says_how(story: StatusChanges) -> None:
         ({"exit_code": 3, "session": 3}, "worker:0 failed: exit code 3"),
         ({"session": 4}, "worker:0 failed"),
     ):
-        assert story.tell(replace(report(), tasks=(task("worker:0", TaskState.FAILED, **more),)), 1.0) == [said]
+        assert story.describe(replace(report(), tasks=(task("worker:0", TaskState.FAILED, **more),)), 1.0) == [said]
 
 
 def test_many_tasks_are_told_together(story: StatusChanges) -> None:
     """A line for each of a thousand would tell nothing."""
     states = {f"worker:{n}": TaskState.RUNNING for n in range(64)} | {"chief:0": TaskState.RUNNING}
-    assert story.tell(report(JobState.RUNNING, states), 1.0) == ["Started worker:0-63, chief:0"]
+    assert story.describe(report(JobState.RUNNING, states), 1.0) == ["Started worker:0-63, chief:0"]
 
 
 def test_a_task_that_starts_again_alone_is_told_with_its_failure(story: StatusChanges) -> None:
@@ -92,7 +92,7 @@ def test_a_task_that_starts_again_alone_is_told_with_its_failure(story: StatusCh
 
     def tell(state: TaskState, try_: int, note: str, pid: int | None = None) -> list[str]:
         now = task("worker:0", state, try_=try_, note=note, pid=pid)
-        return story.tell(replace(report(JobState.RUNNING), tasks=(now,)), 1.0)
+        return story.describe(replace(report(JobState.RUNNING), tasks=(now,)), 1.0)
 
     first, second = (f"worker:0 failed with exit code 3 on here (restart {n} of 3)" for n in (1, 2))
     waits = f"starts again in 2 s: {second}"
@@ -112,26 +112,26 @@ def test_a_task_that_starts_again_alone_is_told_with_its_failure(story: StatusCh
 def test_a_gang_that_forms_again_does_not_start_again_alone(story: StatusChanges) -> None:
     """Its tasks have run in the session before."""
     waits = task("worker:0", TaskState.STARTING, try_=1, session=1, note="container started, not registered")
-    assert story.tell(replace(report(session=2), tasks=(waits,)), 1.0) == []
+    assert story.describe(replace(report(session=2), tasks=(waits,)), 1.0) == []
 
 
 def test_the_failure_comes_before_the_tasks_that_it_stopped(story: StatusChanges) -> None:
     tasks = (task("worker:0", TaskState.STOPPED), task("worker:1", TaskState.FAILED, exit_code=1))
-    assert story.tell(replace(report(JobState.RUNNING), tasks=tasks), 1.0) == [
+    assert story.describe(replace(report(JobState.RUNNING), tasks=tasks), 1.0) == [
         "worker:1 failed: exit code 1",
         "worker:0 stopped",
     ]
 
 
 def test_the_reason_of_a_session_is_told_once(story: StatusChanges) -> None:
-    story.tell(replace(report(JobState.RESTARTING), restarting="worker:1 failed"), 1.0)
+    story.describe(replace(report(JobState.RESTARTING), restarting="worker:1 failed"), 1.0)
     assert story.open_session(2, "worker:1 failed") == "Session 2 started"
     assert story.open_session(3, "worker:0 failed") == "Session 3: worker:0 failed"  # it restarted between two reports
 
 
 def test_many_lone_restarts_are_told_together(story: StatusChanges) -> None:
     tasks = tuple(task(f"worker:{n}", TaskState.RUNNING, try_=2, note="try 2, for before: x") for n in range(4))
-    told = story.tell(replace(report(JobState.RUNNING), tasks=tasks), 1.0)
+    told = story.describe(replace(report(JobState.RUNNING), tasks=tasks), 1.0)
     assert told == ["Restarting worker:0-3, each alone", "Started worker:0-3"]
 
 
@@ -141,12 +141,12 @@ def test_who_is_left_out_is_told_once_a_session(story: StatusChanges) -> None:
     small = RoleSize(role="worker", tasks=2, least=2, most=5, left_out=("worker:1", "worker:2", "worker:4"))
     first = report(tasks=tasks, sizes=(small,))
     said = "runs without worker:1-2, worker:4: worker has 2 of 5 tasks (min 2)"
-    assert story.tell(first, 1.0) == [f"Session 1 {said}"]
-    assert story.tell(first, 2.0) == []
-    assert story.tell(replace(first, session=2, sizes=(replace(small, tasks=5, left_out=()),)), 3.0) == []
-    assert story.tell(replace(first, session=3), 4.0) == [f"Session 3 {said}"]
+    assert story.describe(first, 1.0) == [f"Session 1 {said}"]
+    assert story.describe(first, 2.0) == []
+    assert story.describe(replace(first, session=2, sizes=(replace(small, tasks=5, left_out=()),)), 3.0) == []
+    assert story.describe(replace(first, session=3), 4.0) == [f"Session 3 {said}"]
     ended = report(JobState.STOPPING, dict.fromkeys(tasks, TaskState.STOPPED), session=3, sizes=first.sizes)
-    assert story.tell(ended, 5.0) == ["worker:0 stopped", "worker:3 stopped"]
+    assert story.describe(ended, 5.0) == ["worker:0 stopped", "worker:3 stopped"]
 
 
 def test_ranges() -> None:
@@ -158,69 +158,69 @@ def test_ranges() -> None:
 def test_who_is_missing_is_told_after_a_moment(story: StatusChanges) -> None:
     """In a normal start somebody is always missing for an instant."""
     waiting = "waiting {} for worker:1: container started, not registered"
-    assert story.tell(report(waiting=waiting.format("0.2 s")), 1.0) == []
-    assert story.tell(report(waiting=waiting.format("1 s")), 1.9) == []
-    assert story.tell(report(waiting=waiting.format("1.4 s")), 2.1) == [waiting.format("1.4 s")]
-    assert story.tell(report(waiting=waiting.format("2 s")), 3.0) == []
-    assert story.tell(report(waiting=waiting.format("31 s")), 33.0) == [waiting.format("31 s")]
+    assert story.describe(report(waiting=waiting.format("0.2 s")), 1.0) == []
+    assert story.describe(report(waiting=waiting.format("1 s")), 1.9) == []
+    assert story.describe(report(waiting=waiting.format("1.4 s")), 2.1) == [waiting.format("1.4 s")]
+    assert story.describe(report(waiting=waiting.format("2 s")), 3.0) == []
+    assert story.describe(report(waiting=waiting.format("31 s")), 33.0) == [waiting.format("31 s")]
 
 
 def test_waiting_for_something_else_is_news(story: StatusChanges) -> None:
     """Once it has stayed so for a moment; the time alone is no news."""
     first, second = "waiting {} s for worker:1: no container yet", "waiting {} s for worker:1: container started"
-    story.tell(report(waiting=first.format(5)), 1.0)
-    assert story.tell(report(waiting=first.format(9)), 5.0) == [first.format(9)]
-    assert story.tell(report(waiting=second.format(10)), 6.0) == []
-    assert story.tell(report(waiting=second.format(11)), 7.0) == [second.format(11)]
+    story.describe(report(waiting=first.format(5)), 1.0)
+    assert story.describe(report(waiting=first.format(9)), 5.0) == [first.format(9)]
+    assert story.describe(report(waiting=second.format(10)), 6.0) == []
+    assert story.describe(report(waiting=second.format(11)), 7.0) == [second.format(11)]
 
 
 def test_waiting_that_changes_all_the_time_is_told_now_and_then(story: StatusChanges) -> None:
     """When a hundred tasks come one by one, each report names others."""
-    told = [now for now in range(1, 20) if story.tell(report(waiting=f"waiting for {'x' * now}"), float(now))]
+    told = [now for now in range(1, 20) if story.describe(report(waiting=f"waiting for {'x' * now}"), float(now))]
     assert told == [6, 11, 16]
 
 
 def test_waiting_that_goes_on_is_told_less_and_less_often(story: StatusChanges) -> None:
     """Half a minute later, a minute after that, and so on."""
-    told = [now for now in range(1, 250) if story.tell(report(waiting=f"waiting {now} s"), float(now))]
+    told = [now for now in range(1, 250) if story.describe(report(waiting=f"waiting {now} s"), float(now))]
     assert told == [2, 32, 92, 212]
 
 
 def test_waiting_again_begins_anew(story: StatusChanges) -> None:
     """An end of the waiting resets the moment."""
-    story.tell(report(waiting="no room"), 1.0)
-    story.tell(report(), 1.5)
-    assert story.tell(report(waiting="no room"), 2.2) == []
-    assert story.tell(report(waiting="no room"), 3.3) == ["no room"]
+    story.describe(report(waiting="no room"), 1.0)
+    story.describe(report(), 1.5)
+    assert story.describe(report(waiting="no room"), 2.2) == []
+    assert story.describe(report(waiting="no room"), 3.3) == ["no room"]
 
 
 def test_a_restart_says_why(story: StatusChanges) -> None:
-    story.tell(report(JobState.RUNNING, {"worker:0": TaskState.RUNNING}), 1.0)
+    story.describe(report(JobState.RUNNING, {"worker:0": TaskState.RUNNING}), 1.0)
     again = report(JobState.RESTARTING, {"worker:0": TaskState.RUNNING}, failure=FAILURE)
-    assert mention_each(story.tell(again, 2.0), ("code 3", "worker:1 failed", "here"))
+    assert mention_each(story.describe(again, 2.0), ("code 3", "worker:1 failed", "here"))
     second = replace(
         report(JobState.RUNNING, failure=FAILURE), session=2, tasks=(task("worker:0", TaskState.RUNNING, session=2),)
     )
-    assert story.tell(second, 3.0) == ["Started worker:0 on here (pid 7)"]
+    assert story.describe(second, 3.0) == ["Started worker:0 on here (pid 7)"]
 
 
 def test_stopping_says_why_if_something_failed(story: StatusChanges) -> None:
-    assert story.tell(report(JobState.STOPPING), 1.0) == []
+    assert story.describe(report(JobState.STOPPING), 1.0) == []
     again = StatusChanges()
-    again.tell(report(), 0.0)
+    again.describe(report(), 0.0)
     assert mention_each(
-        again.tell(report(JobState.STOPPING, failure=FAILURE), 1.0), ("code 3", "worker:1 failed", "here")
+        again.describe(report(JobState.STOPPING, failure=FAILURE), 1.0), ("code 3", "worker:1 failed", "here")
     )
 
 
 def test_a_failure_that_is_explained_below_is_not_told_here() -> None:
     """On a terminal the page follows at once."""
     story = StatusChanges(failures=False)
-    story.tell(report(), 0.0)
-    assert story.tell(report(JobState.FAILED, ended=101.0), 1.0) == []
+    story.describe(report(), 0.0)
+    assert story.describe(report(JobState.FAILED, ended=101.0), 1.0) == []
     other = StatusChanges(failures=False)
-    other.tell(report(), 0.0)
-    assert mention_each(other.tell(report(JobState.SUCCEEDED, ended=101.0), 1.0), ("1 s", "succeeded"))
+    other.describe(report(), 0.0)
+    assert mention_each(other.describe(report(JobState.SUCCEEDED, ended=101.0), 1.0), ("1 s", "succeeded"))
 
 
 def test_who_is_waited_for_after_a_success_is_said_after_a_while(story: StatusChanges) -> None:
@@ -228,6 +228,6 @@ def test_who_is_waited_for_after_a_success_is_said_after_a_while(story: StatusCh
     run, done = TaskState.RUNNING, TaskState.SUCCEEDED
     text = "chief:0 has succeeded; still waiting for worker:0-1"
     one = report(JobState.RUNNING, {"chief:0": done, "worker:0": run, "worker:1": run}, unfinished=text)
-    assert text not in story.tell(one, 0.0)
-    assert story.tell(one, 10.0) == [text]
-    assert story.tell(one, 11.0) == []
+    assert text not in story.describe(one, 0.0)
+    assert story.describe(one, 10.0) == [text]
+    assert story.describe(one, 11.0) == []

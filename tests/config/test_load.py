@@ -547,10 +547,10 @@ def test_odd_names_of_job_files_are_shown_on_one_line(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody removed the folder that we stand in."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
+    obsolete = tmp_path / "gone"
+    obsolete.mkdir()
+    monkeypatch.chdir(obsolete)
+    obsolete.rmdir()
     with pytest.raises(ConfigError, match="the current folder has been removed"):
         load(overrides={"command": "x"}, environ={}, site_files=[])
 

@@ -64,7 +64,7 @@ class LocalBench(conformance.Bench):
     async def context(self, container: str) -> LaunchContext:
         return from_plain(LaunchContext, (await self.report(container))["context"])
 
-    async def lives(self, container: str) -> bool:
+    async def is_alive(self, container: str) -> bool:
         path = self.folder / f"{container}.json"
         pids = [json.loads(path.read_text())[key] for key in ("pid", "program")] if path.exists() else []
         marked = process.with_marker(f"TONY_EXECUTOR={self.job_id}/{container}/")

@@ -125,7 +125,7 @@ class EnlistingBench(conformance.Bench):
         launch = from_plain(TaskLaunch, (await self.record(container))["launch"])
         return launch.task, launch.credentials
 
-    async def lives(self, container: str) -> bool:
+    async def is_alive(self, container: str) -> bool:
         path = self.place / container
         pids = json.loads(path.read_bytes())["pids"] if path.exists() else []
         return bool(process.with_marker(f"PROCESSES_CONTAINER={container}\0")) or any(map(process.is_alive, pids))

@@ -34,7 +34,7 @@ class FakeBench(conformance.Bench):
         assert held.credentials
         return held.task, held.credentials
 
-    async def lives(self, container: str) -> bool:
+    async def is_alive(self, container: str) -> bool:
         return container in self.fake.containers
 
     async def end_executor(self, container: str) -> None:

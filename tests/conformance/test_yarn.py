@@ -88,7 +88,7 @@ class PlayedBench(conformance.Bench):
         papers = self.played.papers_of(container)
         return papers.task, papers.credentials
 
-    async def lives(self, container: str) -> bool:
+    async def is_alive(self, container: str) -> bool:
         return container in self.played.running() and parse_container_id(container) in self.played.manager.live
 
     async def end_executor(self, container: str) -> None:

@@ -68,7 +68,7 @@ class Line:
         self.closed = True
 
 
-GONE = ConnectionFailed("nobody listens there", gone=True)
+GONE = ConnectionFailed("nobody listens there", no_listener=True)
 UNKNOWN = ConnectionFailed("no route")
 
 
@@ -338,7 +338,7 @@ def test_a_lease_runs_from_when_we_asked() -> None:
         world.lease = world.link._lease = Lease(60.0, 5.0, began)
         keeping = asyncio.ensure_future(world.link.keep())
         await until(lambda: world.tries > 1)()
-        left = world.lease.compute_time_left(world.clock.monotonic(), gone=True)
+        left = world.lease.compute_time_left(world.clock.monotonic(), no_listener=True)
         assert 30.0 < left < 36.0  # welcomed at 50, it is 75 now
         keeping.cancel()
 
@@ -385,7 +385,7 @@ def test_a_laptop_may_sleep() -> None:
         world.lines = [line]
         keeping = asyncio.ensure_future(world.link.keep())
         await until(
-            lambda: world.lease.compute_time_left(world.clock.monotonic(), gone=True) > 50.0 and not line.script
+            lambda: world.lease.compute_time_left(world.clock.monotonic(), no_listener=True) > 50.0 and not line.script
         )()
         assert not keeping.done()
         keeping.cancel()

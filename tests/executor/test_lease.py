@@ -16,8 +16,8 @@ def test_lease_ends_sooner_if_nobody_is_there(
     lease = Lease(length, patience, now=100.0)
     lease.renew(200.0)
     lease.renew(150.0)  # late news change nothing
-    assert lease.compute_time_left(210.0, gone=True) == left_if_gone
-    assert lease.compute_time_left(210.0, gone=False) == left_if_unknown
+    assert lease.compute_time_left(210.0, no_listener=True) == left_if_gone
+    assert lease.compute_time_left(210.0, no_listener=False) == left_if_unknown
 
 
 def test_a_renewal_is_asked_for_when_a_tenth_of_the_term_has_passed() -> None:

@@ -63,7 +63,7 @@ def test_the_program_is_over_when_another_may_start(
         if question.back is not None:
             answers.append((now + question.there + question.back, executor.at(now)))
     for came, sent in sorted(answers):
-        if lease.compute_time_left(executor.at(came), gone=False) > 0:  # else it has ended before that came
+        if lease.compute_time_left(executor.at(came), no_listener=False) > 0:  # else it has ended before that came
             lease.renew(sent)
     noticed = lease.ends + max(EXPIRY_GRACE_SECONDS, ATTACHING)
     over = executor.true(noticed + grace)

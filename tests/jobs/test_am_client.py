@@ -87,12 +87,12 @@ async def test_nobody_is_there(job: tuple[JobFolder, JobRecord]) -> None:
     folder, _ = job
     with pytest.raises(ConnectionFailed) as caught:
         await request_report(folder)
-    assert caught.value.gone
+    assert caught.value.no_listener
     write_json(folder.am, {"pid": 1, "host": "h", "attempt": 1, "address": "unix:/x"})
     folder.credentials.unlink()
     with pytest.raises(ConnectionFailed) as caught:
         await request_report(folder)
-    assert caught.value.gone
+    assert caught.value.no_listener
 
 
 async def test_credentials_behind_a_link_are_not_used(job: tuple[JobFolder, JobRecord], tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_credentials_behind_a_link_are_not_used(job: tuple[JobFolder, JobR
         folder.secret.symlink_to(tmp_path / "secret")
         with pytest.raises(ConnectionFailed) as caught:
             await request_report(folder)
-        assert caught.value.gone
+        assert caught.value.no_listener
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
@@ -133,7 +133,7 @@ async def test_an_address_where_nobody_listens(job: tuple[JobFolder, JobRecord])
         pass
     with pytest.raises(ConnectionFailed) as caught:
         await request_report(folder)
-    assert caught.value.gone
+    assert caught.value.no_listener
 
 
 async def test_one_that_does_not_answer(job: tuple[JobFolder, JobRecord], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ async def test_one_that_does_not_answer(job: tuple[JobFolder, JobRecord], monkey
     async with Deaf(folder, running(job)):
         with pytest.raises(ConnectionFailed, match=r"answer within 0\.1 s") as caught:
             await request_report(folder)
-    assert not caught.value.gone
+    assert not caught.value.no_listener
 
 
 async def test_one_that_hangs_up(job: tuple[JobFolder, JobRecord]) -> None:
@@ -162,7 +162,7 @@ async def test_one_that_hangs_up(job: tuple[JobFolder, JobRecord]) -> None:
     async with Rude(folder, running(job)):
         with pytest.raises(ConnectionFailed, match="without an answer") as caught:
             await request_report(folder)
-    assert caught.value.gone
+    assert caught.value.no_listener
 
 
 async def test_the_wrong_token(job: tuple[JobFolder, JobRecord]) -> None:

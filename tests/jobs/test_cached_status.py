@@ -92,7 +92,7 @@ async def test_a_dead_master_whose_supervisor_was_stopped(
         assert "kill -CONT" in jobs.problems[0]
         told: list[str] = []
         asker = _StatusPoller(home, record, told.append)
-        assert [await asker.ask(), await asker.ask(), len(told)] == [None, None, 1]
+        assert [await asker.poll(), await asker.poll(), len(told)] == [None, None, 1]
         monkeypatch.setenv("TONY_HOME", str(home.path))
         assert await asyncio.to_thread(main, ["status", JOB]) == 3
         page = capsys.readouterr()

@@ -50,7 +50,10 @@ def test_what_a_page_calls_missing_is_missing() -> None:
 
 def test_no_setting_of_linkedin_tony_lacks_effect_because_something_is_missing() -> None:
     """Those have none because of what there is; `convert` and `validate` print the reason."""
-    reasons = [*(key.gone for key in KEYS if key.gone), *(each.gone for each in VARIABLES if each.gone)]
+    reasons = [
+        *(key.obsolete for key in KEYS if key.obsolete),
+        *(each.obsolete for each in VARIABLES if each.obsolete),
+    ]
     assert [reason for reason in reasons if _MISSING.search(reason)] == []
     commands = {word for reason in reasons for word in re.findall(r"`tony ([a-z-]+)", reason)}
     assert commands <= set(COMMANDS)

@@ -51,4 +51,4 @@ def test_long_lists_count_as_often_as_they_are_paid(tmp_path: Path) -> None:
     known = Listings(store)
     known.list()
     known.list("nothing")
-    assert known.asked == 3
+    assert known.request_count == 3

@@ -95,11 +95,11 @@ async def test_an_impossible_path_is_told(folder: Path, address: str) -> None:
 
 @pytest.mark.parametrize("name", ["none/am.sock", "none.sock", "d" * 150 + "/am.sock", "stale.sock"])
 async def test_where_nobody_listens_nobody_is_there(folder: Path, name: str) -> None:
-    """No folder, no file, or a file that a killed process left: all are `gone`."""
+    """No folder, no file, or a file that a killed process left: all are `no_listener`."""
     listen_unix(str(folder / "stale.sock")).close()
     with pytest.raises(ConnectionFailed, match="cannot connect to unix:") as caught:
         await connect(f"unix:{folder}/{name}", JOB.executors)
-    assert caught.value.gone
+    assert caught.value.no_listener
 
 
 async def test_a_file_that_is_no_socket_is_not_nobody(folder: Path) -> None:
@@ -107,7 +107,7 @@ async def test_a_file_that_is_no_socket_is_not_nobody(folder: Path) -> None:
     (folder / "file").write_text("")
     with pytest.raises(ConnectionFailed) as caught:
         await connect(f"unix:{folder}/file", JOB.executors)
-    assert caught.value.gone
+    assert caught.value.no_listener
 
 
 async def test_a_full_queue_is_waited_for(folder: Path) -> None:
@@ -128,7 +128,7 @@ async def test_a_full_queue_is_waited_for(folder: Path) -> None:
         try:
             with pytest.raises(ConnectionFailed, match=r"within 0\.1 s") as caught:
                 await connect(f"unix:{path}", JOB.executors, timeout=0.1)
-            assert not caught.value.gone
+            assert not caught.value.no_listener
         finally:
             for one in waiting:
                 one.close()
@@ -168,7 +168,7 @@ async def test_another_user_is_refused_on_both_sides(folder: Path, monkeypatch: 
             ConnectionFailed, match=r"not this job's application master .* belongs to user 54321"
         ) as caught:
             await connect(address, JOB.executors)
-        assert not caught.value.gone
+        assert not caught.value.no_listener
         await wait_until(lambda: server.get_statistics().accepted == 1 and server.get_statistics().unauthenticated == 0)
         assert server.get_statistics().refused == {"peer": 1}
         assert diary.ends == []
@@ -191,7 +191,7 @@ async def test_a_port_where_nobody_listens_is_gone() -> None:
         port = closed.getsockname()[1]
         with pytest.raises(ConnectionFailed, match="Connection refused") as caught:
             await connect(f"tls:127.0.0.1:{port}", JOB.executors)
-    assert caught.value.gone
+    assert caught.value.no_listener
 
 
 async def test_credentials_without_certificates_cannot_do_tls() -> None:

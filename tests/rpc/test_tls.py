@@ -34,7 +34,7 @@ async def test_a_client_of_another_job_finds_that_this_is_not_its_application_ma
     async with serving(place) as (server, diary, address):
         with pytest.raises(ConnectionFailed, match="the other side's certificate is not one of this job") as caught:
             await connect(address, OTHER_JOB.executors)
-        assert not caught.value.gone
+        assert not caught.value.no_listener
         await wait_until(lambda: server.get_statistics().refused == {"tls": 1})
         assert server.get_statistics().messages == 0
         assert diary.ends == []

@@ -167,11 +167,11 @@ def _check_waits(state: State) -> list[str]:
     if not going_on and not any(role.counts[s] for role in state.roles.values() for s in moving):
         wrong.append("the job waits for nothing that could happen")
     for role in state.roles.values():
-        asked = role.held + role.counts[TaskState.REQUESTED]
+        wanted_count = role.held + role.counts[TaskState.REQUESTED]
         if state.pausing and role.demand > role.held:
             wrong.append(f"{role.name} holds {role.held} containers, pauses and requests {role.demand}")
-        if role.counts[TaskState.REQUESTED] and role.demand < asked and not state.pausing:
-            wrong.append(f"{role.name} needs {asked} containers and requests {role.demand}")
+        if role.counts[TaskState.REQUESTED] and role.demand < wanted_count and not state.pausing:
+            wrong.append(f"{role.name} needs {wanted_count} containers and requests {role.demand}")
         if role.blocked and role.kind is not RoleKind.SIDECAR:
             wrong.append(f"{role.name} can never start and the job continues")
     return wrong

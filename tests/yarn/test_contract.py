@@ -81,7 +81,7 @@ class RealBench(conformance.Bench):
         papers = decode_payload(TaskLaunch, (await self._report(container))["papers"].encode())
         return papers.task, papers.credentials
 
-    async def lives(self, container: str) -> bool:
+    async def is_alive(self, container: str) -> bool:
         path = self._folder / f"{container}.json"
         if not path.exists():
             return False

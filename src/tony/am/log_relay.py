@@ -70,7 +70,7 @@ class LogRelay:
         self._of_client: dict[RpcConnection, dict[int, _Reader]] = {}
         self._of_task: dict[TaskId, dict[int, _Reader]] = {}
         self._credit: dict[RpcConnection, int] = {}
-        self._gone: set[TaskId] = set()
+        self._exited: set[TaskId] = set()
         self._is_finished = False
 
     def __len__(self) -> int:
@@ -93,7 +93,7 @@ class LogRelay:
             if len(client_readers) >= _MAX_READERS:
                 client.refuse(Code.BUSY, f"{len(client_readers)} streams are being read already, which is the maximum")
                 return
-            reader = _Reader(next(self._numbers), client, task, message, missed=self._late or task in self._gone)
+            reader = _Reader(next(self._numbers), client, task, message, missed=self._late or task in self._exited)
             self._readers[reader.number] = client_readers[message.reader] = reader
             self._of_task.setdefault(task, {})[reader.number] = reader
         elif reader.open:
@@ -145,7 +145,7 @@ class LogRelay:
         """
         if not printed:
             return
-        self._gone.add(task)
+        self._exited.add(task)
         for reader in list(self._of_task.get(task, {}).values()):
             if not reader.sent_last:
                 reader.missed = True

@@ -233,10 +233,10 @@ class MetricsStore:
 
     # --- out ------------------------------------------------------------------------------------------------------
 
-    def answer(self, asked: GetMetrics) -> Measured:
+    def answer(self, query: GetMetrics) -> Measured:
         """Answer a client's request for recent metrics."""
-        points, more = self.series.answer(asked.tasks, asked.series, asked.points)
-        progress = self._find_newest_progress(asked.tasks) if not asked.series or "step" in asked.series else ()
+        points, more = self.series.answer(query.tasks, query.series, query.points)
+        progress = self._find_newest_progress(query.tasks) if not query.series or "step" in query.series else ()
         return Measured(now=self._now(), points=points, more=more, progress=progress)
 
     def find_step_age(self, task: TaskId) -> float | None:

@@ -159,11 +159,11 @@ class SeriesStore:
         at, at3 = place - track.first, 3 * (place - track.first)
         before, more = track.counts[at], other.counts[offset]
         track.counts[at] = before + more
-        for number, theirs in enumerate(other.columns):
-            column = self._ensure_column(track, self.names[number]) if theirs is not None else None
-            if theirs is None or column is None or theirs[3 * offset + 1] != theirs[3 * offset + 1]:
+        for number, other_column in enumerate(other.columns):
+            column = self._ensure_column(track, self.names[number]) if other_column is not None else None
+            if other_column is None or column is None or other_column[3 * offset + 1] != other_column[3 * offset + 1]:
                 continue
-            merged, new = column[at3 : at3 + 3], theirs[3 * offset : 3 * offset + 3]
+            merged, new = column[at3 : at3 + 3], other_column[3 * offset : 3 * offset + 3]
             if merged[1] != merged[1]:
                 column[at3 : at3 + 3] = new
             else:

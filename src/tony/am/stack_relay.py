@@ -31,7 +31,7 @@ class _Request:
 
     task: TaskId
     client: RpcConnection
-    asked: float
+    requested_at: float
 
 
 class StackRelay:
@@ -103,7 +103,7 @@ class StackRelay:
     def check(self) -> None:
         """Answer requests that have timed out. Call it periodically."""
         late = clock.monotonic() - self._timeout
-        self._fail(lambda request: request.asked < late, f"no answer within {self._timeout:g} s")
+        self._fail(lambda request: request.requested_at < late, f"no answer within {self._timeout:g} s")
 
     def _fail(self, matches: Callable[[_Request], bool], why: str) -> None:
         for word in [word for word, request in self._waiting.items() if matches(request)]:

@@ -45,7 +45,7 @@ class _Tunnel:
 
     Attributes:
         word: its id for the executor.
-        asked: when (`clock.monotonic`).
+        requested_at: when (`clock.monotonic`).
         executor: the executor's connection; None until there is one.
     """
 
@@ -53,7 +53,7 @@ class _Tunnel:
     task: TaskId
     port: int
     client: RpcConnection
-    asked: float
+    requested_at: float
     executor: RpcConnection | None = None
 
     def find_other_end(self, end: RpcConnection) -> RpcConnection | None:
@@ -162,7 +162,7 @@ class TunnelBroker:
     def check(self) -> None:
         """Fail tunnels that were not opened in time, and abort those whose peer has hung up. Call it often."""
         now = clock.monotonic()
-        for tunnel in [each for each in self._waiting.values() if now - each.asked > self._timeout]:
+        for tunnel in [each for each in self._waiting.values() if now - each.requested_at > self._timeout]:
             self._fail(tunnel, f"the executor of {tunnel.task} does not answer")
         for end, before in list(self._held_up.items()):
             self._held_up[end] = end.hung_up

@@ -125,7 +125,7 @@ class PortForward:
                         connected = True
                         await carry(connection, reader, writer)
                 except ConnectionFailed as error:
-                    if connected or not error.gone or clock.monotonic() > give_up_at:
+                    if connected or not error.no_listener or clock.monotonic() > give_up_at:
                         raise
                     await asyncio.sleep(_RETRY_SECONDS)  # between two AM attempts
         except TonyError as error:

@@ -279,7 +279,7 @@ def _build_task_ledger(name: str, spans: Sequence[Span], line: Timeline, facts: 
         role=_role(name),
         seconds=_sum_buckets(seconds, facts.unknown),
         held=_sum_buckets(held, facts.unknown),
-        whole=math.fsum(span.seconds for span in spans if span.what is not TaskPhase.GONE),
+        whole=math.fsum(span.seconds for span in spans if span.what is not TaskPhase.NO_CONTAINER),
     )
 
 
@@ -303,7 +303,7 @@ def _move_to_checkpoint(seconds: dict[str, list[float]], amount: float) -> None:
 
 def _pieces(spans: Iterable[Span], line: Timeline, facts: AttemptFacts) -> Iterator[Piece]:
     for span in spans:
-        if span.what is TaskPhase.GONE:
+        if span.what is TaskPhase.NO_CONTAINER:
             continue
         if span.what is TaskPhase.RUNNING:
             setup = line.roles[_role(span.task)].kind is RoleKind.SETUP

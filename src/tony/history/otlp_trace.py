@@ -103,7 +103,7 @@ def _build_spans(line: Timeline, report: JobReport, marks: ProgressRecords | Non
     facts = AttemptFacts(line, marks)
     for task, spans in line.by_task():
         yield from _build_task_spans(
-            make, task, [span for span in spans if span.what is not TaskPhase.GONE], opened, facts
+            make, task, [span for span in spans if span.what is not TaskPhase.NO_CONTAINER], opened, facts
         )
 
 

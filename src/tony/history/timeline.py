@@ -30,7 +30,7 @@ class TaskPhase(Enum):
     RUNNING = "running"  #: its program was started
     STOPPING = "stopping"  #: its program was asked to stop
     IDLE = "idle"  #: its program has exited, its container is still allocated
-    GONE = "gone"  #: it has no container and needs none: not due yet, left out, or finished
+    NO_CONTAINER = "gone"  #: it has no container and needs none: not due yet, left out, or finished
 
 
 class MarkerKind(Enum):
@@ -339,7 +339,7 @@ class TimelineReader:
             row.closed.append(_span(row, moment))
         row.since = moment
         row.what, row.session, row.try_, row.held, row.again = what, state.session, try_, held, again
-        row.note = describe_note(task.note) if what in (TaskPhase.GONE, TaskPhase.IDLE) else ""
+        row.note = describe_note(task.note) if what in (TaskPhase.NO_CONTAINER, TaskPhase.IDLE) else ""
 
 
 #: Events that may change the phase of tasks that made no state transition.
@@ -362,7 +362,7 @@ def _affects_all_tasks(before: JobState, after: JobState) -> bool:
 def _phase_of(task: Task, job: JobState, *, begun: bool, held: bool) -> TaskPhase:
     match task.state:
         case TaskState.PENDING:
-            return TaskPhase.WAITING if held or not begun or job is JobState.RESTARTING else TaskPhase.GONE
+            return TaskPhase.WAITING if held or not begun or job is JobState.RESTARTING else TaskPhase.NO_CONTAINER
         case TaskState.REQUESTED:
             return TaskPhase.WAITING
         case TaskState.STARTING:
@@ -375,7 +375,7 @@ def _phase_of(task: Task, job: JobState, *, begun: bool, held: bool) -> TaskPhas
             return TaskPhase.STOPPING
     if job is JobState.RESTARTING and task.state is not TaskState.SUCCEEDED:
         return TaskPhase.WAITING
-    return TaskPhase.IDLE if held else TaskPhase.GONE
+    return TaskPhase.IDLE if held else TaskPhase.NO_CONTAINER
 
 
 def _span(row: _Row, until: float) -> Span:

@@ -76,22 +76,22 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
             return report
         except ConnectionFailed as error:
             # It may be starting, or have just ended, or be ending: then the next poll tells.
-            hangs = not error.gone and (broken or clock.monotonic() - started_at > job_status.PROMPT)
+            hangs = not error.no_listener and (broken or clock.monotonic() - started_at > job_status.PROMPT)
             if (hangs or clock.monotonic() > deadline) and await _end_by_scheduler(home, job_id, actor):
                 return pending_report(folder, record_of(home, job_id))
-            lives = submitter.am_alive(folder) if is_local else not aborted_submissions.is_under_way(home, job_id)
-            if kept is None and lives and (error.gone or (is_local and hangs)):
+            is_alive = submitter.am_alive(folder) if is_local else not aborted_submissions.is_under_way(home, job_id)
+            if kept is None and is_alive and (error.no_listener or (is_local and hangs)):
                 save_kill_request(folder, KillRequest(actor=actor, now=now))
                 with contextlib.suppress(InfraError):  # then the request is valid only while this process runs
                     await submitter.store_kill_request(folder)
                 kept = clock.monotonic()
             if hangs:
                 raise _add_kill_hint(error, folder) from error
-            if error.gone and kept is not None and clock.monotonic() - kept > _START_SECONDS:
+            if error.no_listener and kept is not None and clock.monotonic() - kept > _START_SECONDS:
                 if is_local or not await _end_by_scheduler(home, job_id, actor):
                     return await _end_from_here(home, job_id, actor)
                 return pending_report(folder, record_of(home, job_id))
-            broken = broken or not error.gone
+            broken = broken or not error.no_listener
             if clock.monotonic() > deadline:
                 raise
         await asyncio.sleep(_POLL_SECONDS)
@@ -153,7 +153,7 @@ async def restart(home: Home, job_id: str, actor: str = "") -> JobReport:
     """
     session: int | None = None
 
-    async def tell(report: JobReport) -> None:
+    async def send(report: JobReport) -> None:
         nonlocal session
         if session is not None and (report.session > session or report.state is JobState.RESTARTING):
             return  # the AM obeyed, although the connection ended without an answer
@@ -165,7 +165,7 @@ async def restart(home: Home, job_id: str, actor: str = "") -> JobReport:
                 raise
             raise UserError(f"job {job_id} ({report.name}): {error}; see: tony status {job_id}") from error
 
-    return await _send_command(home, job_id, NOT_RESTARTED, tell)
+    return await _send_command(home, job_id, NOT_RESTARTED, send)
 
 
 async def set_log_level(home: Home, job_id: str, level: str, actor: str = "") -> JobReport:
@@ -177,10 +177,10 @@ async def set_log_level(home: Home, job_id: str, level: str, actor: str = "") ->
     if level not in LOG_LEVELS:
         raise ValueError(f"level={level!r}: write one of {', '.join(LOG_LEVELS)}")
 
-    async def tell(report: JobReport) -> None:
+    async def send(report: JobReport) -> None:
         await send_log_level(home.job(job_id), level, actor or get_user_name())
 
-    return await _send_command(home, job_id, NOTHING_LOGS, tell)
+    return await _send_command(home, job_id, NOTHING_LOGS, send)
 
 
 async def request_stacks(
@@ -206,7 +206,7 @@ async def request_stacks(
             async for stacks in answers:
                 yield stacks
     except ConnectionFailed as error:
-        if error.gone:
+        if error.no_listener:
             require_running(await job_status.load_report(home, job_id), NO_STACKS)
         raise
 
@@ -244,7 +244,7 @@ def _describe_status(report: JobReport) -> str:
 
 
 async def _send_command(
-    home: Home, job_id: str, otherwise: str, tell: Callable[[JobReport], Awaitable[None]]
+    home: Home, job_id: str, otherwise: str, send: Callable[[JobReport], Awaitable[None]]
 ) -> JobReport:
     """Send a command to the job's AM, retrying while it is starting or being replaced by another AM attempt."""
     deadline = clock.monotonic() + ANSWER_TIMEOUT_SECONDS
@@ -254,14 +254,14 @@ async def _send_command(
         first = first or report
         require_running(report, otherwise)
         try:
-            await tell(report)
+            await send(report)
             return first
         except ConnectionFailed as error:
             late = clock.monotonic() > deadline
-            if error.gone and late and report.am is None:
+            if error.no_listener and late and report.am is None:
                 raise ConnectionFailed(
                     f"{_describe_status(report)}: its application master is not running; see: tony status {job_id}"
                 ) from error
-            if not error.gone or late:
+            if not error.no_listener or late:
                 raise
         await asyncio.sleep(_POLL_SECONDS)

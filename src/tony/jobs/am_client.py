@@ -69,7 +69,7 @@ def _parse_location(folder: JobFolder, data: Json | None) -> AmLocation | None:
 
 def _add_resume_hint(error: ConnectionFailed, location: AmLocation) -> ConnectionFailed:
     """Add to the error that the AM's process was stopped, if it is on this machine and was."""
-    if error.gone or location.host != socket.gethostname() or not process.is_stopped(location.pid):
+    if error.no_listener or location.host != socket.gethostname() or not process.is_stopped(location.pid):
         return error
     text = f"{error}: its process {location.pid} was stopped; resume it with: kill -CONT {location.pid}"
     return ConnectionFailed(text)
@@ -90,7 +90,7 @@ def describe_delay(folder: JobFolder) -> ConnectionFailed | None:
         f"the application master of {folder.job_id} (process {location.pid}) is dead, and its supervisor "
         f"{location.supervisor}, which would restart it, was stopped; resume it with: "
         f"kill -CONT {location.supervisor}. `tony kill {folder.job_id}` stops the tasks, and the next AM ends the job",
-        gone=True,
+        no_listener=True,
     )
 
 
@@ -102,7 +102,7 @@ async def connect_to_am(folder: JobFolder, timeout: float = ANSWER_TIMEOUT_SECON
     user could have put something there that leads to another job.
 
     Raises:
-        ConnectionFailed: the AM cannot be reached. `gone` if it has not started yet, or has ended.
+        ConnectionFailed: the AM cannot be reached. `no_listener` if it has not started yet, or has ended.
         ProtocolError: the AM refused this client.
         RecordError: `am.json` or the credentials are invalid.
         StorageError: they cannot be read, or belong to another user than the job directory.
@@ -111,7 +111,7 @@ async def connect_to_am(folder: JobFolder, timeout: float = ANSWER_TIMEOUT_SECON
     location = None if held is None else _parse_location(folder, read_json_in(held, folder.am.name))
     secret = None if held is None else read_json_in(held, str(folder.credentials.relative_to(folder.path)))
     if location is None or secret is None:
-        raise ConnectionFailed(f"job {folder.job_id} has no running application master", gone=True)
+        raise ConnectionFailed(f"job {folder.job_id} has no running application master", no_listener=True)
     try:
         dial = _find_dialer(folder, location.dialed_by) if location.dialed_by else None
         connection = await connect(location.address, _load_credentials(folder, secret), PeerKind.CLIENT, timeout, dial)
@@ -244,7 +244,7 @@ async def _receive_answer(connection: RpcConnection, kind: type[M], timeout: flo
                     return message
     except TimeoutError:
         raise ConnectionFailed(f"{connection.peer} did not answer within {timeout:g} s") from None
-    raise ConnectionFailed(f"{connection.peer} closed the connection without an answer", gone=True)
+    raise ConnectionFailed(f"{connection.peer} closed the connection without an answer", no_listener=True)
 
 
 def _load_credentials(folder: JobFolder, secret: object) -> AmCredentials:

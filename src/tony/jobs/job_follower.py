@@ -101,7 +101,7 @@ async def _watch(
     sessions = _Sessions(home, job_id, viewer)
     async with aclosing(iterate_reports(home, job_id, viewer.on_notice, ages=ages)) as stream:
         async for last in stream:
-            await sessions.tell(last)
+            await sessions.on_report(last)
             if last.state.ended:
                 if remote:
                     await remote.wait_until_finished()
@@ -118,20 +118,20 @@ class _Sessions:
         self._home = home
         self._job_id = job_id
         self._viewer = viewer
-        self._told = 1
+        self._reported = 1
 
-    async def tell(self, report: JobReport) -> None:
+    async def on_report(self, report: JobReport) -> None:
         """Report sessions that opened since the last report."""
         session = report.session
-        if session <= self._told:
+        if session <= self._reported:
             return
         reasons = {session: report.session_reason}
-        if session > self._told + 1 or not report.session_reason:
+        if session > self._reported + 1 or not report.session_reason:
             known = reasons if report.session_reason else {}
             reasons = {**await remote_job_sync.load_session_reasons(self._home, self._job_id, session), **known}
-        for number in range(self._told + 1, session + 1):
+        for number in range(self._reported + 1, session + 1):
             self._viewer.on_session_opened(number, reasons.get(number, ""))
-        self._told = session
+        self._reported = session
 
 
 class _Notice(Protocol):
@@ -167,7 +167,7 @@ async def iterate_reports(
                         pauses = iter(backoff)
                         report_cache.last = None if message.final else message.report
                         poller.on_answer()
-                        attempts.tell(message.report)
+                        attempts.on_report(message.report)
                         if message.final and is_remote:
                             yield await remote_job_sync.build_last_am_report(folder, submitter, message.report)
                         else:
@@ -176,10 +176,10 @@ async def iterate_reports(
                             return
                 broken = None
             except ConnectionFailed as error:
-                broken = None if error.gone else error
+                broken = None if error.no_listener else error
             report_cache.keep()
-            report = await poller.ask()
-            another = report is not None and attempts.tell(report)
+            report = await poller.poll()
+            another = report is not None and attempts.on_report(report)
             if report is not None:
                 yield report
                 if folder.summary.exists():
@@ -196,7 +196,7 @@ class _AmAttempts:
         self._notice = notice
         self._seen = 0
 
-    def tell(self, report: JobReport) -> bool:
+    def on_report(self, report: JobReport) -> bool:
         """Compare a report with the previous one; return True if there was a new AM attempt."""
         before, self._seen = self._seen, max(self._seen, report.attempt)
         if not before or report.attempt <= before or report.state.ended:
@@ -215,16 +215,16 @@ class _StatusPoller:
         self._home, self._job_id, self._notice = home, record.job_id, notice
         self._give_up = clock.monotonic() + _UNREACHABLE_SECONDS - (clock.wall() - record.submitted)
         self._is_away = False
-        self._told = ""
+        self._reported_error = ""
         self._limit = QueueLimit(home.job(record.job_id), record, job_status.load_submitter(home, record))
 
     def on_answer(self) -> None:
         """Reset the deadline: there was an answer."""
         self._give_up = clock.monotonic() + _UNREACHABLE_SECONDS
         self._is_away = False
-        self._told = ""
+        self._reported_error = ""
 
-    async def ask(self) -> JobReport | None:
+    async def poll(self) -> JobReport | None:
         """Return the status; None if it cannot be determined now."""
         try:
             report = await job_status.load_report(self._home, self._job_id)
@@ -232,8 +232,8 @@ class _StatusPoller:
                 await self._limit.end(report)
                 report = await job_status.load_report(self._home, self._job_id)
         except ConnectionFailed as error:
-            if str(error) != self._told:
-                self._told = str(error)
+            if str(error) != self._reported_error:
+                self._reported_error = str(error)
                 self._notice(f"{error}; retrying")
             return None
         except StorageError:

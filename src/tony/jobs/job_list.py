@@ -84,7 +84,7 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
     slots = asyncio.Semaphore(_CONCURRENT_QUERIES)
     unknown: dict[str, list[str]] = {}
 
-    async def ask(head: JobHead) -> JobHead:
+    async def query(head: JobHead) -> JobHead:
         async with slots:
             try:
                 return head_of_report(await job_status.load_report(home, head.job))
@@ -94,7 +94,7 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
                     return elsewhere.get(head.job, head)
                 return head_of_report(await load_last_known_report(home, head.job))
 
-    living = await asyncio.gather(*(ask(head) for head in _open(listing, wanted)))
+    living = await asyncio.gather(*(query(head) for head in _open(listing, wanted)))
     local_jobs = {head.job for head in (*listing.ended, *listing.open)}
     unrecorded = [head for job, head in elsewhere.items() if job not in local_jobs and wanted.matches(head)]
     problems = [f"{_name_jobs(jobs)}: {why}" for why, jobs in unknown.items()]

@@ -50,11 +50,11 @@ async def fetch_newest(folder: JobFolder, tasks: Sequence[str], series: Sequence
     waiting = [list(tasks[at : at + _TASKS_PER_REQUEST]) for at in range(0, len(tasks), _TASKS_PER_REQUEST)]
     try:
         while waiting:
-            asked = waiting.pop(0)
-            answer = await request_metrics(folder, asked, series, points)
-            if answer.more and len(asked) > 1:
-                half = len(asked) // 2
-                waiting[:0] = [asked[:half], asked[half:]]
+            batch = waiting.pop(0)
+            answer = await request_metrics(folder, batch, series, points)
+            if answer.more and len(batch) > 1:
+                half = len(batch) // 2
+                waiting[:0] = [batch[:half], batch[half:]]
                 continue
             found += answer.points
     except (ConnectionFailed, ProtocolError):  # it is exiting, or too old for this request

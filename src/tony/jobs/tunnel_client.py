@@ -46,7 +46,7 @@ async def open_tunnel(folder: JobFolder, task: TaskId, port: int) -> AsyncIterat
         if isinstance(answer, TunnelFailed):
             raise NoTunnel(answer.reason)
         if not isinstance(answer, TunnelOpened):
-            raise ConnectionFailed(f"{connection.peer} closed the connection without an answer", gone=True)
+            raise ConnectionFailed(f"{connection.peer} closed the connection without an answer", no_listener=True)
         yield connection, answer.address
 
 

@@ -47,7 +47,7 @@ async def connect(
         dial: returns a socket that leads to the address; None: connect directly.
 
     Raises:
-        ConnectionFailed: nothing listens there (`gone`), no answer in time, or a wrong certificate.
+        ConnectionFailed: nothing listens there (`no_listener`), no answer in time, or a wrong certificate.
         ProtocolError: the AM refused the connection: `token`, `version`, ...
         ValueError: an invalid address, or credentials without certificates for `tls:`.
     """
@@ -73,7 +73,9 @@ async def connect(
     except TimeoutError:
         raise ConnectionFailed(f"no answer from {address} within {timeout:g} s") from None
     except OSError as error:
-        raise ConnectionFailed(f"cannot connect to {address}: {describe_error(error)}", gone=_is_gone(error)) from error
+        raise ConnectionFailed(
+            f"cannot connect to {address}: {describe_error(error)}", no_listener=_has_no_listener(error)
+        ) from error
     finally:
         if not is_ready:  # also if cancelled just when the answer arrives
             side.answered.cancel()
@@ -181,7 +183,7 @@ async def _connect_socket(address: AmAddress) -> socket.socket:
             sock.close()
             raise
     # If one address fails in another way than by refusing, an AM may be listening there.
-    raise next((error for error in failures if not _is_gone(error)), failures[0])
+    raise next((error for error in failures if not _has_no_listener(error)), failures[0])
 
 
 async def _connect_unix(path: str) -> socket.socket:
@@ -199,5 +201,5 @@ async def _connect_unix(path: str) -> socket.socket:
         raise
 
 
-def _is_gone(error: OSError) -> bool:
+def _has_no_listener(error: OSError) -> bool:
     return isinstance(error, ConnectionRefusedError | FileNotFoundError)

@@ -52,7 +52,7 @@ class Bench(ABC):
         """Wait until the executor of a container has its launch data; return it."""
 
     @abstractmethod
-    async def lives(self, container: str) -> bool:
+    async def is_alive(self, container: str) -> bool:
         """Return True while any process of a launched container is alive."""
 
     @abstractmethod
@@ -176,7 +176,7 @@ class _Clauses:
         self.source.set_demand("worker", 0)
         await self.quiet()
         assert self.of(ContainerEnded) == []
-        assert await self.bench.lives(first)
+        assert await self.bench.is_alive(first)
 
     async def check_lowered_demand_is_not_refilled(self) -> None:
         """A container that ends after the demand was lowered is not replaced until the demand is raised."""
@@ -243,7 +243,7 @@ class _Clauses:
         self.source.set_demand("worker", 0)
         await self.bench.crash_executor(grant.container)
         await self.ended(1)
-        assert not await self.bench.lives(grant.container)
+        assert not await self.bench.is_alive(grant.container)
 
     async def check_launch_in_an_ended_container(self) -> None:
         """A launch in an ended container raises SchedulerError."""
@@ -268,7 +268,7 @@ class _Clauses:
             await self.ended(1)
         await self.quiet()
         assert len(self.of(ContainerEnded)) == (0 if refused else 1)
-        assert not await self.bench.lives(grant.container)
+        assert not await self.bench.is_alive(grant.container)
 
     # --- ending ---------------------------------------------------------------------------------------------------
 
@@ -289,10 +289,10 @@ class _Clauses:
         self.source.release(container, TIMEOUT_SECONDS)
         await self.quiet()
         assert self.of(ContainerEnded) == []
-        assert await self.bench.lives(container)
+        assert await self.bench.is_alive(container)
         await self.bench.end_executor(container)
         await self.ended(1)
-        assert not await self.bench.lives(container)
+        assert not await self.bench.is_alive(container)
 
     async def check_release_ends_by_force(self) -> None:
         """After the timeout a released executor is killed, with all processes it started."""
@@ -301,7 +301,7 @@ class _Clauses:
         self.source.release(container, 0.05)
         (end,) = await self.ended(1)
         assert (end.container, bool(end.cause)) == (container, True)
-        assert not await self.bench.lives(container)
+        assert not await self.bench.is_alive(container)
 
     async def check_released_twice(self) -> None:
         """The shortest timeout of repeated releases counts, and one end is reported."""
@@ -322,7 +322,7 @@ class _Clauses:
         self.source.kill(container, "it fell silent")
         (end,) = await self.ended(1)
         assert "it fell silent" in end.cause
-        assert not await self.bench.lives(container)
+        assert not await self.bench.is_alive(container)
 
     async def check_killed_twice(self) -> None:
         """A second kill, or a kill of an unknown container, does nothing."""
@@ -344,7 +344,7 @@ class _Clauses:
         self.source.release(container, 10 * TIMEOUT_SECONDS)
         self.source.kill(container, "now")
         await self.ended(1)
-        assert not await self.bench.lives(container)
+        assert not await self.bench.is_alive(container)
 
     async def check_end_is_told_once_and_refilled(self) -> None:
         """The death of an executor is reported once; its processes are dead; a replacement is granted."""
@@ -353,8 +353,8 @@ class _Clauses:
         (end,) = await self.ended(1)
         assert end.container == first
         assert end.cause
-        assert not await self.bench.lives(first)
-        assert await self.bench.lives(second)
+        assert not await self.bench.is_alive(first)
+        assert await self.bench.is_alive(second)
         granted = await self.granted(3)
         assert granted[-1].container not in (first, second)
         assert granted[-1].role == "worker"
@@ -410,7 +410,7 @@ class _Clauses:
         again = (await self.granted(2))[-1].container
         await self.source.launch(again, self.task(again, "worker", 0), credentials())
         await self.bench.fetch_payload(again)
-        assert await self.bench.lives(again)
+        assert await self.bench.is_alive(again)
 
     @_needs(ContainerExitsBeforeRegistering)
     async def check_container_exits_before_registering(self) -> None:
@@ -447,7 +447,7 @@ class _Clauses:
         await launching
         (grant,) = self.of(Granted)
         await self.bench.fetch_payload(grant.container)
-        assert await self.bench.lives(grant.container)
+        assert await self.bench.is_alive(grant.container)
 
     @_needs(SilentExecutor)
     async def check_enlist_before_launch(self) -> None:

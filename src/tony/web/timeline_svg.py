@@ -203,7 +203,7 @@ def _draw_bars(lane: TimelineLane, spans: Iterable[Span], died: Iterable[float],
             _format_title(span),
         )
         for span in spans
-        if span.what is not TaskPhase.GONE and scale.overlaps(span)
+        if span.what is not TaskPhase.NO_CONTAINER and scale.overlaps(span)
     ]
     made += [
         Markup('<line class="t-died" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(

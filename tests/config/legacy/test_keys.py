@@ -137,11 +137,11 @@ def test_what_the_table_says_is_where_it_goes(name: str) -> None:
     assert node is not None, row.becomes
 
 
-@pytest.mark.parametrize("row", [row for row in KEYS if row.gone], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [row for row in KEYS if row.obsolete], ids=lambda row: row.name)
 def test_what_is_not_needed_any_more_is_told(tmp_path: Path, row: Any) -> None:
     """With the place and the reason."""
     key = row.name.replace("<type>", "worker")
-    assert notes(tmp_path, {**TWO, key: "true"}) == [f"{key} (tony.xml:5): has no effect. {row.gone}"]
+    assert notes(tmp_path, {**TWO, key: "true"}) == [f"{key} (tony.xml:5): has no effect. {row.obsolete}"]
 
 
 def test_every_variable_is_told_of_or_does_what_it_did(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_every_variable_is_told_of_or_does_what_it_did(tmp_path: Path) -> None:
         key = {"programs": "tony.execution.envs", "containers": "tony.containers.envs"}.get(variable.where)
         if key:
             found = notes(tmp_path, {**TWO, key: f"{variable.name}=true"})
-            assert found == ([f"{key} (tony.xml:5): {variable.name}: {variable.gone}"] if variable.gone else [])
+            assert found == ([f"{key} (tony.xml:5): {variable.name}: {variable.obsolete}"] if variable.obsolete else [])
 
 
 def test_unknown_settings_stop_with_the_nearest_name(tmp_path: Path) -> None:

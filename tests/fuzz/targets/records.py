@@ -249,7 +249,7 @@ def _show(found: JobReport) -> None:
     for columns in (None, 40, 80):
         for line in format_status(found, columns, {2: "why"}):
             _fits_screen(line)
-    for line in StatusChanges().tell(found, 1.0):
+    for line in StatusChanges().describe(found, 1.0):
         str(line)
     str(build_error(found))
     json.dumps(to_plain(found), allow_nan=False)

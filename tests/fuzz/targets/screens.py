@@ -169,8 +169,8 @@ def pages(data: bytes) -> None:
     for row in format_live_table(report, 1e9, 30, 0):
         assert count_columns(row) <= 30
     story = StatusChanges()
-    story.tell(report, 0.0)
-    story.tell(report, 40.0)
+    story.describe(report, 0.0)
+    story.describe(report, 40.0)
 
 
 _SCREEN_WORDS = (

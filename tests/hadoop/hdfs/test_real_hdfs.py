@@ -64,7 +64,7 @@ import http.client, sys, time
 from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 client = WebHdfs([sys.argv[1]], WebLogin(user=sys.argv[2]))
-origin, target = client._datanode("POST", sys.argv[3], "APPEND", {})
+origin, target = client._find_datanode("POST", sys.argv[3], "APPEND", {})
 link = http.client.HTTPConnection(origin.host, origin.port)
 link.putrequest("POST", target)
 link.putheader("Content-Type", "application/octet-stream")

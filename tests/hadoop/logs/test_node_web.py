@@ -104,15 +104,15 @@ def test_what_is_gone(node: PlayedNodeWeb, web: NodeWeb) -> None:
     ):
         with pytest.raises(NodeWebError) as caught:
             ask()
-        assert caught.value.gone
+        assert caught.value.is_missing
     node.answer = lambda path: (307, {"Location": "http://127.0.0.1:1/jobhistory"}, b"")
     with pytest.raises(NodeWebError, match="log server") as caught:
         web.open(_C, "stdout")
-    assert caught.value.gone
+    assert caught.value.is_missing
     node.answer = lambda path: (401, {}, b"<html>Authentication required</html>")
     with pytest.raises(NodeWebError, match="401") as caught:
         web.open(_C, "stdout")
-    assert not caught.value.gone
+    assert not caught.value.is_missing
 
 
 def test_a_node_that_breaks_off(node: PlayedNodeWeb, web: NodeWeb) -> None:

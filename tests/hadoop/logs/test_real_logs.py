@@ -96,7 +96,7 @@ def test_a_log_from_its_first_line_to_its_grave(cluster: MiniCluster) -> None:
                 with node.open(container, "stdout", len(followed)) as stream:
                     new = stream.read()
             except NodeWebError as error:
-                if not error.gone:
+                if not error.is_missing:
                     raise
                 if seen:
                     break

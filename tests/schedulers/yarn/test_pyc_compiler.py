@@ -19,8 +19,8 @@ _CODE = """
 import hashlib, sys
 sys.path.insert(0, {source!r})
 {loads}
-from tony.schedulers.shipping.runtime_archive import _archive
-print(hashlib.sha256(_archive()).hexdigest())
+from tony.schedulers.shipping.runtime_archive import _build_archive
+print(hashlib.sha256(_build_archive()).hexdigest())
 """
 
 

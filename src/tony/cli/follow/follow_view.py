@@ -26,15 +26,15 @@ class PlainView:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._story = StatusChanges()
+        self._changes = StatusChanges()
         self._logs = LogPrinter(stream)
 
     def on_report(self, report: JobReport) -> None:
-        for line in self._story.tell(report, clock.monotonic()):
+        for line in self._changes.describe(report, clock.monotonic()):
             self._say(line)
 
     def on_session_opened(self, session: int, reason: str) -> None:
-        self._say(self._story.open_session(session, reason))
+        self._say(self._changes.open_session(session, reason))
 
     def on_output(self, lines: Sequence[LogLine]) -> None:
         self._logs.print(lines, format_stamp())

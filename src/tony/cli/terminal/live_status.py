@@ -49,7 +49,7 @@ class LiveView:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._coloured = has_colours(stream)
-        self._story = StatusChanges(failures=False)
+        self._changes = StatusChanges(failures=False)
         self._logs = LogPrinter(stream)
         self._table = LiveRegion(stream)
         self._report: JobReport | None = None
@@ -65,7 +65,7 @@ class LiveView:
 
     def on_report(self, report: JobReport) -> None:
         self._report = report
-        lines = self._story.tell(report, clock.monotonic())
+        lines = self._changes.describe(report, clock.monotonic())
         size = find_size(self._stream)
         rows = format_live_table(report, clock.wall(), size.columns - 1, max(3, size.lines // 3), self._progress)
         self._draw(map(self._dim_text, lines), rows[: max(1, size.lines - 1)])
@@ -86,7 +86,7 @@ class LiveView:
                 self._progress = "" if progress is None else format_progress(progress)
 
     def on_session_opened(self, session: int, reason: str) -> None:
-        self.on_notice(self._story.open_session(session, reason))
+        self.on_notice(self._changes.open_session(session, reason))
 
     def on_output(self, lines: Sequence[LogLine]) -> None:
         self._draw(map(self._logs.format_line, lines), self._table.rows)

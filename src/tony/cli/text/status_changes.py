@@ -60,7 +60,7 @@ class StatusChanges:
         known, self._has_restart_reason = self._has_restart_reason, False
         return f"Session {session} started" if known else f"Session {session}: {reason or 'reason unknown'}"
 
-    def tell(self, report: JobReport, now: float) -> list[str]:
+    def describe(self, report: JobReport, now: float) -> list[str]:
         """Return the lines about what is new in a report.
 
         Args:

@@ -50,7 +50,7 @@ UNICODE = Alphabet(
         TaskPhase.RUNNING: "█",
         TaskPhase.STOPPING: "▓",
         TaskPhase.IDLE: "▁",
-        TaskPhase.GONE: " ",
+        TaskPhase.NO_CONTAINER: " ",
     },
     marks={
         MarkerKind.DEATH: "✗",
@@ -71,7 +71,7 @@ ASCII = Alphabet(
         TaskPhase.RUNNING: "#",
         TaskPhase.STOPPING: "%",
         TaskPhase.IDLE: "_",
-        TaskPhase.GONE: " ",
+        TaskPhase.NO_CONTAINER: " ",
     },
     marks={
         MarkerKind.DEATH: "X",
@@ -150,7 +150,7 @@ def format_timeline(
         rows.append(f"{_pad('sessions', label)}  {_draw_sessions(line, scale)}".rstrip())
     general = [mark for mark in marks if not mark.task]
     if general:
-        rows.append(format_drawn("job", _with_marks([TaskPhase.GONE] * picture_columns, general, scale)))
+        rows.append(format_drawn("job", _with_marks([TaskPhase.NO_CONTAINER] * picture_columns, general, scale)))
     for lane in lanes:
         lane_tasks = set(lane.tasks)
         cells = _fill_cells([span for task in lane.tasks for span in shown[task]], scale)
@@ -228,14 +228,14 @@ def _fill_cells(spans: Iterable[Span], scale: _Scale) -> list[_Cell]:
         edges[span.what][right] += last - right
         sums[span.what][left + 1] += 1.0
         sums[span.what][right] -= 1.0
-    cells: list[_Cell] = [TaskPhase.GONE] * scale.columns
+    cells: list[_Cell] = [TaskPhase.NO_CONTAINER] * scale.columns
     running = dict.fromkeys(TaskPhase, 0.0)
     for place in range(scale.columns):
         best = 1e-9
         for what in TaskPhase:
             running[what] += sums[what][place]
             amount = running[what] + edges[what][place]
-            if what is TaskPhase.GONE:
+            if what is TaskPhase.NO_CONTAINER:
                 amount *= 0.5  # a phase of half of the lane's tasks is drawn
             if amount > best:
                 best, cells[place] = amount, what
@@ -266,7 +266,7 @@ def _pad(text: str, columns: int) -> str:
 
 def _paint(cells: Sequence[_Cell], alphabet: Alphabet, paint: Paint) -> str:
     last = len(cells)
-    while last and cells[last - 1] is TaskPhase.GONE:
+    while last and cells[last - 1] is TaskPhase.NO_CONTAINER:
         last -= 1
     pieces = []
     for cell, run in groupby(cells[:last]):

@@ -83,8 +83,8 @@ def _is_refused(draft: DraftJob, name: str, origin: LegacyOrigin) -> bool:
         draft.note_part(origin, f"{name}: {RESERVED_ENV[name]}")
         return True
     for variable in VARIABLES:
-        if variable.name == name and variable.gone:
-            draft.note_part(origin, f"{name}: {variable.gone}")
+        if variable.name == name and variable.obsolete:
+            draft.note_part(origin, f"{name}: {variable.obsolete}")
     return False
 
 

@@ -20,13 +20,13 @@ class LegacyVariable:
     Attributes:
         where: the process in whose environment it is set.
         becomes: its effect here; empty if it has none.
-        gone: why it has no effect; empty if it has one.
+        obsolete: why it has no effect; empty if it has one.
     """
 
     name: str
     where: str
     becomes: str = ""
-    gone: str = ""
+    obsolete: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,19 +37,19 @@ class LegacyKey:
         name: the key; a part in angle brackets stands for a name that the user chooses.
         default: as in LinkedIn TonY's `tony-default.xml`, if it matters for the translation.
         becomes: the setting that replaces it; empty if it is no longer needed.
-        gone: why it is no longer needed, one or two sentences; empty if it is replaced.
+        obsolete: why it is no longer needed, one or two sentences; empty if it is replaced.
         section: its heading in the docs.
     """
 
     name: str
     default: str
     becomes: str
-    gone: str
+    obsolete: str
     section: str
 
 
-def _row(section: str, name: str, default: str, *, becomes: str = "", gone: str = "") -> LegacyKey:
-    return LegacyKey(section=section, name=name, default=default, becomes=becomes, gone=gone)
+def _row(section: str, name: str, default: str, *, becomes: str = "", obsolete: str = "") -> LegacyKey:
+    return LegacyKey(section=section, name=name, default=default, becomes=becomes, obsolete=obsolete)
 
 
 _NO_JVM = "tony runs no JVM."
@@ -76,7 +76,7 @@ KEYS: tuple[LegacyKey, ...] = (
     _row(_APP, "tony.application.placement-spec", "", becomes="scheduler.yarn.placement"),
     _row(_APP, "tony.application.timeout", "0", becomes="job_timeout"),
     _row(_APP, "tony.application.num-client-rm-connect-retries", "3",
-         gone="`yarn.resourcemanager.connect.max-wait.ms` says how long to wait for the ResourceManager."),
+         obsolete="`yarn.resourcemanager.connect.max-wait.ms` says how long to wait for the ResourceManager."),
     _row(_APP, "tony.application.enable-preprocess", "false", becomes="roles.preprocess"),
     _row(_APP, "tony.application.prepare-stage", "", becomes="roles.<role>.after"),
     _row(_APP, "tony.application.training-stage", "", becomes="roles.<role>.after"),
@@ -84,12 +84,13 @@ KEYS: tuple[LegacyKey, ...] = (
     _row(_APP, "tony.application.hadoop.classpath", "", becomes="env.CLASSPATH"),
     _row(_APP, "tony.application.hdfs-conf-path", "", becomes="scheduler.yarn.conf"),
     _row(_APP, "tony.application.yarn-conf-path", "", becomes="scheduler.yarn.conf"),
-    _row(_APP, "tony.application.mapred-conf-path", "", gone="tony reads no MapReduce settings."),
+    _row(_APP, "tony.application.mapred-conf-path", "", obsolete="tony reads no MapReduce settings."),
     _row(_APP, "tony.application.security.enabled", "true",
-         gone="Hadoop's own configuration says whether the cluster is secure, and every job is protected by a token "
+         obsolete="Hadoop's own configuration says whether the cluster is secure, and every job is protected by a "
+         "token "
          "of its own."),
     _row(_APP, "tony.other.namenodes", "", becomes="scheduler.yarn.file_systems"),
-    *(_row(_APP, f"tony.version-info.{name}", "", gone=_BUILD)
+    *(_row(_APP, f"tony.version-info.{name}", "", obsolete=_BUILD)
       for name in ("version", "revision", "branch", "user", "date", "url", "checksum")),
 
     _row(_RESULT, "tony.application.untracked.jobtypes", "ps", becomes="roles.<role>.kind"),
@@ -107,7 +108,7 @@ KEYS: tuple[LegacyKey, ...] = (
     _row(_AM, "tony.am.retry-count", "0", becomes="max_restarts"),
     _row(_AM, "tony.am.startup-timeout", "0", becomes="queue_timeout"),
     _row(_AM, "tony.am.wait-client-signal-stop-timeout-sec", "15",
-         gone="The end of a job does not wait for the client: the job directory has the result."),
+         obsolete="The end of a job does not wait for the client: the job directory has the result."),
     _row(_AM, "tony.am.node-label", "", becomes="scheduler.yarn.am_node_label"),
     _row(_AM, "tony.am.command", "", becomes="roles.main.command"),
     _row(_AM, "tony.am.resources", "", becomes="roles.main.files"),
@@ -116,18 +117,18 @@ KEYS: tuple[LegacyKey, ...] = (
          becomes="checked at submission; a site file's limits.total_instances"),
     _row(_TASK, "tony.task.max-total-<resource>", "-1",
          becomes="checked at submission; a site file's limits.total_memory, limits.total_gpus"),
-    _row(_TASK, "tony.task.am.jvm.opts", "", gone=_NO_JVM),
-    _row(_TASK, "tony.task.executor.jvm.opts", "-Xmx1536m", gone=_NO_JVM),
-    _row(_TASK, "tony.task.default.jvm.opts", "", gone=_NO_JVM),
+    _row(_TASK, "tony.task.am.jvm.opts", "", obsolete=_NO_JVM),
+    _row(_TASK, "tony.task.executor.jvm.opts", "-Xmx1536m", obsolete=_NO_JVM),
+    _row(_TASK, "tony.task.default.jvm.opts", "", obsolete=_NO_JVM),
     _row(_TASK, "tony.task.heartbeat-interval-ms", "1000", becomes="heartbeat_interval"),
     _row(_TASK, "tony.task.max-missed-heartbeats", "25", becomes="heartbeat_timeout"),
     _row(_TASK, "tony.task.metrics-interval-ms", "5000", becomes="metrics_interval"),
     _row(_TASK, "tony.task.gpu-metrics.enabled", "true",
-         gone="Metrics of granted GPUs are always collected, unless metrics_interval is 0s."),
+         obsolete="Metrics of granted GPUs are always collected, unless metrics_interval is 0s."),
     _row(_TASK, "tony.task.executor.execution-timeout-ms", "0", becomes="execution_timeout"),
     _row(_TASK, "tony.task.executor.registry-timeout-sec", "0", becomes="registration_timeout"),
     _row(_TASK, "tony.task.executor.execution.error-message-max-depth", "20",
-         gone="The error has the last lines; `tony logs` has all of them."),
+         obsolete="The error has the last lines; `tony logs` has all of them."),
 
     _row(_ALL, "tony.container.allocation.timeout", "-1", becomes="allocation_timeout"),
     _row(_ALL, "tony.container.registration.timeout", "-1", becomes="registration_timeout"),
@@ -138,9 +139,9 @@ KEYS: tuple[LegacyKey, ...] = (
     _row(_ALL, "tony.containers.placement-spec", "", becomes="roles.<role>.yarn.placement"),
     _row(_ALL, "tony.containers.allocation-tags", "", becomes="roles.<role>.yarn.placement_tags"),
     _row(_ALL, "tony.python-exec-path", "",
-         gone="LinkedIn TonY's client wrote it for its Horovod driver, which does not exist here."),
+         obsolete="LinkedIn TonY's client wrote it for its Horovod driver, which does not exist here."),
     _row(_ALL, "tony.gpu-exec-path", "nvidia-smi",
-         gone="GPU metrics come from NVIDIA's library (the package nvidia-ml-py), not from a program."),
+         obsolete="GPU metrics come from NVIDIA's library (the package nvidia-ml-py), not from a program."),
 
     _row(_TYPE, "tony.<type>.instances", "0", becomes="roles.<role>.instances"),
     _row(_TYPE, "tony.<type>.max-instances", "-1", becomes="checked at submission"),
@@ -153,7 +154,8 @@ KEYS: tuple[LegacyKey, ...] = (
     _row(_TYPE, "tony.<type>.placement-spec", "", becomes="roles.<role>.yarn.placement"),
     _row(_TYPE, "tony.<type>.allocation-tags", "", becomes="roles.<role>.yarn.placement_tags"),
     _row(_TYPE, "tony.<type>.depends-on", "",
-         gone="LinkedIn TonY never read it either; it uses the stages. Use roles.<role>.after in a job file instead."),
+         obsolete="LinkedIn TonY never read it either; it uses the stages. Use roles.<role>.after in a job file "
+         "instead."),
 
     _row(_DOCKER, "tony.docker.enabled", "false", becomes="scheduler.yarn.docker_image"),
     _row(_DOCKER, "tony.docker.containers.image", "", becomes="scheduler.yarn.docker_image"),
@@ -161,21 +163,21 @@ KEYS: tuple[LegacyKey, ...] = (
     _row(_DOCKER, "tony.docker.containers.mount", "", becomes="scheduler.yarn.docker_mounts"),
 
     _row(_HOROVOD, "tony.horovod.driver.mode.debug", "false", becomes="roles.driver"),
-    _row(_HOROVOD, "tony.horovod.mode.test", "false", gone=_TEST),
-    _row(_HOROVOD, "tony.horovod.mode.test.fast.fail", "false", gone=_TEST),
+    _row(_HOROVOD, "tony.horovod.mode.test", "false", obsolete=_TEST),
+    _row(_HOROVOD, "tony.horovod.mode.test.fast.fail", "false", obsolete=_TEST),
 
     _row(_BOARD, "tony.application.tensorboard-log-dir", "", becomes="roles.tensorboard"),
 
-    _row(_HISTORY, "tony.history.location", "/path/to/tony-history", gone=_RECORDS),
-    _row(_HISTORY, "tony.history.intermediate", "", gone=_RECORDS),
-    _row(_HISTORY, "tony.history.finished", "", gone=_RECORDS),
-    _row(_HISTORY, "tony.history.mover-interval-ms", "300000", gone="A job directory is never moved."),
-    _row(_HISTORY, "tony.history.retention-sec", "2592000", gone=_PURGE),
-    _row(_HISTORY, "tony.history.purger-interval-ms", "21600000", gone=_PURGE),
-    _row(_HISTORY, "tony.history.finished-dir-timezone", "UTC", gone="A job directory is never moved."),
-    _row(_HISTORY, "tony.portal.url", "https://localhost:19886", gone=_PORTAL),
-    _row(_HISTORY, "tony.portal.cache.max-entries", "10000", gone=_PORTAL),
-    *(_row(_HISTORY, name, "", gone=_PORTAL)
+    _row(_HISTORY, "tony.history.location", "/path/to/tony-history", obsolete=_RECORDS),
+    _row(_HISTORY, "tony.history.intermediate", "", obsolete=_RECORDS),
+    _row(_HISTORY, "tony.history.finished", "", obsolete=_RECORDS),
+    _row(_HISTORY, "tony.history.mover-interval-ms", "300000", obsolete="A job directory is never moved."),
+    _row(_HISTORY, "tony.history.retention-sec", "2592000", obsolete=_PURGE),
+    _row(_HISTORY, "tony.history.purger-interval-ms", "21600000", obsolete=_PURGE),
+    _row(_HISTORY, "tony.history.finished-dir-timezone", "UTC", obsolete="A job directory is never moved."),
+    _row(_HISTORY, "tony.portal.url", "https://localhost:19886", obsolete=_PORTAL),
+    _row(_HISTORY, "tony.portal.cache.max-entries", "10000", obsolete=_PORTAL),
+    *(_row(_HISTORY, name, "", obsolete=_PORTAL)
       for name in (
         "tony.keytab.user", "tony.keytab.location", "tony.https.port", "tony.https.keystore.path",
         "tony.https.keystore.type", "tony.https.keystore.password", "tony.https.keystore.algorithm", "tony.http.port",
@@ -199,14 +201,14 @@ VARIABLES: tuple[LegacyVariable, ...] = (
     ),
     LegacyVariable("TF_GRPC_REUSE_PORT", _PROGRAM, becomes=_KEPT),
     LegacyVariable("TB_SERVER_REUSE_PORT", _PROGRAM, becomes=_KEPT),
-    LegacyVariable("TEST_AM_CRASH", _CONTAINER, gone=_TEST),
-    LegacyVariable("TEST_AM_THROW_EXCEPTION_CRASH", _CONTAINER, gone=_TEST),
-    LegacyVariable("TEST_WORKER_TERMINATION", _CONTAINER, gone=_TEST),
-    LegacyVariable("TEST_TASK_COMPLETION_NOTIFICATION_DELAYED", _CONTAINER, gone=_TEST),
-    LegacyVariable("TEST_TASK_EXECUTOR_NUM_HB_MISS", _CONTAINER, gone=_TEST),
-    LegacyVariable("TEST_TASK_EXECUTOR_SKEW", _CONTAINER, gone=_TEST),
-    LegacyVariable("MARK_TASK_EXECUTOR_LOST_CONNECTION_WITH_AM", _PROGRAM, gone=_TEST),
-    LegacyVariable("SIDECAR_TB_TEST", _CONTAINER, gone=_TEST),
+    LegacyVariable("TEST_AM_CRASH", _CONTAINER, obsolete=_TEST),
+    LegacyVariable("TEST_AM_THROW_EXCEPTION_CRASH", _CONTAINER, obsolete=_TEST),
+    LegacyVariable("TEST_WORKER_TERMINATION", _CONTAINER, obsolete=_TEST),
+    LegacyVariable("TEST_TASK_COMPLETION_NOTIFICATION_DELAYED", _CONTAINER, obsolete=_TEST),
+    LegacyVariable("TEST_TASK_EXECUTOR_NUM_HB_MISS", _CONTAINER, obsolete=_TEST),
+    LegacyVariable("TEST_TASK_EXECUTOR_SKEW", _CONTAINER, obsolete=_TEST),
+    LegacyVariable("MARK_TASK_EXECUTOR_LOST_CONNECTION_WITH_AM", _PROGRAM, obsolete=_TEST),
+    LegacyVariable("SIDECAR_TB_TEST", _CONTAINER, obsolete=_TEST),
 )
 
 #: Second words of keys that are not types.

@@ -25,8 +25,8 @@ def check(draft: DraftJob) -> None:
         elif row is None:
             hint = _hint(draft, value) if len(draft.problems) < _MAX_SUGGESTIONS else _NO_SUGGESTION
             draft.add_error(value, f"unknown setting; {hint}")
-        elif row.gone:
-            draft.note(value, f"has no effect. {row.gone}")
+        elif row.obsolete:
+            draft.note(value, f"has no effect. {row.obsolete}")
     if foreign:
         names = ", ".join(shown(value.key) for value in foreign[:_MAX_NAMES])
         more = f" and {len(foreign) - _MAX_NAMES} more" if len(foreign) > _MAX_NAMES else ""

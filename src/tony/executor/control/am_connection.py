@@ -120,7 +120,7 @@ class AmConnection:
         self._connection: AmTransport | None = None
         self._welcome = asyncio.Event()
         self._pauses = chain([0.0], _BACKOFF)
-        self._is_gone = False
+        self._has_no_listener = False
         self._reason = "no connection yet"
         self._logged_sessions: set[int] = set()
         self._is_backing_off = False
@@ -194,25 +194,25 @@ class AmConnection:
         try:
             connection = await self._connect(min(_ANSWER_TIMEOUT_SECONDS, max(1.0, left)))
         except ConnectionFailed as error:
-            self._record_loss(str(error), gone=error.gone)
+            self._record_loss(str(error), no_listener=error.no_listener)
         except ProtocolError as error:
             self._handle_refusal(error, str(error))
         else:
             await self._run_connection(connection)
 
     def _compute_time_left(self) -> float:
-        return self._lease.compute_time_left(self._clock.monotonic(), gone=self._is_gone)
+        return self._lease.compute_time_left(self._clock.monotonic(), no_listener=self._has_no_listener)
 
-    def _record_loss(self, why: str, *, gone: bool) -> None:
+    def _record_loss(self, why: str, *, no_listener: bool) -> None:
         if why != self._reason:
             log.warning("no connection to the application master: %s", why)
-        self._reason, self._is_gone = why, gone
+        self._reason, self._has_no_listener = why, no_listener
 
     def _handle_refusal(self, error: ProtocolError, why: str) -> None:
         """Handle a rejection: give up if it is final, else retry, as another AM attempt may accept."""
         is_for_now = error.code in _TEMPORARY
         self.is_rejected = error.code == Code.STALE or (self._attached_at is None and not is_for_now)
-        self._record_loss(why, gone=not is_for_now)
+        self._record_loss(why, no_listener=not is_for_now)
 
     async def _run_connection(self, connection: AmTransport) -> None:
         self._connection = connection
@@ -240,11 +240,11 @@ class AmConnection:
                     if self._protocol.link_state is LinkState.WELCOME:
                         timeout.reschedule(None)
         except TimeoutError:
-            self._record_loss(f"no answer to attach within {_ANSWER_TIMEOUT_SECONDS:g} s", gone=False)
+            self._record_loss(f"no answer to attach within {_ANSWER_TIMEOUT_SECONDS:g} s", no_listener=False)
         except ProtocolError as error:
             self._handle_refusal(error, f"the application master refused the executor: {error}")
         else:
-            self._record_loss("the connection was closed", gone=False)
+            self._record_loss("the connection was closed", no_listener=False)
 
     def _handle(self, message: Message, connected_at: float) -> None:
         welcome = self._protocol.link_state is LinkState.ATTACHED
@@ -264,7 +264,7 @@ class AmConnection:
             if isinstance(message, Welcome) and message.renews:
                 self._renew(connected_at)
             self._welcome.set()
-            self._is_gone, self._has_skipped_start, self._reason = False, False, ""
+            self._has_no_listener, self._has_skipped_start, self._reason = False, False, ""
             self._pauses = chain([0.0], _BACKOFF)
         elif isinstance(message, Ack) and message.heard is not None and self._protocol.is_obeying:
             self._renew(min(message.heard, self._clock.monotonic()))
@@ -293,16 +293,16 @@ class AmConnection:
         await asyncio.sleep(self._compute_heartbeat_pause() * os.urandom(1)[0] / 256)
         while True:
             now = self._clock.monotonic()
-            is_over = self._lease.compute_time_left(now, gone=False) <= 0
+            is_over = self._lease.compute_time_left(now, no_listener=False) <= 0
             asks = self._lease.needs_renewal(now)
             heartbeat = self._heartbeat()
             connection.send(replace(heartbeat, mono=now, asks=True) if asks else heartbeat)
-            left = self._lease.compute_time_left(now, gone=False)
+            left = self._lease.compute_time_left(now, no_listener=False)
             await asyncio.sleep(
                 EXPIRY_GRACE_SECONDS if is_over else min(self._compute_heartbeat_pause(), left + _TIMER_SLACK_SECONDS)
             )
             if is_over and self._compute_time_left() <= 0:
-                self._record_loss(f"no answer for {self._lease.term:.0f} s", gone=False)
+                self._record_loss(f"no answer for {self._lease.term:.0f} s", no_listener=False)
                 self._break_off()
 
     def _compute_heartbeat_pause(self) -> float:

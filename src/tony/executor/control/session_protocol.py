@@ -380,13 +380,13 @@ class Lease:
         """Note that the application master has answered a message sent at that time."""
         self._proof = max(self._proof, sent)
 
-    def compute_time_left(self, now: float, *, gone: bool) -> float:
+    def compute_time_left(self, now: float, *, no_listener: bool) -> float:
         """Return the seconds that are left; 0 once expired.
 
         Args:
-            gone: whether something says that no application master is there.
+            no_listener: whether something says that no application master is there.
         """
-        return max(0.0, self._proof + (self._length if gone else self.term) - now)
+        return max(0.0, self._proof + (self._length if no_listener else self.term) - now)
 
     def needs_renewal(self, now: float) -> bool:
         """Return True if an answer of the application master is needed now, which is rare."""

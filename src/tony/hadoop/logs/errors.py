@@ -28,9 +28,9 @@ class NodeWebError(LogError):
     """A NodeManager's pages cannot be reached or read.
 
     Attributes:
-        gone: True if the node answered that it does not, or no longer, have the container or the file.
+        is_missing: True if the node answered that it does not, or no longer, have the container or the file.
     """
 
-    def __init__(self, message: str, *, gone: bool = False) -> None:
-        self.gone = gone
+    def __init__(self, message: str, *, is_missing: bool = False) -> None:
+        self.is_missing = is_missing
         super().__init__(message)

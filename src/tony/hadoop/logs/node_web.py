@@ -124,7 +124,7 @@ class NodeWeb:
         """Return the log files of a container, by name.
 
         Raises:
-            NodeWebError: the node does not have the container (`is_gone`), or refuses, or is no NodeManager.
+            NodeWebError: the node does not have the container (`is_missing`), or refuses, or is no NodeManager.
             ConnectError, ConnectionLost, CallTimeout: the node cannot be reached.
         """
         answer = self._get(f"/ws/v1/node/containers/{quote(container, safe='')}/logs", {}, accept="application/json")
@@ -146,7 +146,7 @@ class NodeWeb:
         """Return the bytes of a log file from an offset on; empty if there are none behind it.
 
         Raises:
-            NodeWebError: the node does not have the container or the file (`is_gone`), or refuses.
+            NodeWebError: the node does not have the container or the file (`is_missing`), or refuses.
             ConnectError, ConnectionLost, CallTimeout: the node cannot be reached.
         """
         if offset < 0:
@@ -195,12 +195,12 @@ class NodeWeb:
             return answer
         text = answer.read_body()[:4000].decode("utf-8", "replace")
         if 300 <= answer.status < 400:
-            raise NodeWebError(f"{self._origin} no longer has the logs, and redirects to a log server.", gone=True)
+            raise NodeWebError(f"{self._origin} no longer has the logs; it redirects to a log server.", is_missing=True)
         if answer.status == 401:
             raise NodeWebError(f"{self._origin} wants a Kerberos login for its pages (401); we log in by RPC alone.")
         words = escape_line(text.rpartition("Exception:")[2].partition('"')[0]) or "no words"
-        is_gone = answer.status == 404 or "NotFoundException" in text
-        raise NodeWebError(f"{self._origin} refused the request ({answer.status}): {words}", gone=is_gone)
+        is_missing = answer.status == 404 or "NotFoundException" in text
+        raise NodeWebError(f"{self._origin} refused the request ({answer.status}): {words}", is_missing=is_missing)
 
 
 def _read_head(read: Callable[[int], bytes], where: str) -> tuple[bytes, bytes]:

@@ -64,7 +64,7 @@ async def poll_job(folder: JobFolder, record: JobRecord, submitter: Submitter) -
     try:
         report = await request_report(folder)
     except ConnectionFailed as error:
-        if not error.gone:
+        if not error.no_listener:
             raise
         return None
     if was_killed_by_signal(report):  # the AM is exiting; then the scheduler tells who sent the signal

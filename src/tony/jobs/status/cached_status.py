@@ -105,7 +105,7 @@ def add_stop_hint(home: Home, job_id: str, error: ConnectionFailed) -> Connectio
         is_local = registry.load(record_of(home, job_id).spec.scheduler).submitter(home).capabilities.same_host
     except LookupError:
         return error
-    if is_local or error.gone:
+    if is_local or error.no_listener:
         return error
     return ConnectionFailed(
         f"{error}. User programs continue without it. If it stays silent, the scheduler starts another AM attempt "

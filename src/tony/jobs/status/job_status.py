@@ -86,7 +86,8 @@ async def load_report(home: Home, job_id: str, timeout: float | None = None) -> 
             if not submitter.capabilities.same_host:
                 return await remote_job_sync.report_unanswered(folder, record, submitter)
             raise ConnectionFailed(
-                f"the application master of {job_id} is alive but does not answer; see {folder.am_log}", gone=True
+                f"the application master of {job_id} is alive but does not answer; see {folder.am_log}",
+                no_listener=True,
             )
         await asyncio.sleep(_POLL_SECONDS if submitter.capabilities.same_host else next(pauses))
 
@@ -102,7 +103,7 @@ async def _poll(folder: JobFolder, record: JobRecord, submitter: Submitter) -> J
     try:
         return await request_report(folder)
     except ConnectionFailed as error:
-        if not error.gone:
+        if not error.no_listener:
             raise
     stopped = describe_delay(folder)
     if stopped is not None:

@@ -279,12 +279,12 @@ class Listings(FileStore):
     """A store that caches the listings of its folders until `forget`; `find` uses them, too.
 
     Attributes:
-        asked: number of listing requests so far, as S3 counts them.
+        request_count: number of listing requests so far, as S3 counts them.
     """
 
     def __init__(self, store: FileStore) -> None:
         self.address, self.local, self.dated = store.address, store.local, store.dated
-        self.asked = 0
+        self.request_count = 0
         self._store = store
         self._listings: dict[str, Sequence[Item]] = {}
 
@@ -296,7 +296,7 @@ class Listings(FileStore):
         found = self._listings.get(path)
         if found is None:
             found = self._listings[path] = self._store.list(path)
-            self.asked += 1 + len(found) // _NAMES_PER_REQUEST
+            self.request_count += 1 + len(found) // _NAMES_PER_REQUEST
         return found
 
     def find(self, path: str) -> Item | None:

@@ -78,7 +78,7 @@ class Scanner:
         store: of the location.
         index: written by this process.
         ended: polled during a scan; True aborts it.
-        asked: the unended jobs are updated from their AMs, which know more than the files.
+        request_count: the unended jobs are updated from their AMs, which know more than the files.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Scanner:
     @property
     def requests(self) -> int:
         """Listing requests so far, as S3 counts them."""
-        return self._requests + self._days.asked
+        return self._requests + self._days.request_count
 
     @property
     def lasting(self) -> int:
@@ -140,7 +140,7 @@ class Scanner:
                 between()
                 seen.extend(self._found)
         finally:
-            self._requests += listings.asked
+            self._requests += listings.request_count
         self._forget(array("q", sorted(seen)))
         self._index.note(self.store.address, seen=clock.wall())
 
@@ -196,7 +196,7 @@ class Scanner:
         return changed
 
     def _reset_days(self) -> None:
-        self._requests += self._days.asked
+        self._requests += self._days.request_count
         self._days, self._days_at = Listings(self.store), clock.monotonic()
 
     def _select_new(self, parent: str, found: Sequence[RecordLocation]) -> Sequence[RecordLocation]:

@@ -154,7 +154,7 @@ class TensorBoardRoutes:
     ) -> Response:
         ones = await self._find_jobs(user, jobs)
         found = await STORES.run(self._find_once, ones)
-        asked = PageRequest(
+        page_request = PageRequest(
             request=request,
             portal_user=user,
             source=self._portal,
@@ -168,11 +168,11 @@ class TensorBoardRoutes:
             "found": [_FoundFiles(job, summaries) for job, summaries in found.items()],
             "any": any(file_set.files for file_set in found.values()),
             "installed": self.boards.is_installed(),
-            "running": _find_live_board(user, ones[0], asked.links) if len(ones) == 1 else None,
+            "running": _find_live_board(user, ones[0], page_request.links) if len(ones) == 1 else None,
             "others": await self._list_other_jobs(user, ones) if len(jobs) < _MAX_JOBS else (),
             "stopped": stopped,
         }
-        return render("tensorboard.html", asked, values, status)
+        return render("tensorboard.html", page_request, values, status)
 
     async def _list_other_jobs(self, user: PortalUser, ones: list[_ShownJob]) -> list[JobHead]:
         query = Query(text=ones[0].report.name, most=_MAX_OTHER_JOBS)

@@ -98,7 +98,7 @@ async def _read_tails(logs: TaskLogs, files: Sequence[LogFileInfo]) -> list[Outp
 def _find_spans(line: object, task: str) -> Sequence[Span] | None:
     if not isinstance(line, Timeline):
         return None
-    return [span for span in line.spans if span.task == task and span.what is not TaskPhase.GONE]
+    return [span for span in line.spans if span.task == task and span.what is not TaskPhase.NO_CONTAINER]
 
 
 def _collect_resources(record: JobRecord, task: TaskId) -> dict[str, object] | None:

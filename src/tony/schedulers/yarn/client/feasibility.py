@@ -205,11 +205,11 @@ def _warn_too_many(demand: ContainerDemand, spec: JobSpec, capacity: ClusterCapa
     least = role.min_instances or role.instances
     if not 0 < most < least:
         return ""
-    asked = ", ".join(format_amount(kind, amount) for kind, amount in amounts.items())
+    amounts_text = ", ".join(format_amount(kind, amount) for kind, amount in amounts.items())
     how_many = f"{'All' if least == role.instances else 'At least'} {least} tasks of {name}"
     return (
-        f"{how_many} start together ({asked} each), but the nodes can hold only {most} at the same time, even if idle. "
-        "Unless nodes join, the job never starts. Request less, or fewer tasks."
+        f"{how_many} start together ({amounts_text} each), but the nodes can hold only {most} at the same time, "
+        "even if idle. Unless nodes join, the job never starts. Request less, or fewer tasks."
     )
 
 
