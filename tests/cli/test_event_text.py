@@ -34,7 +34,7 @@ CASES: list[tuple[ev.Event, str]] = [
     (ev.Queued(reason=""), "no longer"),
     (ev.Unsatisfiable(role="ps", reason="too large"), "ps: too large"),
     (ev.Excluded(hosts=("h", "i")), "no new containers on h, i for a while: tasks failed there"),
-    (ev.Excluded(hosts=()), "no host any more"),
+    (ev.Excluded(hosts=()), "no host is excluded now"),
     (ev.Granted(container="c-1", role="ps", host="h"), "container c-1 on h allocated to ps"),
     (
         ev.Registered(task=TASK, container="c-1", incarnation="i", session=1, address="h:1", pid=9),

@@ -56,7 +56,7 @@ DAMAGE: list[tuple[Callable[[State], object], str]] = [
         "worker:0 is running in c-1, which was released",
     ),
     (lambda s: s.roles["worker"].waiting.join(0), "containers of worker are requested for {0}, and set() need one"),
-    (set_state("worker:0", TaskState.STOPPING), "worker:0 was told to stop for no reason"),
+    (set_state("worker:0", TaskState.STOPPING), "worker:0 was stopped for no reason"),
     (lambda s: setattr(s, "job", JobState.RESTARTING), "worker:0 was not told to stop, and the job is restarting"),
     (report_of_nobody, "the exit report of worker:0 is awaited, which is pending"),
     (timer("registration:worker:0"), "registration:worker:0 is set and worker:0 is running"),

@@ -41,6 +41,12 @@ BANNED = {
     r"by lot": "random",
     r"whether it is certain": "Return True if",
     r"on order": "fault injection",
+    r"visitors?": "user",
+    r"strangers?": "unauthenticated client",
+    r"mistakes?(?!\.txt)": "error",
+    r"any more": "no longer",
+    r"(?:is|are|was) told (?:to|again)": "is asked to, gets",
+    r"(?:is|are) asked for": "is requested",
 }
 
 

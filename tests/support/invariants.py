@@ -108,7 +108,7 @@ def _check_programs(state: State) -> list[str]:
         if task.state is TaskState.RUNNING and not state.active:
             wrong.append(f"{task.id} was not told to stop, and the job is {state.job.value}")
         if task.state is TaskState.STOPPING and state.active and not task.is_classified:
-            wrong.append(f"{task.id} was told to stop for no reason")
+            wrong.append(f"{task.id} was stopped for no reason")
     return wrong
 
 

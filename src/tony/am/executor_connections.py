@@ -66,7 +66,7 @@ class Peer:
     """One executor process, over all of its connections.
 
     Attributes:
-        last_heard_at: when it was last heard (`clock.monotonic`).
+        last_seen_at: when it was last heard (`clock.monotonic`).
         acked, seen: number of its last report that is in the log, and that was received.
         printed: its programs have printed something.
         stale: the newest older session of which it reported something, once that was logged.
@@ -79,7 +79,7 @@ class Peer:
     incarnation: str
     pid: int
     connection: RpcConnection | None
-    last_heard_at: float
+    last_seen_at: float
     acked: int = 0
     seen: int = 0
     silent: bool = False
@@ -190,7 +190,7 @@ class Executors:
             peer.acked = peer.seen = message.acked
             log.info("%s has reconnected", task)
         peer.listens = message.listens if is_callable(message.listens) else ""
-        peer.connection, peer.last_heard_at = connection, clock.monotonic()
+        peer.connection, peer.last_seen_at = connection, clock.monotonic()
         self._by_connection[connection] = peer
         renews = self._needs_renewal(peer)
         connection.send(
@@ -224,10 +224,10 @@ class Executors:
         peer = self._by_connection.get(connection)
         if peer is None:
             return False
-        peer.last_heard_at = clock.monotonic()
+        peer.last_seen_at = clock.monotonic()
         if isinstance(message, Heartbeat):
             age = message.last_output_age
-            peer.output_at = None if age is None else peer.last_heard_at - max(0.0, age)
+            peer.output_at = None if age is None else peer.last_seen_at - max(0.0, age)
             peer.last_line = message.last_line[:200]
             if message.asks and self._needs_renewal(peer):
                 connection.send(Ack(n=peer.acked, heard=message.mono))
@@ -382,7 +382,7 @@ class Executors:
         For one that this AM attempt has never heard: until when the previous attempt may have heard it.
         """
         peer = self._by_container.get(container)
-        silence = max(0.0, clock.monotonic() - peer.last_heard_at) if peer else 0.0
+        silence = max(0.0, clock.monotonic() - peer.last_seen_at) if peer else 0.0
         by_others = self._overlap if self._attempt > 1 and (peer is None or peer.expected) else 0.0
         return round(max(0.0, self._now() - silence + by_others), 6)
 
@@ -420,10 +420,10 @@ class Executors:
                 if now - peer.ended > _LAST_REPORTS and not was_paused:
                     self._drop(peer)
             elif was_paused:
-                peer.last_heard_at = now
-            elif not peer.silent and now - peer.last_heard_at > self._timeout:
+                peer.last_seen_at = now
+            elif not peer.silent and now - peer.last_seen_at > self._timeout:
                 peer.silent = True
-                silence = round(now - peer.last_heard_at, 3)
+                silence = round(now - peer.last_seen_at, 3)
                 container = peer.container
                 self._feed(Silent(task=peer.task, incarnation=peer.incarnation, silence=silence, container=container))
 

@@ -68,7 +68,9 @@ def describe(event: ev.Event) -> str:
             return f"{event.role}: {event.reason}"
         case ev.Excluded():
             hosts = ", ".join(event.hosts)
-            return f"no new containers on {hosts} for a while: tasks failed there" if hosts else "no host any more"
+            return (
+                f"no new containers on {hosts} for a while: tasks failed there" if hosts else "no host is excluded now"
+            )
         case ev.Granted():
             return f"container {event.container} on {event.host} allocated to {event.role}"
         case ev.Registered():

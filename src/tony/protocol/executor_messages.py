@@ -25,7 +25,7 @@ class Attach(Message):
     Attributes:
         task: `worker:0`.
         highest_attempt: the highest AM attempt that this executor has obeyed.
-        session: the newest session it knows; try_: the last task attempt in it that it was told to start.
+        session: the newest session it knows; try_: the last task attempt in it that it was asked to start.
         acked: number of its last acknowledged report: a later AM attempt continues from it.
         listens: where an AM on another node can call it, `tls:<host>:<port>`; empty if it need not be called.
     """

@@ -346,7 +346,7 @@ class _Clauses:
         await self.ended(1)
         assert not await self.bench.is_alive(container)
 
-    async def check_end_is_told_once_and_refilled(self) -> None:
+    async def check_end_is_reported_once_and_refilled(self) -> None:
         """The death of an executor is reported once; its processes are dead; a replacement is granted."""
         first, second = await self.launched("worker", 2)
         await self.bench.crash_executor(first)

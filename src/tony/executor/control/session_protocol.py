@@ -4,7 +4,7 @@ Rules:
 
 - Reports are numbered from 1 and kept until they are acknowledged; a new connection sends the rest again.
 - Commands may be repeated, late or out of order. Those of an older session or an older AM attempt change nothing.
-- At most one task attempt of a session runs at a time, and each that the executor is told to start has exactly one end.
+- At most one task attempt of a session runs at a time, and each that the executor must start has exactly one end.
 - A stop that arrives before its start is kept: the start is answered with "not started". It does not apply to later
   task attempts.
 """
