@@ -120,7 +120,7 @@ def test_sequences_of_requests(app: ASGIApp, user: str) -> None:
         """Requests that follow each other."""
 
         def before_call(self, case: Any) -> None:
-            for values in (case.path_parameters, case.build_query):
+            for values in (case.path_parameters, case.query):
                 if "job" in (values or {}):
                     values["job"] = [JOB, *DAMAGED][len(str(values["job"])) % 5]
 
