@@ -55,7 +55,6 @@ class LogRelay:
 
     Args:
         send: sends to a task's executor; returns False if none is connected.
-        tasks: of the job.
         late: there was an earlier AM attempt: the output of its executors is no longer readable.
     """
 

@@ -79,7 +79,6 @@ class MetricsStore:
     Args:
         state: of the state machine; read only.
         now: returns the job's time.
-        path: of the file.
         late: an earlier AM attempt may have written it.
         save_copy: stores a durable copy of the file; None if the file itself is durable.
     """

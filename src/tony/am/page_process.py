@@ -32,7 +32,6 @@ class PageProcess:
     """Starts such processes, one at a time.
 
     Args:
-        folder: of the job.
         user: the job's owner.
         door: the proxy through which users connect.
     """

@@ -39,7 +39,6 @@ class StackRelay:
 
     Args:
         send: sends to a task's executor; returns False if none is connected.
-        tasks: of the job.
     """
 
     def __init__(

@@ -66,7 +66,6 @@ class TunnelBroker:
 
     Args:
         send: sends to a task's executor; returns False if none is connected.
-        tasks: of the job.
         most: returns how many tunnels may be open besides the connections of a number of executors.
         timeout: seconds that an executor may take.
     """

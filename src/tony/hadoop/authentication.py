@@ -104,8 +104,6 @@ class Logins:
     """The logins of one program.
 
     Args:
-        settings: the configuration.
-        environ: the environment.
         credentials: tokens from elsewhere; None for those of HADOOP_TOKEN_FILE_LOCATION.
     """
 

@@ -148,11 +148,6 @@ def check(made: GoodputLedger) -> None:
             raise PlatformError(f"the times of {name} add up to {found} s of {whole} s; this is a bug in tony")
 
 
-def pieces(spans: Sequence[Span], line: Timeline, marks: ProgressRecords | None = None) -> list[Piece]:
-    """Split one task's time into buckets, in order; phases in which it was not due are left out."""
-    return list(AttemptFacts(line, marks).pieces(spans))
-
-
 # --- reports of user programs -----------------------------------------------------------------------------------------
 
 

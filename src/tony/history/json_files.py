@@ -42,7 +42,7 @@ def open_plain(path: Path) -> BinaryIO:
     return os.fdopen(open_file(path), "rb")
 
 
-def write_json(path: Path, data: Json, mode: int = 0o600, *, durable: bool = False) -> None:
+def write_json(path: Path, data: Json, *, durable: bool = False) -> None:
     """Write `data` to `path` atomically.
 
     Args:
@@ -53,7 +53,7 @@ def write_json(path: Path, data: Json, mode: int = 0o600, *, durable: bool = Fal
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         # Lone surrogates, from file names that are not valid text, become JSON escapes.
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             json.dump(data, file, ensure_ascii=False, separators=(",", ":"))

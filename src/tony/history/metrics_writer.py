@@ -38,7 +38,6 @@ class MetricsWriter:
     """The metrics file of one job.
 
     Args:
-        job: its id.
         interval: seconds of the narrowest buckets; an existing file with another interval is replaced.
 
     Raises:

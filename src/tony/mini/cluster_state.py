@@ -38,7 +38,6 @@ class ClusterState:
     """The last known state of a cluster.
 
     Attributes:
-        options: its options.
         java: JAVA_HOME.
         jars: folder of Hadoop's jars.
         path: PATH of the nodes and of containers.

@@ -51,7 +51,6 @@ class PageServerConfig:
     """The configuration that the AM sends: a line of JSON on standard input, which stays open while the AM runs.
 
     Attributes:
-        folder: the job directory.
         socket: file descriptor of the listening socket.
         user: owner of the job.
         key: secret key of the page tokens, in hexadecimal; created by the AM, so that pages outlive this process.

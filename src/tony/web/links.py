@@ -35,9 +35,9 @@ class Links:
             return f"{base}{_encode_query(query)}"
         return f"{base.removesuffix('/')}/{part}{_encode_query(query)}"
 
-    def to_task(self, job: str, task: str, query: Mapping[str, str] | None = None) -> str:
+    def to_task(self, job: str, task: str) -> str:
         """Return the URL of a task's page."""
-        return self.to_job(job, f"task/{_quote_task(task)}", query)
+        return self.to_job(job, f"task/{_quote_task(task)}")
 
     def to_log(self, job: str, task: str, stream: str, query: Mapping[str, str] | None = None, part: str = "") -> str:
         """Return the URL of a task's log, or of an action on it: `download`."""

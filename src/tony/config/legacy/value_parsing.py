@@ -62,17 +62,16 @@ def parse_duration(draft: DraftJob, key: str, unit: float) -> float | None:
     return number * unit if number > 0 else None
 
 
-def parse_truth(draft: DraftJob, key: str, default: bool = False) -> bool:
-    """Return true or false; for any other value the default, as in LinkedIn TonY, with a note."""
+def parse_truth(draft: DraftJob, key: str) -> bool:
+    """Return true or false; for any other value false, as in LinkedIn TonY, with a note."""
     value = draft.settings.get(key)
     if value is None:
-        return default
+        return False
     found = parse_bool(value.text)
     if found is None:
-        word = str(default).lower()
         text = format_as_toml(value.text)
-        draft.note(value, f"{text} is neither true nor false, and is treated as {word}, as in LinkedIn TonY.")
-    return default if found is None else found
+        draft.note(value, f"{text} is neither true nor false, and is treated as false, as in LinkedIn TonY.")
+    return bool(found)
 
 
 def parse_text(draft: DraftJob, key: str) -> str | None:

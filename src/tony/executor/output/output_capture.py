@@ -267,7 +267,6 @@ class Output:
         """Create the pipes.
 
         Args:
-            folder: of the logs.
             name: of the attempt's files, without their endings.
             limit: bytes that each stream may keep on disk.
             on_first_output: called once, at the first output.

@@ -64,7 +64,6 @@ def list_resource_managers(
     """Return the ResourceManagers, in the configuration's order.
 
     Args:
-        settings: the configuration.
         door: `address` for clients (port 8032), `scheduler.address` for application masters (8030).
         port: of that door, where none is written.
 
@@ -129,7 +128,6 @@ def find_name_service(settings: HadoopConfiguration, uri: str | None = None) -> 
     """Return the NameNodes behind a URI.
 
     Args:
-        settings: the configuration.
         uri: `hdfs://...`, with or without a path; None for `fs.defaultFS`.
 
     Raises:

@@ -40,7 +40,6 @@ def parse_seconds(text: str, unit: str) -> float:
     """Return a time: `30`, `30s`, `500ms`.
 
     Args:
-        text: the value.
         unit: of a number without one: `ms`, `s`, `m`...
     """
     cleaned = text.strip().lower()

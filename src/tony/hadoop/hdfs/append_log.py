@@ -112,7 +112,6 @@ class AppendLog:
     """The log. A background thread opens the file and writes at once.
 
     Args:
-        client: the file system.
         path: of the log; created if it is not there, continued if it is.
         options: how it behaves.
         recover: takes a file from a writer that died, at once: `NameNode.recover_lease` by RPC, which HTTP lacks.

@@ -28,8 +28,6 @@ class FileStatus:
             what the writer made known.
         modified_ms: milliseconds since 1970, exactly as the NameNode says: YARN compares this number.
         accessed_ms: likewise; 0 for folders and where access times are off.
-        owner: user.
-        group: group.
         permission: the bits, such as 0o644.
         encrypted: it is in an encryption zone.
     """

@@ -177,7 +177,6 @@ class HttpPool:
 
         Args:
             method: GET, PUT, POST or DELETE.
-            origin: server.
             target: path and query, quoted.
             body: pieces; with Content-Length among the headers, or sent chunked.
             headers: more of them.

@@ -154,7 +154,6 @@ class WebHdfs:
         """Makes a folder and those above it; fine if it is there.
 
         Args:
-            path: of the folder.
             permission: bits of every new folder, less the server's umask; None for its default, 0o755.
 
         Raises:
@@ -231,7 +230,6 @@ class WebHdfs:
         """Write a file, creating its parent folders; on return it is complete and visible to all readers.
 
         Args:
-            path: of the file.
             content: its bytes; a `Path` and a stream are sent in pieces.
             permission: bits, less the server's umask; None for its default, 0o644.
             overwrite: replace one that is there.
@@ -264,7 +262,6 @@ class WebHdfs:
         """Reads a file, or a part of it, as a stream; what lies behind its end is empty.
 
         Args:
-            path: of the file.
             offset: of the first byte.
             length: maximum number of bytes; None for all.
 
@@ -279,7 +276,6 @@ class WebHdfs:
         """Reads a small file, or a part of one, at once.
 
         Args:
-            path: of the file.
             offset: of the first byte.
             length: maximum number of bytes; None for all.
             most: the file shall not be larger than this: it would fill memory.

@@ -57,10 +57,8 @@ class LogExtent:
     """The bytes of one log file that lie together in one aggregated file.
 
     Attributes:
-        path: of the aggregated file.
         size: of the aggregated file, bytes, as far as it is read.
         entry: what is known of the bytes there.
-        index: of the aggregated file.
     """
 
     path: str
@@ -74,7 +72,6 @@ class AggregatedLog:
     """One log file of a container.
 
     Attributes:
-        container: its id as text.
         name: of the log file, such as `stdout`.
         length: bytes.
         pieces: where the bytes are, in order; several only with rolling aggregation, of files that were replaced.
@@ -133,7 +130,6 @@ class AggregatedLogs:
         done.
 
         Args:
-            application: its id as text.
             owner: the user whose application it was.
 
         Raises:

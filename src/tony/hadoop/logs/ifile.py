@@ -31,8 +31,6 @@ class IndexedEntry:
     """One log file of a container inside an aggregated file.
 
     Attributes:
-        container: its id as text.
-        name: of the log file.
         length: bytes without compression.
         stored: bytes as they lie there.
         offset: of the first of them.
@@ -64,7 +62,6 @@ def read_index(open_at: Opener, size: int) -> Index:
     """Read the index at the end of a file.
 
     Args:
-        open_at: the file.
         size: of the file, or how long it was before the round that is under way.
 
     Raises:
@@ -98,9 +95,6 @@ def read(open_at: Opener, index: Index, entry: IndexedEntry, offset: int, length
     """Yield the bytes of one log file, in pieces.
 
     Args:
-        open_at: the file.
-        index: of the file.
-        entry: which log file.
         offset: of the first byte wanted.
         length: maximum number of bytes.
 

@@ -75,7 +75,6 @@ class JavaEnum:
 
     Attributes:
         type: name of the enum's class.
-        name: of the constant.
     """
 
     type: str

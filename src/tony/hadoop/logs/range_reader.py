@@ -32,7 +32,6 @@ class RangeReader:
     """Reads one stretch of a file forwards, and skips.
 
     Args:
-        open_at: the file.
         start: where the stretch begins, bytes from the start of the file.
         end: where it ends.
     """

@@ -65,8 +65,6 @@ class TFileEntry:
     """One log file of a container inside an aggregated file.
 
     Attributes:
-        container: its id as text.
-        name: of the log file.
         length: bytes.
         block: number of its block.
         offset: of its first byte among the plain bytes of the value of its record.
@@ -90,7 +88,6 @@ def read_index(open_at: Opener, size: int) -> TFileIndex:
     """Read where the blocks are.
 
     Args:
-        open_at: the file.
         size: of the file, bytes.
 
     Raises:
@@ -320,9 +317,6 @@ def read(open_at: Opener, index: TFileIndex, entry: TFileEntry, offset: int, len
     """Yield the bytes of one log file, in pieces.
 
     Args:
-        open_at: the file.
-        index: of the file.
-        entry: which log file.
         offset: of the first byte wanted.
         length: maximum number of bytes.
 

@@ -6,10 +6,9 @@ from enum import IntEnum
 from typing import Final
 
 from tony.hadoop.wire.placement import PlacementConstraintEntry, RejectedRequest, SchedulingRequest
-from tony.hadoop.wire.proto import BOOL, BYTES, ENUM, INT32, STRING, Method, ProtoMessage, optional, repeated
+from tony.hadoop.wire.proto import BOOL, ENUM, INT32, STRING, Method, ProtoMessage, optional, repeated
 from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
-    ApplicationAcl,
     Container,
     ContainerId,
     ContainerStatus,
@@ -29,15 +28,6 @@ class MasterCommand(IntEnum):
 
     RESYNC = 1
     SHUTDOWN = 2
-
-
-class UpdateType(IntEnum):
-    """The kind of a container update."""
-
-    INCREASE_RESOURCE = 0
-    DECREASE_RESOURCE = 1
-    PROMOTE_EXECUTION_TYPE = 2
-    DEMOTE_EXECUTION_TYPE = 3
 
 
 class RegisterRequest(ProtoMessage):
@@ -60,8 +50,6 @@ class RegisterResponse(ProtoMessage):
     """The cluster's limits, and the containers that earlier attempts left running."""
 
     maximum_capability: Resource | None = optional(1, Resource)
-    client_to_am_master_key: bytes | None = optional(2, BYTES)
-    acls: tuple[ApplicationAcl, ...] = repeated(3, ApplicationAcl)
     previous_containers: tuple[Container, ...] = repeated(4, Container)
     queue: str | None = optional(5, STRING)
     previous_node_tokens: tuple[NodeToken, ...] = repeated(6, NodeToken)

@@ -24,7 +24,7 @@ Wire format: https://protobuf.dev/programming-guides/encoding/
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast, dataclass_transform
@@ -140,7 +140,6 @@ def optional(number: int, kind: Any, default: Any = None) -> Any:
     """Declare a field that may be absent.
 
     Args:
-        number: field number.
         kind: a field kind such as INT32, a message class, or a function that returns one (for a class defined later).
         default: value of an absent field.
     """
@@ -478,11 +477,6 @@ def read_delimited(data: bytes, offset: int = 0) -> tuple[bytes, int]:
     return data[start : start + size], start + size
 
 
-def pairs(entries: Mapping[str, Any], entry: Callable[..., AnyMessage]) -> tuple[AnyMessage, ...]:
-    """Encode a mapping as proto2 does: messages with `key` and `value`, sorted by key."""
-    return tuple(entry(key=key, value=entries[key]) for key in sorted(entries))
-
-
 Request = TypeVar("Request", bound=ProtoMessage)
 Response = TypeVar("Response", bound=ProtoMessage)
 
@@ -494,8 +488,6 @@ class Method(Generic[Request, Response]):
     Attributes:
         protocol: the protocol name in the connection context and in each call (Java's `@ProtocolInfo`).
         name: the Java method name.
-        request: type of the request.
-        response: type of the response.
         idempotent: whether it may be sent again when the outcome of the first call is unknown: Hadoop marks it as
             idempotent, or as at-most-once (the server recognizes the retry).
     """

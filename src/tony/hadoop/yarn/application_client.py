@@ -63,7 +63,6 @@ class NewApplication:
     """A new application id to submit with.
 
     Attributes:
-        id: application id.
         maximum: maximum resource of one container.
     """
 

@@ -110,7 +110,6 @@ class NodeClients:
     Args:
         tokens: newest token of each node, kept up to date by `MasterClient`.
         protections: SASL protection levels, in order of preference.
-        options: connection options.
         most: maximum number of open connections; the least recently used ones are closed first.
         timeout: seconds to retry an unreachable node, which may be starting.
     """

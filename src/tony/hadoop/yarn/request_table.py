@@ -85,7 +85,6 @@ class RefusedRequest:
     """A request that can never be granted and has been dropped.
 
     Attributes:
-        key: key of the request.
         count: number of containers that were outstanding.
         reason: message of the ResourceManager.
     """
@@ -100,7 +99,6 @@ class Rejected:
     """A request that cannot be placed now. It is still outstanding, but the ResourceManager has given it up.
 
     Attributes:
-        key: key of the request.
         count: number of containers that could not be placed.
         reason: reason of the ResourceManager.
     """

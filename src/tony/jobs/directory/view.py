@@ -124,7 +124,6 @@ class DirectoryJobView(JobView):
             called.
 
     Attributes:
-        folder: its directory.
         can_change: True if the job can be changed from here.
     """
 

@@ -19,7 +19,6 @@ class ContainerEnv:
     """A YARN container, seen from within.
 
     Attributes:
-        container: its id.
         host: the node's host name in the cluster.
         folder: its working directory.
         logs: folder whose files YARN shows and aggregates.

@@ -54,7 +54,6 @@ class ContainerLogs:
     """The container logs of one application.
 
     Args:
-        application: its id as text.
         owner: required owner of the application and its logs; empty: any.
     """
 
