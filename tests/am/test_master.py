@@ -24,7 +24,6 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.protocol.messages import Done, SetLogLevel
 from tony.rpc.client_connection import connect
-from tony.testing.container_faults import ContainerExitsBeforeRegistering, RefusedContainer, SlowContainer
 
 
 def runs_on(part: TaskPart, message: StartProgram) -> ExitStatus | None:
@@ -41,18 +40,6 @@ def test_a_job_runs_to_its_end(tmp_path: Path, tls: bool) -> None:
     assert job.source.containers == {}
 
 
-def test_the_log_replays_to_the_same_state(tmp_path: Path) -> None:
-    """Every digest in the log is met by a fresh machine, restarts included."""
-    job, finish = play(
-        tmp_path, workers(2, max_restarts=1), lambda part, message: FAILED if message.session == 1 else OK
-    )
-    assert finish.exit_code == 0
-    replayed = job.replayed()
-    assert (replayed.mismatch, replayed.app.compute_digest()) == (None, job.master.app.compute_digest())
-    assert replayed.checked >= 1
-    assert [e.seq for e in job.entries()] == list(range(1, replayed.events + 1))
-
-
 def test_a_restart_keeps_executors(tmp_path: Path) -> None:
     """Session 2 runs in the executors of session 1."""
     job, finish = play(
@@ -62,22 +49,6 @@ def test_a_restart_keeps_executors(tmp_path: Path) -> None:
     for executor in job.executors.values():
         assert executor.connections == 1
         assert [m.session for m in executor.received if isinstance(m, Prepare)] == [2]
-
-
-def test_a_broken_connection_loses_nothing(tmp_path: Path) -> None:
-    """An executor that comes back resends what was not acknowledged; nothing is counted twice."""
-
-    async def meanwhile(job: PlayedJob) -> None:
-        await wait_until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
-        first = next(iter(job.executors.values()))
-        first.break_connection()
-        await wait_until(lambda: first.connections == 2)
-        for executor in job.executors.values():
-            executor.exit(OK)
-
-    job, finish = play(tmp_path, workers(2), runs_on, meanwhile=meanwhile)
-    assert finish.exit_code == 0
-    assert sum(e.event.kind == "exited" for e in job.entries()) == 2
 
 
 def test_a_report_may_come_after_the_containers_end(tmp_path: Path) -> None:
@@ -378,15 +349,6 @@ def test_a_silent_executor_is_noticed(tmp_path: Path) -> None:
     assert (finish.exit_code, finish.failure.cause) == (3, "silent")
 
 
-@pytest.mark.parametrize(
-    "fault", [RefusedContainer(container=1), ContainerExitsBeforeRegistering(container=2), SlowContainer(container=2)]
-)
-def test_bad_containers_are_replaced(tmp_path: Path, fault: SlowContainer) -> None:
-    """Refused, dead before it registered, slow: the job succeeds all the same."""
-    _, finish = play(tmp_path, workers(2), faults=(fault,))
-    assert finish.exit_code == 0
-
-
 def test_an_adapter_that_fails_is_named(tmp_path: Path) -> None:
     """A bug in a plug-in's half is said to be its, not ours."""
 
@@ -398,17 +360,3 @@ def test_an_adapter_that_fails_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(Exception, match=r"adapter .* failed: KeyError"):
         play(tmp_path, workers(1), meanwhile=meanwhile)
-
-
-def test_the_master_itself_stands_still(tmp_path: Path) -> None:
-    """A stopped application master does not take its executors for silent when it comes back."""
-
-    async def meanwhile(job: PlayedJob) -> None:
-        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
-        time.sleep(0.25)  # noqa: ASYNC251 - this is the fault: the whole event loop stands still
-        await asyncio.sleep(0)
-        for executor in job.executors.values():
-            executor.exit(OK)
-
-    _, finish = play(tmp_path, workers(1, heartbeat_interval=0.05, heartbeat_timeout=0.2), runs_on, meanwhile=meanwhile)
-    assert finish.exit_code == 0
