@@ -1,7 +1,7 @@
 """Read Java's object serialization into plain values: no class is looked up, no code is run.
 
 Grammar: Java Object Serialization Specification, chapter 6. Supported are the parts that occur in the index of
-aggregated logs: objects with fields, strings, references, enums, arrays, and data added by a class's `writeObject`.
+aggregated logs: objects with fields, strings, references, enums, and data added by a class's `writeObject`.
 Everything else is refused; the numbers of objects, levels and bytes are bounded.
 """
 
@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 from tony.hadoop.logs.errors import MalformedLogFile
 
 MAGIC = b"\xac\xed\x00\x05"
-_NULL, _REFERENCE, _CLASS_DESCRIPTION, _OBJECT, _STRING, _ARRAY, _CLASS, _BLOCK, _END = range(0x70, 0x79)
-_LONG_BLOCK, _LONG_STRING, _ENUM = 0x7A, 0x7C, 0x7E
+_NULL, _REFERENCE, _CLASS_DESCRIPTION = 0x70, 0x71, 0x72
 _FIRST_HANDLE = 0x7E0000
 #: Flags of a class: it wrote more than its fields, it has fields, it wrote all by itself, it is an enum.
 _WROTE_MORE, _SERIALIZABLE, _EXTERNALIZABLE, _IS_ENUM = 1, 2, 4, 16
@@ -96,7 +95,7 @@ _END_MARK = _End()
 
 
 def load(data: bytes) -> Any:
-    """Return the one value that the bytes are: JavaObject, JavaEnum, str, list (an array) or None.
+    """Return the one value that the bytes are: JavaObject, JavaEnum, str or None.
 
     Raises:
         MalformedLogFile: no Java serialization, or parts of it that are not understood here.
@@ -159,14 +158,10 @@ class _Reader:
                 return self._read_reference()
             case 0x73:
                 return self._read_object(depth)
-            case 0x74 | 0x7C:
-                return self._read_string(self._read_short() if kind == _STRING else self._read_long_length())
-            case 0x75:
-                return self._read_array(depth)
+            case 0x74:
+                return self._read_string()
             case 0x77:
                 return Added(data=self.take(self._read_byte()))
-            case 0x7A:
-                return Added(data=self.take(self._read_int()))
             case 0x78:
                 return _END_MARK
             case 0x7E:
@@ -180,11 +175,8 @@ class _Reader:
             _refuse("has bytes where an object belongs")
         return value
 
-    def _read_long_length(self) -> int:
-        return int.from_bytes(self.take(8), "big")
-
-    def _read_string(self, size: int) -> str:
-        text = self._read_text(size)
+    def _read_string(self) -> str:
+        text = self._read_text(self._read_short())
         self._remember(text)
         return text
 
@@ -232,7 +224,7 @@ class _Reader:
     def _read_field(self, depth: int) -> tuple[str, str]:
         code = chr(self._read_byte())
         name = self._read_text(self._read_short())
-        if code in "L[":
+        if code == "L":
             if not isinstance(self.read_value(depth + 1), str):
                 _refuse("has a field whose type is no text")
         elif code not in _PRIMITIVES:
@@ -276,20 +268,6 @@ class _Reader:
             _refuse("has an enum whose constant has no name")
         made = JavaEnum(type=described.name, name=name)
         self._handles[slot] = made
-        return made
-
-    def _read_array(self, depth: int) -> list[Any]:
-        described = self._read_class(depth + 1)
-        if described is None or len(described.name) < 2 or described.name[0] != "[":
-            _refuse("has an array without a class")
-        made: list[Any] = []
-        self._remember(made)
-        code = described.name[1]
-        layout = _PRIMITIVES.get(code)
-        count = self._read_int()
-        if count * (layout.size if layout else 1) > len(self._data) - self.at:
-            _refuse("has an array that is longer than the index")
-        made.extend(self._read_field_value(code, depth) for _ in range(count))
         return made
 
 
