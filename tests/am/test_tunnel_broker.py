@@ -67,7 +67,7 @@ class Wire:
     def resume_reading(self) -> None:
         self.paused = False
 
-    def when_drained(self, call: Callable[[], None]) -> None:
+    def call_when_drained(self, call: Callable[[], None]) -> None:
         self.drained.append(call)
 
     def abort(self, *, reset: bool = False) -> None:
