@@ -62,7 +62,7 @@ def unexplained(finished: act.Finish | None, log: Sequence[ev.Event], state: Sta
 
 def _success(state: State) -> list[str]:
     spec = state.spec
-    if spec.stop_on is StopOn.CHIEF and spec.chief and state.tasks[spec.chief].state is TaskState.SUCCEEDED:
+    if spec.stop_on is StopOn.CHIEF and state.chief and state.tasks[state.chief].state is TaskState.SUCCEEDED:
         return []
     wrong = []
     for role in state.roles.values():

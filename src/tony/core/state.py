@@ -38,55 +38,59 @@ class Restart:
 
 @dataclass(slots=True)
 class Task:
-    """One task.
+    """One task: what was decided about it, and what executors and the scheduler have reported.
 
     Attributes:
         name: the id as text.
         since: when its state last changed.
-        session, try_, version: of its last `Start`; 0 before the first.
+
+        session, try_, version: of its last `Start`; 0 before the first. started_at: when that was sent.
+        retry_at: when it may restart alone in this session; None if that is not decided.
+        is_classified: a failure of this task attempt was classified already; its exit is no second one.
+        early: its last task attempt ended before `min_uptime`; free: consecutive attempts that do not count.
+        note: what users should know about it.
+
+        container, host: where its executor was launched.
+        listens: where a later AM attempt can call its executor; empty if the executor connects by itself.
+        started: its program was seen to run in this session; pid: its process id, as long as it runs.
+        launches: containers that ended in this session before the program was started.
         container_ended_at: when its container ended while the program ran, until its report arrives or is given up.
         container_end: what was reported of that end, or of one that is not confirmed.
-        listens: where a later AM attempt can call its executor; empty if the executor connects by itself.
         external_exit: how its program ended, if it was stopped externally and the scheduler has not yet reported why.
         external_exit_at: when it ended.
-        started_at: when its last Start was sent.
-        retry_at: when it may restart alone in this session; None if that is not decided.
-        early: its last task attempt ended before `min_uptime`; free: consecutive attempts that do not count.
-        started: its program was seen to run in this session.
-        is_classified: a failure of this task attempt was classified already; its exit is no second one.
-        launches: containers that ended in this session before the program was started.
-        note: what users should know about it.
     """
 
     id: TaskId
     name: str
     state: TaskState = TaskState.PENDING
     since: float = 0.0
-    container: str | None = None
-    incarnation: str | None = None
-    executor_pid: int | None = None
-    listens: str = ""
-    host: str | None = None
-    address: str | None = None
-    tb_port: int | None = None
+    # Decided:
     session: int = 0
     try_: int = 0
     version: int = 0
+    started_at: float = 0.0
+    retry_at: float | None = None
+    is_classified: bool = False
+    early: bool = False
+    free: int = 0
+    note: TaskNote | None = None
+    # Observed:
+    container: str | None = None
+    host: str | None = None
+    incarnation: str | None = None
+    executor_pid: int | None = None
+    listens: str = ""
+    address: str | None = None
+    tb_port: int | None = None
+    started: bool = False
     pid: int | None = None
+    launches: int = 0
     container_ended_at: float | None = None
     container_end: ContainerEnded | None = None
     external_exit: ExitStatus | None = None
     external_exit_at: float = 0.0
-    started_at: float = 0.0
-    retry_at: float | None = None
-    early: bool = False
-    free: int = 0
-    started: bool = False
-    is_classified: bool = False
-    launches: int = 0
     status: ExitStatus | None = None
     ended_at: float | None = None
-    note: TaskNote | None = None
 
     @property
     def living(self) -> bool:
@@ -128,23 +132,26 @@ class Container:
 
 @dataclass(slots=True)
 class RoleState:
-    """One role, with the counters that policies read.
+    """One role: what was decided about it, and what is known of its tasks, counted for the policies.
 
     Attributes:
         kind: as in the job, or `untracked` after an ignored group timeout.
+
         ready: its `after` is satisfied in this session.
-        version: the spec version under which its programs were started in this session; 0 before.
-        finished: it succeeded in an earlier session and is not run again.
         blocked: it can never become ready in this session, and that was reported.
+        finished: it succeeded in an earlier session and is not run again.
+        version: the spec version under which its programs were started in this session; 0 before.
+        demand: containers last requested from the scheduler.
+        waiting: indexes of the tasks that need a container: those that are `requested`, and between two sessions those
+            that will be.
+        left_out: indexes of the tasks that do not take part in this session.
+
+        counts: number of tasks in each state.
         started: tasks whose program has been started in this session.
         unstarted: tasks that ended in this session without being started.
         early: in the last session, one of its programs ended before `min_uptime`.
         held: containers of its tasks that were not released.
-        demand: containers last requested from the scheduler.
-        waiting: indexes of the tasks that need a container: those that are `requested`, and between two sessions those
-            that will be.
         arrived: indexes of the tasks that are `registered` now: avoids a search among thousands.
-        left_out: indexes of the tasks that do not take part in this session.
         used: container seconds of the containers that have ended.
     """
 
@@ -153,18 +160,20 @@ class RoleState:
     kind: RoleKind
     tasks: list[Task]
     counts: dict[TaskState, int]
+    # Decided:
     ready: bool = False
-    version: int = 0
-    finished: bool = False
     blocked: bool = False
+    finished: bool = False
+    version: int = 0
+    demand: int = 0
+    waiting: IndexHeap = field(default_factory=IndexHeap)
+    left_out: set[int] = field(default_factory=set)
+    # Observed:
     started: int = 0
     unstarted: int = 0
     early: bool = False
     held: int = 0
-    demand: int = 0
-    waiting: IndexHeap = field(default_factory=IndexHeap)
     arrived: set[int] = field(default_factory=set)
-    left_out: set[int] = field(default_factory=set)
     used: float = 0.0
 
     @property
@@ -217,93 +226,102 @@ class Final:
 
 
 class State:
-    """The whole state of one job.
+    """The whole state of one job: what was decided, and what was observed.
 
     Attributes:
-        chief: the chief of this session, if there is one.
-        attempt: the current AM attempt; session: the current session (one run of the gang), 0 before the first.
-        opening: the highest session that was requested to open.
-        version: of the cluster spec, within the session; specs: version -> what was published under it.
+        containers: id -> those that were granted and have not ended; ended_ids: ids of those that have.
+        moved: called with each task whose state has changed.
+
+        attempt: the current AM attempt.
+        settings: digest of the resolved job.
+        accepted_wall: seconds since 1970 when the job was accepted, a label.
+        gangs: the scheduler grants all containers of a gang together or none of them.
+        chooses: the scheduler can keep containers off a host.
+        enlists: executors start before they know their task, so a launch can be repeated.
         reconciling: recovery is finding out what outlived the previous AM attempt: nothing counts as lost meanwhile.
         found: containers that were found meanwhile.
         inherited: the session that the previous AM attempt had requested to open.
-        latest: when the last event came.
-        accepted_wall: seconds since 1970 when the job was accepted, a label.
-        settings: digest of the resolved job.
-        gangs: the scheduler grants all containers of a gang together or none of them.
-        release_count: how often in a row the gang has released the containers of an incomplete gang.
-        queue_reason: why there is no room, in the scheduler's words; empty when there is.
-        containers: id -> those that were granted and have not ended; ended_ids: ids of those that have.
-        living: number of programs that may be running.
+
+        session: the current session (one run of the gang), 0 before the first.
+        session_reason: why it opened; None for the first.
+        opening: the highest session that was requested to open.
+        chief: the chief of this session, if there is one.
+        version: of the cluster spec, within the session; specs: version -> what was published under it.
+        started_at: when the first program of this session was started, setup roles apart; None before.
+        restart: why the next session opens; None before the first restart. restart_due: its back-off has passed.
         restarts: those that count against `max_restarts` now.
         restarts_charged, restarts_for_ports, restarts_free: how many there were: that count, for taken ports, and for
             other causes outside the job.
         free: consecutive restarts of the gang that do not count.
-        started_at: when the first program of this session was started, setup roles apart; None before.
-        chooses: the scheduler can keep containers off a host.
-        enlists: executors start before they know their task, so a launch can be repeated.
-        hosts: host -> when tasks failed on it recently; excluded: hosts that get no further container for a while.
+        release_count: how often in a row the gang has released the containers of an incomplete gang.
+        excluded: hosts that get no further container for a while.
+        final: the result, once it is decided.
+
+        latest: when the last event came.
+        queue_reason: why there is no room, in the scheduler's words; empty when there is.
+        living: number of programs that may be running.
+        hosts: host -> when tasks failed on it recently.
         avoided: hosts on which the scheduler confirmed that it allocates none: no session begins there.
-        session_reason: why the current session opened; None for the first.
-        restart: why the next session opens; None before the first restart. restart_due: its back-off has passed.
         failures: those that count in this session, in the order in which they were reported.
-        unexplained: tasks that were stopped externally, or lost their container, until the cause is known.
         tolerated: failures of tracked tasks in this session that do not count as long as others may succeed.
+        unexplained: tasks that were stopped externally, or lost their container, until the cause is known.
         exports: role -> variable -> (index of the task that exported it, value).
-        final: the result, once it is decided; ended_at: when the job ended.
         refused: number of events about something that does not, or no longer, exist.
-        moved: called with each task whose state has changed.
+        ended_at: when the job ended.
     """
 
     def __init__(self, job_id: str, spec: JobSpec) -> None:
         self.job_id = job_id
         self.spec = spec
-        self.chief = spec.chief
         self.job = JobState.SUBMITTED
-        self.attempt = 0
-        self.session = 0
-        self.opening = 0
-        self.version = 0
-        self.specs: dict[int, ClusterSpec] = {}
-        self.reconciling = False
-        self.found: set[str] = set()
-        self.inherited = 0
-        self.latest = 0.0
-        self.accepted_wall = 0.0
-        self.am_pid = 0
-        self.am_host = ""
-        self.settings = ""
-        self.gangs = True
-        self.release_count = 0
-        self.queue_reason = ""
         self.roles: dict[str, RoleState] = {}
         self.tasks: dict[TaskId, Task] = {}
         self.containers: dict[str, Container] = {}
         self.ended_ids: set[str] = set()
         self.timers = Timers()
-        self.living = 0
+        self.moved: Callable[[Task], None] | None = None
+        # The AM attempt, its scheduler and its recovery:
+        self.attempt = 0
+        self.am_pid = 0
+        self.am_host = ""
+        self.settings = ""
+        self.accepted_wall = 0.0
+        self.gangs = True
+        self.chooses = False
+        self.enlists = False
+        self.reconciling = False
+        self.found: set[str] = set()
+        self.inherited = 0
+        # Decided:
+        self.session = 0
+        self.session_reason: RestartReason | None = None
+        self.opening = 0
+        self.chief = spec.chief
+        self.version = 0
+        self.specs: dict[int, ClusterSpec] = {}
+        self.started_at: float | None = None
+        self.restart: RestartReason | None = None
+        self.restart_due = False
         self.restarts: list[Restart] = []
         self.restarts_charged = 0
         self.restarts_for_ports = 0
         self.restarts_free = 0
         self.free = 0
-        self.started_at: float | None = None
-        self.chooses = False
-        self.enlists = False
-        self.hosts: dict[str, list[float]] = {}
+        self.release_count = 0
         self.excluded: set[str] = set()
-        self.avoided: set[str] = set()
-        self.session_reason: RestartReason | None = None
-        self.restart: RestartReason | None = None
-        self.restart_due = False
-        self.failures: list[Failure] = []
-        self.unexplained: set[TaskId] = set()
-        self.tolerated: list[Failure] = []
-        self.exports: dict[str, dict[str, tuple[int, str]]] = {}
         self.final: Final | None = None
-        self.ended_at: float | None = None
+        # Observed:
+        self.latest = 0.0
+        self.queue_reason = ""
+        self.living = 0
+        self.hosts: dict[str, list[float]] = {}
+        self.avoided: set[str] = set()
+        self.failures: list[Failure] = []
+        self.tolerated: list[Failure] = []
+        self.unexplained: set[TaskId] = set()
+        self.exports: dict[str, dict[str, tuple[int, str]]] = {}
         self.refused = 0
-        self.moved: Callable[[Task], None] | None = None
+        self.ended_at: float | None = None
         for name, role in spec.effective_roles.items():
             tasks = [Task(TaskId(name, index), f"{name}:{index}") for index in range(role.instances)]
             counts = dict.fromkeys(TaskState, 0)
