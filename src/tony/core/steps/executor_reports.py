@@ -85,7 +85,9 @@ def on_exited(ctx: StepContext, event: ev.Exited) -> None:
         return
     if status.ok:
         task_attempts.end_attempt(ctx, task, TaskMove.SUCCEED, at)
-        task.note = ProgramEnd(status=status, missing_exports=_keep_exports(state, task, event))
+        missing = _keep_exports(state, task, event)
+        if missing:
+            task.note = ProgramEnd(status=status, missing_exports=missing)
     elif task.state is TaskState.STOPPING and status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
         task_attempts.end_attempt(ctx, task, TaskMove.END, at)
     elif _was_stopped_externally(state, task, status) or _has_unexplained_peer(state, task):
