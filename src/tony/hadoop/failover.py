@@ -128,7 +128,7 @@ class FailoverProxy:
         self._not_before = -math.inf
         self._failures: dict[int, HadoopError] = {}
         self._was_well = False
-        #: Whether the connection has answered a call: any server accepts a login without authentication.
+        #: True if the connection has answered a call: any server accepts a login without authentication.
         self._is_proven = False
         self._is_closed = False
 
@@ -180,7 +180,8 @@ class FailoverProxy:
             if self._is_closed or logins >= _LOGIN_TRIES or not may_repeat or _is_final(failure):
                 raise failure
             now = asyncio.get_running_loop().time()
-            failed = called_at if isinstance(failure, CallTimeout) else now  # who is silent is so since the question
+            # A daemon that did not answer has been silent since the call.
+            failed = called_at if isinstance(failure, CallTimeout) else now
             since, tries, call_id = min(since, failed), tries + 1, call_id.to_retry()
             if self._is_hopeless() or (now - since >= limit and tries >= len(self.daemons)):
                 raise self._build_unavailable_error(now - since, failure)
@@ -322,7 +323,7 @@ class FailoverProxy:
 
 
 class _Attempt:
-    """An attempt to connect, for those who wait for it."""
+    """An attempt to connect, shared by all callers that wait for it."""
 
     __slots__ = ("ended", "error")
 

@@ -23,7 +23,7 @@ _CONTAINER: Final = re.compile(rf"container_(?:e{_NUMBER}_)?{_NUMBER}_{_NUMBER}_
 
 
 class InvalidId(UserError):  # noqa: N818 - a noun reads better where it is raised
-    """A text that is no such name."""
+    """A text that is not a valid id."""
 
 
 def parse_application_id(text: str) -> ApplicationId:

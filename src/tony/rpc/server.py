@@ -60,7 +60,7 @@ class HandshakeLimits:
             for busy hosts.
         max_unauthenticated: connections of the job's own peers at one time. More wait in the kernel's queue, so that of
             10,000 executors that connect at once none runs into the timeout because of the others' handshakes.
-        max_unrecognized: TLS connections at one time that have not shown the job's tag (`tls.handshake_tag`), if the
+        max_unrecognized: TLS connections at one time without the job's tag (`tls_pipe.build_handshake_tag`), if the
             open file limit allows it. Of more, the oldest ones of the address that has the most are dropped.
         min_age_seconds: none that is younger is dropped: a peer on a busy machine needs a moment for its first message.
     """

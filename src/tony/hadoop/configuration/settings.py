@@ -200,7 +200,7 @@ class HadoopConfiguration:
             raise self.build_error(key, str(error)) from None
 
     def _find_raw(self, name: str) -> str | None:
-        """Return the text that `${name}` stands for: Java's system properties come before keys."""
+        """Return the value of `${name}`: Java's system properties come before keys."""
         java = _JAVA.get(name)
         if java is not None:
             return java()
@@ -239,7 +239,7 @@ def _put(settings: dict[str, HadoopSetting], final: set[str], new: Property) -> 
 
 
 def _find_folder(folder: Path | str | None, environ: Mapping[str, str]) -> Path | None:
-    """Return the folder to read, and a word about who named it if it is not there."""
+    """Return the folder to read; None if none is named."""
     chosen, named = folder, "the folder of Hadoop's configuration"
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         if chosen is None and environ.get(name):

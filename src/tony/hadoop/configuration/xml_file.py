@@ -43,7 +43,7 @@ class Property:
         name: the key as written.
         value: as written, neither trimmed nor expanded; None if there is none.
         final: whether later files may not change it.
-        file: where it stands, an included file's own path.
+        file: path of the file that contains it, which may be an included one.
         line: counted from 1.
     """
 
@@ -182,7 +182,7 @@ class _File:
         except expat.ExpatError as error:
             reason = expat.errors.messages.get(error.code, "not well-formed")
             raise self._build_error(f"not valid XML: {reason}.", error.lineno) from None
-        except (ValueError, LookupError) as error:  # an encoding that Python does not know; ours, from includes
+        except (ValueError, LookupError) as error:  # an encoding that Python does not know; or raised for an include
             raise self._build_error(escape_line(str(error), 500)) from None
         return self._properties
 

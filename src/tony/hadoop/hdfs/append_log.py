@@ -143,7 +143,7 @@ class AppendLog:
         self._ended = False
         self._error: HadoopError | None = None
         self._trouble: HadoopError | None = None
-        self._length = 0  # of the file, as far as we know
+        self._length = 0  # of the file, as last seen
         self._thread = threading.Thread(target=self._run, name="append-log", daemon=True)
         self._thread.start()
 

@@ -34,7 +34,7 @@ _SIMPLE_NAMES: dict[str, type[RemoteError]] = {
     "RecoveryInProgressException": BeingWrittenError,
     "LeaseExpiredException": BeingWrittenError,
 }
-#: How a message begins that tells of an exception while the NameNode found out who asks.
+#: Start of a message about an exception while the NameNode determined the user.
 _NO_USER = "Failed to obtain user group information:"
 #: HDFS has no class of its own for these: a plain IOException, and its words.
 _NO_SPACE = (

@@ -180,7 +180,7 @@ class HttpPool:
             target: path and query, quoted.
             body: pieces; with Content-Length among the headers, or sent chunked.
             headers: more of them.
-            timeout: seconds until something must have been said; as the options have it if left out.
+            timeout: seconds until the response must have begun; by default that of the options.
 
         Raises:
             ConnectError: no connection; nothing was sent.
@@ -306,7 +306,7 @@ def _build_lost_error(origin: HttpOrigin, error: Exception) -> CallTimeout | Con
     return ConnectionLost(f"{origin} closed the connection ({escape_line(str(error)) or type(error).__name__}).")
 
 
-#: What `create` and `append` take. A stream is read from where it stands, to its end, and can be sent once only.
+#: What `create` and `append` take. A stream is read from its position to its end, and can be sent only once.
 Content = bytes | bytearray | memoryview | Path | BinaryIO
 
 _PIECE = 128 * 2**10

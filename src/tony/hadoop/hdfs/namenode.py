@@ -23,7 +23,7 @@ class NameNode:
 
     Args:
         proxy: proxy of the NameNodes.
-        token_service: what delegation tokens of this file system have as their service, or who knows it.
+        token_service: service name in delegation tokens of this file system, or a function that returns it.
     """
 
     def __init__(self, proxy: FailoverProxy, *, token_service: str | Callable[[], str] = "") -> None:
@@ -55,7 +55,7 @@ class NameNode:
         """Get a delegation token, with which programs without a Kerberos ticket can use the file system.
 
         Args:
-            renewer: who may renew it: the ResourceManager's principal, for jobs.
+            renewer: principal that may renew it; for jobs that of the ResourceManager.
 
         Returns:
             None if this cluster gives none out: it wants no proofs.

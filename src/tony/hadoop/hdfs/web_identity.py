@@ -12,7 +12,7 @@ class WebLogin:
 
     Attributes:
         user: the name, which a cluster without security believes; not sent with a token.
-        token: a delegation token as url-safe text, which says it all by itself. Secret.
+        token: a delegation token as URL-safe text, which identifies the user. Secret.
         act_for: another user to act for, if the cluster allows `user` to.
     """
 

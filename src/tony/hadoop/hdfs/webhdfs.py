@@ -191,7 +191,7 @@ class WebHdfs:
         return require_field(answer, "boolean", path) is True
 
     def set_times(self, path: str, *, modified_ms: int | None = None, accessed_ms: int | None = None) -> None:
-        """Sets times, in milliseconds since 1970; None leaves one as it is.
+        """Set times, in milliseconds since 1970; None leaves one unchanged.
 
         Raises:
             FileMissingError: there is none.
@@ -259,7 +259,7 @@ class WebHdfs:
         self._send("POST", path, "APPEND", {}, Pieces(content))
 
     def open(self, path: str, offset: int = 0, length: int | None = None) -> Download:
-        """Reads a file, or a part of it, as a stream; what lies behind its end is empty.
+        """Read a file, or a part of it, as a stream; nothing if the offset is past its end.
 
         Args:
             offset: of the first byte.
@@ -466,7 +466,7 @@ class WebHdfs:
         return CallTimeout(text) if isinstance(error, CallTimeout) else error
 
     def _may_ask_on(self, error: HadoopError, repeat: bool) -> bool:
-        """Whether another NameNode, or the same one later, may have a better answer."""
+        """Return True if another NameNode, or the same one later, may succeed."""
         if isinstance(error, SafeModeError):
             return False
         if isinstance(error, RetriableError):

@@ -48,7 +48,7 @@ from tony.hadoop.wire.rpc import SASL_CALL_ID, RpcSasl, RpcStatus, SaslState
 
 #: What sealing adds to an answer of the greatest length.
 _SEAL = 1 << 16
-#: For `call(timeout=...)`: as the options have it.
+#: For `call(timeout=...)`: use the timeout of the options.
 _AS_SET = -1.0
 
 
@@ -174,7 +174,7 @@ class IpcConnection:
 
         Args:
             timeout: seconds; None waits forever; left out, the timeout of the options applies.
-            retry: the name of the call, for those who may have to send it again (`CallId.from_new`, `again`).
+            retry: id of the call, for callers that may repeat it (`CallId.from_new`, `to_retry`).
 
         Raises:
             RemoteError: what the daemon answered, by the name of the Java exception.
@@ -232,7 +232,7 @@ class IpcConnection:
             self._write(reply)
         self._layer = negotiation.layer
         self._is_ready = True
-        # Held back until the first call: a daemon that refuses says why only to those who can still listen.
+        # Held back until the first call: a refusing daemon sends the reason only while the connection is open.
         self._held += self._seal(negotiation.build_context(self.protocol))
         for frame in self._steps:
             self._take(frame)

@@ -214,7 +214,7 @@ _IPC = "org.apache.hadoop.ipc."
 _SECURITY = "org.apache.hadoop.security."
 _HDFS = "org.apache.hadoop.hdfs."
 
-#: Java class name -> ours. What is not here is a RemoteError, or a YarnError by its package.
+#: Java class name -> class. Others become a RemoteError, or by their package a YarnError.
 _CLASSES: dict[str, type[RemoteError]] = {
     f"{_IPC}StandbyException": StandbyError,
     f"{_IPC}ObserverRetryOnActiveException": StandbyError,

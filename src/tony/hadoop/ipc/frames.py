@@ -34,7 +34,7 @@ from tony.hadoop.wire.rpc import (
     UserInformation,
 )
 
-#: What a server takes (`ipc.maximum.data.length`), and we of it (`ipc.maximum.response.length`); bytes, both defaults.
+#: Maximum bytes of a request (`ipc.maximum.data.length`) and a response (`ipc.maximum.response.length`); defaults.
 MAX_FRAME = 128 << 20
 #: Opens a connection without authentication, and one with it.
 PREAMBLE_SIMPLE = b"hrpc\x09\x00\x00"
@@ -108,7 +108,7 @@ def build_context_frame(protocol: str, user: str | None = None, real_user: str |
 
     Args:
         user: whose name the calls bear; None where the authentication said it.
-        real_user: who really asks, if that is another.
+        real_user: the authenticated user, if it differs.
     """
     context = IpcConnectionContext(user=UserInformation(effective_user=user, real_user=real_user), protocol=protocol)
     return build_frame(_build_header(CONNECTION_CONTEXT_CALL_ID, create_client_id()), delimited(context))
@@ -184,7 +184,7 @@ class FrameReader:
     """Splits a stream of bytes into frames.
 
     Args:
-        limit: bytes of the longest frame; what announces more is no answer of Hadoop's.
+        limit: maximum bytes of a frame; a longer one does not come from Hadoop.
     """
 
     def __init__(self, limit: int = MAX_FRAME) -> None:

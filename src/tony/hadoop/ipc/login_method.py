@@ -13,7 +13,7 @@ from tony.hadoop.tokens.token import HadoopToken
 class LoginMethod(Enum):
     """The authentication method. The values in capitals are Hadoop's names on the wire."""
 
-    #: We say who we are and are believed.
+    #: The client names its user, unverified.
     SIMPLE = "simple"
     #: A token of the cluster's, proved with DIGEST-MD5.
     TOKEN = "token"

@@ -90,7 +90,7 @@ class Negotiation:
         if self._is_simple:
             user = login.user or _find_os_user()
             return build_context_frame(protocol, user, login.real_user if login.method is LoginMethod.SIMPLE else None)
-        # A token says who we are, and so does a ticket, unless we act for another.
+        # A token or a ticket identifies the user, unless the client impersonates another.
         return build_context_frame(protocol, login.user if login.method is LoginMethod.KERBEROS else None)
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ class ConnectionOptions:
         login_timeout: seconds for the negotiation; with Kerberos the KDC is part of it.
         call_timeout: seconds for an answer; None waits forever (`ipc.client.rpc-timeout.ms`, 120 s since 3.4).
         ping_interval: seconds of silence with a call pending until a ping is sent (`ipc.ping.interval`).
-        dead_after: seconds that bytes may lie unacknowledged until the kernel gives the connection up.
+        dead_after: seconds that bytes may stay unacknowledged until the kernel drops the connection.
         max_answer: bytes of the longest answer (`ipc.maximum.response.length`).
     """
 

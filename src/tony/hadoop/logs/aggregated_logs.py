@@ -105,7 +105,7 @@ class AggregatedLogs:
     """The aggregated logs of a cluster.
 
     Args:
-        filesystem: where they are, as a user who may read them.
+        filesystem: that of the logs, for a user with read permission.
         places: where to look, see `places`.
     """
 
@@ -154,7 +154,7 @@ class AggregatedLogs:
         return tuple(self._build_log(*key, found) for key, found in sorted(pieces.items()))
 
     def read(self, log: AggregatedLog, offset: int = 0) -> Iterator[bytes]:
-        """Yield the bytes of a log file from an offset on, in pieces; what lies behind the end is empty.
+        """Yield the bytes of a log file from an offset on, in pieces; nothing if the offset is past the end.
 
         Raises:
             MalformedLogFile: damaged.

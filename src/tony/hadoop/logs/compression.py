@@ -12,7 +12,7 @@ from typing import Protocol
 from tony.hadoop.logs.errors import MalformedLogFile
 from tony.hadoop.logs.range_reader import RangeReader
 
-#: Compressed bytes fed at once; zlib makes at most some 1,000 times as much of them, and we take that in pieces.
+#: Compressed bytes fed at once; zlib expands them at most some 1,000 times, and the output is read in pieces.
 _PIECE = 32 * 2**10
 #: 32: zlib or gzip by the header.
 _ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS

@@ -16,7 +16,7 @@ from tony.hadoop.logs.errors import MalformedLogFile
 MAGIC = b"\xac\xed\x00\x05"
 _NULL, _REFERENCE, _CLASS_DESCRIPTION = 0x70, 0x71, 0x72
 _FIRST_HANDLE = 0x7E0000
-#: Flags of a class: it wrote more than its fields, it has fields, it wrote all by itself, it is an enum.
+#: Flags of a class: has data besides its fields, has fields, writes its own format, is an enum.
 _WROTE_MORE, _SERIALIZABLE, _EXTERNALIZABLE, _IS_ENUM = 1, 2, 4, 16
 
 #: Of a node's index: some five objects for each log file.
@@ -208,7 +208,7 @@ class _Reader:
 
     def _read_class_description(self, depth: int) -> JavaClass:
         described = JavaClass(name=self._read_text(self._read_short()))
-        self.take(8)  # the class's version, of which we keep none
+        self.take(8)  # the class's version, which is not needed
         self._remember(described)
         described.flags = self._read_byte()
         count = self._read_short()

@@ -95,7 +95,7 @@ def read_index(open_at: Opener, size: int) -> TFileIndex:
     """
     if size < len(MAGIC) + _TAIL:
         raise MalformedLogFile(f"is no TFile: it has {size} bytes only; perhaps it is still being written")
-    # One request usually brings all that lies at the end.
+    # One request usually returns the whole end of the file.
     at = max(len(MAGIC), size - 64 * 2**10)
     end = RangeReader(open_at, at, size)
     try:

@@ -25,7 +25,7 @@ from tony.hadoop.sasl.digest_layers import (
 
 #: Characters of a challenge. The RFC says 2048; a generous few times that.
 _MAX_CHALLENGE_BYTES = 8192
-#: What we take in one sealed message, as we tell the server. It seals longer answers all the same.
+#: Maximum bytes of a sealed message that the client announces. Servers seal longer responses nevertheless.
 MAX_BUFFER = 65536
 #: Bytes that sealing adds at most: signature, number, version, padding.
 _OVERHEAD = 32

@@ -263,7 +263,7 @@ def make_layer(protection: Protection, a1: bytes, cipher: str, *, limit: int, cl
         a1: H(A1) of the login.
         cipher: for privacy: `rc4`, `rc4-56`, `rc4-40`, `3des`.
         limit: bytes to seal at once.
-        client: which side we are.
+        client: True on the client's side.
     """
     if protection is Protection.AUTHENTICATION:
         return None

@@ -23,7 +23,7 @@ _CONTINUE_NEEDED = 1
 _ERRORS = 0xFFFF0000
 #: Routine errors, shifted: no credentials; credentials expired.
 _NO_CREDENTIALS, _EXPIRED = 7 << 16, 11 << 16
-#: Bytes of a sealed message that we take, as we tell the daemon; it seals longer answers all the same.
+#: Maximum bytes of a sealed message that the client announces. Daemons seal longer responses nevertheless.
 _MAX_BUFFER = 65536
 #: Bytes that sealing adds at most: the header, checksum and padding of RFC 4121 stay below it.
 _OVERHEAD = 256
@@ -78,7 +78,7 @@ class _Library:
             function.argtypes, function.restype = arguments, ctypes.c_uint32
 
     def take_bytes(self, buffer: _Buffer) -> bytes:
-        """Return the bytes of a buffer that the library filled; gives it back."""
+        """Return the bytes of a buffer that the library filled, and free it."""
         data = ctypes.string_at(buffer.value, buffer.length) if buffer.value else b""
         self.gss.gss_release_buffer(ctypes.byref(ctypes.c_uint32()), ctypes.byref(buffer))
         return data

@@ -26,7 +26,7 @@ from tony.hadoop.wire.proto import MalformedMessage, decode, read_delimited
 
 _MAGIC = b"HDTS"
 _WRITABLE, _PROTOBUF = 0, 1
-#: Bytes of the longest file that we read. A token has some hundred, and a user some ten.
+#: Maximum bytes of a token file. A token has some hundred bytes, and a user some ten tokens.
 MAX_SIZE = 16 << 20
 
 

@@ -12,7 +12,7 @@ class HadoopToken:
     """A token that a daemon issued for authentication to it.
 
     Attributes:
-        identifier: who may do what until when, in the maker's own format (see `identifiers`).
+        identifier: user, permissions and expiry, in the issuer's own format.
         password: the maker's signature under the identifier. Secret; of any length.
         kind: `HDFS_DELEGATION_TOKEN`, `YARN_AM_RM_TOKEN`, `NMToken`...
         service: for which daemon: `ip:port`, `ha-hdfs:nameservice`, a comma list, or empty.

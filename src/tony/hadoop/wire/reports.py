@@ -119,7 +119,7 @@ class QueueConfiguration(ProtoMessage):
 
 
 class QueueConfigurationEntry(ProtoMessage):
-    """A queue's share, keyed by label; the empty label stands for nodes without one."""
+    """A queue's share, keyed by label; the empty label means nodes without one."""
 
     label: str = required(1, STRING)
     configuration: QueueConfiguration | None = optional(2, QueueConfiguration)
