@@ -20,7 +20,8 @@ from tony.address import parse_address
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.ipc.login_method import LoginIdentity
-from tony.hadoop.wire.proto import ENUM, Method, ProtoMessage, Request, Response, optional, required
+from tony.hadoop.wire.proto import ENUM, ProtoMessage, optional, required
+from tony.hadoop.wire.rpc_method import Method, Request, Response
 from tony.mini import readiness
 from tony.mini.cluster import MiniCluster
 from tony.mini.cluster_state import ClusterState

@@ -32,7 +32,8 @@ from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import StandbyError
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire.namenode import RECOVER_LEASE, RecoverLeaseRequest
-from tony.hadoop.wire.proto import Method, ProtoMessage
+from tony.hadoop.wire.proto import ProtoMessage
+from tony.hadoop.wire.rpc_method import Method
 from tony.schedulers.yarn.client.web_links import list_application_links
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

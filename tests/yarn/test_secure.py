@@ -29,8 +29,9 @@ from tony.hadoop.tokens.credentials import to_message, write_file
 from tony.hadoop.tokens.token import HadoopToken, read_hdfs_owner
 from tony.hadoop.tokens.url_string import to_url_string
 from tony.hadoop.wire.namenode import PROTOCOL
-from tony.hadoop.wire.proto import Method, ProtoMessage, required
+from tony.hadoop.wire.proto import ProtoMessage, required
 from tony.hadoop.wire.rpc import Token
+from tony.hadoop.wire.rpc_method import Method
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.storage.hdfs.delegation_tokens import POLICY, collect_job_credentials
 

@@ -46,7 +46,7 @@ from tony.hadoop.ipc.errors import (
 from tony.hadoop.ipc.frames import CallId
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions
-from tony.hadoop.wire.proto import Method, Request, Response
+from tony.hadoop.wire.rpc_method import Method, Request, Response
 from tony.units import format_duration
 
 #: Tries after a login that failed.

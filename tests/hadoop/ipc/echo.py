@@ -8,7 +8,8 @@ from typing import Any
 from tests.support.hadoop.ipc_server import FakeIpcServer, Incoming
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.wire.proto import BYTES, INT32, STRING, Method, ProtoMessage, optional
+from tony.hadoop.wire.proto import BYTES, INT32, STRING, ProtoMessage, optional
+from tony.hadoop.wire.rpc_method import Method
 
 PROTOCOL = "org.apache.hadoop.played.EchoProtocolPB"
 TOKEN = HadoopToken(identifier=b"\x0a\x04\x08\x01\x10\x02", password=b"\x00\x01secret\xff", kind="NMToken")

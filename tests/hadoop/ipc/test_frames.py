@@ -21,8 +21,9 @@ from tony.hadoop.ipc.frames import (
     ping_frame,
     read_answer,
 )
-from tony.hadoop.wire.proto import Method, ProtoMessage, delimited
+from tony.hadoop.wire.proto import ProtoMessage, delimited
 from tony.hadoop.wire.rpc import RpcResponseHeader, RpcSasl, RpcStatus, SaslState
+from tony.hadoop.wire.rpc_method import Method
 
 RM_PROTOCOL = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"
 CLIENT = bytes(range(16))

@@ -32,7 +32,7 @@ from tony.hadoop.wire.application_client import (
     GetNewApplicationRequest,
     GetNewApplicationResponse,
 )
-from tony.hadoop.wire.proto import Method
+from tony.hadoop.wire.rpc_method import Method
 from tony.hadoop.wire.yarn_records import ApplicationId
 from tony.mini.cluster import MiniCluster
 

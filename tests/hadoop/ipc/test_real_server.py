@@ -38,7 +38,7 @@ from tony.hadoop.sasl.digest_layers import Protection
 from tony.hadoop.tokens.credentials import TokenCredentials, read_file, write_file
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.application_client import GET_QUEUE_INFO, GetQueueInfoRequest
-from tony.hadoop.wire.proto import Method
+from tony.hadoop.wire.rpc_method import Method
 
 pytestmark = [
     pytest.mark.skipif(bool(java_daemon.missing()), reason=java_daemon.missing()),

@@ -24,7 +24,8 @@ from tony.hadoop.wire.placement import (
     apart,
     on_attribute,
 )
-from tony.hadoop.wire.proto import Method, ProtoMessage, decode, encode
+from tony.hadoop.wire.proto import ProtoMessage, decode, encode
+from tony.hadoop.wire.rpc_method import Method
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     ApplicationId,

@@ -20,7 +20,8 @@ from tony.hadoop.wire.placement import NODE, apart
 from tony.hadoop.wire.yarn_records import Container, ContainerId, FinalStatus, NodeId, Resource
 from tony.hadoop.yarn import am_rm_client
 from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, create_scheduler_proxy
-from tony.hadoop.yarn.request_table import AllocationUpdate, ContainerRequest, HeartbeatInterval
+from tony.hadoop.yarn.heartbeat_interval import HeartbeatInterval
+from tony.hadoop.yarn.request_table import AllocationUpdate, ContainerRequest
 from tony.retry import Backoff
 
 SMALL = ContainerRequest(resource=Resource(memory=512, vcores=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.hadoop.yarn.request_table import HeartbeatInterval
+from tony.hadoop.yarn.heartbeat_interval import HeartbeatInterval
 
 
 @pytest.mark.parametrize(

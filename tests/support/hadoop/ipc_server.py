@@ -39,16 +39,7 @@ from tony.address import Address
 from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.ipc.frames import MAX_FRAME, FrameReader, build_frame
 from tony.hadoop.sasl.digest_layers import Protection, SaslFailure, SecurityLayer
-from tony.hadoop.wire.proto import (
-    MalformedMessage,
-    Method,
-    ProtoMessage,
-    Request,
-    Response,
-    decode,
-    delimited,
-    read_delimited,
-)
+from tony.hadoop.wire.proto import MalformedMessage, ProtoMessage, decode, delimited, read_delimited
 from tony.hadoop.wire.rpc import (
     AUTHORIZATION_FAILED_CALL_ID,
     CONNECTION_CONTEXT_CALL_ID,
@@ -66,6 +57,7 @@ from tony.hadoop.wire.rpc import (
     SaslAuth,
     SaslState,
 )
+from tony.hadoop.wire.rpc_method import Method, Request, Response
 
 _NOT_ENABLED = "SIMPLE authentication is not enabled.  Available:[{}]"
 _ACCESS = "org.apache.hadoop.security.AccessControlException"

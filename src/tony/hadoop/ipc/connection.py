@@ -43,8 +43,8 @@ from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
 from tony.hadoop.ipc.negotiation import Negotiation
 from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions, dial
 from tony.hadoop.sasl.digest_layers import SaslFailure, SecurityLayer
-from tony.hadoop.wire.proto import Method, Request, Response
 from tony.hadoop.wire.rpc import SASL_CALL_ID, RpcSasl, RpcStatus, SaslState
+from tony.hadoop.wire.rpc_method import Method, Request, Response
 
 #: What sealing adds to an answer of the greatest length.
 _SEAL = 1 << 16

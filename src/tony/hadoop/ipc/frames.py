@@ -19,7 +19,7 @@ from itertools import count
 
 from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.remote_text import escape_line
-from tony.hadoop.wire.proto import MalformedMessage, Method, Request, Response, decode, delimited, read_delimited
+from tony.hadoop.wire.proto import MalformedMessage, decode, delimited, read_delimited
 from tony.hadoop.wire.rpc import (
     CONNECTION_CONTEXT_CALL_ID,
     PING_CALL_ID,
@@ -33,6 +33,7 @@ from tony.hadoop.wire.rpc import (
     RpcSasl,
     UserInformation,
 )
+from tony.hadoop.wire.rpc_method import Method, Request, Response
 
 #: Maximum bytes of a request (`ipc.maximum.data.length`) and a response (`ipc.maximum.response.length`); defaults.
 MAX_FRAME = 128 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tony.hadoop.wire.proto import BOOL, ENUM, STRING, Method, ProtoMessage, optional, repeated
+from tony.hadoop.wire.proto import BOOL, ENUM, STRING, ProtoMessage, optional, repeated
 from tony.hadoop.wire.reports import (
     ApplicationReport,
     ApplicationState,
@@ -12,6 +12,7 @@ from tony.hadoop.wire.reports import (
     NodeLabel,
     QueueInfo,
 )
+from tony.hadoop.wire.rpc_method import Method
 from tony.hadoop.wire.yarn_records import (
     ApplicationId,
     NodeReport,

@@ -6,8 +6,9 @@ from enum import IntEnum
 from typing import Final
 
 from tony.hadoop.wire.placement import PlacementConstraintEntry, RejectedRequest, SchedulingRequest
-from tony.hadoop.wire.proto import BOOL, ENUM, INT32, STRING, Method, ProtoMessage, optional, repeated
+from tony.hadoop.wire.proto import BOOL, ENUM, INT32, STRING, ProtoMessage, optional, repeated
 from tony.hadoop.wire.rpc import Token
+from tony.hadoop.wire.rpc_method import Method
 from tony.hadoop.wire.yarn_records import (
     Container,
     ContainerId,

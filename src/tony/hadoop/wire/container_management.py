@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tony.hadoop.wire.proto import Method, ProtoMessage, optional, repeated
+from tony.hadoop.wire.proto import ProtoMessage, optional, repeated
 from tony.hadoop.wire.rpc import Token
+from tony.hadoop.wire.rpc_method import Method
 from tony.hadoop.wire.yarn_records import (
     ContainerId,
     ContainerLaunchContext,

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tony.hadoop.wire.proto import (
-    BOOL,
-    STRING,
-    Method,
-    ProtoMessage,
-    required,
-)
+from tony.hadoop.wire.proto import BOOL, STRING, ProtoMessage, required
 from tony.hadoop.wire.rpc import (
     GetDelegationTokenRequest,
     GetDelegationTokenResponse,
 )
+from tony.hadoop.wire.rpc_method import Method
 
 PROTOCOL: Final = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
 

@@ -25,9 +25,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar, Final, Generic, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Final, TypeVar, cast, dataclass_transform
 
 from tony.errors import InfraError
 
@@ -475,28 +474,3 @@ def read_delimited(data: bytes, offset: int = 0) -> tuple[bytes, int]:
     if start + size > len(data):
         raise MalformedMessage(f"message of {size} bytes is truncated: only {len(data) - start} bytes were received")
     return data[start : start + size], start + size
-
-
-Request = TypeVar("Request", bound=ProtoMessage)
-Response = TypeVar("Response", bound=ProtoMessage)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Method(Generic[Request, Response]):
-    """A method of one of Hadoop's protocols; versions are 1 everywhere.
-
-    Attributes:
-        protocol: the protocol name in the connection context and in each call (Java's `@ProtocolInfo`).
-        name: the Java method name.
-        idempotent: whether it may be sent again when the outcome of the first call is unknown: Hadoop marks it as
-            idempotent, or as at-most-once (the server recognizes the retry).
-    """
-
-    protocol: str
-    name: str
-    request: type[Request]
-    response: type[Response]
-    idempotent: bool = False
-
-    def __str__(self) -> str:
-        return self.name

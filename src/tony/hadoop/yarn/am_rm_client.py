@@ -74,8 +74,9 @@ from tony.hadoop.wire.yarn_records import (
     FinalStatus,
     ResourceTypeInfo,
 )
+from tony.hadoop.yarn.heartbeat_interval import HeartbeatInterval
 from tony.hadoop.yarn.nm_client import NodeTokens
-from tony.hadoop.yarn.request_table import AllocationUpdate, AskTable, ContainerRequest, HeartbeatInterval
+from tony.hadoop.yarn.request_table import AllocationUpdate, AskTable, ContainerRequest
 
 #: Seconds between two checks whether the unregistration is stored; it takes the ResourceManager about 20 ms.
 _FINISH_PAUSE_SECONDS: Final = 0.02

@@ -46,7 +46,7 @@ from tony.hadoop.wire.container_management import (
     StartContainersRequest,
     StopContainersRequest,
 )
-from tony.hadoop.wire.proto import Method, Request, Response
+from tony.hadoop.wire.rpc_method import Method, Request, Response
 from tony.hadoop.wire.yarn_records import (
     Container,
     ContainerId,
