@@ -22,7 +22,7 @@ from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.server import RpcServer
-from tony.schedulers.interface import AmAddresses, Journal
+from tony.schedulers.allocator_interface import AmAddresses, Journal
 from tony.testing.container_faults import Fault
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.sample_jobs import prepared_job

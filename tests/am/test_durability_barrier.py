@@ -8,7 +8,7 @@ from tony.am.durability_barrier import DurabilityBarrier
 from tony.core.actions import Action, OpenSession, Stop, WakeAt
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.model.ids import TaskId
-from tony.schedulers.interface import Journal
+from tony.schedulers.allocator_interface import Journal
 
 STOP = Stop(task=TaskId(role="worker", index=0), session=1, try_=1, grace=1.0)
 OPEN = OpenSession(session=2)

@@ -38,7 +38,8 @@ from tony.protocol.executor_messages import StartProgram
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.client_connection import connect
-from tony.schedulers.interface import NOT_LISTENING, AmAddresses, PreparedJob, Sink
+from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, Sink
+from tony.schedulers.interface import PreparedJob
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.sample_jobs import prepared_job
 

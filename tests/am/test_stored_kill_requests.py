@@ -13,7 +13,7 @@ from tony.core.events import Event, KillRequested
 from tony.history.job_record import KillRequest, save_kill_request
 from tony.model.actor import Actor
 from tony.model.layout import JobFolder
-from tony.testing.conformance import TIMEOUT_SECONDS
+from tony.testing.allocator_bench import TIMEOUT_SECONDS
 
 
 def test_what_is_kept_comes_first(tmp_path: Path) -> None:

@@ -18,14 +18,14 @@ from tony.model.job_spec import JobSpec
 from tony.protocol.launch import AmCredentials, LaunchContext, TaskPart
 from tony.schedulers.local.allocator import LocalAllocator
 from tony.schedulers.local.claims.ledger import HeldClaim, ResourceLedger, create_claim
-from tony.testing import conformance, container_faults
+from tony.testing import allocator_bench, container_faults
 from tony.testing.sample_jobs import prepared_job, two_roles
 from tony.units import parse_size
 
 STAND_IN = Path(__file__).with_name("recording_executor.py")
 
 
-class LocalBench(conformance.Bench):
+class LocalBench(allocator_bench.Bench):
     """One job with a ledger of its own.
 
     Args:

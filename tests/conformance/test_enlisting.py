@@ -38,8 +38,8 @@ from tony.protocol.messages import Message
 from tony.rpc.connection import RpcConnection
 from tony.rpc.server import RpcServer
 from tony.schedulers import registry
-from tony.schedulers.interface import ContainerAllocator
-from tony.testing import conformance, container_faults
+from tony.schedulers.allocator_interface import ContainerAllocator
+from tony.testing import allocator_bench, conformance, container_faults
 from tony.testing.sample_jobs import prepared_job, two_roles
 
 RECORDING = "tony.executor.container_main processes.recording:RecordingEnvironment"
@@ -58,7 +58,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
-class EnlistingBench(conformance.Bench):
+class EnlistingBench(allocator_bench.Bench):
     """One job, and a server that passes `Enlist` to its allocator as an application master does."""
 
     def __init__(self, folder: Path) -> None:

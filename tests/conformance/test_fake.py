@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tony.protocol.launch import AmCredentials, TaskPart
-from tony.testing import conformance, container_faults
+from tony.testing import allocator_bench, conformance, container_faults
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.sample_jobs import two_roles
 
@@ -20,7 +20,7 @@ FAULTS = (
 )
 
 
-class FakeBench(conformance.Bench):
+class FakeBench(allocator_bench.Bench):
     def __init__(self, ordered: Sequence[container_faults.Fault]) -> None:
         self.spec = two_roles()
         self.job_id = "fake"

@@ -20,7 +20,7 @@ from tests.support.hadoop.faults import Refuse
 from tony.hadoop.ids import format_container, parse_container_id
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.yarn.allocation import container_table, outstanding_requests
-from tony.testing import conformance, container_faults
+from tony.testing import allocator_bench, conformance, container_faults
 
 NO = Refuse(class_name=f"{YARN}YarnException", message="no disk is left")
 FAULTS = (
@@ -34,7 +34,7 @@ FAULTS = (
 _NEVER_IMPOSSIBLE = "impossible_demand_is_refused"
 
 
-class PlayedBench(conformance.Bench):
+class PlayedBench(allocator_bench.Bench):
     """A played cluster, looked at from outside."""
 
     def __init__(self, played: Played, wanted: Sequence[container_faults.Fault]) -> None:

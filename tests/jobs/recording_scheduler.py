@@ -9,8 +9,9 @@ from tony.errors import Problem
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
+from tony.schedulers.allocator_interface import ContainerAllocator
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.interface import ContainerAllocator, PreparedJob, Scheduler, Submitter
+from tony.schedulers.interface import PreparedJob, Scheduler, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES
 
 

@@ -34,8 +34,9 @@ from tony.protocol.messages import Message
 from tony.protocol.output_messages import LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
 from tony.schedulers import registry
+from tony.schedulers.allocator_interface import ContainerAllocator
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.interface import ContainerAllocator, LogSink, PreparedJob, Scheduler, Submitter
+from tony.schedulers.interface import LogSink, PreparedJob, Scheduler, Submitter
 
 
 class Far(Submitter):

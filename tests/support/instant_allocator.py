@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from tony.am.main import run
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.protocol.launch import AmCredentials, TaskPart
+from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, ContainerAllocator, KnownContainer, Sink
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.interface import NOT_LISTENING, AmAddresses, ContainerAllocator, KnownContainer, PreparedJob, Sink
+from tony.schedulers.interface import PreparedJob
 
 
 class PromptSource(ContainerAllocator):

@@ -44,7 +44,7 @@ from tony.schedulers.yarn.allocation.allocator import YarnAllocator
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JobPayload, Uploaded, decode_payload
-from tony.testing import conformance, container_faults
+from tony.testing import allocator_bench, conformance, container_faults
 from tony.testing.sample_jobs import credentials, prepared_job, two_roles
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
@@ -59,7 +59,7 @@ QUIET = 1.5
 DYING = 10.0
 
 
-class RealBench(conformance.Bench):
+class RealBench(allocator_bench.Bench):
     """One unmanaged master.
 
     Args:
@@ -192,7 +192,7 @@ def _runtime(cluster: MiniCluster, folder: Path, into: str) -> bytes:
     return buffer.getvalue()
 
 
-def _check(clause: str, made: conformance.MakeBench) -> None:
+def _check(clause: str, made: allocator_bench.MakeBench) -> None:
     asyncio.run(conformance.check(clause, made))
 
 
@@ -204,8 +204,8 @@ def checked(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[dict
     hadoop = ClusterClients.of(Configuration.load(cluster.conf), os.environ)
     names = [item.name.partition("[")[2].rstrip("]") for item in request.session.items if item.path == Path(__file__)]
     files, pool = hadoop.web_files(), ThreadPoolExecutor(AT_ONCE)
-    normal = conformance.TIMEOUT_SECONDS, conformance.QUIET
-    conformance.TIMEOUT_SECONDS, conformance.QUIET = CEILING, QUIET
+    normal = allocator_bench.TIMEOUT_SECONDS, allocator_bench.QUIET
+    allocator_bench.TIMEOUT_SECONDS, allocator_bench.QUIET = CEILING, QUIET
     try:
         files.make_directories(f"/tmp/{folder.name}", 0o755)
         found = {}
@@ -220,7 +220,7 @@ def checked(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[dict
         yield found
     finally:
         pool.shutdown(cancel_futures=True)
-        conformance.TIMEOUT_SECONDS, conformance.QUIET = normal
+        allocator_bench.TIMEOUT_SECONDS, allocator_bench.QUIET = normal
         files.delete(f"/tmp/{folder.name}", recursive=True)
         files.close()
         shutil.rmtree(folder, ignore_errors=True)

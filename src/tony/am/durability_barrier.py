@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tony import clock
 from tony.core.actions import Action
-from tony.schedulers.interface import Journal
+from tony.schedulers.allocator_interface import Journal
 
 
 @dataclass(slots=True)

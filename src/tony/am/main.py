@@ -48,7 +48,8 @@ from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.rpc.server import RpcServer
 from tony.schedulers import registry as schedulers
-from tony.schedulers.interface import AmAddresses, ContainerAllocator, PreparedJob, SignalEffect
+from tony.schedulers.allocator_interface import AmAddresses, ContainerAllocator, SignalEffect
+from tony.schedulers.interface import PreparedJob
 
 if TYPE_CHECKING:
     from tony.am.status_page import Page

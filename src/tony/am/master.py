@@ -48,7 +48,8 @@ from tony.protocol.messages import LOG_LEVELS, Done, Message, SetLogLevel
 from tony.protocol.output_messages import DropLog, ReadLog
 from tony.protocol.tunnel_messages import JoinTunnel, OpenTunnel
 from tony.rpc.connection import RpcConnection
-from tony.schedulers.interface import NOT_LISTENING, AmAddresses, ContainerAllocator, PreparedJob
+from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, ContainerAllocator
+from tony.schedulers.interface import PreparedJob
 
 log = logging.getLogger(__name__)
 

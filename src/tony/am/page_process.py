@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 import tony
-from tony.schedulers.interface import PageProxy
+from tony.schedulers.allocator_interface import PageProxy
 
 #: Seconds that it may take to start, and to exit.
 _START_TIMEOUT_SECONDS = 60.0

@@ -17,7 +17,7 @@ from tony.history.replay import replay
 from tony.model.actor import Actor
 from tony.model.layout import JobFolder
 from tony.model.submission_record import JobRecord
-from tony.schedulers.interface import KnownContainer
+from tony.schedulers.allocator_interface import KnownContainer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

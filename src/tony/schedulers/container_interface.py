@@ -16,7 +16,8 @@ from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials, TaskLaunch
 
 if TYPE_CHECKING:
-    from tony.schedulers.interface import ContainerAllocator, PreparedJob
+    from tony.schedulers.allocator_interface import ContainerAllocator
+    from tony.schedulers.interface import PreparedJob
 
 T = TypeVar("T", bound="AmContainer | ExecutorContainer")
 

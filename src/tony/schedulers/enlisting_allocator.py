@@ -14,7 +14,8 @@ from tony.core.events import ContainerEnded
 from tony.errors import SchedulerError
 from tony.model.staged import StagedRole
 from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
-from tony.schedulers.interface import ContainerAllocator, PreparedJob, Sink
+from tony.schedulers.allocator_interface import ContainerAllocator, Sink
+from tony.schedulers.interface import PreparedJob
 
 
 @dataclass(slots=True, eq=False)

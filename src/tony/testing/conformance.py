@@ -1,7 +1,7 @@
-"""Conformance checks of container allocators, fake or real: one for each clause of `schedulers/interface.py`.
+"""Conformance checks of container allocators, fake or real: one for each clause of `schedulers/allocator_interface.py`.
 
-The test of a scheduler supplies a *bench*, which sets up an allocator with the job `two_roles` (three workers, two ps)
-and inspects it from outside. Then:
+The test of a scheduler supplies a *bench* (`allocator_bench.Bench`), which sets up an allocator with the job
+`two_roles` (three workers, two ps) and inspects it from outside. Then:
 
     for clause in clauses(faults_that_can_be_provoked):
         asyncio.run(check(clause, bench))
@@ -10,17 +10,16 @@ and inspects it from outside. Then:
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import SchedulerError
 from tony.model.ids import TaskId
-from tony.model.job_spec import JobSpec
-from tony.protocol.launch import AmCredentials, TaskPart
-from tony.schedulers.interface import ContainerAllocator, KnownContainer
+from tony.protocol.launch import AmCredentials
+from tony.schedulers.allocator_interface import KnownContainer
+from tony.testing import allocator_bench
+from tony.testing.allocator_bench import BenchDriver, MakeBench
 from tony.testing.container_faults import (
     ContainerExitsBeforeRegistering,
     Fault,
@@ -30,56 +29,8 @@ from tony.testing.container_faults import (
     SilentExecutor,
     SlowContainer,
 )
-from tony.testing.sample_jobs import credentials, task_part
+from tony.testing.sample_jobs import credentials
 
-#: Timeout in seconds for expected events; generous, for slow machines.
-TIMEOUT_SECONDS = 30.0
-#: Seconds to wait for events that must not occur.
-QUIET = 0.1
-
-_E = TypeVar("_E", bound=Event)
-
-
-class Bench(ABC):
-    """One allocator under test, for the job `two_roles`, and its inspection from outside."""
-
-    source: ContainerAllocator
-    spec: JobSpec
-    job_id: str
-
-    @abstractmethod
-    async def fetch_payload(self, container: str) -> tuple[TaskPart, AmCredentials]:
-        """Wait until the executor of a container has its launch data; return it."""
-
-    @abstractmethod
-    async def is_alive(self, container: str) -> bool:
-        """Return True while any process of a launched container is alive."""
-
-    @abstractmethod
-    async def end_executor(self, container: str) -> None:
-        """Make the executor exit with code 0, as when the AM releases it."""
-
-    @abstractmethod
-    async def crash_executor(self, container: str) -> None:
-        """Kill the executor."""
-
-    @abstractmethod
-    async def seen(self, container: str) -> str:
-        """Return what other users can see of a launched executor: arguments, environment."""
-
-    def make_room(self) -> None:  # noqa: B027 - optional: room may become free by itself
-        """End the shortage of `SlowContainer`, once it was observed, or the silence of `SilentExecutor`."""
-
-    async def next_attempt(self) -> ContainerAllocator:
-        """Return the allocator of the next AM attempt, after an AM that was killed. For enlisting schedulers only."""
-        raise NotImplementedError
-
-    @abstractmethod
-    async def leftovers(self) -> Sequence[str]:
-        """Return what is left after the allocator was closed: processes, files, claims."""
-
-
-MakeBench = Callable[[Sequence[Fault]], AbstractAsyncContextManager[Bench]]
 _Check = Callable[["_Clauses"], Coroutine[Any, Any, None]]
 _NEEDS: dict[str, type[Fault]] = {}
 
@@ -122,13 +73,8 @@ def _needs(fault: type[Fault]) -> Callable[[_Check], _Check]:
     return mark
 
 
-class _Clauses:
+class _Clauses(BenchDriver):
     """The contract, one method for each clause. The allocator is open; it is closed afterwards."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.source = bench.source
-        self.events: list[Event] = []
 
     # --- demand ---------------------------------------------------------------------------------------------------
 
@@ -277,7 +223,7 @@ class _Clauses:
         self.source.set_demand("worker", 2)
         first, _ = await self.granted(2)
         self.source.set_demand("worker", 1)
-        self.source.release(first.container, TIMEOUT_SECONDS)
+        self.source.release(first.container, allocator_bench.TIMEOUT_SECONDS)
         assert (await self.ended(1))[0].container == first.container
         await self.quiet()
         assert len(self.of(Granted)) == 2
@@ -286,7 +232,7 @@ class _Clauses:
         """A released executor that exits within the timeout is not killed."""
         (container,) = await self.launched("worker", 1)
         self.source.set_demand("worker", 0)
-        self.source.release(container, TIMEOUT_SECONDS)
+        self.source.release(container, allocator_bench.TIMEOUT_SECONDS)
         await self.quiet()
         assert self.of(ContainerEnded) == []
         assert await self.bench.is_alive(container)
@@ -307,9 +253,9 @@ class _Clauses:
         """The shortest timeout of repeated releases counts, and one end is reported."""
         (container,) = await self.launched("worker", 1)
         self.source.set_demand("worker", 0)
-        self.source.release(container, 10 * TIMEOUT_SECONDS)
+        self.source.release(container, 10 * allocator_bench.TIMEOUT_SECONDS)
         self.source.release(container, 0.05)
-        self.source.release(container, 10 * TIMEOUT_SECONDS)
+        self.source.release(container, 10 * allocator_bench.TIMEOUT_SECONDS)
         await self.ended(1)
         self.source.release(container, 0.0)
         await self.quiet()
@@ -341,7 +287,7 @@ class _Clauses:
         """A kill does not wait for the timeout of a release."""
         (container,) = await self.launched("worker", 1)
         self.source.set_demand("worker", 0)
-        self.source.release(container, 10 * TIMEOUT_SECONDS)
+        self.source.release(container, 10 * allocator_bench.TIMEOUT_SECONDS)
         self.source.kill(container, "now")
         await self.ended(1)
         assert not await self.bench.is_alive(container)
@@ -495,60 +441,3 @@ class _Clauses:
         await self.source.launch(container, self.task(container, "worker", 0), credentials())
         await self.bench.fetch_payload(container)
         assert (len(self.of(Granted)), self.of(ContainerEnded)) == (1, [])
-
-    # --- tools ----------------------------------------------------------------------------------------------------
-
-    def of(self, kind: type[_E]) -> list[_E]:
-        return [event for event in self.events if isinstance(event, kind)]
-
-    async def granted(self, number: int) -> list[Granted]:
-        await self.until(lambda: len(self.of(Granted)) >= number)
-        return self.of(Granted)
-
-    async def ended(self, number: int) -> list[ContainerEnded]:
-        await self.until(lambda: len(self.of(ContainerEnded)) >= number)
-        return self.of(ContainerEnded)
-
-    async def launched(self, role: str, number: int) -> list[str]:
-        """Launch executors of a role; return their containers."""
-        self.source.set_demand(role, number)
-        containers = [grant.container for grant in await self.granted(number) if grant.role == role]
-        for index, container in enumerate(containers):
-            await self.source.launch(container, self.task(container, role, index), credentials())
-        for container in containers:
-            await self.bench.fetch_payload(container)
-        return containers
-
-    async def launching(self) -> asyncio.Task[None]:
-        """Begin to launch worker:0 in a container."""
-        self.source.set_demand("worker", 1)
-        (grant,) = await self.granted(1)
-        task = self.task(grant.container, "worker", 0)
-        launching = asyncio.create_task(self.source.launch(grant.container, task, credentials()))
-        await asyncio.sleep(0)
-        return launching
-
-    async def refused(self, container: str) -> bool:
-        """Return True if a launch of worker:0 in the container is refused."""
-        try:
-            await self.source.launch(container, self.task(container, "worker", 0), credentials())
-        except SchedulerError:
-            return True
-        return False
-
-    def task(self, container: str, role: str, index: int) -> TaskPart:
-        return task_part(self.bench.spec, self.bench.job_id, container, role, index)
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        try:
-            async with asyncio.timeout(TIMEOUT_SECONDS):
-                while not condition():
-                    await asyncio.sleep(0.002)
-        except TimeoutError:
-            raise AssertionError(
-                f"the expected event did not arrive within {TIMEOUT_SECONDS:g} s; events: {self.events}"
-            ) from None
-
-    async def quiet(self) -> None:
-        """Wait for events that must not occur."""
-        await asyncio.sleep(QUIET)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import SchedulerError
 from tony.protocol.launch import AmCredentials, TaskPart
+from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, ContainerAllocator, KnownContainer, Sink
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.interface import NOT_LISTENING, AmAddresses, ContainerAllocator, KnownContainer, Sink
 from tony.testing.container_faults import (
     ContainerExitsBeforeRegistering,
     Fault,

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.waiting import block_until
 from tony.linux import process
-from tony.testing.conformance import TIMEOUT_SECONDS
+from tony.testing.allocator_bench import TIMEOUT_SECONDS
 
 #: Makes one, tells its pid, and does with it what it is told.
 CLIENT = """

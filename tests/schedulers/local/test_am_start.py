@@ -15,7 +15,7 @@ from tony.linux import process
 from tony.model.layout import JobFolder
 from tony.schedulers.local.supervision import am_start
 from tony.schedulers.local.supervision.am_start import build_master_command, start_master
-from tony.testing.conformance import TIMEOUT_SECONDS
+from tony.testing.allocator_bench import TIMEOUT_SECONDS
 
 
 @pytest.fixture

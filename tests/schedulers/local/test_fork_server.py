@@ -15,7 +15,7 @@ from tony.errors import ExitCode
 from tony.linux import process
 from tony.schedulers.local.containers import fork_server
 from tony.schedulers.local.containers.fork_server import ForkServer
-from tony.testing.conformance import TIMEOUT_SECONDS
+from tony.testing.allocator_bench import TIMEOUT_SECONDS
 
 #: Says what it is, then waits for the end of its input.
 PROGRAM = """

@@ -15,7 +15,7 @@ from tony.schedulers.local.claims.ledger import ResourceLedger, create_claim
 from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.schedulers.local.claims.peak_demand import Need
 from tony.schedulers.local.claims.resource_claim import ResourceClaim
-from tony.testing.conformance import TIMEOUT_SECONDS
+from tony.testing.allocator_bench import TIMEOUT_SECONDS
 from tony.testing.sample_jobs import prepared_job, two_roles
 
 

@@ -15,7 +15,7 @@ from tests.facts import mentions
 from tests.support.waiting import block_until
 from tony.linux import process
 from tony.model.layout import JobFolder
-from tony.testing.conformance import TIMEOUT_SECONDS
+from tony.testing.allocator_bench import TIMEOUT_SECONDS
 
 #: A job of masters that do what they are told, each a word: they note their pid, and whether they are the first.
 JOB = """

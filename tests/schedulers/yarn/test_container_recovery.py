@@ -26,7 +26,7 @@ from tony.hadoop.wire.yarn_records import (
     ContainerLaunchContext,
 )
 from tony.model.ids import TaskId
-from tony.schedulers.interface import KnownContainer
+from tony.schedulers.allocator_interface import KnownContainer
 from tony.schedulers.job_store import previous_attempt_files
 from tony.schedulers.yarn.allocation import container_recovery, container_table
 

@@ -12,7 +12,7 @@ import pytest
 from tests.facts import mentions
 from tests.schedulers.yarn.fake_cluster import JOB, playing
 from tests.schedulers.yarn.samples import uploaded
-from tony.schedulers.interface import PageProxy
+from tony.schedulers.allocator_interface import PageProxy
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.testing.sample_jobs import two_roles

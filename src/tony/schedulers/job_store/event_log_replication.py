@@ -19,7 +19,7 @@ from pathlib import Path
 from tony.errors import InfraError, NotInCharge, StorageError
 from tony.linux.thread_pools import to_thread
 from tony.retry import Backoff
-from tony.schedulers.interface import Journal
+from tony.schedulers.allocator_interface import Journal
 from tony.schedulers.job_store.job_store import JobStore, LogAppender
 
 #: Seconds between two writes that are not urgent.

@@ -19,7 +19,8 @@ from tony.linux.resource_limit_errors import allow_open_files
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.protocol.launch import AmCredentials, TaskPart
-from tony.schedulers.interface import NOT_LISTENING, AmAddresses, ContainerAllocator, KnownContainer, PreparedJob, Sink
+from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, ContainerAllocator, KnownContainer, Sink
+from tony.schedulers.interface import PreparedJob
 from tony.schedulers.local import feasibility
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.claims.ledger import LedgerBusy

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tony.model.layout import Home
-from tony.schedulers.interface import ContainerAllocator, PreparedJob, Scheduler, Submitter
+from tony.schedulers.allocator_interface import ContainerAllocator
+from tony.schedulers.interface import PreparedJob, Scheduler, Submitter
 
 
 class LocalScheduler(Scheduler):

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from tony.core.events import ClusterKill, ContainerEnded, Event, Granted, Unsatisfiable
 from tony.linux import process
 from tony.protocol.launch import AmCredentials, TaskPart
+from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, KnownContainer, Sink
 from tony.schedulers.enlisting_allocator import EnlistingAllocator
-from tony.schedulers.interface import NOT_LISTENING, AmAddresses, KnownContainer, PreparedJob, Sink
+from tony.schedulers.interface import PreparedJob
 
 from .capabilities import CAPABILITIES
 from .scheduler import command, start

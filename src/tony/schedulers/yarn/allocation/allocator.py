@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tony.core.events import Event, Excluded, KillRequested
 from tony.errors import InfraError, NotInCharge, SchedulerError, SchedulerLost
 from tony.hadoop import ids
 from tony.hadoop.authentication import list_protections
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.configuration.service_addresses import list_resource_managers
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.tokens.credentials import AM_RM, select
 from tony.hadoop.tokens.credentials import TokenCredentials as Tokens
@@ -36,41 +32,39 @@ from tony.model.job_report import JobReport
 from tony.model.staged import StagedRole
 from tony.model.states import JobState
 from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
-from tony.schedulers.interface import (
+from tony.schedulers.allocator_interface import (
     NOT_LISTENING,
     AmAddresses,
     ContainerAllocator,
     Journal,
     KnownContainer,
     PageProxy,
-    PreparedJob,
     Sink,
 )
+from tony.schedulers.interface import PreparedJob
 from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.previous_attempt_files import PreviousAttempts
 from tony.schedulers.job_store.record_publisher import RecordPublisher
-from tony.schedulers.shipping import OWN_PYTHON, PAGES_ARCHIVE
+from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.yarn.allocation.container_demand import build_container_request
 from tony.schedulers.yarn.allocation.container_recovery import ContainerRecovery
 from tony.schedulers.yarn.allocation.container_table import ContainerTable
 from tony.schedulers.yarn.allocation.exit_reasons import find_termination_reason
 from tony.schedulers.yarn.allocation.node_blacklist import NodeBlacklist, NodesWithoutPython
 from tony.schedulers.yarn.allocation.outstanding_requests import OutstandingRequests
+from tony.schedulers.yarn.allocation.page_proxy import find_page_proxy
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.client.placement_constraints import find_placed
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_contexts import build_task_container, count_gpus
-from tony.schedulers.yarn.launch_payload import PAGES, TASK, JobPayload, encode_payload
+from tony.schedulers.yarn.launch_payload import TASK, JobPayload, encode_payload
 from tony.schedulers.yarn.settings import ENVIRONMENT, read_settings
 from tony.storage.hdfs.delegation_tokens import select_program_tokens
-from tony.units import format_size
 
 #: Share of YARN's AM expiry interval during which this AM attempt is certain to be the latest.
 _CURRENT_SHARE = 0.8
-#: Bytes of memory that the AM's container needs for the web server process next to the AM.
-_PAGES_BYTES = 256 << 20
 #: Seconds that user programs outlive the time after which YARN gives up a silent AM or node.
 _LEASE_MARGIN_SECONDS = 300.0
 #: Share of the ResourceManager's wait for our registration during which HDFS may be unavailable.
@@ -136,44 +130,9 @@ class YarnAllocator(ContainerAllocator):
         return self._container_env.host
 
     def page_proxy(self) -> PageProxy | None:
-        """YARN's web proxy: a daemon of its own, or part of each ResourceManager."""
-        own = self._configuration.get_address("yarn.web-proxy.address", 0)
-        daemons = list_resource_managers(self._configuration)
-        hosts = [own.host] if own else [daemon.web.host for daemon in daemons if daemon.web]
-        web = own or next((daemon.web for daemon in daemons if daemon.web), None)
-        peers = {str(found[4][0]) for name in hosts for found in _resolve(name)}
-        proxy = f"{daemons[0].web_scheme}://{web}/proxy/{self._job.record.job_id}/" if web else ""
-        if not peers:
-            return None
-        origins = {
-            f"{daemons[0].web_scheme}://{address}" for address in (own, *(daemon.web for daemon in daemons)) if address
-        }
-        principal = self._configuration.get("yarn.resourcemanager.principal") or ""
-        plain = self._why_plain()
-        return PageProxy(
-            peers=tuple(sorted(peers)),
-            proxy=proxy,
-            origins=tuple(sorted(origins)),
-            runs_as=tuple(sorted({"yarn", principal.partition("@")[0].partition("/")[0]} - {""})),
-            # Without ACLs YARN itself shows container logs to all users.
-            vouches=not self._configuration.get_bool("yarn.acl.enable"),
-            packages="" if plain else self._packages(),
-            plain=plain,
+        return find_page_proxy(
+            self._job.record.job_id, self._configuration, self._settings, self._payload, self._container_env
         )
-
-    def _why_plain(self) -> str:
-        """Return why only the plain page can be served; empty if the full one can."""
-        if self._payload.pages is None:
-            return "tony-jobs[web] is not installed where the job was submitted."
-        if self._settings.am_memory < _PAGES_BYTES:
-            return f"scheduler.yarn.am_memory is below {format_size(_PAGES_BYTES)}."
-        return ""
-
-    def _packages(self) -> str:
-        """Return the zip with the full page, compiled for this Python if possible."""
-        folder = self._container_env.folder / PAGES
-        compiled = folder / f"{PAGES_ARCHIVE}-{sys.implementation.cache_tag}.zip"
-        return str(compiled if compiled.is_file() else folder / f"{PAGES_ARCHIVE}.zip")
 
     # --- durable state ------------------------------------------------------------------------------------------------
 
@@ -199,14 +158,8 @@ class YarnAllocator(ContainerAllocator):
         if self._sink:
             return
         self._sink = sink
-        configuration = self._configuration
-        token = select(self._container_env.credentials, AM_RM)
-        if token is None:
-            raise SchedulerError(f"no AMRMToken for the ResourceManager in {self._container_env.tokens}")
-        wanted = list_protections(configuration)
-        master = MasterClient(create_scheduler_proxy(configuration, token, protections=wanted), protections=wanted)
-        self._master = master
-        nodes = self._nodes = NodeClients(master.node_tokens, protections=wanted)
+        master = self._master = self._create_client()
+        nodes = self._nodes = NodeClients(master.node_tokens, protections=list_protections(self._configuration))
         # A shipped Python, or that of the job's environment, is the same on every node.
         suitable_nodes = {} if self._settings.python in (OWN_PYTHON, ENVIRONMENT) else self._payload.suitable_nodes
         nodes_without_python = NodesWithoutPython(suitable_nodes, leave_out=master.exclude, emit=self._emit)
@@ -226,14 +179,7 @@ class YarnAllocator(ContainerAllocator):
             unfit=nodes_without_python.add,
             run_when_current=self._run_when_current,
         )
-        host, _, port = addresses.am.removeprefix("tls:").rpartition(":")
-        page = f"http://{addresses.page}/" if addresses.page else ""
-        try:
-            registration = self._registration = await master.register(
-                host, int(port or -1), page, is_heir=self._container_env.attempt > 1
-            )
-        except AttemptOver as error:
-            raise NotInCharge(str(error)) from error
+        registration = self._registration = await self._register(master, addresses)
         self._demand = OutstandingRequests(
             {
                 role: build_container_request(self._spec, role, self._settings, self._payload.nodes)
@@ -247,19 +193,35 @@ class YarnAllocator(ContainerAllocator):
             left_out=lambda: nodes_without_python.hosts,
             emit=self._emit,
         )
-        own_log = self._container_env.logs / "stderr"
         self._publisher = RecordPublisher(
             self._store,
             self._payload.record,
             self._payload.credentials.executors,
             self._job.folder,
-            own_log,
+            self._container_env.logs / "stderr",
             self._describe_am(addresses.am),
         )
         if self._has_history:
             self._publisher.start()
         if self._container_env.attempt == 1:
             self._start_heartbeat()
+
+    def _create_client(self) -> MasterClient:
+        token = select(self._container_env.credentials, AM_RM)
+        if token is None:
+            raise SchedulerError(f"no AMRMToken for the ResourceManager in {self._container_env.tokens}")
+        protections = list_protections(self._configuration)
+        return MasterClient(
+            create_scheduler_proxy(self._configuration, token, protections=protections), protections=protections
+        )
+
+    async def _register(self, master: MasterClient, addresses: AmAddresses) -> Registration:
+        host, _, port = addresses.am.removeprefix("tls:").rpartition(":")
+        page = f"http://{addresses.page}/" if addresses.page else ""
+        try:
+            return await master.register(host, int(port or -1), page, is_heir=self._container_env.attempt > 1)
+        except AttemptOver as error:
+            raise NotInCharge(str(error)) from error
 
     def _start_heartbeat(self) -> asyncio.Task[None]:
         assert self._master is not None
@@ -526,13 +488,6 @@ class YarnAllocator(ContainerAllocator):
 
 
 _AM_EXPIRY, _NODE_EXPIRY = (f"yarn.{who}.liveness-monitor.expiry-interval-ms" for who in ("am", "nm"))
-
-
-def _resolve(host: str) -> list[Any]:
-    try:
-        return socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return []
 
 
 _STATUS = {

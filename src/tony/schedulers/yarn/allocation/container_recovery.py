@@ -20,7 +20,7 @@ from tony.hadoop.wire.yarn_records import Container, ContainerState, ContainerSt
 from tony.hadoop.yarn.am_rm_client import MasterClient
 from tony.hadoop.yarn.nm_client import NodeClients
 from tony.hadoop.yarn.request_table import AllocationUpdate
-from tony.schedulers.interface import KnownContainer
+from tony.schedulers.allocator_interface import KnownContainer
 from tony.schedulers.yarn.allocation import exit_reasons
 from tony.schedulers.yarn.allocation.container_table import ContainerTable, build_ended_before
 
