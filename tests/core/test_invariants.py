@@ -11,7 +11,7 @@ from tests.facts import mentions
 from tests.support.invariants import find_violations
 from tests.support.simulation import Simulation
 from tony.core.deadline import Deadline
-from tony.core.state import Container, ContainerIntent, State
+from tony.core.state import ContainerIntent, GrantedContainer, State
 from tony.model.states import JobState, TaskState
 
 
@@ -45,7 +45,7 @@ DAMAGE: list[tuple[Callable[[State], object], str]] = [
     (lambda s: setattr(s, "living", 1), "the counter of running programs is wrong"),
     (lambda s: setattr(s.roles["worker"], "held", 1), "worker counts 1 containers, not 2"),
     (
-        lambda s: s.containers.__setitem__("c-9", Container("c-9", "worker", "h")),
+        lambda s: s.containers.__setitem__("c-9", GrantedContainer("c-9", "worker", "h")),
         "c-9 belongs to no task and is not released",
     ),
     (lambda s: s.containers.pop("c-1"), "worker:0 holds c-1, which has ended"),

@@ -14,7 +14,7 @@ from tony.core.deadline import Deadline
 from tony.core.events import ContainerEnded
 from tony.core.index_heap import Timers
 from tony.core.reasons import GangReleased
-from tony.core.state import Container, ContainerIntent, Final, Restart, RoleState, State, Task
+from tony.core.state import ContainerIntent, Final, GrantedContainer, Restart, RoleState, State, Task
 from tony.core.state_digest import MACHINE, compute_digest
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.states import JobState, RoleKind, TaskState
@@ -34,7 +34,7 @@ TOLD = {
         "note",
     },
     RoleState: {"name", "spec", "tasks", "counts", "held", "arrived", "used"},
-    Container: {"id", "host", "since"},
+    GrantedContainer: {"id", "host", "since"},
     State: {
         *("job_id", "spec", "chief"),  # what the machine was made with
         *("accepted_wall", "am_pid", "am_host", "settings", "restart", "session_reason", "ended_at"),
@@ -108,7 +108,7 @@ def names(cls: type[Any]) -> list[str]:
 PARTS: dict[type[Any], Callable[[State], object]] = {
     Task: lambda state: state.tasks[task("worker:0")],
     RoleState: lambda state: state.roles["worker"],
-    Container: lambda state: state.containers["c-1"],
+    GrantedContainer: lambda state: state.containers["c-1"],
     State: lambda state: state,
 }
 

@@ -107,7 +107,7 @@ class ContainerIntent(Enum):
 
 
 @dataclass(slots=True)
-class Container:
+class GrantedContainer:
     """One container that was granted and has not ended.
 
     Attributes:
@@ -276,7 +276,7 @@ class State:
         self.job = JobState.SUBMITTED
         self.roles: dict[str, RoleState] = {}
         self.tasks: dict[TaskId, Task] = {}
-        self.containers: dict[str, Container] = {}
+        self.containers: dict[str, GrantedContainer] = {}
         self.ended_ids: set[str] = set()
         self.timers = Timers()
         self.moved: Callable[[Task], None] | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import EXECUTOR_DEADLINES, Deadline, DeadlineKind
-from tony.core.state import Container, ContainerIntent, State
+from tony.core.state import ContainerIntent, GrantedContainer, State
 from tony.core.step_context import StepContext
 from tony.core.steps import container_loss, containers, elastic_start, job_finish, session_restart
 from tony.core.transitions import JobMove, TaskMove
@@ -102,7 +102,7 @@ def _extend_executor_deadlines(ctx: StepContext) -> None:
             timers.set(deadline, max(due, ctx.now + RECONNECT_SECONDS))
 
 
-def _mark_lost(ctx: StepContext, container: Container) -> None:
+def _mark_lost(ctx: StepContext, container: GrantedContainer) -> None:
     before = ctx.state.attempt - 1
     cause = f"it ended while no application master ran, after AM attempt {before}"
     silent = ev.EndConfirmation.SILENT
@@ -110,7 +110,7 @@ def _mark_lost(ctx: StepContext, container: Container) -> None:
     container_loss.on_container_ended(ctx, ended)
 
 
-def _repeat_request(ctx: StepContext, container: Container) -> None:
+def _repeat_request(ctx: StepContext, container: GrantedContainer) -> None:
     """Repeat what was requested for a container of the previous AM attempt."""
     if container.is_end_unconfirmed:
         return  # it cannot be reached
@@ -125,7 +125,7 @@ def _repeat_request(ctx: StepContext, container: Container) -> None:
             _replace(ctx, ctx.state, container)
 
 
-def _replace(ctx: StepContext, state: State, container: Container) -> None:
+def _replace(ctx: StepContext, state: State, container: GrantedContainer) -> None:
     """Replace a container whose executor never registered: it may not exist or not know the address. Nothing ran."""
     assert container.task is not None
     task = state.tasks[container.task]

@@ -6,7 +6,7 @@ from tony.core import events as ev
 from tony.core import failures
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.reasons import ContainerLost
-from tony.core.state import Container, ContainerIntent, Task
+from tony.core.state import ContainerIntent, GrantedContainer, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import (
     containers,
@@ -70,7 +70,9 @@ def on_silent(ctx: StepContext, event: ev.Silent) -> None:
         task_exit.on_failure(ctx, task, failure)
 
 
-def _on_task_container_ended(ctx: StepContext, task: Task, container: Container, event: ev.ContainerEnded) -> None:
+def _on_task_container_ended(
+    ctx: StepContext, task: Task, container: GrantedContainer, event: ev.ContainerEnded
+) -> None:
     state = ctx.state
     is_silent = event.confirmation is ev.EndConfirmation.SILENT
     if task.living:
@@ -94,7 +96,9 @@ def _build_blameless_failure(ctx: StepContext, task: Task, cause: FailureCause, 
     return failures.failure_from_task(ctx.state, task, cause, kind, facts, ctx.now, blameless=True)
 
 
-def _replace(ctx: StepContext, task: Task, cause: str, stuck: Container | None = None, *, counts: bool = True) -> None:
+def _replace(
+    ctx: StepContext, task: Task, cause: str, stuck: GrantedContainer | None = None, *, counts: bool = True
+) -> None:
     """Request another container for a task whose program was not started: there is no end to be proved before.
 
     Args:

@@ -6,7 +6,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_size_policy
-from tony.core.state import Container, ContainerIntent, RoleState, State, Task
+from tony.core.state import ContainerIntent, GrantedContainer, RoleState, State, Task
 from tony.core.step_context import StepContext
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.states import DistributedMode, JobState, RoleKind, TaskState
@@ -84,7 +84,7 @@ def on_granted(ctx: StepContext, event: ev.Granted) -> None:
         state.ended_ids.add(event.container)
         ctx.request(act.Release(container=event.container))
         return
-    container = Container(event.container, event.role, event.host, since=ctx.now)
+    container = GrantedContainer(event.container, event.role, event.host, since=ctx.now)
     state.containers[container.id] = container
     if state.reconciling:
         state.found.add(container.id)
@@ -113,7 +113,7 @@ def clear_deadlines(ctx: StepContext) -> None:
     state.timers.cancel(_GANG_PATIENCE)
 
 
-def _place(ctx: StepContext, role: RoleState, task: Task, container: Container) -> None:
+def _place(ctx: StepContext, role: RoleState, task: Task, container: GrantedContainer) -> None:
     container.task, task.container, task.host = task.id, container.id, container.host
     role.held += 1
     task.incarnation = task.executor_pid = None
@@ -145,19 +145,19 @@ def start_registration_timeout(ctx: StepContext, task: Task) -> None:
 # --- released ---------------------------------------------------------------------------------------------------------
 
 
-def find_container(state: State, task: Task) -> Container | None:
+def find_container(state: State, task: Task) -> GrantedContainer | None:
     """Return the container of a task, as long as it has not ended."""
     return state.containers[task.container] if task.container else None
 
 
-def release(ctx: StepContext, container: Container) -> None:
+def release(ctx: StepContext, container: GrantedContainer) -> None:
     """Release a container, once: its executor is asked to exit."""
     if container.intent is ContainerIntent.HELD:
         mark_released(ctx, container)
         ctx.request(act.Release(container=container.id))
 
 
-def mark_released(ctx: StepContext, container: Container) -> None:
+def mark_released(ctx: StepContext, container: GrantedContainer) -> None:
     """Stop counting on a held container; if its executor reconnects, it is asked to exit."""
     container.intent = ContainerIntent.RELEASED
     _lower_held(ctx, container)
@@ -171,7 +171,7 @@ def release_all(ctx: StepContext, role: RoleState) -> None:
             release(ctx, held)
 
 
-def kill(ctx: StepContext, container: Container, reason: str) -> None:
+def kill(ctx: StepContext, container: GrantedContainer, reason: str) -> None:
     """Kill a container, whatever runs in it, once."""
     before, container.intent = container.intent, ContainerIntent.KILLED
     if before is ContainerIntent.HELD:
@@ -180,14 +180,14 @@ def kill(ctx: StepContext, container: Container, reason: str) -> None:
         ctx.request(act.Kill(container=container.id, reason=reason))
 
 
-def _lower_held(ctx: StepContext, container: Container) -> None:
+def _lower_held(ctx: StepContext, container: GrantedContainer) -> None:
     role = ctx.state.roles.get(container.role)
     if role:
         role.held -= container.task is not None
         update_demand(ctx, role)
 
 
-def remove_ended(ctx: StepContext, container: Container) -> Task | None:
+def remove_ended(ctx: StepContext, container: GrantedContainer) -> Task | None:
     """Remove a container that has ended; return the task that was in it. Does not update the demand."""
     state = ctx.state
     del state.containers[container.id]
@@ -199,7 +199,7 @@ def remove_ended(ctx: StepContext, container: Container) -> Task | None:
     return detach(state, container)
 
 
-def detach(state: State, container: Container) -> Task | None:
+def detach(state: State, container: GrantedContainer) -> Task | None:
     """Separate a container from its task; return that task."""
     task = state.tasks[container.task] if container.task else None
     if task:

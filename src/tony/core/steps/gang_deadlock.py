@@ -12,7 +12,7 @@ from tony.core import pending_reason
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies.gang_size_policy import compute_gang_pause, has_enough
 from tony.core.reasons import GangReleased
-from tony.core.state import Container, State
+from tony.core.state import GrantedContainer, State
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, elastic_start
 from tony.core.transitions import TaskMove
@@ -45,12 +45,12 @@ def release_partial_gang(ctx: StepContext) -> None:
         _release(ctx, container, reason)
 
 
-def _is_idle(state: State, container: Container) -> bool:
+def _is_idle(state: State, container: GrantedContainer) -> bool:
     task = state.tasks[container.task] if container.task else None
     return task is not None and not container.is_released and not task.living and task.retry_at is None
 
 
-def _release(ctx: StepContext, container: Container, reason: str) -> None:
+def _release(ctx: StepContext, container: GrantedContainer, reason: str) -> None:
     state = ctx.state
     assert container.task is not None
     task = state.tasks[container.task]

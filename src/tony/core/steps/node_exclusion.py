@@ -6,7 +6,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import restart_policy as policy
-from tony.core.state import Container, ContainerIntent, State, Task
+from tony.core.state import ContainerIntent, GrantedContainer, State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, elastic_start
 from tony.core.transitions import TaskMove
@@ -61,13 +61,13 @@ def is_avoided(state: State, task: Task) -> bool:
     return held is not None and held.host in state.avoided
 
 
-def vacate(ctx: StepContext, container: Container) -> None:
+def vacate(ctx: StepContext, container: GrantedContainer) -> None:
     """Kill a container on an excluded host; no program runs in it."""
     containers.kill(ctx, container, f"{container.host} is excluded: tasks failed there")
     containers.detach(ctx.state, container)
 
 
-def _find_task_to_move(state: State, container: Container) -> Task | None:
+def _find_task_to_move(state: State, container: GrantedContainer) -> Task | None:
     """Return the task of a container to leave, if it has not started and does not restart alone."""
     if container.host not in state.avoided or container.intent is not ContainerIntent.HELD or container.task is None:
         return None

@@ -12,13 +12,13 @@ from tony.core import failures
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies.failure_policy import compute_latest_exit_time
 from tony.core.reasons import ProgramUnreachable
-from tony.core.state import Container, ContainerIntent, Task
+from tony.core.state import ContainerIntent, GrantedContainer, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, task_exit
 from tony.model.states import TaskState
 
 
-def handle_unconfirmed_exit(ctx: StepContext, container: Container, event: ev.ContainerEnded) -> bool:
+def handle_unconfirmed_exit(ctx: StepContext, container: GrantedContainer, event: ev.ContainerEnded) -> bool:
     """Return True if the program in a container must be waited for, after doing what can be done now."""
     state = ctx.state
     if container.is_end_unconfirmed:

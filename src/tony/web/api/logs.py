@@ -9,7 +9,7 @@ from starlette.responses import Response, StreamingResponse
 from tony.jobs.directory.task_logs import LogSearchResult, TaskLogs
 from tony.jobs.logs.log_names import LogName
 from tony.web.api.operation import ApiError, OperationCall
-from tony.web.api.response_types import LogList, LogPiece
+from tony.web.api.response_types import LogChunk, LogList
 from tony.web.pages.files import build_download_headers
 
 
@@ -20,7 +20,7 @@ async def list_logs(call: OperationCall) -> LogList:
     return LogList(logs=tuple(await found.files()), missing=await found.missing())
 
 
-async def get_chunk(call: OperationCall) -> LogPiece:
+async def get_chunk(call: OperationCall) -> LogChunk:
     """Return a part of a log as text."""
     name, logs = await _find_log(call)
     try:
@@ -33,7 +33,7 @@ async def get_chunk(call: OperationCall) -> LogPiece:
     cut = len(decoder.getstate()[0])
     if cut == len(found.data) or found.offset + len(found.data) >= found.size:
         text, cut = text + decoder.decode(b"", final=True), 0
-    return LogPiece(
+    return LogChunk(
         name=name, offset=found.offset, next=found.offset + len(found.data) - cut, size=found.size, text=text
     )
 

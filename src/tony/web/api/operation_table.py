@@ -26,8 +26,8 @@ from tony.web.api.response_types import (
     FileList,
     JobList,
     LinkList,
+    LogChunk,
     LogList,
-    LogPiece,
     Me,
     MetricsIndex,
     TaskList,
@@ -269,7 +269,7 @@ OPERATIONS: Sequence[Operation] = (
         path="/jobs/{job}/logs/{name}",
         what="A part of a log as text. Continue at `next`.",
         handler=logs.get_chunk,
-        answer=LogPiece,
+        answer=LogChunk,
         parameters=(
             _JOB,
             _NAME,

@@ -206,7 +206,7 @@ class LogList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogPiece:
+class LogChunk:
     """A part of a log.
 
     Attributes:
