@@ -25,7 +25,7 @@ from tony import clock
 from tony.am import notifications as module
 from tony.am.http_post import WebhookRejectedError, WebhookTarget, post
 from tony.am.notifications import Notifications
-from tony.client.credential_creation import _Authority
+from tony.client.certificate_authority import CertificateAuthority
 from tony.model.exit_status import ExitStatus
 from tony.model.job_report import JobReport
 from tony.model.job_spec import NOTICES, JobSpec, Notify, Role
@@ -377,7 +377,7 @@ class TestTls:
 
 def certified(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
     """What a server of that name shows, and the file of the authority that signed it."""
-    made = _Authority().sign("", name)
+    made = CertificateAuthority().sign("", name)
     assert made.certificate
     assert made.key
     assert made.ca

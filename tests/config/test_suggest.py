@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.config.table.schema_tree import closest_match, format_known_names, suggest_names
+from tony.config.name_suggestions import closest_match, format_known_names, suggest_names
 
 KNOWN = ["max_restarts", "memory", "vcores", "worker", "My-Role"]
 

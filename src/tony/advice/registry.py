@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from tony.advice.heuristic import Heuristic
@@ -53,6 +54,4 @@ def all_heuristics() -> tuple[tuple[Heuristic, ...], tuple[str, ...]]:
 
 
 def _plug_ins() -> Iterable[EntryPoint]:
-    from importlib.metadata import entry_points
-
     return entry_points(group=GROUP)

@@ -26,6 +26,7 @@ from tony.am.step_progress import (
 )
 from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
+from tony.history.metrics_schema import CHUNK, TaskMetricsUpdate
 from tony.history.session_facts import CheckpointRecord
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
@@ -360,11 +361,6 @@ class MetricsStore:
 
     def _build_update(self, track: Track) -> TaskMetricsUpdate:
         """Return what has changed of a task, in whole chunks."""
-        from tony.history.metrics_schema import (  # late: many jobs end before anything is written
-            CHUNK,
-            TaskMetricsUpdate,
-        )
-
         dirty = track.first if track.anew or track.dirty is None else track.dirty
         first = max(track.first, dirty - dirty % CHUNK)
         begin, end = 3 * (first - track.first), 3 * len(track.counts)

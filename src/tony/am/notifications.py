@@ -7,6 +7,8 @@ only. The AM's log says what became of each, without the address, whose path may
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import json
 import logging
 from collections import Counter, deque
@@ -191,9 +193,6 @@ def _parse_target(webhook: str | None) -> WebhookTarget | None:
 
 def sign(key: bytes, moment: str, body: bytes) -> str:
     """Sign a notification with its time: `sha256=<hex>` over `<moment>.<body>`."""
-    import hashlib
-    import hmac
-
     return f"sha256={hmac.new(key, moment.encode() + b'.' + body, hashlib.sha256).hexdigest()}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import click
 
 from tony.cli.terminal.terminal_text import find_columns
-from tony.config.table.schema_tree import closest_match
+from tony.config.name_suggestions import closest_match
 
 #: Columns below which click does not narrow its help.
 _CLICK_MIN_COLUMNS = 50

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tony.cli.remote_settings_file import copy_settings_file
 from tony.cli.submission_signals import InterruptedBySignal
 from tony.cli.terminal.output import explain, say_all
 from tony.cli.terminal.terminal_text import find_columns
+from tony.config.legacy.flags import FLAGS, parse
 from tony.errors import TonyError
 
 if TYPE_CHECKING:
@@ -38,9 +40,6 @@ def run(name: str, about: str, words: Sequence[str], go: Callable[[Flags], int])
         name, about: name and description for the usage.
         go: runs the command and returns the exit code of tony.
     """
-    from tony.cli.remote_settings_file import copy_settings_file
-    from tony.config.legacy.flags import parse
-
     try:
         if set(words) & {"-h", "-help", "--help"}:
             _print_usage(name, about)
@@ -55,8 +54,6 @@ def run(name: str, about: str, words: Sequence[str], go: Callable[[Flags], int])
 
 
 def _print_usage(name: str, about: str) -> None:
-    from tony.config.legacy.flags import FLAGS
-
     width = find_columns() or _USAGE_COLUMNS
     page = click.HelpFormatter(width=width)
     page.write_usage(f"tony {name}", "[FLAGS]")

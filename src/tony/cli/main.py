@@ -21,6 +21,7 @@ from tony.cli.help import CommandGroup, FittingContext
 from tony.cli.terminal.output import explain, print_json, warn
 from tony.cli.terminal.standard_streams import prepare_output, settle_output
 from tony.errors import ExitCode, TonyError
+from tony.jobs.state_dir import find_state_dir
 from tony.linux import resource_limit_errors
 from tony.linux.resource_limit_errors import allow_open_files
 
@@ -240,8 +241,6 @@ def _report_bug(error: BaseException) -> int:
     text = "".join(traceback.format_exception(error))
     warn(f"internal error, a bug in tony: {type(error).__name__}: {error}")
     try:
-        from tony.jobs.state_dir import find_state_dir
-
         home = find_state_dir(os.environ).path
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = home / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from tony.config.table.schema_tree import closest_match
+from tony.config.name_suggestions import closest_match
 from tony.errors import TonyError
+from tony.history.job_record import record_of
 from tony.jobs.job_ids import LAST, list_job_ids, resolve
 from tony.jobs.state_dir import find_state_dir
 from tony.model.ids import TaskId
@@ -64,8 +65,6 @@ class TaskParameter(TextType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the tasks of the job on the same command line."""
-        from tony.history.job_record import record_of
-
         try:
             tasks = [str(task) for task in record_of(*job_id(str(ctx.params.get("job")))).spec.task_ids]
         except TonyError:

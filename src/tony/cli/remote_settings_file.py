@@ -13,6 +13,9 @@ from tony.cli.options import home
 from tony.config.files import paths
 from tony.config.files.file_reader import MAX_FILE
 from tony.errors import ConfigError, Problem, TonyError
+from tony.storage.hdfs.hdfs_discovery import find_hdfs
+from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
+from tony.storage.staging.remote_files import RemoteFile
 
 if TYPE_CHECKING:
     from tony.config.legacy.flags import Flags
@@ -40,10 +43,6 @@ def copy_settings_file(flags: Flags) -> Iterator[Flags]:
 
 
 def _read(address: str) -> bytes:
-    from tony.storage.hdfs.hdfs_discovery import find_hdfs
-    from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
-    from tony.storage.staging.remote_files import RemoteFile
-
     files = HdfsFiles(find_hdfs(home(), {}))
     try:
         found = files.look(address)

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tony.cli.follow.following import exit_code, follow_to_end
 from tony.cli.options import home, json_option
 from tony.cli.submission_signals import TERMINATION_SIGNALS, InterruptedBySignal, SignalGuard, raise_interrupt
 from tony.cli.terminal.output import print_json, say, warn
+from tony.client.submission import prepare_submission, render_request
 from tony.config.load import Resolved
 from tony.isolated_interpreter import settle
 from tony.model.ids import TaskId
@@ -86,8 +88,6 @@ def submit_and_follow(
     """
     place = home()
     if options.dry_run:
-        from tony.client.submission import render_request
-
         print_json(render_request(resolved, place), pretty=True)
         return 0
     early = SignalGuard(tied=tied)
@@ -98,8 +98,6 @@ def submit_and_follow(
         else:
             say(job_id)
         return 0
-    from tony.cli.follow.following import exit_code, follow_to_end
-
     settle()
     report = follow_to_end(place, job_id, sys.stderr if options.as_json else sys.stdout, early, companion)
     if options.shows_outputs and (sentence := _describe_outputs(report, place.job(job_id))):
@@ -145,8 +143,6 @@ def _has_run(task: TaskReport) -> bool:
 
 
 def _submit(resolved: Resolved, place: Home, early: SignalGuard) -> str:
-    from tony.client.submission import prepare_submission
-
     ready = None
     try:
         # Staging blocks; outside an event loop Ctrl-C interrupts it at once.

@@ -21,6 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from tony.client.blocking import blocking, blocking_iterator, run
 from tony.client.port_forward import PortForward, open_proxy
+from tony.client.submission import submit as submit_resolved
+from tony.config.files.call_settings import from_spec
+from tony.config.files.layers import put
+from tony.config.load import load
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.job_ids import resolve
 from tony.jobs.state_dir import find_state_dir
@@ -56,8 +60,6 @@ def submit(job: JobLike, scheduler: str | None = None, **settings: Any) -> Job:
 
 async def submit_async(job: JobLike, scheduler: str | None = None, **settings: Any) -> Job:
     """Awaitable version of `submit`."""
-    from tony.client.submission import submit as submit_resolved
-
     given = settings if scheduler is None else {**settings, "scheduler": scheduler}
     resolved = await to_thread(_resolve, job, given)
     home = find_state_dir(os.environ)
@@ -169,9 +171,6 @@ class LocalPort:
 
 
 def _resolve(job: JobLike, settings: Mapping[str, Any]) -> Resolved:
-    from tony.config.files.call_settings import from_spec
-    from tony.config.load import load
-
     if isinstance(job, str | os.PathLike):
         return load(job, overrides=settings)
     if not isinstance(job, JobSpec | Mapping):
@@ -185,8 +184,6 @@ def _resolve(job: JobLike, settings: Mapping[str, Any]) -> Resolved:
 
 def _merge(own: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Merge two mappings, table by table; the second one overrides the first."""
-    from tony.config.files.layers import put
-
     values: dict[str, Any] = {}
     for given in (own, settings):
         for name, value in given.items():

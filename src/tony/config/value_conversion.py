@@ -11,7 +11,7 @@ from typing import Any
 
 from tony.config.files import paths
 from tony.config.files.layers import Canonical, Garbled, Written, quoted
-from tony.config.table.schema_tree import suggest_names
+from tony.config.name_suggestions import suggest_names
 from tony.config.table.settings_table import Kind, Setting
 from tony.config.table.value_format import canonical
 from tony.units import parse_duration, parse_size

@@ -30,7 +30,7 @@ from tony.hadoop.tokens.credentials import (
     read_file,
     select,
 )
-from tony.hadoop.tokens.token import HadoopToken
+from tony.hadoop.tokens.token import HadoopToken, read_hdfs_owner
 from tony.hadoop.tokens.writable import Malformed
 
 _AUTHENTICATION: Final = "hadoop.security.authentication"
@@ -135,8 +135,6 @@ class Logins:
     def _find_principal(self) -> str | None:
         """Return the owner of the tokens or of the ticket."""
         # Late: only secure clusters need it, and programs inside one have no ticket.
-        from tony.hadoop.tokens.token import read_hdfs_owner
-
         for token in self.credentials.tokens_by_kind(HDFS_DELEGATION):
             with contextlib.suppress(Malformed):
                 return read_hdfs_owner(token)

@@ -22,6 +22,7 @@ from tony.protocol.launch import AmCredentials, JobCredentials
 from tony.protocol.messages import Done, Message, SetLogLevel, Stacks
 from tony.rpc.client_connection import connect
 from tony.rpc.connection import RpcConnection
+from tony.schedulers import registry
 from tony.storage.stores.local_store import LocalStore
 
 #: Seconds to connect, and to get an answer: an AM that is busy with 10,000 tasks needs a few.
@@ -130,8 +131,6 @@ async def connect_to_am(folder: JobFolder, timeout: float = ANSWER_TIMEOUT_SECON
 
 
 def _find_dialer(folder: JobFolder, scheduler: str) -> Callable[[str], Awaitable[socket.socket]]:
-    from tony.schedulers import registry  # late: most AMs are reached directly
-
     try:
         submitter = registry.load(scheduler).submitter(Home(folder.path.parent.parent))
     except LookupError:

@@ -12,6 +12,7 @@ from tony.history.ended_jobs_index import head_of_report
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
+from tony.schedulers import registry
 
 #: Jobs queried concurrently.
 _CONCURRENT_QUERIES = 50
@@ -108,8 +109,6 @@ def _name_jobs(jobs: list[str]) -> str:
 
 async def _query_scheduler_jobs(home: Home, scheduler: str) -> Mapping[str, JobHead]:
     """Return the jobs that a scheduler knows, by id. Schedulers do not know tasks."""
-    from tony.schedulers import registry
-
     found = await registry.load(scheduler).submitter(home).all_jobs()
     return {
         entry.job: JobHead(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tony.mini.layout import Places
 from tony.model.layout import Home
 
 #: Property that marks the configuration of such a cluster.
@@ -23,8 +24,6 @@ def conf_dir(home: Home) -> Path | None:
 
     Reads files and the process table, in a millisecond; sends no request to the cluster.
     """
-    from tony.mini.layout import Places
-
     places = Places(home.mini)
     if not places.state.exists():  # nearly always: nothing more is imported then
         return None

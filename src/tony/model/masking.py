@@ -6,7 +6,10 @@ Standard library only. Output of the job's programs is masked once, by the execu
 from __future__ import annotations
 
 import re
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from json import dumps
+from urllib.parse import quote
 
 #: A secret's value, or a line of it, is masked from this many bytes on: shorter ones occur in ordinary text.
 MIN_SECRET_BYTES = 6
@@ -184,10 +187,6 @@ def _spellings(secret: bytes) -> Iterator[bytes]:
 
 
 def _encodings(secret: bytes) -> Iterator[bytes]:
-    from base64 import b64encode, urlsafe_b64encode  # late: most jobs have no secrets
-    from json import dumps
-    from urllib.parse import quote
-
     text = secret.decode("utf-8", "surrogateescape")
     yield dumps(text)[1:-1].encode()
     yield dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogateescape")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
+import zlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -87,8 +88,6 @@ def encode_for_many(message: Message, limit: int = MAX_FROM_AM) -> bytes:
     """
     body = _encode_body(message, limit)
     if len(body) >= _MIN_COMPRESSED:
-        import zlib  # late: rarely needed
-
         compressed = zlib.compress(body)
         if len(compressed) < len(body):
             return _LENGTH.pack(len(compressed) | COMPRESSED) + compressed
@@ -189,8 +188,6 @@ def _encode_body(message: Message, limit: int) -> bytes:
 
 def _decompress(body: bytes, limit: int) -> bytes:
     """Decompress a body, up to the limit: a small one may expand without end."""
-    import zlib
-
     expander = zlib.decompressobj()
     try:
         plain = expander.decompress(body, limit + 1)

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from tony.advice.engine import advise
+from tony.advice.facts_loader import load_facts
+from tony.advice.heuristic import count, format_evidence, saved
+from tony.advice.patch import as_diff
+from tony.advice.patch_writer import apply
+from tony.advice.recommendation import Advice
+from tony.advice.registry import all_heuristics
 from tony.cli.open_job import find_job, open_portal, portal_option
 from tony.cli.options import job_argument, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import escape
+from tony.client.submission import check
 from tony.errors import ExitCode, UserError
+from tony.history.job_record import record_of
+from tony.model.codec import from_plain
 from tony.model.layout import Home
 
 if TYPE_CHECKING:
@@ -42,8 +53,6 @@ def command(job: str, job_file: Path | None, only: tuple[str, ...], portal: str 
     """
     if portal is not None:
         return _advise_at_portal(portal, job, job_file, only, as_json)
-    from tony.advice.facts_loader import load_facts
-
     view = find_job(job)
     home, name = view.home, view.id
     facts = asyncio.run(load_facts(view))
@@ -68,9 +77,6 @@ def command(job: str, job_file: Path | None, only: tuple[str, ...], portal: str 
 
 
 def _advise_at_portal(url: str, job: str, job_file: Path | None, only: tuple[str, ...], as_json: bool) -> int:
-    from tony.advice.recommendation import Advice
-    from tony.model.codec import from_plain
-
     if job_file or only:
         raise click.UsageError("--apply and --only work for jobs of this machine only; leave out --portal.")
     with open_portal(url) as portal_client:
@@ -87,11 +93,6 @@ def _advise_at_portal(url: str, job: str, job_file: Path | None, only: tuple[str
 
 
 def _compute_advice(facts: Facts, only: tuple[str, ...]) -> Advice:
-    from dataclasses import replace
-
-    from tony.advice.engine import advise
-    from tony.advice.registry import all_heuristics
-
     heuristics, problems = all_heuristics()
     names = {heuristic.name for heuristic in heuristics}
     unknown = [name for name in only if name not in names]
@@ -105,10 +106,6 @@ def _compute_advice(facts: Facts, only: tuple[str, ...]) -> Advice:
 
 
 def _apply(home: Home, name: str, job_file: Path, changes: tuple[SettingChange, ...]) -> Applied:
-    from tony.advice.patch_writer import apply
-    from tony.client.submission import check
-    from tony.history.job_record import record_of
-
     return apply(job_file, record_of(home, name), changes, lambda resolved: check(resolved, home))
 
 
@@ -134,9 +131,6 @@ def _build_applied_json(applied: Applied) -> dict[str, object]:
 
 
 def _show(name: str, advice: Advice) -> None:
-    from tony.advice.heuristic import count, format_evidence, saved
-    from tony.advice.patch import as_diff
-
     others = len(advice.runs) - 1
     say(f"{advice.job}  {escape(name)}  compared with {count(others, 'earlier run')} of the same job")
     for finding in advice.findings:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from tony.cli.legacy_command_runner import RawCommand, run
+from tony.cli.submission import SubmitOptions, submit_and_follow
+from tony.config.legacy import TO_CLUSTER
+from tony.config.legacy.translate import load
 
 if TYPE_CHECKING:
     from tony.config.legacy.flags import Flags
@@ -24,9 +27,5 @@ def command(words: tuple[str, ...]) -> int:
 
 
 def _go(flags: Flags) -> int:
-    from tony.cli.submission import SubmitOptions, submit_and_follow
-    from tony.config.legacy import TO_CLUSTER
-    from tony.config.legacy.translate import load
-
     resolved = load(flags, overrides=TO_CLUSTER)
     return submit_and_follow(resolved, SubmitOptions(detach=False, dry_run=False, as_json=False), tied=True)

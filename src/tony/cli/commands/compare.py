@@ -10,6 +10,8 @@ from tony.cli.open_job import find_job
 from tony.cli.options import JobParameter, json_option
 from tony.cli.terminal.output import print_json, say_all, to_plain_value
 from tony.cli.terminal.terminal_text import find_columns
+from tony.cli.text.compare_text import format_comparison
+from tony.jobs.comparison import ComparedJob, Comparison, compare_jobs
 from tony.model.codec import Json, to_plain
 
 
@@ -19,8 +21,6 @@ from tony.model.codec import Json, to_plain
 @json_option("Print both sides as JSON.")
 def command(a: str, b: str, as_json: bool) -> None:
     """Compare two jobs: outcome, settings, goodput and metrics."""
-    from tony.cli.text.compare_text import format_comparison
-    from tony.jobs.comparison import ComparedJob, Comparison, compare_jobs
 
     def build_side(each: ComparedJob) -> Json:
         report = each.report

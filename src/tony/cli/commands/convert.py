@@ -8,6 +8,9 @@ from pathlib import Path
 
 import click
 
+from tony.config.legacy.flags import parse
+from tony.config.legacy.job_file_writer import job_file
+from tony.config.legacy.translate import translate
 from tony.errors import ConfigError
 
 
@@ -20,10 +23,6 @@ def command(xml_file: str, flags: tuple[str, ...]) -> int:
     FLAGS are the LinkedIn TonY flags that the job was submitted with, such as --src_dir and --executes; they go into
     the job file, too.
     """
-    from tony.config.legacy.flags import parse
-    from tony.config.legacy.job_file_writer import job_file
-    from tony.config.legacy.translate import translate
-
     try:
         draft, _ = translate(parse(["--conf_file", xml_file, *flags]), os.environ, Path.cwd())
     except ConfigError as error:

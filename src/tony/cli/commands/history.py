@@ -12,6 +12,8 @@ from tony.cli.report_loader import load_report
 from tony.cli.terminal.output import print_json, say, say_all
 from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.cli.text.status_text import find_further_sessions, find_lone_restarts, format_status
+from tony.history.event_log import segments
+from tony.history.session_facts import session_reasons, session_sizes
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 
@@ -54,8 +56,6 @@ def command(job: str, as_json: bool) -> None:
 
 def _find_sessions(folder: JobFolder, report: JobReport) -> list[dict[str, Any]]:
     """Return the reason of each session, and its number of tasks if the gang size may change."""
-    from tony.history.session_facts import session_reasons, session_sizes
-
     reasons, sizes = session_reasons(folder), session_sizes(folder)
     return [
         {
@@ -72,8 +72,6 @@ def _find_sessions(folder: JobFolder, report: JobReport) -> list[dict[str, Any]]
 
 def _find_places(folder: JobFolder) -> dict[str, Path]:
     """Return label -> path for each part of the job directory that exists."""
-    from tony.history.event_log import segments
-
     logs = segments(folder.path)
     places = {
         "job file": folder.job,

@@ -10,7 +10,9 @@ from tony.cli.options import home as own_home
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.errors import UnrecordedJobError
+from tony.jobs.actions import kill
 from tony.jobs.failure_text import format_outcome
+from tony.jobs.remote.remote_job_sync import kill_foreign
 from tony.model.states import JobState
 
 
@@ -23,8 +25,6 @@ def command(job: str, now: bool, as_json: bool) -> None:
 
     Returns as soon as the job is stopping. A job that has already ended is left unchanged.
     """
-    from tony.jobs.actions import kill
-
     try:
         home, name = job_id(job)
     except UnrecordedJobError:
@@ -46,6 +46,4 @@ def command(job: str, now: bool, as_json: bool) -> None:
 
 def _kill_unrecorded(job: str) -> bool:
     """Kill a job that was submitted on another machine and has not started: only its scheduler knows it."""
-    from tony.jobs.remote.remote_job_sync import kill_foreign
-
     return asyncio.run(kill_foreign(own_home(), job))

@@ -18,6 +18,7 @@ from tony.jobs.job_list import Filter, Jobs, list_ended_jobs
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
+from tony.schedulers import registry
 from tony.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -116,8 +117,6 @@ def _print(heads: Sequence[JobHead], where: str, wanted: Filter, as_json: bool) 
 
 
 def _check_scheduler(scheduler: str) -> str:
-    from tony.schedulers import registry
-
     if scheduler not in registry.names():
         raise click.BadParameter(f"unknown scheduler {scheduler!r}; known: {', '.join(registry.names())}.")
     return scheduler

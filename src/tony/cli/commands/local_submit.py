@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
 
 from tony.cli.legacy_command_runner import RawCommand, run
+from tony.cli.submission import SubmitOptions, clean_exit_on_signals, submit_and_follow
+from tony.cli.terminal.output import warn
+from tony.config.legacy import CLUSTER_CONF, TO_CLUSTER
+from tony.config.legacy.translate import load
+from tony.mini.ephemeral_cluster import run_ephemeral_cluster
+from tony.mini.options import MiniOptions
 
 if TYPE_CHECKING:
     from tony.config.legacy.flags import Flags
@@ -30,15 +37,6 @@ def command(words: tuple[str, ...]) -> int:
 
 
 def _go(flags: Flags) -> int:
-    import os
-
-    from tony.cli.submission import SubmitOptions, clean_exit_on_signals, submit_and_follow
-    from tony.cli.terminal.output import warn
-    from tony.config.legacy import CLUSTER_CONF, TO_CLUSTER
-    from tony.config.legacy.translate import load
-    from tony.mini.ephemeral_cluster import run_ephemeral_cluster
-    from tony.mini.options import MiniOptions
-
     load(flags, overrides=TO_CLUSTER)  # reports errors before anything is started
     with clean_exit_on_signals(), run_ephemeral_cluster(MiniOptions(nodes=_NODE_COUNT), os.environ, warn) as cluster:
         warn(f"Started a cluster of {_NODE_COUNT} nodes for this job")

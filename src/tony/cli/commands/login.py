@@ -13,6 +13,14 @@ from tony.cli.options import home, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.cli.terminal.terminal_text import is_terminal
 from tony.errors import UserError
+from tony.jobs.portal_client.client import (
+    KeptToken,
+    PortalClient,
+    is_private,
+    keep_token,
+    load_tokens,
+    normalize_address,
+)
 from tony.model.layout import Home
 
 #: Environment variable with the address of the portal.
@@ -30,8 +38,6 @@ def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) 
     The owner of the portal creates tokens with `tony portal token --user NAME`. The token is prompted for, or read from
     standard input. Without --portal, logs in to the one in TONY_PORTAL, or the one with a stored token.
     """
-    from tony.jobs.portal_client.client import KeptToken, PortalClient, is_private, keep_token, normalize_address
-
     place = home()
     address = normalize_address(portal or _find_default_portal(place))
     if forget:
@@ -58,8 +64,6 @@ def command(portal: str | None, without_tls: bool, forget: bool, as_json: bool) 
 
 
 def _find_default_portal(place: Home) -> str:
-    from tony.jobs.portal_client.client import load_tokens
-
     named = os.environ.get(VARIABLE, "")
     known = [token.portal for token in load_tokens(place)]
     if named or len(known) == 1:

@@ -16,6 +16,7 @@ from tony.cli.terminal.terminal_text import is_terminal
 from tony.cli.text.log_printer import LogPrinter
 from tony.errors import UserError
 from tony.history.job_record import read_summary, record_of
+from tony.jobs.failure_text import format_outcome, format_report
 from tony.jobs.logs.log_names import ERR, OUT, STREAMS, Selection, find, select_named_tasks
 from tony.jobs.logs.log_reader import LogLine, group_lines, open_readers
 from tony.model.job_report import JobReport
@@ -124,7 +125,6 @@ async def _print(
 async def _follow(
     view: DirectoryJobView, viewer: _OutputViewer, selection: Selection, tail: int | None, *, live: bool
 ) -> None:
-    from tony.jobs.failure_text import format_outcome, format_report
     from tony.jobs.job_follower import follow
 
     report = await follow(view.home, view.id, viewer, selection, tail, live=live)

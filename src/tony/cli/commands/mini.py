@@ -16,6 +16,7 @@ from tony.cli.options import home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.errors import UserError
+from tony.mini.cluster import MiniCluster
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
 from tony.units import format_size
 
@@ -166,8 +167,6 @@ def _abort_start(number: int, frame: object) -> None:
 
 
 def _cluster() -> MiniCluster:
-    from tony.mini.cluster import MiniCluster
-
     return MiniCluster(home(), os.environ)
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import click
 
 from tony.cli.legacy_command_runner import RawCommand, run
+from tony.cli.submission import SubmitOptions, submit_and_follow
+from tony.cli.terminal.standard_streams import format_ssh_hint
+from tony.client.port_forward import open_proxy
+from tony.config.legacy import TO_CLUSTER
+from tony.config.load import load
+from tony.errors import TonyError, UserError
+from tony.history.job_record import record_of
+from tony.jobs.tunnel_client import is_answering
 from tony.retry import Backoff
 
 if TYPE_CHECKING:
@@ -35,11 +44,6 @@ def command(words: tuple[str, ...]) -> int:
 
 
 def _go(flags: Flags) -> int:
-    from tony.cli.submission import SubmitOptions, submit_and_follow
-    from tony.config.legacy import TO_CLUSTER
-    from tony.config.load import load
-    from tony.errors import UserError
-
     resolved = load(flags=flags, assumed={"job_timeout": _DEFAULT_JOB_TIMEOUT}, overrides=TO_CLUSTER)
     if resolved.spec.tensorboard_task is None:
         raise UserError("no task of this job has a TB_PORT for a notebook; remove tony.<type>.instances.")
@@ -49,14 +53,6 @@ def _go(flags: Flags) -> int:
 
 async def _forward_port(home: Home, job: str, view: Viewer) -> None:
     """Forward a port as soon as the server accepts connections, until cancelled."""
-    import asyncio
-
-    from tony.cli.terminal.standard_streams import format_ssh_hint
-    from tony.client.port_forward import open_proxy
-    from tony.errors import TonyError
-    from tony.history.job_record import record_of
-    from tony.jobs.tunnel_client import is_answering
-
     task = record_of(home, job).spec.tensorboard_task
     assert task is not None
     pauses = iter(_BACKOFF)

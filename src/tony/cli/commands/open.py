@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import webbrowser
 from urllib.parse import quote
 
 import click
@@ -51,6 +52,4 @@ def _find_cluster_page(home: Home, job: str) -> str:
 
 
 def _browse(address: str) -> bool:
-    import webbrowser  # late: it searches for all installed browsers
-
     return webbrowser.open(address)

@@ -9,6 +9,8 @@ import click
 from tony.cli.options import job_argument, job_id, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.jobs.state_dir import get_user_name
+from tony.portal.histories.history_location import open_location
+from tony.portal.histories.retention import pin, unpin
 
 
 @click.command("pin")
@@ -17,9 +19,6 @@ from tony.jobs.state_dir import get_user_name
 @json_option("Print what was done as JSON.")
 def command(job: str, undo: bool, as_json: bool) -> None:
     """Protect JOB's history from `tony purge`, however old it is."""
-    from tony.portal.histories.history_location import open_location
-    from tony.portal.histories.retention import pin, unpin
-
     home, name = job_id(job)
     store = open_location(str(home.path), home, os.environ)
     path = f"jobs/{name}"

@@ -8,9 +8,13 @@ from contextlib import aclosing
 
 import click
 
+from tony.cli.follow.following import exit_code
 from tony.cli.options import TargetParameter, job_argument, job_id, json_option, split_target
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.standard_streams import format_ssh_hint
+from tony.client.port_forward import open_proxy
+from tony.jobs.failure_text import format_outcome
+from tony.jobs.job_follower import iterate_reports
 from tony.model.layout import Home
 
 
@@ -37,11 +41,6 @@ def command(job: str, target: str, port: int | None, address: str, as_json: bool
 
 
 async def _serve(home: Home, name: str, target: str, address: str, port: int | None, *, as_json: bool) -> int:
-    from tony.cli.follow.following import exit_code
-    from tony.client.port_forward import open_proxy
-    from tony.jobs.failure_text import format_outcome
-    from tony.jobs.job_follower import iterate_reports
-
     task_or_role, task_port = split_target(target)
     async with await open_proxy(home, name, task_or_role, task_port, warn, address=address, port=port) as proxy:
         task = str(proxy.task)

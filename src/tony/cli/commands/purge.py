@@ -12,6 +12,8 @@ from tony.cli.options import Count, NumberType, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import escape, find_columns, format_clock_time, format_table
 from tony.errors import TonyError, UserError
+from tony.portal.histories.history_location import is_own_location, open_location
+from tony.portal.histories.retention import RetentionRules, carry_out, plan
 from tony.units import format_size, parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -77,9 +79,6 @@ def command(
     """
     if age is None and jobs is None and size is None:
         raise UserError("Specify which jobs to delete: --older-than 90d, --keep 1000 or --keep-size 100g.")
-    from tony.portal.histories.history_location import is_own_location, open_location
-    from tony.portal.histories.retention import RetentionRules, plan
-
     place = home()
     store = open_location(history or str(place.path), place, os.environ)
     target = open_location(to, place, os.environ) if to else None
@@ -96,8 +95,6 @@ def _carry_out(
     store: FileStore, going: Sequence[RemovedRecord], target: FileStore | None, *, own: bool
 ) -> list[RemovedRecord]:
     """Delete or move the jobs; warn about those that fail and continue. Return those that were removed."""
-    from tony.portal.histories.retention import carry_out
-
     removed = []
     for removal in going:
         try:

@@ -11,6 +11,7 @@ from tony.cli.terminal.output import print_json, say
 from tony.errors import ExitCode, UnknownJobError
 from tony.history.event_log import place_of, read, segments
 from tony.history.job_record import read_job, read_summary
+from tony.history.replay import replay
 from tony.model.layout import JobFolder
 
 
@@ -23,8 +24,6 @@ def command(job: str, as_json: bool) -> int:
     JOB may also be the path of a job directory. The exit code is 0 if the states agree, and 70 if they differ: please
     report the log as a bug.
     """
-    from tony.history.replay import replay
-
     folder = _find_folder(job)
     record = read_job(folder)
     logs = segments(folder.path)

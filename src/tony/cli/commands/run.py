@@ -18,6 +18,7 @@ from tony.config.files.call_settings import SOURCE
 from tony.config.files.overrides import written
 from tony.config.load import load
 from tony.errors import ConfigError
+from tony.frameworks.registry import names
 
 #: The role of `-n`, and the role of a job without roles.
 _WORKER_ROLE = "worker"
@@ -49,8 +50,6 @@ class FrameworkParameter(TextType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the installed frameworks."""
-        from tony.frameworks.registry import names
-
         return [CompletionItem(word) for word in names() if word.startswith(incomplete)]
 
 
@@ -59,8 +58,6 @@ class FrameworkOption(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return the option and its help."""
-        from tony.frameworks.registry import names
-
         self.help = f"One of {', '.join(names())}; or a plug-in."
         return super().get_help_record(ctx)
 

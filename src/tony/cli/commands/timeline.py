@@ -13,6 +13,8 @@ from tony.cli.open_job import find_job
 from tony.cli.options import TaskParameter, job_argument, json_option
 from tony.cli.terminal.output import has_colours, print_json, say, say_all
 from tony.cli.terminal.terminal_text import find_size, knows_unicode
+from tony.cli.text.timeline_text import ASCII, MAX_TASK_ROWS, UNICODE, format_headline, format_timeline
+from tony.jobs.logs.log_names import select_named_tasks
 
 if TYPE_CHECKING:
     from tony.history.timeline import Timeline
@@ -32,8 +34,6 @@ def command(job: str, tasks: tuple[str, ...], every: bool, plain: bool, as_json:
     TASK is a task such as worker:0, or a role for all of its tasks; the default is all tasks. With more than 50,
     several share a row.
     """
-    from tony.cli.text.timeline_text import ASCII, MAX_TASK_ROWS, UNICODE, format_headline, format_timeline
-    from tony.jobs.logs.log_names import select_named_tasks
 
     async def load() -> tuple[JobReport, Sequence[TaskId], Timeline | None]:
         view = find_job(job)

@@ -8,6 +8,7 @@ import sys
 import click
 
 from tony import clock
+from tony.cli.follow.top import Top, count_points
 from tony.cli.options import WordParameter, job_argument, job_id, json_option
 from tony.cli.report_loader import load_report
 from tony.cli.terminal.output import knows_sequences, print_json, say_all
@@ -31,8 +32,6 @@ def command(job: str, sort: str, once: bool, as_json: bool) -> None:
 
     Keys: c, m, g, p, t, s sort by CPU, memory, GPUs, progress, task, state; q or Ctrl-C quits. The job continues.
     """
-    from tony.cli.follow.top import Top, count_points
-
     home, name = job_id(job)
     record = record_of(home, name)
     report = load_report(home, name)

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tony import __version__
 from tony.cli.open_job import find_job
 from tony.cli.options import job_argument, json_option
 from tony.cli.terminal.output import print_json, say
+from tony.errors import UnknownJobError, UserError
+from tony.history.otlp_trace import requests
+from tony.jobs.otlp_export import ENDPOINT, HEADERS, build_traces_url, parse_headers, send
 from tony.model.codec import Json
 
 if TYPE_CHECKING:
@@ -38,9 +42,6 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
     allocate, set-up, rendezvous, warm-up, productive, checkpoint, redone, restart, idle. Exporting a job again gives
     the same trace. Headers for the collector are read from OTEL_EXPORTER_OTLP_HEADERS.
     """
-    from tony.errors import UserError
-    from tony.jobs.otlp_export import ENDPOINT, HEADERS, build_traces_url, parse_headers, send
-
     view = find_job(job)
     name = view.id
     url = otlp or os.environ.get(ENDPOINT, "")
@@ -63,8 +64,6 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
 
 
 async def _load(view: DirectoryJobView) -> tuple[JobReport, Timeline, Metrics | None]:
-    from tony.errors import UnknownJobError
-
     report, line = await view.status(), await view.timeline()
     if line is None:
         raise UnknownJobError(f"job {view.id} has no events yet: it is {report.state.value}")
@@ -72,9 +71,6 @@ async def _load(view: DirectoryJobView) -> tuple[JobReport, Timeline, Metrics | 
 
 
 def _build_requests(view: DirectoryJobView) -> Iterator[Json]:
-    from tony import __version__
-    from tony.history.otlp_trace import requests
-
     report, line, metrics = asyncio.run(_load(view))
     with metrics or nullcontext():
         yield from requests(line, report, metrics, __version__)

@@ -11,7 +11,9 @@ from tony.cli.options import home, json_option
 from tony.cli.submission import setting_options
 from tony.cli.terminal.output import print_json, say, say_all, to_plain_value
 from tony.cli.terminal.terminal_text import escape, find_columns, format_table
+from tony.client.submission import check
 from tony.config.load import Resolved, load
+from tony.config.table.resolved_table import resolved_rows
 from tony.errors import ConfigError, ExitCode
 from tony.model.job_spec import Role
 from tony.model.states import RoleKind
@@ -34,8 +36,6 @@ def command(
 
     Shows all errors at once. The exit code is 0 if the file is valid, else 2.
     """
-    from tony.client.submission import check
-
     overrides: dict[str, Any] = {"scheduler": scheduler} if scheduler is not None else {}
     try:
         resolved = load(job_file, sets=sets, params=params, overrides=overrides, overrides_source="--scheduler")
@@ -56,8 +56,6 @@ def _describe_role(name: str, role: Role) -> str:
 
 
 def _show(job_file: str, resolved: Resolved, show_all: bool, as_json: bool) -> None:
-    from tony.config.table.resolved_table import resolved_rows
-
     if as_json:
         settings = [{**asdict(row), "value": to_plain_value(row.value)} for row in resolved_rows(resolved)]
         facts = {"valid": True, "problems": [], "notes": list(resolved.notes)}

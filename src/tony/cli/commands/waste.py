@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from tony import clock
+from tony.advice.facts_loader import read_run
+from tony.advice.wasted_hours import by_week, compute_unused
 from tony.cli.commands.list import TimeParameter
 from tony.cli.options import home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import escape, find_columns, format_clock_time, format_table
 from tony.errors import TonyError
+from tony.history.directory_scan import scan
 from tony.units import format_number, format_share
 
 if TYPE_CHECKING:
@@ -49,10 +52,6 @@ def command(since: float | None, user: str | None, as_json: bool) -> None:
 
 def _compute_weeks(since: float, user: str | None) -> tuple[Sequence[WeekOfWaste], int]:
     """Return the weeks, and the number of jobs without an event log."""
-    from tony.advice.facts_loader import read_run
-    from tony.advice.wasted_hours import by_week, compute_unused
-    from tony.history.directory_scan import scan
-
     place, found, unknown = home(), [], 0
     for head in scan(place).ended:
         if (head.ended or head.submitted) < since or user not in (None, head.user):

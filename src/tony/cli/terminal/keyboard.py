@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 import sys
+import termios
+import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -25,9 +27,6 @@ def watch_keys(on_key: Callable[[str], None]) -> Iterator[None]:
     if not readable:
         yield
         return
-    import termios
-    import tty
-
     before = termios.tcgetattr(number)
     loop = asyncio.get_running_loop()
 

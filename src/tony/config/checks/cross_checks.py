@@ -6,6 +6,7 @@ Each check reports all errors it finds, except those that only follow from an er
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,10 @@ from tony.config.checks.hints import Note
 from tony.config.files import paths
 from tony.config.files.layers import Layer, quoted
 from tony.config.files.secret_references import webhook_error
+from tony.config.name_suggestions import closest_match, format_known_names, suggest_names
 from tony.config.secret_masking import is_reference
 from tony.config.table import value_format
 from tony.config.table.converted_settings import ENV_NAME, ValueTable
-from tony.config.table.schema_tree import closest_match, format_known_names, suggest_names
 from tony.config.table.settings_table import MAX_INSTANCES, Key
 from tony.config.value_conversion import ELASTIC_EXAMPLE, MAX_ARGUMENT
 from tony.errors import Problem
@@ -126,8 +127,6 @@ def _name(spec: JobSpec, value_table: ValueTable) -> None:
             ("name",), f"{len(spec.name)} characters are too long; a name may have at most {_MAX_NAME_LENGTH}."
         )
     elif fault := next((char for char in spec.name if not _is_displayable(char)), None):
-        import unicodedata
-
         which = f"U+{ord(fault):04X} {unicodedata.name(fault, '')}".rstrip()
         value_table.add_error(("name",), f"a name is one line of printable characters, and {which} is not printable.")
 
@@ -169,8 +168,6 @@ def _is_displayable(char: str) -> bool:
     """Return True for printable characters, spaces, and the joiners that emoji are composed with."""
     if char.isprintable() or char in _JOINERS:
         return True
-    import unicodedata
-
     return unicodedata.category(char) == "Zs"
 
 

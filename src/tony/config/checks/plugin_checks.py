@@ -9,30 +9,26 @@ from typing import TYPE_CHECKING
 from tony.config.checks.cross_checks import unsupported_elastic_roles
 from tony.config.checks.hints import Note
 from tony.config.files.layers import quoted
+from tony.config.name_suggestions import format_known_names, suggest_names
 from tony.config.table.converted_settings import ValueTable
-from tony.config.table.schema_tree import format_known_names, suggest_names
 from tony.errors import Problem
+from tony.frameworks.registry import home_of, load, names
 from tony.model.job_spec import JobSpec
 from tony.model.states import RestartScope, RoleKind
+from tony.schedulers import registry as schedulers
 
 if TYPE_CHECKING:
     from tony.frameworks.base import Framework
 
-# The two registries are above this package; they are imported when a job is checked.
-
 
 def unknown_names(value_table: ValueTable) -> bool:
     """Report an unknown framework or scheduler; return True if the framework is known."""
-    from tony.schedulers import registry as schedulers
-
     scheduler = value_table.value(("scheduler", "name"))
     if scheduler is not None and scheduler not in schedulers.built_in_names() and scheduler not in schedulers.names():
         value_table.add_error(("scheduler", "name"), _unknown("scheduler", scheduler, schedulers.names()))
     framework = value_table.value(("framework",))
     if framework is None or _has_framework(framework):
         return True
-    from tony.frameworks.registry import names
-
     value_table.add_error(("framework",), _unknown("framework", framework, names()))
     return False
 
@@ -78,8 +74,6 @@ def framework_errors(spec: JobSpec) -> Sequence[Problem]:
 
 
 def _load_adapter(spec: JobSpec) -> Framework | Problem:
-    from tony.frameworks.registry import home_of, load
-
     home = home_of(spec.framework)
     try:
         return load(home)
@@ -101,8 +95,6 @@ def _scopes(spec: JobSpec, adapter: Framework) -> Iterator[Problem]:
 
 
 def _has_framework(name: str) -> bool:
-    from tony.frameworks.registry import home_of
-
     try:
         home_of(name)
     except LookupError:

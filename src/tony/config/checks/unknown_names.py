@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from tony.config.checks.cross_checks import texts_with_placeholders
 from tony.config.checks.hints import Note
 from tony.config.files.layers import Branch
+from tony.config.name_suggestions import closest_match, suggest_names
 from tony.config.table.converted_settings import ValueTable
-from tony.config.table.schema_tree import closest_match, suggest_names
 from tony.model.job_spec import JobSpec
 from tony.model.placeholders import find_parameters
 

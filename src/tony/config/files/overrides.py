@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tony.config.files.layers import MAX_DEPTH, Branch, Garbled, Layer, Written, put, quoted
-from tony.config.table.schema_tree import SettingsNode, fold_name, schema
+from tony.config.name_suggestions import fold_name
+from tony.config.table.schema_tree import SettingsNode, schema
 from tony.config.table.settings_table import Key
 from tony.errors import Problem
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tony.config.files.file_reader import FileRejectedError, read_text
 from tony.config.secret_masking import is_reference
@@ -66,8 +67,6 @@ def _read_secret(given: str, environ: Mapping[str, str]) -> str:
 
 def webhook_error(address: str) -> str:
     """Return what is wrong with a webhook address; empty if it is valid. It may be secret, so it is not quoted."""
-    from urllib.parse import urlsplit  # late: rarely needed
-
     example = "write an address such as https://hooks.example.com/T0/B1, or env:NAME."
     if not address.isascii() or not address.isprintable() or " " in address:
         return f"it has characters that are not allowed in a URL; {example}"

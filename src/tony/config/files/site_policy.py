@@ -25,8 +25,9 @@ from tony.config.files.call_settings import from_spec
 from tony.config.files.file_reader import FileRejectedError, read_layer
 from tony.config.files.layers import Layer, dotted, leaves, merge
 from tony.config.files.paths import is_absent
+from tony.config.name_suggestions import format_known_names, suggest_names
 from tony.config.table.converted_settings import ValueTable, read, shown
-from tony.config.table.schema_tree import find, format_known_names, suggest_names
+from tony.config.table.schema_tree import find
 from tony.config.table.settings_table import JOB_ONLY, SETTINGS, Half, Key, Kind, Setting
 from tony.config.table.value_format import canonical, format_as_toml
 from tony.config.value_conversion import WrongValue, convert

@@ -7,6 +7,7 @@ the scan need not validate anything: it stops at anything unexpected.
 from __future__ import annotations
 
 import re
+import tomllib
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
@@ -186,7 +187,5 @@ def _unquoted(part: str) -> str:
     if part.startswith("'"):
         return part[1:-1]
     if part.startswith('"'):
-        import tomllib
-
         return str(tomllib.loads(f"key = {part}")["key"])
     return part

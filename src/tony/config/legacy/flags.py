@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tony.config.name_suggestions import suggest_names
 from tony.config.table import value_format
-from tony.config.table.schema_tree import suggest_names
 from tony.errors import ConfigError, Problem
 
 #: Source of an error in the flags.

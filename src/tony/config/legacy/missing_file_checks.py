@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import stat
+import zipfile
 from pathlib import Path
 
 from tony.config.checks.hints import Note
@@ -70,8 +71,6 @@ def _folders_above(path: str) -> list[str]:
 
 def _members(archive: Path) -> dict[str, bool] | None:
     """Return name -> whether it is a link, for each member of a zip; None if it is not a readable zip."""
-    import zipfile  # late: rarely needed
-
     try:
         with zipfile.ZipFile(archive) as file:
             return {

@@ -10,7 +10,7 @@ from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
 from tony.config.legacy.keys import RESERVED
 from tony.config.legacy.settings_sources import LegacyValue
-from tony.config.table.schema_tree import suggest_names
+from tony.config.name_suggestions import suggest_names
 from tony.config.table.value_format import name as shown
 from tony.model.ids import ROLE_NAME
 from tony.units import format_exact_duration

@@ -9,7 +9,7 @@ from tony.config.legacy.flags import Flags
 from tony.config.legacy.keys import RESERVED, TYPE_ENDINGS
 from tony.config.legacy.role_kinds import TENSORBOARD, LegacyTaskTypes
 from tony.config.legacy.settings_sources import LegacyValue
-from tony.config.table.schema_tree import suggest_names
+from tony.config.name_suggestions import suggest_names
 from tony.config.table.value_format import name as shown
 from tony.model.placeholders import escaped
 from tony.units import format_exact_duration

@@ -6,7 +6,7 @@ from tony.config.checks.hints import Note
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.keys import KEYS, RESERVED, TYPE_ENDINGS, row_of
 from tony.config.legacy.settings_sources import LegacyValue
-from tony.config.table.schema_tree import closest_match
+from tony.config.name_suggestions import closest_match
 from tony.config.table.value_format import name as shown
 
 _MAX_NAMES = 5

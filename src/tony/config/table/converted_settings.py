@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tony.config.files.layers import Branch, Layer, Leaf, Written, dotted
+from tony.config.name_suggestions import closest_match, suggest_names
 from tony.config.secret_masking import MASK, mask_value, masked
-from tony.config.table.schema_tree import SettingsNode, closest_match, schema, suggest_names
+from tony.config.table.schema_tree import SettingsNode, schema
 from tony.config.table.settings_table import Key, Setting
 from tony.config.table.value_format import format_as_toml
 from tony.config.value_conversion import WrongValue, convert

@@ -8,6 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tony.config.table.settings_table import SETTINGS, Half, Key, Kind, Setting
+from tony.schedulers.registry import built_in_names, plug_in_names
+from tony.schedulers.settings_schema import load_settings, role_settings_of
 
 if TYPE_CHECKING:
     from tony.schedulers.settings_schema import SchedulerSetting
@@ -64,8 +66,6 @@ class SettingsNode:
 @cache
 def schema() -> SettingsNode:
     """Return the root of the tree, including the settings of the schedulers."""
-    from tony.schedulers.registry import built_in_names
-
     root = SettingsNode()
     for setting in settings():
         _add(root, setting)
@@ -91,8 +91,6 @@ def _add(root: SettingsNode, setting: Setting) -> None:
 @cache
 def _add_plug_ins() -> None:
     """Add the settings of installed schedulers, once an unknown name may be one: the search takes milliseconds."""
-    from tony.schedulers.registry import plug_in_names
-
     for setting in (*_settings_of(plug_in_names()), *_role_settings_of(plug_in_names())):
         _add(schema(), setting)
     role = schema().named["roles"].any
@@ -117,8 +115,6 @@ def find(key: Key) -> SettingsNode | None:
 @cache
 def settings() -> tuple[Setting, ...]:
     """Return every setting, including those of the schedulers of tony."""
-    from tony.schedulers.registry import built_in_names
-
     found = list(SETTINGS)
     for key, rows in (("scheduler.name", _settings_of), ("roles.<role>.spread", _role_settings_of)):
         place = next(i for i, setting in enumerate(found) if setting.key == key) + 1
@@ -128,16 +124,12 @@ def settings() -> tuple[Setting, ...]:
 
 def _settings_of(schedulers: Iterable[str]) -> Iterator[Setting]:
     # The registry of schedulers is above this package; imported when it is needed.
-    from tony.schedulers.settings_schema import load_settings
-
     for scheduler in schedulers:
         for row in load_settings(scheduler):
             yield _to_setting(f"scheduler.{scheduler}.{row.name}", row)
 
 
 def _role_settings_of(schedulers: Iterable[str]) -> Iterator[Setting]:
-    from tony.schedulers.settings_schema import role_settings_of
-
     for scheduler in schedulers:
         for row in role_settings_of(scheduler):
             yield _to_setting(f"roles.<role>.{scheduler}.{row.name}", row)
@@ -152,40 +144,3 @@ def _to_setting(key: str, row: SchedulerSetting) -> Setting:
         shown_default=row.default,
         minimum=row.minimum,
     )
-
-
-#: With more known names only the spelling is compared: more would take seconds.
-_MAX_COMPARED = 300
-#: Most known names that are listed if none is near.
-_MAX_LISTED = 12
-
-
-def closest_match(word: str, known: Iterable[str]) -> str | None:
-    """Return the most similar known name, ignoring case and dashes; None if none is similar."""
-    by_folded = {fold_name(name): name for name in known}
-    if fold_name(word) in by_folded:
-        return by_folded[fold_name(word)]
-    if len(by_folded) > _MAX_COMPARED:
-        return None
-    import difflib  # late: 10 ms, and only needed after an error
-
-    close = difflib.get_close_matches(fold_name(word[:100]), by_folded, n=1, cutoff=0.6)
-    return by_folded[close[0]] if close else None
-
-
-def suggest_names(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """Return `did you mean `worker`?`, or `otherwise` if nothing is near."""
-    name = closest_match(word, known)
-    return f"did you mean `{name}`?" if name else otherwise
-
-
-def format_known_names(names: Iterable[str]) -> str:
-    """Return `known: a, b, c.`, cut if there are many."""
-    listed = list(names)
-    more = f" and {len(listed) - _MAX_LISTED} more" if len(listed) > _MAX_LISTED else ""
-    return f"known: {', '.join(listed[:_MAX_LISTED])}{more}."
-
-
-def fold_name(name: str) -> str:
-    """Return a name in lower case, with `-` as `_`."""
-    return name.lower().replace("-", "_")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,8 +210,6 @@ class HadoopConfiguration:
 
 
 def _find_user_name() -> str:
-    import pwd  # here, for it is rarely needed
-
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

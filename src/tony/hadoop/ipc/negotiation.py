@@ -11,6 +11,7 @@ client  the connection context; everything from here on is wrapped if a protecti
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -206,8 +207,6 @@ class Negotiation:
 
 
 def _find_os_user() -> str:
-    import pwd
-
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:  # a container whose user id has no name

@@ -14,6 +14,8 @@ from tony.config.files import paths
 from tony.config.files.paths import expanded
 from tony.errors import UserError
 from tony.model.layout import Home
+from tony.storage.hdfs.hdfs_store import HdfsStore
+from tony.storage.stores.fsspec_store import FsspecStore
 from tony.storage.stores.local_store import LocalStore
 from tony.storage.stores.store_interface import FileStore
 
@@ -22,14 +24,10 @@ _HERE = frozenset(("file", "local"))
 
 
 def _open_hdfs(address: str, home: Home) -> FileStore:
-    from tony.storage.hdfs.hdfs_store import HdfsStore
-
     return HdfsStore(address, home)
 
 
 def _open_fsspec(address: str, home: Home) -> FileStore:
-    from tony.storage.stores.fsspec_store import FsspecStore
-
     return FsspecStore(address)
 
 

@@ -17,6 +17,7 @@ from tony.model.layout import JobFolder
 from tony.model.states import JobState
 from tony.model.strict_json import BadJson, loads
 from tony.portal.histories.history_layouts import RecordLocation
+from tony.portal.histories.jhist_reader import read_head as original
 from tony.portal.job_index.index_schema import IndexEntry
 from tony.storage.stores.store_interface import FileStore, Item, joined
 
@@ -128,8 +129,6 @@ def _decode(path: str, content: bytes) -> Json:
 
 def _build_head_without_job(store: FileStore, place: RecordLocation) -> JobHead | None:
     """Return a job of LinkedIn TonY, or the remains of one of tony's."""
-    from tony.portal.histories.jhist_reader import read_head as original
-
     items = store.list(place.path)
     names = {item.name for item in items if not item.folder}
     if "job.json" in names:  # it was just created or removed: the next scan finds out

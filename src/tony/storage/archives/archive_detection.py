@@ -5,6 +5,8 @@ Compression modules are loaded when needed: most jobs are submitted without an a
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from enum import Enum
 from pathlib import Path
 from typing import IO, cast
@@ -42,8 +44,6 @@ KNOWN = "tar, tar.gz, tar.bz2, tar.xz or zip"
 def open_expanded(file: IO[bytes], kind: Format) -> IO[bytes]:
     """Return the decompressed tar of a file; errors are those of the decompressor."""
     if kind is Format.TAR_GZ:
-        import gzip
-
         return cast(IO[bytes], gzip.GzipFile(fileobj=file, mode="rb"))
     if kind is Format.TAR_BZ2:
         import bz2
@@ -87,7 +87,6 @@ def find_unsupported(path: Path) -> str | None:
 
 def _holds_tar(path: Path, kind: Format) -> bool:
     import lzma
-    import zlib
 
     try:
         with path.open("rb") as file:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tony.errors import StorageError
 from tony.model.staged import StagedItem
+from tony.storage.archives.archive_detection import Format
 from tony.storage.cache import manifest
 from tony.storage.cache.file_copy import Copier, SourceChangedError, copy_folder, remove_tree
 from tony.storage.cache.manifest import ManifestEntry
@@ -81,7 +82,6 @@ def _load(cache: Cache, digest: str) -> UnpackedTree | None:
 def _unpack(cache: Cache, item: StagedItem) -> UnpackedTree:
     """Unpack next to the final place, then rename; the caller holds the lock."""
     # Late: only the first task with a new archive needs them, and they would slow down every start of an AM.
-    from tony.storage.archives.archive_detection import Format
     from tony.storage.archives.unpack import unpack
 
     final = cache.trees / item.digest

@@ -19,8 +19,10 @@ from tony.hadoop.authentication import Logins, is_secure
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import NameService, find_name_service, list_resource_managers
 from tony.hadoop.failover import Policy
+from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.tokens.credentials import AM_RM, CLIENT_TO_AM, CONTAINER, NODE_MANAGER, RM_DELEGATION, TokenCredentials
 from tony.hadoop.tokens.token import HadoopToken
+from tony.hadoop.tokens.url_string import to_url_string
 
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.web_identity import WebLogin
@@ -124,9 +126,6 @@ class FileLogin:
 
     def _find_login(self) -> WebLogin:
         # Late: it imports http.client.
-        from tony.hadoop.hdfs.web_identity import WebLogin
-        from tony.hadoop.tokens.url_string import to_url_string
-
         if not self._logins.is_secure:  # without security, WebHDFS checks user.name only and ignores tokens
             return WebLogin(user=self._logins.user, act_for=self._logins.acts_for)
         service = self._files or find_name_service(self._settings)

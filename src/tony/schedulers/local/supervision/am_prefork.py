@@ -11,6 +11,8 @@ import os
 import signal
 import sys
 
+from tony import isolated_interpreter
+
 TYPE_CHECKING = False  # this module is imported before everything else, so it imports nothing slow
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -143,7 +145,6 @@ def take() -> PreforkAm | None:
 
 def _load() -> None:
     """Load the modules of AM and executors, and do in advance what each of them would have to do."""
-    from tony import isolated_interpreter
     from tony.schedulers.local.supervision.supervisor import MASTER
 
     isolated_interpreter.load(*MASTER)
@@ -177,7 +178,6 @@ def _wait(commands: int, ready: int, masked: set[int | signal.Signals]) -> NoRet
 
 def _forget_client(kept: Collection[int]) -> None:
     """Release everything that belongs to the client: its streams, and inherited files (a shell's `9>lock`)."""
-    from tony import isolated_interpreter
     from tony.linux.fd_store import close_others
 
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -188,7 +188,6 @@ def _forget_client(kept: Collection[int]) -> None:
 
 
 def _become_am(content: bytes, ready: int) -> NoReturn:
-    from tony import isolated_interpreter
     from tony.linux import process_title
 
     folder, log, *argv = (os.fsdecode(word) for word in content.split(b"\0"))

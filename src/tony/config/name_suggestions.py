@@ -1,0 +1,41 @@
+"""Suggestions for misspelled names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+#: With more known names only the spelling is compared: more would take seconds.
+_MAX_COMPARED = 300
+#: Most known names that are listed if none is near.
+_MAX_LISTED = 12
+
+
+def closest_match(word: str, known: Iterable[str]) -> str | None:
+    """Return the most similar known name, ignoring case and dashes; None if none is similar."""
+    by_folded = {fold_name(name): name for name in known}
+    if fold_name(word) in by_folded:
+        return by_folded[fold_name(word)]
+    if len(by_folded) > _MAX_COMPARED:
+        return None
+    import difflib  # late: 10 ms, and only needed after an error
+
+    close = difflib.get_close_matches(fold_name(word[:100]), by_folded, n=1, cutoff=0.6)
+    return by_folded[close[0]] if close else None
+
+
+def suggest_names(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return `did you mean `worker`?`, or `otherwise` if nothing is near."""
+    name = closest_match(word, known)
+    return f"did you mean `{name}`?" if name else otherwise
+
+
+def format_known_names(names: Iterable[str]) -> str:
+    """Return `known: a, b, c.`, cut if there are many."""
+    listed = list(names)
+    more = f" and {len(listed) - _MAX_LISTED} more" if len(listed) > _MAX_LISTED else ""
+    return f"known: {', '.join(listed[:_MAX_LISTED])}{more}."
+
+
+def fold_name(name: str) -> str:
+    """Return a name in lower case, with `-` as `_`."""
+    return name.lower().replace("-", "_")
