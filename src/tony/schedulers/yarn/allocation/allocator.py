@@ -87,7 +87,6 @@ class YarnAllocator(ContainerAllocator):
     """
 
     capabilities = CAPABILITIES
-
     stores_metrics = True
 
     def __init__(self, job: PreparedJob, payload: JobPayload, container_env: ContainerEnv) -> None:
@@ -211,9 +210,8 @@ class YarnAllocator(ContainerAllocator):
         if token is None:
             raise SchedulerError(f"no AMRMToken for the ResourceManager in {self._container_env.tokens}")
         protections = list_protections(self._configuration)
-        return MasterClient(
-            create_scheduler_proxy(self._configuration, token, protections=protections), protections=protections
-        )
+        proxy = create_scheduler_proxy(self._configuration, token, protections=protections)
+        return MasterClient(proxy, protections=protections)
 
     async def _register(self, master: MasterClient, addresses: AmAddresses) -> Registration:
         host, _, port = addresses.am.removeprefix("tls:").rpartition(":")
