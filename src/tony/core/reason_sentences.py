@@ -10,7 +10,7 @@ from tony.core.reasons import (
     LaterAttempt,
     LeftOutForLackOfContainers,
     LeftOutForOtherRoles,
-    ProgramEnd,
+    MissingExports,
     ProgramUnreachable,
     RestartAfterFailure,
     RestartOnRequest,
@@ -20,6 +20,7 @@ from tony.core.reasons import (
     TaskFailed,
     TaskNote,
 )
+from tony.model.exit_status import ExitStatus
 from tony.model.job_report import Failure
 from tony.units import format_duration
 
@@ -74,7 +75,9 @@ def describe_note(note: TaskNote | None) -> str:
             return f"left out of session {session}: no container within {format_duration(limit)} ({setting})"
         case LeftOutForOtherRoles(session=session, minimum=minimum):
             return f"left out of session {session}: its container was needed for other roles (min = {minimum})"
-        case ProgramEnd(status=status, missing_exports=missing):
+        case ExitStatus():
+            return note.describe()
+        case MissingExports(status=status, variables=missing):
             lacks = (
                 f"no line of its output contains {text!r}, so {name} is not set (exports)" for name, text in missing
             )

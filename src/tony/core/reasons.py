@@ -82,15 +82,15 @@ class LeftOutForOtherRoles:
 
 
 @value_class
-class ProgramEnd:
-    """The program of the task exited.
+class MissingExports:
+    """The program of the task succeeded without exporting all that it should.
 
     Attributes:
-        missing_exports: the variables that it should have exported, each with the text that its output lacked.
+        variables: those that are missing, each with the text that its output lacked.
     """
 
     status: ExitStatus
-    missing_exports: tuple[tuple[str, str], ...] = ()
+    variables: tuple[tuple[str, str], ...]
 
 
 @value_class
@@ -125,13 +125,14 @@ class LaterAttempt:
     before: TaskNote | None
 
 
-#: What users should know about a task.
+#: What users should know about a task; the status is that of its program.
 TaskNote = (
     ContainerLost
     | GangReleased
     | LeftOutForLackOfContainers
     | LeftOutForOtherRoles
-    | ProgramEnd
+    | ExitStatus
+    | MissingExports
     | TaskFailed
     | ProgramUnreachable
     | RestartAfterFailure

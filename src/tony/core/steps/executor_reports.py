@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.reasons import ProgramEnd
+from tony.core.reasons import MissingExports
 from tony.core.state import State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, role_readiness, task_attempts, task_exit, unconfirmed_exit
@@ -79,7 +79,7 @@ def on_exited(ctx: StepContext, event: ev.Exited) -> None:
     status, at = event.status, min(event.at, ctx.now)
     if not task.started and status.reason not in _NEVER_RAN:
         _mark_started(ctx, task)
-    task.status, task.note = status, ProgramEnd(status=status)
+    task.status = task.note = status
     if task.is_classified:  # its exit is neither a second failure nor a success
         task_exit.end_classified(ctx, task, TaskMove.FAIL, at)
         return
@@ -87,7 +87,7 @@ def on_exited(ctx: StepContext, event: ev.Exited) -> None:
         task_attempts.end_attempt(ctx, task, TaskMove.SUCCEED, at)
         missing = _keep_exports(state, task, event)
         if missing:
-            task.note = ProgramEnd(status=status, missing_exports=missing)
+            task.note = MissingExports(status=status, variables=missing)
     elif task.state is TaskState.STOPPING and status.reason in (ExitReason.STOPPED, ExitReason.NOT_STARTED):
         task_attempts.end_attempt(ctx, task, TaskMove.END, at)
     elif _was_stopped_externally(state, task, status) or _has_unexplained_peer(state, task):
