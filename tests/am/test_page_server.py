@@ -228,7 +228,7 @@ import asyncio, json, sys
 from pathlib import Path
 from tony.am.status_page import Page
 from tony.am.page_process import PageProcess
-from tony.schedulers.interface import PageProxy
+from tony.schedulers.allocator_interface import PageProxy
 from tests.am.test_status_page import report
 
 async def main():
