@@ -285,12 +285,16 @@ def test_watchers_see_how_a_session_ended_however_quickly_the_next_begins(tmp_pa
             told = message.report
             seen.append((told.state.value, told.session, [task.state.value for task in told.tasks]))
 
+    def run_in_session(job: PlayedJob, session: int) -> bool:
+        executors = job.executors.values()
+        return job.report().session == session and bool(executors) and all(each.runs for each in executors)
+
     async def fail_later(job: PlayedJob) -> None:
         watching = asyncio.ensure_future(meanwhile(job))
-        await wait_until(lambda: job.report().state.value == "running" and len(job.master.subscribers) == 1)
+        await wait_until(lambda: run_in_session(job, 1) and len(job.master.subscribers) == 1)
         for executor in list(job.executors.values()):
             executor.exit(FAILED)
-        await wait_until(lambda: job.report().session == 2 and job.report().state.value == "running")
+        await wait_until(lambda: run_in_session(job, 2))
         for executor in job.executors.values():
             executor.exit(OK)
         await watching
