@@ -331,7 +331,7 @@ class MetricsStore:
             await save_copy(copy)
         except (InfraError, OSError) as error:
             log.info("no durable copy of the metrics could be saved: %s", error)
-        except Exception:  # as above
+        except Exception:  # a bug here must not end the job
             log.exception("no durable copy of the metrics could be saved")
         finally:
             await to_thread(copy.unlink, missing_ok=True)
@@ -408,7 +408,7 @@ class MetricsStore:
         except StorageError as error:
             log.warning("the metrics of earlier AM attempts cannot be read: %s", error)
             return
-        except Exception:  # as above
+        except Exception:  # a bug here must not end the job
             log.exception("the metrics of earlier AM attempts cannot be read")
             return
         for number, each in enumerate(kept):

@@ -6,6 +6,7 @@ something changes. Times inside events are seconds since the job was accepted, t
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
@@ -279,15 +280,15 @@ class FailureClassified(LoggedEvent):
 
 
 @value_class
-class JobRequest(LoggedEvent):
+class JobRequest(LoggedEvent, ABC):
     """The base class of requests to the running job."""
 
     actor: Actor
 
     @property
+    @abstractmethod
     def what(self) -> str:
         """The request in a few words."""
-        raise NotImplementedError
 
 
 @value_class
