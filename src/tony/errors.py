@@ -119,8 +119,9 @@ class ConnectionFailed(InfraError):  # noqa: N818 - a noun reads better where it
     """The other side cannot be reached, or the connection broke.
 
     Attributes:
-        no_listener: True if the connection was refused, or the socket file does not exist. False if it is not known
-            whether anything listens there: a timeout, an unknown host, a connection that broke.
+        no_listener: True if nothing serves that address now, as far as is known: the connection was refused or closed
+            without an answer, there is no socket file, the AM has not started or has ended. False after a timeout, for
+            an unknown host, and for a connection that broke.
     """
 
     def __init__(self, message: str, *, no_listener: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Tests of `tony.config.table.schema_tree`: what somebody probably meant."""
+"""Tests of `tony.config.name_suggestions`: what a misspelt name probably means."""
 
 from __future__ import annotations
 

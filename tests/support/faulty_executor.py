@@ -1,8 +1,9 @@
-"""A fault-injecting executor: `module_command("faulty_executor", "skip-heartbeats=5", "delay-ready=30")`.
+"""A fault-injecting executor: `module_command("faulty_executor", "skip-heartbeats=5", "skew=30")`.
 
 Faults:
 
 - `skip-heartbeats=N`: the first N heartbeats are not sent.
+- `skew=SECONDS`: the program's exit is reported that much later, while heartbeats continue.
 - `delay-ready=SECONDS`: the first registration is sent that much later.
 - `only=ROLE:INDEX`: the faults above apply to that task only.
 - `orders=FILE`: a file of commands, which a `FaultInjector` appends to (`faults/faulty_connection.py`): partitions,
@@ -14,18 +15,19 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.faults.faulty_connection import struck
 from tony.executor.main import run
-from tony.protocol.executor_messages import Attach, Heartbeat, Ready
+from tony.protocol.executor_messages import Attach, Heartbeat, ProgramExited, Ready
 from tony.protocol.messages import Message
 
 if TYPE_CHECKING:
     from tony.executor.control.am_connection import AmTransport, Connect
 
-_FAULTS = ("skip-heartbeats", "delay-ready", "only", "orders")
+_FAULTS = ("skip-heartbeats", "skew", "delay-ready", "only", "orders")
 
 
 def main() -> int:
@@ -65,11 +67,12 @@ class _State:
     def __init__(self, faults: Mapping[str, str]) -> None:
         self.only = faults.get("only")
         self.skip_heartbeats = int(faults.get("skip-heartbeats", 0))
+        self.skew = float(faults.get("skew", 0))
         self.delay_ready = float(faults.get("delay-ready", 0))
 
     def behave(self) -> None:
         """Disable all faults."""
-        self.skip_heartbeats, self.delay_ready = 0, 0.0
+        self.skip_heartbeats, self.skew, self.delay_ready = 0, 0.0, 0.0
 
 
 class _Misbehaving:
@@ -94,6 +97,9 @@ class _Misbehaving:
                 else:
                     self._connection.send(message)
                 return
+            case ProgramExited():
+                delay = state.skew
+                message = replace(message, ago=message.ago + delay)
             case Ready():
                 delay, state.delay_ready = state.delay_ready, 0.0
         loop = asyncio.get_running_loop()

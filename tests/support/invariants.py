@@ -103,6 +103,8 @@ def _check_programs(state: State) -> list[str]:
             wrong.append(f"a program of {task.id} from session {task.session} runs in session {state.session}")
         if task.living and not task.container and task.container_ended_at is None:
             wrong.append(f"{task.id} runs without a container")
+        if task.container_ended_at is not None and task.container_end is None:
+            wrong.append(f"the container of {task.id} has ended, and nothing says how")
         if task.container_ended_at is not None and not task.living:
             wrong.append(f"the exit report of {task.id} is awaited, which is {task.state.value}")
         if task.state is TaskState.RUNNING and not state.active:

@@ -1,4 +1,4 @@
-"""Base class of heuristics: a table of thresholds, a help text, and a function from facts to findings."""
+"""Base class of heuristics: thresholds, and a function from facts to findings."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def by_week(wastes: Iterable[Waste], worst: int = 3) -> tuple[WeekOfWaste, ...]:
     groups: dict[tuple[str, str], list[Waste]] = {}
     for waste in wastes:
         groups.setdefault((week_of(waste.at), waste.user), []).append(waste)
-    found = [_week(user, week, wastes, worst) for (week, user), wastes in groups.items()]
+    found = [_week(user, week, group, worst) for (week, user), group in groups.items()]
     found.sort(key=lambda each: (each.wasted.gpu_hours, each.wasted.gb_hours), reverse=True)
     found.sort(key=lambda each: each.week, reverse=True)
     return tuple(found)

@@ -35,7 +35,7 @@ class _Reader:
 
     Attributes:
         number: the AM's number for it, which the executor uses.
-        on_request: the client's last request.
+        request: the client's last request.
         open: that request has no answer yet.
         sent_last: its executor is exiting, and has sent everything.
         missed: some output was lost, and the client has not been told yet.
@@ -44,7 +44,7 @@ class _Reader:
     number: int
     client: RpcConnection
     task: TaskId
-    on_request: ReadLog
+    request: ReadLog
     open: bool = False
     sent_last: bool = False
     missed: bool = False
@@ -86,7 +86,7 @@ class LogRelay:
         message = replace(message, most=min(message.most, LOG_PIECE))
         client_readers = self._of_client.setdefault(client, {})
         reader = client_readers.get(message.reader)
-        if reader is None or reader.task != task or reader.on_request.stream != message.stream:
+        if reader is None or reader.task != task or reader.request.stream != message.stream:
             if reader:
                 self._forget(reader)
             if len(client_readers) >= _MAX_READERS:
@@ -98,7 +98,7 @@ class LogRelay:
         elif reader.open:
             self._close(reader)
         self._credit[client] = self._credit.get(client, 0) + message.most
-        reader.on_request, reader.open = message, True
+        reader.request, reader.open = message, True
         if self._credit[client] > CREDIT:
             client.refuse(Code.BUSY, f"requests for more than {CREDIT} bytes are open")
         elif self._is_finished:
@@ -160,7 +160,7 @@ class LogRelay:
             return True  # its client has disconnected meanwhile
         if piece.last:
             reader.sent_last = True
-            if reader.on_request.wait:
+            if reader.request.wait:
                 return True  # until the task has another executor, or the job ends
         self._answer(reader, replace(piece, last=False, missed=False, over=False))
         return True
@@ -182,7 +182,7 @@ class LogRelay:
 
     def _forward(self, reader: _Reader) -> None:
         reader.sent_last = False
-        if not self._send(reader.task, replace(reader.on_request, reader=reader.number)) and not reader.on_request.wait:
+        if not self._send(reader.task, replace(reader.request, reader=reader.number)) and not reader.request.wait:
             self._answer(reader, LogPiece(reader=0))
 
     def _tell_missed(self, reader: _Reader) -> None:
@@ -191,17 +191,17 @@ class LogRelay:
 
     def _answer(self, reader: _Reader, piece: LogPiece) -> None:
         self._close(reader)
-        reader.client.send(replace(piece, reader=reader.on_request.reader))
+        reader.client.send(replace(piece, reader=reader.request.reader))
 
     def _close(self, reader: _Reader) -> None:
         if reader.open:
             reader.open = False
-            self._credit[reader.client] -= reader.on_request.most
+            self._credit[reader.client] -= reader.request.most
 
     def _forget(self, reader: _Reader) -> None:
         self._close(reader)
         del self._readers[reader.number]
-        self._of_client[reader.client].pop(reader.on_request.reader, None)
+        self._of_client[reader.client].pop(reader.request.reader, None)
         others = self._of_task[reader.task]
         del others[reader.number]
         if not others:

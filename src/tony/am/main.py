@@ -378,7 +378,12 @@ def _hear_signals(master: Master, allocator: ContainerAllocator) -> None:
     loop = asyncio.get_running_loop()
 
     async def decide(number: signal.Signals) -> None:
-        if await allocator.on_signal(number) is SignalEffect.END_JOB:
+        try:
+            effect = await allocator.on_signal(number)
+        except Exception:  # what is not known is left to the next AM attempt
+            log.exception("the scheduler cannot tell what %s means", number.name)
+            effect = SignalEffect.LEAVE_JOB
+        if effect is SignalEffect.END_JOB:
             master.feed(KillRequested(actor=Actor(number.name, ActorKind.SIGNAL)))
         else:
             log.warning("%s: the job is left for the next AM attempt", number.name)

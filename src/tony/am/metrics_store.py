@@ -26,7 +26,7 @@ from tony.am.step_progress import (
 )
 from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
-from tony.history.metrics_schema import CHUNK, TaskMetricsUpdate
+from tony.history.metrics_schema import CHUNK, MANY_SERIES, TaskMetricsUpdate
 from tony.history.session_facts import CheckpointRecord
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
@@ -36,7 +36,7 @@ from tony.protocol.client_messages import GetMetrics, Measured
 from tony.protocol.executor_messages import Sample
 
 if TYPE_CHECKING:
-    from tony.history.metrics_schema import StoredTaskMetrics, TaskMetricsUpdate
+    from tony.history.metrics_schema import StoredTaskMetrics
     from tony.history.metrics_writer import MetricsWriter
 
 T = TypeVar("T")
@@ -60,8 +60,6 @@ _COPY_INTERVAL_SECONDS = 60.0
 _COPY_BYTES_PER_SECOND = 256 << 10
 #: Tasks per transaction, and per iteration of the loop.
 _BATCH_TASKS = 50
-#: Number of series above which numbers are stored with fewer digits: `metrics_schema.MANY_SERIES`, imported late.
-_MANY_SERIES = 20_000
 #: Seconds by which the time of one report seems to vary, because its age is rounded and takes time to travel.
 _SAME_REPORT_SECONDS = 0.25
 #: Maximum number of values of a sample.
@@ -346,7 +344,7 @@ class MetricsStore:
         progress = [attempt.progress for attempt in attempts]
         for attempt in attempts:
             attempt.changed = False
-        many = self.series.columns > _MANY_SERIES
+        many = self.series.columns > MANY_SERIES
         now = self._now() if with_progress else None
         try:
             writer = await self._open()

@@ -82,9 +82,8 @@ async def apply_stored_kill_requests(folder: JobFolder, feed: Callable[[Event], 
     """Feed a stored request, and later ones. Runs until it is cancelled; start it before the job runs."""
     obeyed: KillRequest | None = None
     while True:
-        if folder.kill_request.exists():  # cheap; most jobs never have such a file
-            request = load_kill_request(folder)
-            if request and request != obeyed:
-                feed(KillRequested(actor=Actor(request.actor), now=request.now))
-                obeyed = request
+        request = load_kill_request(folder)
+        if request and request != obeyed:
+            feed(KillRequested(actor=Actor(request.actor), now=request.now))
+            obeyed = request
         await asyncio.sleep(_POLL_SECONDS)

@@ -78,9 +78,7 @@ def describe_note(note: TaskNote | None) -> str:
         case ExitStatus():
             return note.describe()
         case MissingExports(status=status, variables=missing):
-            lacks = (
-                f"no line of its output contains {text!r}, so {name} is not set (exports)" for name, text in missing
-            )
+            lacks = (_describe_missing_export(name, text) for name, text in missing)
             return "; ".join([status.describe(), *lacks])
         case TaskFailed(failure=failure):
             return failure.reason

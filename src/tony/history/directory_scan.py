@@ -150,7 +150,7 @@ def head_from(folder: JobFolder, record: Json, summary: Json | None) -> JobHead:
 
 
 def _labels_and_permissions(spec: Mapping[str, Json]) -> dict[str, Json]:
-    """Return queue, tags and permissions, as `JobSpec.queue` and `build_tags` do; invalid values are left out."""
+    """Return queue, tags and permissions, as `JobSpec.queue` and `all_tags` do; invalid values are left out."""
     settings, own = _mapping(spec, "scheduler_settings"), spec.get("tags")
     queue, extra_tags = settings.get("queue"), settings.get("tags")
     tags = _strings(own)

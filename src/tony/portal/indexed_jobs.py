@@ -34,7 +34,7 @@ from tony.portal.histories.job_dir_copies import RecordCache
 from tony.portal.histories.scan_threads import ScanThreads
 from tony.portal.job_index.index import JobIndex
 from tony.portal.job_index.index_schema import IndexEntry
-from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource
+from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource, find_owner
 from tony.schedulers.registry import has_remote_logs
 from tony.storage.stores.local_store import JobDirectory
 from tony.storage.stores.store_interface import FileStore
@@ -188,12 +188,12 @@ class IndexedJobs:
             if isinstance(held, JobDirectory) and logs_here:
                 return view(files=(held, entry.path))
 
-            async def find_owner() -> str:
+            async def load_owner() -> str:
                 found: str = await run(find_owner, held, entry.path)
                 return found
 
             remote = RemoteRecord(
-                self._home, folder, find_owner, self._fetch_slots, self._create_log_fetcher(held, entry, folder)
+                self._home, folder, load_owner, self._fetch_slots, self._create_log_fetcher(held, entry, folder)
             )
             return view(remote)
 

@@ -286,7 +286,7 @@ class Submitter(ABC):
         return ""
 
     async def kill_foreign(self, job_id: str) -> bool:
-        """Kill a running job that `unrecorded` describes, if it is certainly a job of tony and not of another tool.
+        """Kill a running job of `describe_foreign`, if it is certainly a job of tony and not of another tool.
 
         Raises:
             SchedulerError: the scheduler cannot be reached.

@@ -30,7 +30,7 @@ from tony.model.layout import Home
 if TYPE_CHECKING:
     from tony.advice.facts import Facts
     from tony.advice.patch_writer import Applied
-    from tony.advice.recommendation import Advice, SettingChange
+    from tony.advice.recommendation import SettingChange
 
 
 @click.command("advise")

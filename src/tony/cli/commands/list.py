@@ -14,7 +14,7 @@ from tony.cli.options import Count, NumberType, WordParameter, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import cut, escape, find_columns, format_clock_time, format_table
 from tony.jobs.job_ids import find_unique_suffix, list_job_ids
-from tony.jobs.job_list import Filter, Jobs, list_ended_jobs
+from tony.jobs.job_list import Filter, Jobs, list_ended_jobs, list_jobs
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
@@ -123,9 +123,7 @@ def _check_scheduler(scheduler: str) -> str:
 
 
 def _query_jobs(place: Home, wanted: Filter) -> Jobs:
-    import asyncio
-
-    from tony.jobs.job_list import list_jobs
+    import asyncio  # late: not needed for jobs that have ended
 
     return asyncio.run(list_jobs(place, wanted))
 

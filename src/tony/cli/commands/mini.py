@@ -7,7 +7,7 @@ import shlex
 import signal
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,12 +16,9 @@ from tony.cli.options import home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.errors import UserError
-from tony.mini.cluster import MiniCluster
+from tony.mini.cluster import DaemonStatus, MiniCluster, Status
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
 from tony.units import format_size
-
-if TYPE_CHECKING:
-    from tony.mini.cluster import DaemonStatus, MiniCluster, Status
 
 _HEADING = ("DAEMON", "STATE", "PID", "MEMORY", "WEB", "LOG")
 #: Columns that are dropped when the terminal is too narrow, in this order.

@@ -174,7 +174,7 @@ def format_headline(line: Timeline, state: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Scale(TimeScale):
-    """A scale of `columns` columns."""
+    """A scale with a number of columns."""
 
     columns: int
 

@@ -44,7 +44,7 @@ class StreamLog:
 class _Reader:
     """One reader and its position."""
 
-    on_request: ReadLog
+    request: ReadLog
     name: str
     offset: int
 
@@ -83,7 +83,7 @@ class LogReaders:
         log.is_over = True
 
     def _wake(self, log: StreamLog) -> None:
-        for reader in [each for each in self._waiting if each.on_request.stream == log.stream]:
+        for reader in [each for each in self._waiting if each.request.stream == log.stream]:
             self._serve(reader)
 
     # --- requests of readers --------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class LogReaders:
             return
         loop = asyncio.get_running_loop()
         write_count, is_over, offset = log.write_count, log.is_over, reader.offset
-        most = min(max(reader.on_request.most, 1), LOG_PIECE)
+        most = min(max(reader.request.most, 1), LOG_PIECE)
 
         def read() -> None:
             piece = log.file.read(offset, most)
@@ -138,11 +138,11 @@ class LogReaders:
         self._writer.put(read)
 
     def _on_read(self, reader: _Reader, log: StreamLog, piece: FileChunk, write_count: int, is_over: bool) -> None:
-        if self._readers.get(reader.on_request.reader) is not reader:
+        if self._readers.get(reader.request.reader) is not reader:
             return  # replaced by a newer request, or removed
         if piece.data:
             data = base64.b64encode(piece.data).decode()
-            number = reader.on_request.reader
+            number = reader.request.reader
             self._answer(LogPiece(reader=number, name=log.name, start=piece.start, offset=piece.offset, data=data))
         elif log.write_count != write_count or log.is_over != is_over:
             self._serve(reader)
@@ -153,16 +153,16 @@ class LogReaders:
             self._wait_or_end(reader)
 
     def _wait_or_end(self, reader: _Reader) -> None:
-        if reader.on_request.wait and not self._closing:
+        if reader.request.wait and not self._closing:
             self._waiting.add(reader)
             return
-        number = reader.on_request.reader
+        number = reader.request.reader
         self._answer(LogPiece(reader=number, last=self._closing))
         self.drop(DropLog(reader=number))
 
     def _find_log(self, reader: _Reader) -> StreamLog | None:
         """Return the file that the reader reads, or the next later one if this executor does not have it."""
-        logs = self._logs[reader.on_request.stream]
+        logs = self._logs[reader.request.stream]
         for log in logs:
             if log.name == reader.name:
                 return log

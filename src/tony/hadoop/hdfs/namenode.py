@@ -13,7 +13,6 @@ from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import FailoverProxy, Policy, build_connection_options
 from tony.hadoop.tokens.credentials import from_message
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.wire import namenode
 from tony.hadoop.wire import namenode as wire
 from tony.hadoop.wire.rpc import GetDelegationTokenRequest
 
@@ -85,7 +84,7 @@ def create_name_node(
         name=f"NameNode of {service.uri}",
         daemons=service.name_nodes,
         login=logins.login_for_name_node(service),
-        protocol=namenode.PROTOCOL,
+        protocol=wire.PROTOCOL,
         policy=policy,
         options=build_connection_options(settings),
     )

@@ -67,7 +67,7 @@ class ScanThreads:
         self._ending = threading.Event()
         known = set(asked)
         self._watches = [
-            _WatchedLocation(Scanner(store, index, self._ending.is_set, asked=store.address in known))
+            _WatchedLocation(Scanner(store, index, self._ending.is_set, polls_ams=store.address in known))
             for store in stores
         ]
 

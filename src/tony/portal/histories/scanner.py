@@ -78,7 +78,7 @@ class Scanner:
         store: of the location.
         index: written by this process.
         ended: polled during a scan; True aborts it.
-        request_count: the unended jobs are updated from their AMs, which know more than the files.
+        polls_ams: the unended jobs are updated from their AMs, which know more than the files.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class Scanner:
         index: JobIndex,
         ended: Callable[[], bool] = lambda: False,
         *,
-        asked: bool = False,
+        polls_ams: bool = False,
     ) -> None:
         self.store = store
         self.looked_at = self.there = 0
         self._index = index
         self._ended = ended
-        self._asked = asked
+        self._polls_ams = polls_ams
         self._seen: dict[str, float] = {}
         self._new_folders: dict[str, float] = {}
         self._days = Listings(store)
@@ -267,9 +267,9 @@ class Scanner:
         if before and not before.ended:
             if before.stamp and before.stamp == open_stamp(files, place):
                 return _NoEntry.NOTHING
-            if self._asked and not files.find(joined(place.path, "summary.json")):
+            if self._polls_ams and not files.find(joined(place.path, "summary.json")):
                 return _NoEntry.NOTHING
-        return read(files, place, own=self._asked)
+        return read(files, place, own=self._polls_ams)
 
     def _find_item(self, files: FileStore, path: str) -> Item | None:
         if not self.store.dated:

@@ -12,7 +12,6 @@ import contextlib
 import socket
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tony.errors import PlatformError, SchedulerError
 from tony.hadoop.authentication import Logins, is_secure
@@ -23,9 +22,6 @@ from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.tokens.credentials import AM_RM, CLIENT_TO_AM, CONTAINER, NODE_MANAGER, RM_DELEGATION, TokenCredentials
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.tokens.url_string import to_url_string
-
-if TYPE_CHECKING:
-    from tony.hadoop.hdfs.web_identity import WebLogin
 
 #: With the first three, a program could impersonate the AM; with the others its user: submit, kill.
 _YARN_TOKENS = (AM_RM, NODE_MANAGER, CONTAINER, RM_DELEGATION, CLIENT_TO_AM)

@@ -123,7 +123,8 @@ class OutstandingRequests:
                 parts.append(f"{missing} of {self._total[role]} containers of {role}")
         if parts:
             why = "".join(
-                f"; no suitable node for {role} now ({reason}), retrying" for role, reason in self._rejected.items()
+                f"; no suitable node for {role} now ({rejection}), retrying"
+                for role, rejection in self._rejected.items()
             )
             if hosts := self._left_out():
                 why += f"; excluded hosts without a suitable Python: {', '.join(hosts)}"
