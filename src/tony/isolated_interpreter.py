@@ -50,7 +50,7 @@ def load(*modules: str) -> None:
     """Import modules that will be needed, without OpenSSL.
 
     asyncio imports `ssl` if it can: 4 MiB and some milliseconds in each process, for a class that tony does not use.
-    `rpc.tls` imports it when TLS is needed.
+    `rpc/tls_pipe.py` imports it when TLS is needed.
     """
     without = "ssl" not in sys.modules
     if without:

@@ -1,6 +1,6 @@
 """Authorization: what a user may see and change. Every page and API operation checks here first.
 
-`auth.py` has the `AuthBackend` of a server; this module has the interface that pages depend on.
+`user_authentication.py` has the `AuthBackend` of a server; this module has the interface that pages depend on.
 """
 
 from __future__ import annotations

@@ -63,7 +63,9 @@ class TokenEntry:
 
 
 class TokenFile:
-    """The tokens of a portal; implements `web.auth`'s token protocol. Safe for threads, and processes of one user.
+    """The tokens of a portal: the `TokenStore` of `web/user_authentication.py`.
+
+    Safe for threads, and processes of one user.
 
     Args:
         folder: the portal's own; created with mode 0700 when something is written.

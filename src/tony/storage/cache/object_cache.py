@@ -6,7 +6,7 @@
       .<random>.taken         an object from elsewhere on this machine that is being added (`Cache.take`)
       index/                  digests of files outside, so that unchanged ones need not be read (digest_index.py)
       trees/<sha256>/         an archive, unpacked: content/ and manifest.json (unpack_cache.py)
-      unpacked/<sha256>/      an interpreter's archive, unpacked and ready to run (python_interpreters.py)
+      unpacked/<sha256>/      an interpreter's archive, unpacked and ready to run (environments/environment_cache.py)
       locks/                  one empty file per thing that is unpacked once
 
 An object appears complete, by a rename inside one folder, and is never written again. It is not synced to disk (fsync):
