@@ -48,7 +48,7 @@ coverage: env ## as `make test`, and say which lines no test ran; takes twice as
 	@scripts/system-packages
 	scripts/test --coverage
 
-bench: env ## measure what Tony costs: a table, and bench/results.md
+bench: env ## measure what tony costs: a table, and bench/results.md
 	@$(bin)/python -m bench
 
 # make fuzz SECONDS=600 TARGETS="yaml replay"

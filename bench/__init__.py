@@ -1,4 +1,4 @@
-"""What Tony costs: one small file per row of the table that `make bench` prints.
+"""What tony costs: one small file per row of the table that `make bench` prints.
 
     make bench                                   every row, one table
     .venv/bin/python -m bench startup memory     some rows
@@ -11,8 +11,8 @@ place. No test asserts a time. How to write a row:
     \"\"\"What is measured, against what, and what is left out.\"\"\"
 
     def measure(quick: bool) -> Result:
-        rounds = interleaved({"ours": ..., "bare": ...}, 2 if quick else 9)
-        return Result(lines=(rounds.line("start to end", "ours", "wall", against="bare", target=at_most_times(6)),))
+        rounds = interleaved({"tony": ..., "bare": ...}, 2 if quick else 9)
+        return Result(lines=(rounds.line("start to end", "tony", "wall", against="bare", target=at_most_times(6)),))
 
     BENCH = Bench(name="startup", title="A job of four tasks, start to end", measure=measure)
 
@@ -24,7 +24,7 @@ and its name goes into `ROWS` of `bench/__main__.py`. The pieces:
 - `harness.interleaved(ways, rounds)` calls every way once per round, in turning order, after a round that is not
   counted; each call answers figures by name, in seconds, bytes or whatever the line's unit says. Medians are of the
   rounds; a ratio is the median of the rounds' own ratios, so that a machine whose speed drifts does not bend it.
-  A figure called `cpu` (seconds of user and system time of all processes involved) is shown beside every time of
+  A figure called `cpu` (seconds of user and system time of all processes involved) is shown next to every time of
   that way: on a loaded machine it says more than the wall clock.
 - `harness.Line` is one line of the table, for figures that come from elsewhere. `Line.missing("torchrun", "no Python
   with torch")` says why one could not be measured; `CannotRun("...")`, raised in `measure`, says it for the whole row.

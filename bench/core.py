@@ -1,9 +1,9 @@
 """The machine that decides, with 10,000 tasks in it: events per second for each kind, and the replay of a long log.
 
-Events go through its public door, `Application.handle`, one by one; nothing is logged and nothing performed. A kind's
+Events go through `Application.handle`, one by one; nothing is logged and nothing performed. A kind's
 rate counts all its events, the rare expensive one as well (the registration that completes a gang). Replay is that of
-100,000 events from a log with its digests, in a fresh interpreter with another hash seed each time; theirs is what
-reading the same lines as JSON takes.
+100,000 events from a log with its digests, in a fresh interpreter with another hash seed each time, compared
+with reading the same lines as JSON.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def _write_log(folder: Path, tasks: int) -> tuple[Path, int]:
 
 
 def _replay(shop: Workshop, seed: int, events: int) -> Figures:
-    """In an interpreter whose sets and dictionaries of strings have another order than ours."""
+    """In an interpreter whose sets and dictionaries of strings have another order than here."""
     done = shop.run(["env", f"PYTHONHASHSEED={seed}", sys.executable, "-c", _REPLAY, str(shop.path)])
     replayed, checked, mismatch = json.loads(done.output)
     if mismatch or replayed != events:

@@ -1,7 +1,7 @@
-"""One job of very many played executors before one real application master: TCP, TLS, token, acknowledgements.
+"""One job of very many simulated executors before one real application master: TCP, TLS, token, acknowledgements.
 
 The application master is a process as in production, with its machine, its server and its event log; only its
-scheduler grants at once. Executors are played (`tests.support.executor_load`), thousands in a process, so that both
+scheduler grants at once. Executors are simulated (`tests.support.executor_load`), thousands in a process, so that both
 ends fit on a small machine; the work that programs and executors do on nodes of their own is left out.
 """
 

@@ -1,4 +1,4 @@
-"""One job of very many played executors of which some are gone from one moment to the next, with their nodes.
+"""One job of very many simulated executors of which some are gone from one moment to the next, with their nodes.
 
 As in `crowded.py`, the application master is a process as in production. What is lost: connections break, and a moment
 later the scheduler says that their containers have ended. Everybody else is told to stop, says that it has, is told of
@@ -146,7 +146,7 @@ def _replace(folder: JobFolder, crowd: Sequence[Players], tasks: int, count: int
 
 
 def _player_of(index: int, tasks: int, parts: int) -> int:
-    """Which process plays a task; as `crowded.players` divides them."""
+    """Which process simulates a task; as `crowded.players` divides them."""
     return next(number for number in range(parts) if index < tasks * (number + 1) // parts)
 
 

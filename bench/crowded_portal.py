@@ -292,11 +292,11 @@ def measure(quick: bool) -> Result:
     return Result(
         lines=(
             seen.line("the list of jobs", "alone", "wall"),
-            seen.line(f"beside {HANGING} hanging requests of another user", "crowded", "wall", target=at_most(0.1)),
+            seen.line(f"with {HANGING} hanging requests of another user", "crowded", "wall", target=at_most(0.1)),
             Line(
                 what=f"most memory of the portal, {count} hostile records",
                 unit=Unit.BYTES,
-                ours=memory,
+                value=memory,
                 target=at_most(300 << 20),
             ),
         )

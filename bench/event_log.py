@@ -1,10 +1,10 @@
 """The event log on this machine: events appended a second, and how long an event takes through an application master.
 
 The writer alone: lines made and handed to the kernel, each event by itself or many at a time, as a busy master does.
-Then a whole master, a process as in production: a hundred played executors over its Unix socket report something; each
-report is an event, logged, handled, handed to the kernel and only then acknowledged. As fast as each is acknowledged,
-and at a steady load; what is timed is the way from a report's sending to its acknowledgement, both ends on this
-machine. The events are further first lines of programs, for which there is nothing to do.
+Then a whole master, a process as in production: a hundred simulated executors over its Unix socket report something;
+each report is an event, logged, handled, handed to the kernel and only then acknowledged. As fast as each is
+acknowledged, and at a steady load; what is timed is the way from a report's sending to its acknowledgement, both ends
+on this machine. The events are further first lines of programs, for which there is nothing to do.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ def measure(quick: bool) -> Result:
         lines=(
             rounds.line("appended, each by itself", "one", "rate", unit=Unit.PER_SECOND, target=more),
             rounds.line(f"appended, {_BATCH} at a time", "many", "rate", unit=Unit.PER_SECOND, target=more),
-            Line(what="a whole application master, as fast as it can", unit=Unit.PER_SECOND, ours=busy),
+            Line(what="a whole application master, as fast as it can", unit=Unit.PER_SECOND, value=busy),
             Line(
                 what=f"sent → logged and acknowledged, {_LOAD:,} events/s",
-                ours=statistics.median(waits),
+                value=statistics.median(waits),
                 low=min(waits),
                 high=max(waits),
                 target=at_most(0.05),
             ),
             Line(
-                what="the same, worst of a hundred", ours=statistics.quantiles(waits, n=100)[-1], target=at_most(0.05)
+                what="the same, worst of a hundred", value=statistics.quantiles(waits, n=100)[-1], target=at_most(0.05)
             ),
-            Line(what="the same, worst of all", ours=max(waits)),
+            Line(what="the same, worst of all", value=max(waits)),
         ),
-        notes=(f"{len(waits):,} events of {_EXECUTORS} executors, which are played on the same cores",),
+        notes=(f"{len(waits):,} events of {_EXECUTORS} executors, which are simulated on the same cores",),
     )
 
 
@@ -113,7 +113,7 @@ async def _talk(address: str, credentials: JobCredentials, seconds: float) -> tu
 
 
 class _Talker:
-    """A played executor whose program runs."""
+    """A simulated executor whose program runs."""
 
     def __init__(self, index: int) -> None:
         self._index = index
@@ -127,7 +127,12 @@ class _Talker:
         self._connection = await connect(address, credentials.executors, PeerKind.EXECUTOR)
         task, container = f"worker:{self._index}", container_of(self._index)
         attach = Attach(
-            task=task, container=container, incarnation=f"played-{self._index}", highest_attempt=1, pid=1, host="played"
+            task=task,
+            container=container,
+            incarnation=f"fake-{self._index}",
+            highest_attempt=1,
+            pid=1,
+            host="fake",
         )
         self._connection.send(attach)
         self._connection.send(Ready(n=self._next(), session=1, address=port_of(self._index)))

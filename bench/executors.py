@@ -1,4 +1,4 @@
-"""One application master and 100, 1,000, 10,000 played executors over TCP, with TLS, token and acknowledgements.
+"""One application master and 100, 1,000, 10,000 simulated executors over TCP, with TLS, token and acknowledgements.
 
 Both ends are on this machine. PyTorch stands for frameworks that need a coordinator, a rank and a size: O(1) for each
 task. TensorFlow is the other end: every task gets the addresses of all. (Linux gives a program no variable beyond 128
@@ -64,7 +64,7 @@ def measure(quick: bool) -> Result:
     sent = {name: f"{stories[largest].median(name, 'received'):,.0f}" for name in _FRAMEWORKS}
     notes = (
         "heartbeats that come while others still connect are not counted as a part of connecting",
-        "steady state: every executor beats at the interval that it is told, 2,000 a second at most, together",
+        "steady state: every executor beats at the interval that it gets, together at most 2,000 a second",
         f"each executor of {largest:,} got {sent['tensorflow']} bytes with TensorFlow, {sent['pytorch']} with PyTorch",
     )
     return Result(lines=tuple(lines), notes=notes)
@@ -106,10 +106,10 @@ def _lines(tasks: int, rounds: Rounds, few: Rounds | None) -> list[Line]:
         for figure, title in _COSTS:
             line = replace(rounds.line(head + title, framework, figure), cpu=None)
             if few:
-                theirs = few.median(framework, figure)
-                ratio = rounds.median(framework, figure) / theirs
+                reference = few.median(framework, figure)
+                ratio = rounds.median(framework, figure) / reference
                 flat = None if (framework, figure) == ("tensorflow", "start") else _FLAT
-                line = replace(line, against=f"{_FEW} tasks", theirs=theirs, ratio=ratio, target=flat)
+                line = replace(line, against=f"{_FEW} tasks", reference=reference, ratio=ratio, target=flat)
             lines.append(line)
     return lines
 

@@ -1,4 +1,4 @@
-"""A task's line on its way to whoever follows: from the program's clock to the terminal.
+"""A task's line on its way to a follower: from the program's clock to the terminal.
 
 The program prints the time, twenty times a second. Followers: `tony run`, which shows its table as well; `tony logs -f`
 of a job that runs already; and `tail -f` of a file that a bare program writes. Lines printed before the follower was
@@ -22,7 +22,7 @@ for number in range(int(sys.argv[1])):
     print("at", time.time_ns(), flush=True)
     time.sleep(0.05)
 """
-#: The shell waits for the program: one that nobody has waited for has not ended, for `tail`.
+#: The shell waits for the program: one without a waiting parent has not ended, for `tail`.
 _TAIL = 'file=$1; shift; : >"$file"; "$@" >"$file" & tail -f -n +1 --pid=$! "$file" & wait'
 _LINE = r"\bat (\d{19})\b"
 

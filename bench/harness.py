@@ -13,7 +13,7 @@ from bench import machine
 
 #: What one call of a way answers: figure -> value.
 Figures = Mapping[str, float]
-#: The figure that every line of a way shows beside its own.
+#: The figure that every line of a way shows next to its own.
 CPU = "cpu"
 
 
@@ -61,7 +61,7 @@ def at_least(bound: float) -> Target:
 
 
 def at_most_times(factor: float) -> Target:
-    """Ours must not be more than `factor` times theirs."""
+    """Our own number must not be more than `factor` times the one that it is compared with."""
     return Target(bound=factor, ratio=True)
 
 
@@ -70,22 +70,22 @@ class Line:
     """One line of the table.
 
     Attributes:
-        ours: the median, in `unit`; None if it could not be measured, and `reason` says why.
+        value: the median, in `unit`; None if it could not be measured, and `reason` says why.
         low, high: the least and the greatest of the rounds.
-        cpu, their_cpu: median seconds of user and system time, all processes together.
-        against: what `theirs` is.
-        ratio: ours / theirs, the median of the rounds' own.
+        cpu, reference_cpu: median seconds of user and system time, all processes together.
+        against: what `reference` is of.
+        ratio: value / reference, the median of the rounds' own.
     """
 
     what: str
     unit: Unit = Unit.SECONDS
-    ours: float | None = None
+    value: float | None = None
     low: float | None = None
     high: float | None = None
     cpu: float | None = None
     against: str = ""
-    theirs: float | None = None
-    their_cpu: float | None = None
+    reference: float | None = None
+    reference_cpu: float | None = None
     ratio: float | None = None
     target: Target | None = None
     reason: str = ""
@@ -98,7 +98,7 @@ class Line:
     @property
     def met(self) -> bool | None:
         """Whether the target is reached; None without a target, or without a number."""
-        value = self.ratio if self.target and self.target.ratio else self.ours
+        value = self.ratio if self.target and self.target.ratio else self.value
         return None if self.target is None or value is None else self.target.met(value)
 
 
@@ -145,9 +145,9 @@ class Rounds:
     def ratio(self, way: str, figure: str, other: str, other_figure: str) -> float | None:
         """The median of the rounds' own ratios; None where a round of the other was too short to be measured (0)."""
         pairs = list(zip(self.values(way, figure), self.values(other, other_figure), strict=True))
-        if any(theirs == 0 for _, theirs in pairs):
+        if any(reference == 0 for _, reference in pairs):
             return None
-        return statistics.median(ours / theirs for ours, theirs in pairs)
+        return statistics.median(value / reference for value, reference in pairs)
 
     def line(
         self,
@@ -165,7 +165,7 @@ class Rounds:
         line = Line(
             what=what,
             unit=unit,
-            ours=statistics.median(values),
+            value=statistics.median(values),
             low=min(values),
             high=max(values),
             cpu=self._cpu(way) if unit is Unit.SECONDS else None,
@@ -177,8 +177,8 @@ class Rounds:
         return replace(
             line,
             against=against,
-            theirs=self.median(against, other),
-            their_cpu=self._cpu(against) if unit is Unit.SECONDS else None,
+            reference=self.median(against, other),
+            reference_cpu=self._cpu(against) if unit is Unit.SECONDS else None,
             ratio=self.ratio(way, figure, against, other),
         )
 
@@ -217,7 +217,7 @@ def run_all(benches: Sequence[Bench], arguments: Sequence[str]) -> int:
     """
     from bench import results, table
 
-    parser = argparse.ArgumentParser(prog="bench", description="What Tony costs. See bench/__init__.py.")
+    parser = argparse.ArgumentParser(prog="bench", description="What tony costs. See bench/__init__.py.")
     parser.add_argument("--quick", action="store_true", help="a tiny sample, to see that it runs; nothing is kept")
     parser.add_argument("--dry", action="store_true", help="keep nothing in bench/results.md")
     options = parser.parse_args(arguments)

@@ -1,10 +1,10 @@
 """The event log in HDFS: how often it is written to, how long an effect waits for it, what that costs a submission.
 
 On a real, small Hadoop: `tony mini start --nodes 2`. The journal is the application master's own
-(`schedulers/job_store/event_log_replication`), in this process: events that nobody waits for come a hundred times
-a second, then some that an effect waits for, one after the other. Beside that a real job of four: how many writes the
+(`schedulers/job_store/event_log_replication`), in this process: events without an effect come a hundred times
+a second, then some that an effect waits for, one after the other. And a real job of four: how many writes the
 NameNode has seen from its submission until all four programs run, and while they run. What the barrier costs a
-submission is no more than that number of writes one after the other; some of them nobody waits for."""
+submission is no more than that number of writes one after the other; some have no waiting effect."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def measure(quick: bool) -> Result:
     writes = statistics.median(starting)
     return Result(
         lines=(
-            Line(what="100 events a second: writes a minute", unit=Unit.COUNT, ours=60 * steady, target=at_most(60)),
-            Line(what="an effect waits for HDFS", ours=median, low=min(waits), high=max(waits)),
-            Line(what="the same, worst", ours=max(waits)),
+            Line(what="100 events a second: writes a minute", unit=Unit.COUNT, value=60 * steady, target=at_most(60)),
+            Line(what="an effect waits for HDFS", value=median, low=min(waits), high=max(waits)),
+            Line(what="the same, worst", value=max(waits)),
             Line(
                 what="a job of four, until all run: writes",
                 unit=Unit.COUNT,
-                ours=writes,
+                value=writes,
                 low=min(starting),
                 high=max(starting),
             ),
-            Line(what="what they cost its submission, at most", ours=writes * median),
-            Line(what="while its programs run: writes a minute", unit=Unit.COUNT, ours=60 * idle, target=at_most(60)),
+            Line(what="what they cost its submission, at most", value=writes * median),
+            Line(what="while its programs run: writes a minute", unit=Unit.COUNT, value=60 * idle, target=at_most(60)),
         ),
         notes=(
             f"{len(waits)} waits; now and then one takes 400 ms more, which is a pause of Hadoop's own (append_log.py)",
@@ -94,7 +94,7 @@ class _Appends:
 async def _journal(
     folder: Path, configuration: Configuration, appends: _Appends, quick: bool
 ) -> tuple[float, list[float]]:
-    """Writes a second with nobody waiting, and how long those waited who did."""
+    """Writes a second without a waiting effect, and how long effects waited."""
     cluster = ClusterClients.of(configuration, {})
     journals._WAIT_SECONDS = (
         TIMEOUT_SECONDS  # it is to be seen how long they wait; in a job an effect waits for 3 s at most
@@ -147,7 +147,7 @@ def _job(jobs: Jobs, appends: _Appends, quick: bool) -> tuple[int, float]:
     with jobs.one_that_runs() as job:
         run = max(start.at for start in job.programs.starts()) * NS
         writes = sum(moment < run for moment in appends.moments())
-        time.sleep(1.5)  # what nobody waits for is written within a second
+        time.sleep(1.5)  # what has no waiting effect is written within a second
         appends.forget()
         begin = time.monotonic()
         time.sleep(2.0 if quick else 10.0)

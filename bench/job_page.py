@@ -1,7 +1,7 @@
 """Pages of a job of 10,000 tasks, and of a log of 1 GB: how long the server works on each, and how many bytes it sends.
 
 The job is made up: its gang failed once, started again in its containers, and succeeded; 100,000 events. It is asked
-for without a network: the application is called as its server calls it, and the clock stands still for nobody else. A
+for without a network: the application is called as its server calls it, and there are no other requests. A
 first look reads summary and events; what was read is kept, for the job has ended. Its picture takes longer than the
 page waits for it; the page's script shows it once it is there.
 """
@@ -87,19 +87,19 @@ def measure(quick: bool) -> Result:
     own = sum(len(load_assets()[name].content) for name in ("style.css", "page.js", "icon.svg"))
     return Result(
         lines=(
-            Line(what="the job's page, a first look", ours=first["wall"], target=at_most(0.1)),
+            Line(what="the job's page, a first look", value=first["wall"], target=at_most(0.1)),
             seen.line("again", "job", "wall", target=at_most(0.1)),
-            Line(what="its timeline, a first look", ours=picture["wall"]),
+            Line(what="its timeline, a first look", value=picture["wall"]),
             seen.line("its tasks: searched, ordered, 100 of them", "tasks", "wall", target=at_most(0.1)),
             seen.line("one task", "task", "wall", target=at_most(0.1)),
             seen.line("a log of 1 GB, in its middle", "log", "wall", target=at_most(0.1)),
             seen.line("its end", "end", "wall", target=at_most(0.1)),
             seen.line("the list of jobs", "jobs", "wall", target=at_most(0.1)),
-            Line(what="the job's page, bytes", unit=Unit.BYTES, ours=seen.median("job", "size")),
+            Line(what="the job's page, bytes", unit=Unit.BYTES, value=seen.median("job", "size")),
             Line(
                 what="the first page with all that it loads, bytes",
                 unit=Unit.BYTES,
-                ours=seen.median("jobs", "size") + own,
+                value=seen.median("jobs", "size") + own,
                 target=at_most(150_000),
             ),
         ),

@@ -1,4 +1,4 @@
-"""1 % of 1,000 and of 10,000 played executors are lost with their nodes: until all have the spec of the next session.
+"""1 % of 1,000 and of 10,000 simulated executors are lost with their nodes: until all have the next session's spec.
 
 Over TCP with TLS, token and acknowledgements; both ends are on this machine. The tenth of a second that a scheduler
 takes at least to notice is in the figure; the time that a node takes to start a container is not. PyTorch stands for
@@ -28,15 +28,15 @@ def measure(quick: bool) -> Result:
     """Every size."""
     lines: list[Line] = []
     for tasks, (count, bound) in (_QUICK if quick else _SIZES).items():
-        rounds = interleaved({"ours": partial(_figures, tasks)}, count, discard=0)
+        rounds = interleaved({"tony": partial(_figures, tasks)}, count, discard=0)
         head = f"{tasks:,} executors, 1 % killed: "
-        refused = rounds.line(head + "messages of the old session refused", "ours", "refused", unit=Unit.COUNT)
-        sent = rounds.median("ours", "repeated")
+        refused = rounds.line(head + "messages of the old session refused", "tony", "refused", unit=Unit.COUNT)
+        sent = rounds.median("tony", "repeated")
         lines += [
-            rounds.line(head + "→ all have the new spec", "ours", "told", target=at_most(bound)),
-            rounds.line(head + "→ all starts are in the log", "ours", "started"),
-            rounds.line(head + "executors kept", "ours", "kept", unit=Unit.COUNT),
-            replace(refused, against="sent", theirs=sent, ratio=(refused.ours or 0) / sent, target=at_least(sent)),
+            rounds.line(head + "→ all have the new spec", "tony", "told", target=at_most(bound)),
+            rounds.line(head + "→ all starts are in the log", "tony", "started"),
+            rounds.line(head + "executors kept", "tony", "kept", unit=Unit.COUNT),
+            replace(refused, against="sent", reference=sent, ratio=(refused.value or 0) / sent, target=at_least(sent)),
         ]
     return Result(lines=tuple(lines), notes=("a refused message is counted by the machine, and changes nothing",))
 

@@ -36,7 +36,7 @@ def measure(quick: bool) -> Result:
             rounds.line(f"{head}→ the last of four executors is back", way, "back"),
             rounds.line(f"{head}programs lost", way, "lost", unit=Unit.COUNT, target=at_most(0)),
         ]
-    return Result(lines=tuple(lines), notes=("torchrun's workers end with their agent: nothing stands beside these",))
+    return Result(lines=tuple(lines), notes=("without a comparison: torchrun's workers end with their agent",))
 
 
 def _figures(shop: Workshop, programs: Programs, *settings: str) -> Figures:

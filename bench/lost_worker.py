@@ -1,11 +1,11 @@
 """`kill -9` of one of four workers on this machine: until all four programs of the next session have started.
 
-Beside it torchrun `--max_restarts` on the same kill, its agent on the system's Python with torch, its workers on the
-same interpreter and script as ours; once as it is, once looking ten times a second, as later versions do. Ours is asked
-without back-off, as the first restart always is. Every round is a job of its own.
+Compared with torchrun `--max_restarts` on the same kill, its agent on the system's Python with torch, its workers on
+tony's interpreter and script; once with its defaults, once polling ten times a second, as later versions do. tony
+restarts without back-off, as for the first restart always. Every round is a job of its own.
 
 Once more with programs that handle SIGTERM and sit in a collective: there the time that such a program is given
-decides, `stop_grace` (15 s) with us, 30 s with torchrun; `restart_grace` shortens it. No bound stands beside these.
+decides, `stop_grace` (15 s) with tony, 30 s with torchrun; `restart_grace` shortens it. These have no target.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _STUCK = "programs stuck in a collective: the same"
 
 
 def measure(quick: bool) -> Result:
-    """Plain programs, then those that do not end when they are told to."""
+    """Plain programs, then those that do not end when they are asked to."""
     reason = no_torch()
     with Workshop() as shop:
         plain = Programs(shop.path / "plain")
-        ways: dict[str, Callable[[], Figures]] = {"tony": lambda: _ours(shop, plain)}
+        ways: dict[str, Callable[[], Figures]] = {"tony": lambda: _tony(shop, plain)}
         if not reason:
             ways[_LOOKS_OFTEN] = lambda: _torchrun(shop, plain, *_OFTEN)
         if not reason and not quick:  # it looks after its workers every 5 s
             ways["torchrun"] = lambda: _torchrun(shop, plain)
         rounds = interleaved(ways, 1 if quick else 9, discard=0 if quick else 1)
-        beside: list[str | None] = [way for way in ("torchrun", _LOOKS_OFTEN) if way in ways]
-        lines = [rounds.line(_WHAT, "tony", "wall", against=way, target=at_most(1.0)) for way in beside or [None]]
+        others: list[str | None] = [way for way in ("torchrun", _LOOKS_OFTEN) if way in ways]
+        lines = [rounds.line(_WHAT, "tony", "wall", against=way, target=at_most(1.0)) for way in others or [None]]
         lines.append(rounds.line("executors that stayed, of four", "tony", "kept", unit=Unit.COUNT))
         lines += _stuck(shop, quick, reason)
     if reason:
@@ -67,9 +67,9 @@ def measure(quick: bool) -> Result:
 def _stuck(shop: Workshop, quick: bool, reason: str) -> list[Line]:
     programs = Programs(shop.path / "stuck", stuck=True)
     short = f"restart_grace={_GRACE}s"
-    ways: dict[str, Callable[[], Figures]] = {"short": lambda: _ours(shop, programs, short)}
+    ways: dict[str, Callable[[], Figures]] = {"short": lambda: _tony(shop, programs, short)}
     if not quick:  # these take as long as the graces are
-        ways["tony"] = lambda: _ours(shop, programs)
+        ways["tony"] = lambda: _tony(shop, programs)
         if not reason:
             ways[_LOOKS_OFTEN] = lambda: _torchrun(shop, programs, *_OFTEN)
     rounds = interleaved(ways, 1 if quick else 3, discard=0)
@@ -78,7 +78,7 @@ def _stuck(shop: Workshop, quick: bool, reason: str) -> list[Line]:
     return [rounds.line(title, way, "wall", against=against) for way, title in titles.items() if way in ways]
 
 
-def _ours(shop: Workshop, programs: Programs, *settings: str) -> Figures:
+def _tony(shop: Workshop, programs: Programs, *settings: str) -> Figures:
     with LocalJob(shop, programs, "max_restarts=3", "backoff=0s", *settings) as job:
         before = job.executors()
         wall = programs.all_again(*programs.kill_one())

@@ -1,7 +1,7 @@
 """A hundred jobs of one task, submitted at once on one machine: all end right, and how long each waits.
 
 Every submission is a `tony run -d` of its own, all started together. Waiting is from the moment at which a job was
-recorded as submitted to the start of its program. Theirs is as many bare interpreters, started together.
+recorded as submitted to the start of its program. Compared with as many bare interpreters, started together.
 """
 
 from __future__ import annotations

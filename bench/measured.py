@@ -47,14 +47,14 @@ def measure(quick: bool) -> Result:
     found: Figures = json.loads(done.stdout)
     return Result(
         lines=(
-            Line(what="series in memory", unit=Unit.BYTES, ours=found["memory"], target=at_most(_MOST)),
-            Line(what="the same, while it is written", unit=Unit.BYTES, ours=found["peak"]),
-            Line(what="metrics.db", unit=Unit.BYTES, ours=found["file"], target=at_most(_MOST)),
+            Line(what="series in memory", unit=Unit.BYTES, value=found["memory"], target=at_most(_MOST)),
+            Line(what="the same, while it is written", unit=Unit.BYTES, value=found["peak"]),
+            Line(what="metrics.db", unit=Unit.BYTES, value=found["file"], target=at_most(_MOST)),
             Line(
-                what="hours of each task in the file", unit=Unit.COUNT, ours=found["hours"], target=at_least(hours - 1)
+                what="hours of each task in the file", unit=Unit.COUNT, value=found["hours"], target=at_least(hours - 1)
             ),
-            Line(what="taking the samples that come, of a core", unit=Unit.PERCENT, ours=found["share"]),
-            Line(what="writing all of it", ours=found["write"]),
+            Line(what="taking the samples that come, of a core", unit=Unit.PERCENT, value=found["share"]),
+            Line(what="writing all of it", value=found["write"]),
         ),
         notes=(
             f"{tasks:,} tasks, {hours:g} hours; at their end a bucket of a series is {found['width']:g} s wide",

@@ -48,14 +48,14 @@ class Finished:
 
 
 class Workshop:
-    """A context: a fresh home for Tony, an empty source folder, and no process left behind at its end.
+    """A context: a fresh state directory, an empty source folder, and no process left behind at its end.
 
     Orphans among what it starts become children of this process, so that nothing is missed: one at a time.
 
     Attributes:
         path: a short folder for whatever a row needs; removed at the end.
         source: an empty folder in `path`.
-        environ: of the programs: nothing of the caller's Tony or Python settings.
+        environ: of the programs: nothing of the caller's tony or Python settings.
     """
 
     def __enter__(self) -> Workshop:
@@ -115,7 +115,7 @@ class Workshop:
         return Path(json.loads(done.stdout)["folder"])
 
     def ask(self, *words: str) -> Any:
-        """What a command of Tony answers in JSON."""
+        """What a command of tony answers in JSON."""
         return json.loads(subprocess.run(tony(*words), env=self.environ, capture_output=True, check=True).stdout)
 
 
@@ -128,10 +128,10 @@ def tony(*words: str) -> list[str]:
 
 
 def interpreter() -> str:
-    """The interpreter that runs us, by its full path. Programs of both sides run on it.
+    """The interpreter that runs the bench, by its full path. Programs of both sides run on it.
 
-    No version manager's shim, and not the installation behind our environment either: packages of a whole machine may
-    make that one start three times slower, which would flatter us.
+    No version manager's shim, and not the installation behind its environment either: packages of a whole machine may
+    make that one start three times slower, which would flatter tony.
     """
     return sys.executable
 

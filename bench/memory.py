@@ -1,4 +1,4 @@
-"""Memory of every process of ours, while four programs of a job wait: RSS, and PSS, in which shared pages are divided.
+"""Memory of every process of tony, while four programs of a job wait: RSS, and PSS, in which shared pages are divided.
 
 The client is on a terminal, with its table. Programs wait for a file; one of them, a bare interpreter, is what others
 are compared with. Whatever else the job has started is a helper, such as the executors' watchdogs. Resting state: a
@@ -58,9 +58,9 @@ def measure(quick: bool) -> Result:
     return Result(
         lines=tuple(_lines(rounds)),
         notes=(
-            f"processes of ours: client, application master, {_TASKS} executors, {helpers:.0f} helpers",
+            f"processes of tony: client, application master, {_TASKS} executors, {helpers:.0f} helpers",
             "of several of a kind the line shows the largest",
-            "theirs is the user's program: a bare interpreter that waits",
+            "compared with the user's program: a bare interpreter that waits",
         ),
     )
 
@@ -82,7 +82,7 @@ def _lines(rounds: Rounds) -> list[Line]:
                 target=limits.get(kind) if how == "rss" else None,
             )
             lines.append(replace(line, against="program"))
-    lines.append(rounds.line("all of ours together, PSS", "tony", "all-pss", unit=Unit.BYTES))
+    lines.append(rounds.line("all of tony together, PSS", "tony", "all-pss", unit=Unit.BYTES))
     return lines
 
 

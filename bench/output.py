@@ -1,7 +1,7 @@
 """A program that prints 1 GB at 100 MB/s: what the executor spends on it, and what is lost.
 
 The executor's CPU is read from /proc right before the first and right after the last piece, with the program idle; its
-helpers' as well, should it have any. Theirs is `cat`, between the same program and a file. Every byte on disk is
+helpers' as well, should it have any. Compared with `cat`, between the same program and a file. Every byte on disk is
 compared with what was printed.
 """
 

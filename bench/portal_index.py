@@ -76,11 +76,11 @@ def measure(quick: bool) -> Result:
         memory = max(max(rounds.values(name, "memory")) for name in QUESTIONS)
         return Result(
             lines=(
-                Line(what=f"filling it with {jobs:,} jobs", ours=wall, cpu=processor),
-                Line(what="jobs put into it", unit=Unit.PER_SECOND, ours=jobs / wall),
-                Line(what="its size", unit=Unit.BYTES, ours=size),
+                Line(what=f"filling it with {jobs:,} jobs", value=wall, cpu=processor),
+                Line(what="jobs put into it", unit=Unit.PER_SECOND, value=jobs / wall),
+                Line(what="its size", unit=Unit.BYTES, value=size),
                 *(rounds.line(f"cold: {name}", name, "wall", target=at_most(1.0)) for name in QUESTIONS),
-                Line(what="most memory of a process that asks", unit=Unit.BYTES, ours=memory),
+                Line(what="most memory of a process that searches", unit=Unit.BYTES, value=memory),
             )
         )
 

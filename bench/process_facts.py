@@ -1,4 +1,4 @@
-"""What anybody may read of a process, also of one that nobody may look into: ours let nobody."""
+"""What every user may read of a process, also of one that cannot be inspected, as tony's cannot."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def _looks(count: int) -> Figures:
 
 
 def _calls(count: int) -> Figures:
-    """A program that tells, and nobody but us who hears it."""
+    """A program that reports, to a socket that is only read."""
     hearer = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     name = f"tony-bench-{os.getpid()}"
     hearer.bind(f"\0{name}")

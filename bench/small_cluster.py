@@ -14,7 +14,7 @@ from bench.measured_processes import TIMEOUT_SECONDS, Workshop, tony
 class SmallCluster:
     """A context: a cluster with default heartbeats. Enter it inside the workshop, so that it ends first.
 
-    Its daemons become children of ours, who live on when a program has ended: do not wait for all of them.
+    Its daemons become children of this process, which run on when a program has ended: do not wait for all of them.
 
     Args:
         settings: properties of Hadoop's that overrule those of `tony mini`, each `KEY=VALUE`.

@@ -2,7 +2,7 @@
 
 Timed is the client's `stage` alone, in a fresh interpreter each time; CPU is that of the whole process. Against `cp -r`
 and `rsync -a` of the same tree into a new folder of the same file system. The tree's pages are in memory for all of
-them, and nobody waits for the disk.
+them, and no write waits for the disk.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Four tasks that print one line: from the start of `tony run` to the last program's line, and to the terminal.
 
 Against four bare interpreters started together, the same binary on the same script, and against torchrun, its agent on
-the system's Python with torch, its workers on the same binary as ours. All three on a terminal. Warm: the first round,
-in which Tony's cache is empty, is not counted. `end` is when the prompt is back; CPU is that of every process involved,
+the system's Python with torch, its workers on the same binary as tony. All three on a terminal. Warm: the first round,
+in which tony's cache is empty, is not counted. `end` is when the prompt is back; CPU is that of every process involved,
 those that outlive the client as well.
 """
 

@@ -7,7 +7,7 @@ from textwrap import shorten
 
 from bench.harness import Line, Target, Unit
 
-_HEADS = ("what", "ours", "from – to", "CPU", "against", "theirs", "their CPU", "ratio", "target", "reached")
+_HEADS = ("what", "tony", "from – to", "CPU", "compared with", "its value", "its CPU", "ratio", "target", "reached")
 _KIB, _MIB = 1 << 10, 1 << 20
 #: Characters of a reason that stand in the table.
 _REASON = 100
@@ -46,7 +46,7 @@ def _seconds(value: float) -> str:
 
 
 def _cells(line: Line) -> list[str]:
-    if line.ours is None:
+    if line.value is None:
         return [
             line.what,
             f"not measured: {shorten(line.reason, _REASON, placeholder=' ...')}",
@@ -58,12 +58,12 @@ def _cells(line: Line) -> list[str]:
     met = line.met
     return [
         line.what,
-        number(line.ours, line.unit),
+        number(line.value, line.unit),
         spread,
         "" if line.cpu is None else _seconds(line.cpu),
         line.against,
-        "" if line.theirs is None else number(line.theirs, line.unit),
-        "" if line.their_cpu is None else _seconds(line.their_cpu),
+        "" if line.reference is None else number(line.reference, line.unit),
+        "" if line.reference_cpu is None else _seconds(line.reference_cpu),
         "" if line.ratio is None else f"{line.ratio:.3g} ×",
         _target(line.target, line.unit) if line.target else "",
         "" if met is None else "yes" if met else "NO",

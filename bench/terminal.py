@@ -1,4 +1,4 @@
-"""Programs on a terminal of ours: what they print, with the time at which each piece came."""
+"""Programs on a pseudo-terminal: what they print, with the time at which each piece came."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ taken for the moment at which its program printed its only line, and ended. Subm
 and cluster are not counted; first ones have a client's home and a staging folder that are empty, on a cluster that has
 run jobs. CPU is that of the client alone.
 
-The original's figures are not measured here: they were recorded once, on such a cluster.
+LinkedIn TonY is not measured here: its figures were recorded once, on such a cluster.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ print("at", time.time_ns(), flush=True)
 while not os.path.exists("{go}"):
     time.sleep(0.05)
 """
-#: Counts what all sockets of a Python send. Of TLS the plain bytes; a submission that nobody follows uses none.
+#: Counts what all sockets of a Python send. Of TLS the plain bytes; a submission that is not followed uses none.
 _COUNTING = """\
 import atexit, os, socket
 sent = 0
@@ -68,15 +68,15 @@ def tell():
     with open(os.environ["BENCH_SENT"], "w") as file:
         file.write(str(sent))
 """
-_ORIGINAL = "tony-core 0.4.7, recorded"
+_LINKEDIN_TONY = "tony-core 0.4.7, recorded"
 _HOW_RECORDED = (
-    "theirs: the original, recorded and not measured here: tony-core 0.4.7 (the newest on Maven Central), its client, "
-    "AM and executors on Hadoop 2.10.2 client jars against the 3.4.2 daemons; 4 workers of 256m, AM 512m, security "
-    "off, trivial user program, heartbeats 1,000 ms, two cores shared by 5 daemons and 6 JVMs; times are medians of 6 "
-    "runs after a warm-up, memory and upload (which counts files alone) of one"
+    "LinkedIn TonY was recorded earlier and not measured here: tony-core 0.4.7 (the newest on Maven Central), its "
+    "client, AM and executors on Hadoop 2.10.2 client jars against the 3.4.2 daemons; 4 workers of 256m, AM 512m, "
+    "security off, trivial user program, heartbeats 1,000 ms, two cores shared by 5 daemons and 6 JVMs; times are "
+    "medians of 6 runs after a warm-up, memory and upload (which counts files alone) of one"
 )
 #: Seconds, and bytes; at the end of the client the difference of two medians.
-_THEIRS: Mapping[str, float] = {
+_RECORDED: Mapping[str, float] = {
     "terminal": 12.12,
     "accepted": 1.77,
     "exit": 2.3,
@@ -107,8 +107,8 @@ def measure(quick: bool) -> Result:
         lines=tuple(lines),
         notes=(
             _HOW_RECORDED,
-            "ours has its security: TLS and tokens between client, application master and executors",
-            "CPU beside times is that of the client alone",
+            "security is on for tony: TLS and tokens between client, application master and executors",
+            "CPU is that of the client alone",
             "sent by a second submission: everything that its sockets sent, protocols included",
         ),
     )
@@ -199,13 +199,13 @@ class _Runs:
 
     def series(self, count: int) -> Rounds:
         """Second and later submissions."""
-        return interleaved({"ours": lambda: self._submit(self._echo).figures()}, count, discard=2)
+        return interleaved({"tony": lambda: self._submit(self._echo).figures()}, count, discard=2)
 
     def first_ones(self, count: int) -> list[Line]:
         """Submissions of somebody who has never submitted anything."""
         samples = [self._first(number) for number in range(count)]
-        rounds = Rounds({"ours": samples})
-        return [rounds.line("first submission: → last line on the client", "ours", "terminal", target=at_most(3.0))]
+        rounds = Rounds({"tony": samples})
+        return [rounds.line("first submission: → last line on the client", "tony", "terminal", target=at_most(3.0))]
 
     def _first(self, number: int) -> Figures:
         home = self._shop.path / f"home-{number}"
@@ -220,8 +220,8 @@ class _Runs:
         told = folder / "sent"
         self._submit(self._echo, "--detach", PYTHONPATH=str(folder), BENCH_SENT=str(told)).end()
         sent = int(told.read_text())
-        line = Line(what="sent by a second submission", unit=Unit.BYTES, ours=sent, target=at_most(20_000))
-        return _beside(line, "sent")
+        line = Line(what="sent by a second submission", unit=Unit.BYTES, value=sent, target=at_most(20_000))
+        return _compared(line, "sent")
 
     def idle(self, seconds: float) -> list[Line]:
         """Memory of all processes of a job whose programs wait, and what they use while they do."""
@@ -251,26 +251,26 @@ class _Runs:
 
 def _lines(rounds: Rounds, head: str, target: Target, *, worst: float | None) -> list[Line]:
     """Of one series."""
-    accepted = rounds.line(f"{head}client's start → accepted", "ours", "accepted", target=at_most(0.4))
-    terminal = rounds.line(f"{head}→ last task's line on the client", "ours", "terminal", target=target)
+    accepted = rounds.line(f"{head}client's start → accepted", "tony", "accepted", target=at_most(0.4))
+    terminal = rounds.line(f"{head}→ last task's line on the client", "tony", "terminal", target=target)
     lines = [
-        _beside(accepted, "accepted"),
-        rounds.line(f"{head}→ last task's line, by its own clock", "ours", "line"),
-        _beside(terminal, "terminal"),
+        _compared(accepted, "accepted"),
+        rounds.line(f"{head}→ last task's line, by its own clock", "tony", "line"),
+        _compared(terminal, "terminal"),
     ]
     if worst is not None:
-        slowest = max(rounds.values("ours", "terminal"))
-        lines.append(Line(what=f"{head}the same, slowest", ours=slowest, target=at_most(worst)))
-    ended = rounds.line(f"{head}last task's end → client's end", "ours", "exit", target=at_most(0.5))
-    return [*lines, _beside(ended, "exit"), rounds.line(f"{head}→ client's end", "ours", "end")]
+        slowest = max(rounds.values("tony", "terminal"))
+        lines.append(Line(what=f"{head}the same, slowest", value=slowest, target=at_most(worst)))
+    ended = rounds.line(f"{head}last task's end → client's end", "tony", "exit", target=at_most(0.5))
+    return [*lines, _compared(ended, "exit"), rounds.line(f"{head}→ client's end", "tony", "end")]
 
 
 def _memory(sizes: Mapping[str, float]) -> list[Line]:
     limits = {"client": 60, "am": 60, "executor": 30}
     titles = {"client": "client", "am": "application master", "executor": "executor, the largest"}
     return [
-        _beside(
-            Line(what=f"{titles[kind]}, RSS", unit=Unit.BYTES, ours=sizes[kind], target=at_most(limits[kind] * _MIB)),
+        _compared(
+            Line(what=f"{titles[kind]}, RSS", unit=Unit.BYTES, value=sizes[kind], target=at_most(limits[kind] * _MIB)),
             kind,
         )
         for kind in titles
@@ -280,20 +280,20 @@ def _memory(sizes: Mapping[str, float]) -> list[Line]:
 def _shares(shares: Mapping[str, float]) -> list[Line]:
     titles = {"am": "application master", "executor": "executor, the busiest"}
     return [
-        Line(what=f"{title}: CPU while programs wait", unit=Unit.PERCENT, ours=shares[kind], target=at_most(1.0))
+        Line(what=f"{title}: CPU while programs wait", unit=Unit.PERCENT, value=shares[kind], target=at_most(1.0))
         for kind, title in titles.items()
     ]
 
 
-def _beside(line: Line, figure: str) -> Line:
-    """The line with the original's figure beside it."""
-    assert line.ours is not None
-    theirs = _THEIRS[figure]
-    return replace(line, against=_ORIGINAL, theirs=theirs, ratio=line.ours / theirs)
+def _compared(line: Line, figure: str) -> Line:
+    """The line, compared with LinkedIn TonY's figure."""
+    assert line.value is not None
+    reference = _RECORDED[figure]
+    return replace(line, against=_LINKEDIN_TONY, reference=reference, ratio=line.value / reference)
 
 
 def running(module: str) -> list[int]:
-    """Processes in containers that run one of our programs, without those they have forked."""
+    """Processes in containers that run one of tony's programs, without those they have forked."""
     mine = descendants(os.getpid())
     found = {pid: status for pid in mine if module in command_line(pid) and (status := status_of(pid))}
     return [pid for pid, status in found.items() if int(status["PPid"]) not in found]

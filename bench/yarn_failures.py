@@ -5,7 +5,7 @@ A program or an executor killed: until all four programs run again, by their own
 until the full view is there again, that is, a client that asks as `tony status` does is answered by the next attempt
 that all four run, and all four executors are back, by that attempt's log. A killed executor's container dies with it.
 
-The original's figures are not measured here: they were recorded once, on such a cluster. It asks for every container
+LinkedIn TonY is not measured here: its figures were recorded once, on such a cluster. It requests every container
 again whatever was lost, and its programs do not outlive its application master.
 """
 
@@ -57,14 +57,14 @@ name = "yarn"
 instances = {TASKS}
 memory = "256m"
 """
-_ORIGINAL = "tony-core 0.4.7, recorded"
+_LINKEDIN_TONY = "tony-core 0.4.7, recorded"
 #: Between two looks of a client: each asks ResourceManager and application master.
 _LOOK = 0.02
 _GRACE = 1
 _HOW_RECORDED = (
-    "theirs: the original, recorded and not measured here: tony-core 0.4.7 on Hadoop 2.10.2 client jars against the "
-    "3.4.2 daemons, two cores; a program killed: 11.3 s until all ran again, no container kept; its application master "
-    "killed: all programs lost within 1.2 s, running again from nothing after 10.2 s"
+    "LinkedIn TonY was recorded earlier and not measured here: tony-core 0.4.7 on Hadoop 2.10.2 client jars against "
+    "the 3.4.2 daemons, two cores; a program killed: 11.3 s until all ran again, no container kept; its application "
+    "master killed: all programs lost within 1.2 s, running again from nothing after 10.2 s"
 )
 
 
@@ -91,16 +91,18 @@ def measure(quick: bool) -> Result:
 def _lines(rounds: Rounds) -> list[Line]:
     killed = "kill -9 of the application master → "
     return [
-        _beside(rounds.line("kill -9 of a program → all four run again", "program", "wall", target=at_most(1.0)), 11.3),
-        _beside(_count(rounds.line("containers kept, of four", "program", "kept"), at_least(TASKS)), 0),
-        _beside(
+        _compared(
+            rounds.line("kill -9 of a program → all four run again", "program", "wall", target=at_most(1.0)), 11.3
+        ),
+        _compared(_count(rounds.line("containers kept, of four", "program", "kept"), at_least(TASKS)), 0),
+        _compared(
             rounds.line("kill -9 of an executor → all four run again", "executor", "wall", target=at_most(3.0)), 11.3
         ),
-        _beside(_count(rounds.line("containers kept, of three", "executor", "kept"), at_least(TASKS - 1)), 0),
-        _beside(
+        _compared(_count(rounds.line("containers kept, of three", "executor", "kept"), at_least(TASKS - 1)), 0),
+        _compared(
             _count(rounds.line("kill -9 of the application master: programs lost", "master", "lost"), at_most(0)), 4
         ),
-        _beside(rounds.line(f"{killed}full view again", "master", "full", target=at_most(2.0)), 10.2),
+        _compared(rounds.line(f"{killed}full view again", "master", "full", target=at_most(2.0)), 10.2),
         rounds.line(f"{killed}the next attempt begins", "master", "begins"),
         rounds.line(f"{killed}the last of four executors is back", "master", "back"),
         rounds.line(f"{killed}a client is answered", "master", "answers"),
@@ -116,14 +118,14 @@ class _Job:
     programs: Programs
 
     def report(self) -> JobReport | None:
-        """What a client is told now; None if nobody can tell."""
+        """The job's report, as a client gets it; None if there is none."""
         try:
             return asyncio.run(job_status.load_report(self.home, self.folder.job_id, timeout=0.0))
         except (TonyError, OSError):
             return None
 
     def wait_full(self, attempt: int = 1) -> JobReport:
-        """Waits until a client is told that all run."""
+        """Waits until a client's report says that all run."""
 
         def look() -> JobReport | None:
             time.sleep(_LOOK)
@@ -228,10 +230,12 @@ def _count(line: Line, target: Target) -> Line:
     return replace(line, unit=Unit.COUNT, target=target)
 
 
-def _beside(line: Line, theirs: float) -> Line:
-    """The line with the original's figure beside it."""
-    assert line.ours is not None
-    return replace(line, against=_ORIGINAL, theirs=theirs, ratio=line.ours / theirs if theirs else None)
+def _compared(line: Line, reference: float) -> Line:
+    """The line, compared with LinkedIn TonY's figure."""
+    assert line.value is not None
+    return replace(
+        line, against=_LINKEDIN_TONY, reference=reference, ratio=line.value / reference if reference else None
+    )
 
 
 BENCH = Bench(name="yarn_failures", title="kill -9 in a job of four on a small Hadoop cluster", measure=measure)

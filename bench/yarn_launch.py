@@ -1,9 +1,9 @@
 """Two hundred containers on simulated nodes: how fast one application master launches them.
 
 The application master is `tony.am.container_main` as it runs in a container, with its event log, its server and its
-record in HDFS. ResourceManager, NodeManagers and NameNode are played in this process (`tests.support.hadoop`), over TCP
-and with tokens: what they cost is a part of the time, for all run on this machine. All containers are granted at once;
-no executor runs in them. The rate is that from the answer that grants them to the last start that a node was told.
+record in HDFS. ResourceManager, NodeManagers and NameNode are simulated in this process (`tests.support.hadoop`), over
+TCP and with tokens: what they cost is a part of the time, for all run on this machine. All containers are granted at
+once; no executor runs in them. The rate is that from the answer that grants them to the last start request at a node.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _TICK = 0.002
 def measure(quick: bool) -> Result:
     """A few jobs, one after the other."""
     tasks, nodes = (20, 2) if quick else (_CONTAINERS, _NODES)
-    rounds = interleaved({"ours": lambda: asyncio.run(_play(tasks, nodes))}, 1 if quick else 5, discard=0)
+    rounds = interleaved({"tony": lambda: asyncio.run(_play(tasks, nodes))}, 1 if quick else 5, discard=0)
     head = f"{tasks} containers on {nodes} simulated nodes: "
     return Result(
         lines=(
-            rounds.line(head + "launched", "ours", "rate", unit=Unit.PER_SECOND, target=at_least(100)),
-            rounds.line(head + "granted → the last is told to start", "ours", "wall"),
-            rounds.line(head + "CPU of the application master", "ours", "master"),
-            rounds.line(head + "its memory, RSS", "ours", "rss", unit=Unit.BYTES),
+            rounds.line(head + "launched", "tony", "rate", unit=Unit.PER_SECOND, target=at_least(100)),
+            rounds.line(head + "granted → the last start request", "tony", "wall"),
+            rounds.line(head + "CPU of the application master", "tony", "master"),
+            rounds.line(head + "its memory, RSS", "tony", "rss", unit=Unit.BYTES),
         ),
     )
 

@@ -10,9 +10,9 @@ from bench.harness import CPU, Figures, Line, Rounds, at_least, at_most, at_most
 
 
 def _rounds() -> Rounds:
-    ours = [{"wall": wall, CPU: 1.0} for wall in (3.0, 1.0, 8.0)]
-    theirs = [{"wall": wall, "last": 2 * wall} for wall in (1.0, 1.0, 2.0)]
-    return Rounds({"tony": ours, "bare": theirs})
+    tony = [{"wall": wall, CPU: 1.0} for wall in (3.0, 1.0, 8.0)]
+    bare = [{"wall": wall, "last": 2 * wall} for wall in (1.0, 1.0, 2.0)]
+    return Rounds({"tony": tony, "bare": bare})
 
 
 def test_every_way_runs_once_a_round_and_the_first_round_does_not_count() -> None:
@@ -35,8 +35,8 @@ def test_every_way_runs_once_a_round_and_the_first_round_does_not_count() -> Non
 def test_a_line_has_medians_and_the_median_of_the_rounds_own_ratios() -> None:
     """A machine that is slow for one round bends neither."""
     line = _rounds().line("start", "tony", "wall", against="bare", target=at_most_times(3))
-    assert (3.0, 1.0, 8.0) == (line.ours, line.low, line.high)
-    assert (1.0, 1.0, None) == (line.theirs, line.cpu, line.their_cpu)
+    assert (3.0, 1.0, 8.0) == (line.value, line.low, line.high)
+    assert (1.0, 1.0, None) == (line.reference, line.cpu, line.reference_cpu)
     assert (3.0, True) == (line.ratio, line.met)
 
 
@@ -48,17 +48,17 @@ def test_what_was_too_short_to_be_measured_has_no_ratio() -> None:
     """CPU time is counted in ticks: a small sample of `cat` may take none."""
     rounds = Rounds({"tony": [{"load": 10.0}], "cat": [{"load": 0.0}]})
     line = rounds.line("load", "tony", "load", against="cat", target=at_most(30))
-    assert (0.0, None, True) == (line.theirs, line.ratio, line.met)
+    assert (0.0, None, True) == (line.reference, line.ratio, line.met)
 
 
 @pytest.mark.parametrize(
     ("line", "met"),
     [
-        (Line(what="x", ours=5.0, target=at_most(5.0)), True),
-        (Line(what="x", ours=5.1, target=at_most(5.0)), False),
-        (Line(what="x", ours=5.0, target=at_least(5.1)), False),
-        (Line(what="x", ours=5.0, ratio=7.0, target=at_most_times(6.0)), False),
-        (Line(what="x", ours=5.0), None),
+        (Line(what="x", value=5.0, target=at_most(5.0)), True),
+        (Line(what="x", value=5.1, target=at_most(5.0)), False),
+        (Line(what="x", value=5.0, target=at_least(5.1)), False),
+        (Line(what="x", value=5.0, ratio=7.0, target=at_most_times(6.0)), False),
+        (Line(what="x", value=5.0), None),
         (Line.missing("x", "no torch"), None),
     ],
 )

@@ -9,13 +9,13 @@ import pytest
 from bench import machine, results, table
 from bench.harness import Bench, Line, Result, Unit, at_most, at_most_times
 
-_LINE = Line(what="start", ours=0.25, against="bare", theirs=0.05, ratio=5.0, target=at_most_times(6))
+_LINE = Line(what="start", value=0.25, against="bare", reference=0.05, ratio=5.0, target=at_most_times(6))
 
 
 def test_columns_in_which_nothing_stands_are_left_out() -> None:
     """And every row is as wide as the others."""
     lines = table.of([_LINE, Line.missing("torchrun", "no torch")]).splitlines()
-    assert ["what", "ours", "against", "theirs", "ratio", "target", "reached"] == _cells(lines[0])
+    assert ["what", "tony", "compared with", "its value", "ratio", "target", "reached"] == _cells(lines[0])
     assert ["start", "250 ms", "bare", "50.0 ms", "5 ×", "≤ 6 ×", "yes"] == _cells(lines[2])
     assert ["torchrun", "not measured: no torch", "", "", "", "", ""] == _cells(lines[3])
     assert 1 == len({len(line) for line in lines})
@@ -39,7 +39,7 @@ def test_numbers_are_written_as_people_read_them(value: float, unit: Unit, text:
 
 
 def test_a_missed_target_is_plain_to_see() -> None:
-    line = Line(what="memory", unit=Unit.BYTES, ours=64 << 20, target=at_most(60 << 20))
+    line = Line(what="memory", unit=Unit.BYTES, value=64 << 20, target=at_most(60 << 20))
     assert ["memory", "64.0 MiB", "≤ 60.0 MiB", "NO"] == _cells(table.of([line]).splitlines()[2])
 
 
