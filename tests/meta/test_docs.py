@@ -96,6 +96,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in _anchors(place), target
 
 
+def test_every_decision_is_in_the_list() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = re.findall(r"^\| \[(\d{4})\]\(((\d{4})-.*\.md)\)", _text(folder / "README.md"), re.MULTILINE)
+    assert [name for _, name, _ in listed] == sorted(path.name for path in folder.glob("[0-9]*.md"))
+    assert all(shown == number for shown, _, number in listed)
+
+
 def test_every_command_is_on_its_page() -> None:
     """With one example, which begins with its name."""
     told = re.findall(r"^\| `([\w-]+)` \| `tony ([\w-]+)", _text(COMMAND_LINE), re.MULTILINE)

@@ -114,9 +114,7 @@ def _edit_with_tomlkit(text: str, key: tuple[str, ...], new: Any) -> str | None:
         import tomlkit
         from tomlkit.exceptions import TOMLKitError
     except ImportError:
-        raise UserError(
-            "editing a job file needs the package tomlkit: run `pip install '.[web]'` in tony's source folder."
-        ) from None
+        raise UserError("editing a job file needs the package tomlkit: run `pip install 'tony-jobs[web]'`.") from None
     try:
         document = tomlkit.parse(text)
         table: Any = document
