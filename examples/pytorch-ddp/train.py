@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--checkpoints", default="", help="where to keep them, see checkpoints.py; none if empty")
     options = parser.parse_args()
 
-    # Without a limit of ours, a peer that never comes or hangs is waited for half an hour.
+    # PyTorch waits half an hour for a peer that is missing or hangs.
     dist.init_process_group("gloo", timeout=timedelta(minutes=2))
     rank, world = dist.get_rank(), dist.get_world_size()
     print(f"rank {rank}: joined, {world} ranks train together", flush=True)

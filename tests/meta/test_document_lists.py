@@ -106,7 +106,7 @@ def test_no_page_or_message_installs_another_project() -> None:
     lines = [line for path in texts for line in path.read_text(encoding="utf-8").splitlines()]
     foreign = re.compile(r"(?:pip install|--spec|--from) '?tony\b(?!-jobs)|\btony\[(?:web|stores|gpu)\]")
     checkout = re.compile(r"pip install .*'\.\[")
-    assert [line for line in lines if foreign.search(line) or checkout.search(line) and "checkout" not in line] == []
+    assert [line for line in lines if foreign.search(line) or (checkout.search(line) and "checkout" not in line)] == []
 
 
 def test_measurements_of_the_readme_stand_in_the_results() -> None:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = Path(tony.__file__).parent
 TESTS = ROOT / "tests"
 PACKAGES = {path.name for path in SOURCES.iterdir() if path.is_dir()}
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(TESTS.rglob("*.md"))]
 CODE = [path for path in (*sorted(SOURCES.rglob("*.py")), *sorted(TESTS.rglob("*.py"))) if path != Path(__file__)]
 #: Where a path may begin, besides the folder of the file that names it and the one above.
 STARTS = (ROOT, SOURCES, TESTS, TESTS / "support")

@@ -131,13 +131,13 @@ def dense(x: tf.Tensor, size: int, name: str) -> tf.Tensor:
 
 
 def start_tensorboard(folder: str) -> None:
-    """Shows a folder with summaries on the port that tony keeps for it, unless another task does that."""
+    """Show a folder with summaries on the port that tony reserves for it, unless another task does that."""
     if "TB_PORT" not in os.environ:
         return
     try:
         from tensorboard import program
     except ImportError:
-        print("worker:0: no TensorBoard here, so nobody shows the summaries")
+        print("worker:0: TensorBoard is not installed, so the summaries are not shown")
         return
     board = program.TensorBoard()
     reuse = os.environ.get("TB_SERVER_REUSE_PORT") == "true"
