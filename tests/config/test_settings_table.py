@@ -91,6 +91,6 @@ def test_the_page_of_the_docs_has_every_setting() -> None:
     page = settings_table_markdown()
     lines = [line for line in page.splitlines() if line.startswith("| `")]
     assert len(settings_rows()) == len(lines)
-    assert all(line.replace("\\|", "").count("|") == 7 for line in lines)
+    assert all(line.replace("\\|", "").count("|") == 5 for line in lines)
     assert mentions(page, "stop_grace", '"15s"')
     assert page.endswith("|\n")

@@ -104,9 +104,9 @@ def test_every_decision_is_in_the_list() -> None:
 
 
 def test_every_command_is_on_its_page() -> None:
-    """With one example, which begins with its name."""
-    told = re.findall(r"^\| `([\w-]+)` \| `tony ([\w-]+)", _text(COMMAND_LINE), re.MULTILINE)
-    assert [(name, name) for name in COMMANDS] == told
+    """With one example, in the first block."""
+    examples = next(block for language, block in _BLOCK.findall(_text(COMMAND_LINE)) if language == "sh")
+    assert list(COMMANDS) == re.findall(r"^tony ([\w-]+)", examples, re.MULTILINE)
 
 
 def test_the_lines_for_completion_are_those_that_the_command_prints() -> None:

@@ -45,17 +45,17 @@ def settings_table_markdown() -> str:
         "",
         _INTRODUCTION,
         "",
-        "| name | type | unit | default | meaning | read by |",
-        "|---|---|---|---|---|---|",
+        "| name | type | default | meaning |",
+        "|---|---|---|---|",
     ]
     lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
     return "\n".join([*lines, ""])
 
 
 _INTRODUCTION = """\
-Every key of a job file with its default. `<role>` and the like stand for names that you choose. Sizes (`512m`, `1.5g`)
-use powers of 1024; durations need a unit as well (`30s`, `10m`). For timeouts, `"off"` or `"0s"` means no limit; for
-waits, `"off"` means no end and `"0s"` no wait."""
+Every key of a job file with its default. `<role>` and the like stand for names that you choose. Sizes need a unit of `b k m g t`,
+powers of 1024 (`512m`, `1.5g`), durations one of `ms s m h d` (`30s`). For timeouts, `"off"` or `"0s"` means no limit; for waits,
+`"off"` means no end and `"0s"` no wait."""
 
 _SITE = (
     Setting(
@@ -91,7 +91,5 @@ def _type(setting: Setting) -> str:
 def _cells(row: SettingRow) -> Iterator[str]:
     yield f"`{row.name}`"
     yield row.type
-    yield row.unit
     yield f"`{row.default}`" if row.default[:1] in ('"', "[") or row.default.isalnum() else row.default
     yield row.meaning.replace("|", "\\|")
-    yield row.reader
