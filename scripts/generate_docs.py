@@ -2,17 +2,15 @@
 
 import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from legacy_tables import flags_table, settings_table, variables_table
 
-from tony.advice.heuristic import Heuristic
+from tony.advice.heuristic import PROOF, Heuristic
 from tony.advice.registry import built_in_heuristics
 from tony.config.table.settings_doc import settings_table_markdown
-from tony.core.transitions import JOB_TABLE, TASK_TABLE
-from tony.model.states import ENDED_JOB_STATES, ENDED_TASK_STATES
+from tony.core.transitions import JOB_TABLE
+from tony.model.states import ENDED_JOB_STATES
 from tony.units import format_amount
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -27,15 +25,15 @@ def with_block(text: str, name: str, content: str) -> str:
     return text[: found.start()] + f"{begin}\n{content}\n{end}" + text[found.end() :]
 
 
-def draw_states(table: Mapping[tuple[Any, Any], Any], ended: frozenset[Any]) -> str:
-    """A state diagram of one table, in Mermaid's notation."""
+def draw_job_states() -> str:
+    """The state diagram of a job, in Mermaid's notation."""
     arrows: dict[tuple[str, str], list[str]] = {}
-    for (state, move), target in table.items():
+    for (state, move), target in JOB_TABLE.items():
         arrows.setdefault((state.value, target.value), []).append(move.value)
-    first = next(iter(table))[0].value
+    first = next(iter(JOB_TABLE))[0].value
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first}"]
     lines += [f"    {a} --> {b}: {', '.join(moves)}" for (a, b), moves in arrows.items()]
-    lines += [f"    {state.value} --> [*]" for state in sorted(ended, key=lambda s: str(s.value))]
+    lines += [f"    {state.value} --> [*]" for state in sorted(ENDED_JOB_STATES, key=lambda state: state.value)]
     return "\n".join([*lines, "```"])
 
 
@@ -46,10 +44,12 @@ def index_of_heuristics() -> str:
 
 
 def thresholds(heuristic: type[Heuristic]) -> str:
-    """The table of a heuristic's thresholds."""
+    """The table of a heuristic's thresholds, without those of docs/advice/README.md."""
+    common = PROOF if set(PROOF) <= set(heuristic.thresholds) else ()
     rows = [
         f"| `{each.name}` | {format_amount(each.value, each.measure)} | {each.meaning} |"
         for each in heuristic.thresholds
+        if each not in common
     ]
     return "\n".join(["| threshold | value | meaning |", "|---|---|---|", *rows])
 
@@ -57,8 +57,7 @@ def thresholds(heuristic: type[Heuristic]) -> str:
 def generated() -> dict[Path, str]:
     """Every generated page with its content."""
     architecture = (DOCS / "architecture.md").read_text()
-    architecture = with_block(architecture, "job states", draw_states(JOB_TABLE, ENDED_JOB_STATES))
-    architecture = with_block(architecture, "task states", draw_states(TASK_TABLE, ENDED_TASK_STATES))
+    architecture = with_block(architecture, "job states", draw_job_states())
     migrating = (DOCS / "migrating.md").read_text()
     for name, table in (("settings", settings_table()), ("flags", flags_table()), ("variables", variables_table())):
         migrating = with_block(migrating, f"original {name}", table)

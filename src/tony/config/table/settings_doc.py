@@ -53,9 +53,9 @@ def settings_table_markdown() -> str:
 
 
 _INTRODUCTION = """\
-Every key of a job file with its default. `<role>` and the like stand for names that you choose. Sizes need a unit of `b k m g t`,
-powers of 1024 (`512m`, `1.5g`), durations one of `ms s m h d` (`30s`). For timeouts, `"off"` or `"0s"` means no limit; for waits,
-`"off"` means no end and `"0s"` no wait."""
+Every key of a job file with its default. `<role>` and the like stand for names that you choose. Sizes need a unit of
+`b k m g t`, powers of 1024 (`512m`, `1.5g`), durations one of `ms s m h d` (`30s`). For timeouts, `"off"` or `"0s"`
+means no limit; for waits, `"off"` means no end and `"0s"` no wait."""
 
 _SITE = (
     Setting(
