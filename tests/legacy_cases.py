@@ -1,4 +1,4 @@
-"""The original's end-to-end table in its own words: programs, flags, settings, and how each job ends."""
+"""LinkedIn TonY's end-to-end table in its own words: programs, flags, settings, and how each job ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCRIPTS = {
         "    time.sleep(0.3)\n"
         "    print(time.time(), file=file)\n"
     ),
-    # Starts nothing: the workers of this test do not compute. Writes the file that the original waits for.
+    # Starts nothing: the workers of this test do not compute. Writes the file that LinkedIn TonY waits for.
     "driver.py": (
         "import json, os, sys, time\n"
         "hosts = [each.split(':') for each in os.environ['CLUSTER_WORKER_LIST'].split(',')]\n"
@@ -64,11 +64,11 @@ PYTHON = ("--python_binary_path", "python3")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A job in the original's words, and its end.
+    """A job in LinkedIn TonY's words, and its end.
 
     Attributes:
         conf: what is given with `--conf`; each type with tasks gets little memory.
-        skip: SKIP_HADOOP_PATH is given, as in most of the original's own cases.
+        skip: SKIP_HADOOP_PATH is given, as in most of LinkedIn TonY's own cases.
         classpath: given with `--hdfs_classpath`.
     """
 

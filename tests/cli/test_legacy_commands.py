@@ -1,4 +1,4 @@
-"""The commands of the original: their flags, their usage, their two exit codes; and what signals do to their jobs."""
+"""The commands of LinkedIn TonY: their flags, their usage, their two exit codes; and what signals do to their jobs."""
 
 from __future__ import annotations
 

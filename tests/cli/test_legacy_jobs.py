@@ -1,4 +1,4 @@
-"""Jobs of the original through the commands that take a job file, and as job files of ours."""
+"""Jobs of LinkedIn TonY through the commands that take a job file, and as job files of ours."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_submit(tony: Tony, folder: Path) -> None:
 
 
 def test_a_worker_may_fail_unless_it_is_the_chief(tony: Tony, folder: Path) -> None:
-    """The original's rule, from XML only."""
+    """LinkedIn TonY's rule, from XML only."""
     write(folder, {**SMALL, "tony.containers.command": 'exit "$TASK_INDEX"'})
     assert tony("submit", "tony.xml").code == 0
     assert tony("submit", "tony.xml", "--set", "failure_policy=any-tracked").code == 1

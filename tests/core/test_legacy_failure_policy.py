@@ -1,6 +1,6 @@
-"""What ended a job in the original TonY, row by row: `failure_policy = "chief-or-all"`, its default.
+"""What ended a job in LinkedIn TonY, row by row: `failure_policy = "chief-or-all"`, its default.
 
-Where the original had a defect, the row says what is right.
+Where LinkedIn TonY had a defect, the row says what is right.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def unready(spec: JobSpec, who: str) -> Simulation:
 
 
 def test_a_sidecar_that_fails_before_it_registers_is_ignored() -> None:
-    """And the gang does not wait for it: in the original it failed the job, and held up the others (G4)."""
+    """And the gang does not wait for it: in LinkedIn TonY it failed the job, and held up the others (G4)."""
     simulation = unready(job(WITH_BOARD), "tensorboard:0")
     assert simulation.app.state.tasks[task("tensorboard:0")].state.value == "failed"
     decisions = [(a.failure.task, a.decision) for a in simulation.actions if isinstance(a, act.ReportFailure)]

@@ -1,4 +1,4 @@
-"""Points of the original's own unit tests that concern what is decided: groups with a limit, and counts of tasks."""
+"""Points of LinkedIn TonY's own unit tests that concern what is decided: groups with a limit, and counts of tasks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_limit_that_is_over_is_told_with_type_and_group(name: str) -> None:
 
 
 def test_a_limit_counts_for_who_has_no_container_yet() -> None:
-    """The original waited with it until all had one; here whoever waits for one is not waited for without end."""
+    """LinkedIn TonY waited with it until all had one; here whoever waits for one is not waited for without end."""
     simulation = begun(limited("report", worker=AfterCondition.SUCCEEDED))
     simulation.capacity = 0
     for who in ("worker:0", "worker:1"):

@@ -45,10 +45,10 @@ def keras(out: Path, python: str) -> list[str]:
 
 
 def pytorch(python: str, archive: Path) -> list[str]:
-    """Two ranks. One dash and no equals sign, which is the other way to write the original's flags.
+    """Two ranks. One dash and no equals sign, which is the other way to write LinkedIn TonY's flags.
 
     Args:
-        python: has PyTorch; it lends its packages to an environment, which is packed as the original's pages say.
+        python: has PyTorch; it lends its packages to an environment, which is packed as LinkedIn TonY's pages say.
     """
     folder, environment = FOLDER / "mnist-pytorch", archive.with_suffix("")
     make = [python, "-m", "venv", "--without-pip", "--system-site-packages", str(environment)]

@@ -1,4 +1,4 @@
-"""The examples of the original's users on this machine: XML and flags become a job file, which runs.
+"""The examples of LinkedIn TonY's users on this machine: XML and flags become a job file, which runs.
 
 On a cluster, through `tony cluster-submit`: tests/yarn/test_linkedin_examples.py, also with environments of
 their own.

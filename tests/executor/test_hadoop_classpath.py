@@ -159,7 +159,7 @@ def test_nobody_wants_it(master: Master, guest: Start, jars: Path) -> None:
     ],
 )
 def test_who_wants_it(wanted: bool, own: dict[str, str], more: dict[str, Any]) -> None:
-    """The original's users switch it off by SKIP_HADOOP_PATH."""
+    """LinkedIn TonY's users switch it off by SKIP_HADOOP_PATH."""
     task = task_with(**{"hadoop_classpath": True, **more})
     assert is_wanted(task, CONTAINER, own) == wanted
 

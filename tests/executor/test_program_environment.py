@@ -131,7 +131,7 @@ def test_the_address_of_a_role_is_filled_in() -> None:
 
 
 def test_every_program_gets_the_common_variables_and_the_marker() -> None:
-    """Names as in the original; our own internal variables are not handed on."""
+    """Names as in LinkedIn TonY; our own internal variables are not handed on."""
     (env,) = built({"HOME": "/home/me", "TONY_EXECUTOR": "x", "TONY_MINE": "kept"})
     assert env["JOB_NAME"] == "worker"
     assert env["TASK_INDEX"] == "2"
@@ -167,7 +167,7 @@ def test_bare_environment_on_clusters() -> None:
 
 
 def test_the_program_of_a_job_without_roles_is_at_home_in_its_working_directory() -> None:
-    """On clusters, as in the original; on the user's own machine home is where it always is."""
+    """On clusters, as in LinkedIn TonY; on the user's own machine home is where it always is."""
     (env,) = built({"HOME": "/home/"}, inherit_env=False, chief="main:0")
     assert env["HOME"] == "/work"
     (env,) = built({"HOME": "/home/"}, inherit_env=False, chief="main:0", env={"HOME": "/mine"})

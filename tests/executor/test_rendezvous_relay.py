@@ -83,7 +83,7 @@ def test_a_driver_that_never_says_where(tmp_path: Path, capfd: pytest.CaptureFix
 
 
 def test_a_driver_that_does_not_listen(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The original's test double did that; nobody hangs."""
+    """LinkedIn TonY's test double did that; nobody hangs."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
@@ -104,5 +104,5 @@ def test_which_word_counts(tmp_path: Path) -> None:
     assert find_announced_port(str(tmp_path)) == 4002
     assert find_announced_port(str(tmp_path), since=31 * 10**9) is None
     assert find_announced_port(str(tmp_path), since=30 * 10**9) == 4002
-    (tmp_path / "4004_____HOROVOD_RENDEZVOUS_SERVER____").touch()  # as the original's manual spells it
+    (tmp_path / "4004_____HOROVOD_RENDEZVOUS_SERVER____").touch()  # as LinkedIn TonY's manual spells it
     assert find_announced_port(str(tmp_path)) == 4004

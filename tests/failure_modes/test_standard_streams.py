@@ -75,7 +75,7 @@ def place() -> Iterator[tuple[Lab, str, Path]]:
         lab = Lab(Path(folder))
         try:
             file = lab.job_file('command = "echo up"\n')
-            file.with_suffix(".xml").write_text("<configuration/>", encoding="utf-8")  # a job of the original
+            file.with_suffix(".xml").write_text("<configuration/>", encoding="utf-8")  # a job of LinkedIn TonY
             assert lab.submit(file).returncode == 0
             yield lab, lab.only_job(), file
         finally:

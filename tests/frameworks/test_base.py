@@ -19,7 +19,7 @@ ROLES = {"chief": Role(), "worker": Role(instances=2), "ps": Role(kind=RoleKind.
 
 
 def test_variables_of_a_chief_and_of_a_restart(make_gang: GangMaker) -> None:
-    """As in the original: there only where they say something."""
+    """As in LinkedIn TonY: there only where they say something."""
     view = make_gang(JobSpec(roles=ROLES)).view(TaskId("chief", 0))
     assert common_environment(view)["IS_CHIEF"] == "true"
     later = common_environment(replace(view, session=3, attempt=2))

@@ -37,7 +37,7 @@ def meetings(spec: JobSpec) -> dict[str, RendezvousKind]:
 
 
 def test_a_worker_has_its_slot_and_the_meeting_point(make_gang: GangMaker) -> None:
-    """All variables that Horovod's gloo controller reads, and the original's list of addresses."""
+    """All variables that Horovod's gloo controller reads, and LinkedIn TonY's list of addresses."""
     gang = make_gang(job(worker=Role(instances=2)), {"worker": ("a:1", "b:2")})
     assert gang.environments()[TaskId("worker", 1)] == [
         {
@@ -59,7 +59,7 @@ def test_a_worker_has_its_slot_and_the_meeting_point(make_gang: GangMaker) -> No
 
 
 def test_the_time_out_may_be_set_by_the_job() -> None:
-    """It is the original's unless the job says otherwise; so it is none of the variables that always hold."""
+    """It is LinkedIn TonY's unless the job says otherwise; so it is none of the variables that always hold."""
     assert Horovod().defaults() == {"HOROVOD_GLOO_TIMEOUT_SECONDS": "2000"}
 
 

@@ -79,7 +79,7 @@ def test_processes_add_up(lab: Lab, python: str) -> None:
 
 
 def test_a_driver_of_ones_own(lab: Lab, python: str) -> None:
-    """Horovod's own rendezvous server, started as the original's users did, with its own view of the slots."""
+    """Horovod's own rendezvous server, started as LinkedIn TonY's users did, with its own view of the slots."""
     job = lab.job_file(
         f"""
         framework = "horovod"

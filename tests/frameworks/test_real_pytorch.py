@@ -48,7 +48,7 @@ del model
 gc.collect()
 dist.destroy_process_group()
 """
-#: As programs for the original tell it.
+#: As programs for LinkedIn TonY tell it.
 ORIGINAL = ', init_method=os.environ["INIT_METHOD"], rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD"])'
 
 

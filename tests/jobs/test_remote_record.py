@@ -175,7 +175,7 @@ async def test_a_copy_of_somebody_elses_record(home: Home, played: Played, monke
 
 
 async def test_what_is_not_far(home: Home, played: Played) -> None:
-    """Of a job of this machine all is here; of the original's, the cluster's own tools show it; a damaged record says
+    """Of a job of this machine all is here; of LinkedIn TonY's, the cluster's own tools show it; a damaged record says
     that it is."""
     folder, record, scheduler = played
     write_json(folder.job, to_plain(replace(record, tony_version=ORIGINAL)))

@@ -1,4 +1,4 @@
-"""Hostile files of Hadoop's formats: event files of the original (Avro), and aggregated logs (TFile, IFile)."""
+"""Hostile files of Hadoop's formats: event files of LinkedIn TonY (Avro), and aggregated logs (TFile, IFile)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _APPLICATION = "application_1795272430499_12345"
 
 
 def _events(*events: bytes, settings: str = legacy_histories.SETTINGS) -> Callable[[JobFolder], None]:
-    """A job of the original in place of ours."""
+    """A job of LinkedIn TonY in place of ours."""
 
     def write(folder: JobFolder) -> None:
         for path in folder.path.iterdir():

@@ -1,4 +1,4 @@
-"""Records of the original, as it wrote them."""
+"""Records of LinkedIn TonY, as it wrote them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _METRIC = {
     "name": "Metric",
     "fields": [{"name": "name", "type": "string"}, {"name": "value", "type": "double"}],
 }
-#: As in the original's `Event.avsc` and what it refers to.
+#: As in LinkedIn TonY's `Event.avsc` and what it refers to.
 SCHEMA: dict[str, Any] = {
     "namespace": "com.linkedin.tony.events",
     "type": "record",

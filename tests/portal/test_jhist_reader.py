@@ -1,4 +1,4 @@
-"""Records of the original are read and shown as ours are; damaged ones are said to be so."""
+"""Records of LinkedIn TonY are read and shown as ours are; damaged ones are said to be so."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_one_that_succeeded(tmp_path: Path) -> None:
 
 
 def test_its_timeline(tmp_path: Path) -> None:
-    """The picture of a job of the original is drawn as of ours."""
+    """The picture of a job of LinkedIn TonY is drawn as of ours."""
     of.lay_down(tmp_path / of.APP, of.whole())
     job = seen(tmp_path)
     line = timeline(job.record, job.entries)

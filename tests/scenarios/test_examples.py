@@ -173,7 +173,7 @@ def test_mxnet(lab: Lab) -> None:
 def test_every_example_is_tested() -> None:
     """No folder of examples/ is without a test here."""
     names = {path.name for path in EXAMPLES.iterdir() if path.is_dir() and os.listdir(path)}
-    names -= {"from-tony"}  # those of the original, which have tests of their own
+    names -= {"from-tony"}  # those of LinkedIn TonY, which have tests of their own
     pytorch = {"huggingface-accelerate", "huggingface-trainer", "pytorch-ddp", "pytorch-rpc"}
     assert names == pytorch | {
         *("dask", "digits", "horovod", "jax", "mxnet", "plain", "ray", "tensorflow-ps", "xgboost"),

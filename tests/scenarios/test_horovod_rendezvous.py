@@ -110,7 +110,7 @@ def test_a_driver_of_ones_own(lab: Lab) -> None:
     assert lab.tasks(lab.only_job())["driver:0"]["state"] == "stopped"
 
 
-#: As the original's users wrote theirs: a server on a port of its own choice, and a file that names it.
+#: As LinkedIn TonY's users wrote theirs: a server on a port of its own choice, and a file that names it.
 DRIVER = """
 import json, os, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,20 +1,20 @@
-"""The original's end-to-end table through its own flags and `tony.xml`, on a real cluster.
+"""LinkedIn TonY's end-to-end table through its own flags and `tony.xml`, on a real cluster.
 
 What each case is, and where it differs:
 
 | Number | Here |
 |---|---|
-| E1-E6 E9 E12 E15-E17 E21 | as the original has them |
-| E19 | from Python, with the original's XML |
+| E1-E6 E9 E12 E15-E17 E21 | as LinkedIn TonY has them |
+| E19 | from Python, with LinkedIn TonY's XML |
 | E22 | a driver of the user's that fails; there is none of ours that could |
 | E23 | the rendezvous store of ours; no test double is needed |
-| E24 | the driver is the user's, with the file protocol of the original |
+| E24 | the driver is the user's, with the file protocol of LinkedIn TonY |
 | E25 | ten thousand workers: refused with the arithmetic |
 | E26 | the application waits in a stopped cluster |
 | E34 | one entry of the class path is missing |
 
 Failures of executors and application masters (E7 E8 E10 E11 E18 E32): tests/scenarios/test_scenarios.py.
-Those of one wave run side by side. `main`, `-1` and the rest are said in the original's own words: 255 is -1.
+Those of one wave run side by side. `main`, `-1` and the rest are said in LinkedIn TonY's own words: 255 is -1.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER,
 
 
 class Old:
-    """A user of the original: a folder with scripts, an XML with what all their jobs share, a command line."""
+    """A user of LinkedIn TonY: a folder with scripts, an XML with what all their jobs share, a command line."""
 
     def __init__(self, lab: YarnLab) -> None:
         self.lab = lab
@@ -158,7 +158,7 @@ def _job(text: str) -> str:
 
 @pytest.mark.parametrize("name", CASES)
 def test_case(wave: Wave, name: str) -> None:
-    """The exit code is the original's, 0 or -1; the tasks end as its table says."""
+    """The exit code is LinkedIn TonY's, 0 or -1; the tasks end as its table says."""
     case, done = CASES[name], wave.result(name)
     said = done.stdout + done.stderr
     assert done.returncode == case.code, said

@@ -1,4 +1,4 @@
-"""The commands of the original on a real cluster, and ports of tasks that are reached from elsewhere."""
+"""The commands of LinkedIn TonY on a real cluster, and ports of tasks that are reached from elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a cluster can show of the original's settings: the application as YARN sees it, a settings file in HDFS."""
+"""What only a cluster can show of LinkedIn TonY's settings: the application in YARN, a settings file in HDFS."""
 
 from __future__ import annotations
 

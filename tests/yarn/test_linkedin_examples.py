@@ -1,4 +1,4 @@
-"""The examples of the original's users on a real cluster: nothing but the name of the command is another."""
+"""The examples of LinkedIn TonY's users on a real cluster: nothing but the name of the command is another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads jobs of the original from their settings, in a folder of their own, away from the machine's files."""
+"""Loads jobs of LinkedIn TonY from their settings, in a folder of their own, away from the machine's files."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def touch(folder: Path, *names: str) -> None:
 
 
 def test_all_of_the_source_is_packed(tmp_path: Path) -> None:
-    """The original knows no `.gitignore`, which often names the data."""
+    """LinkedIn TonY knows no `.gitignore`, which often names the data."""
     touch(tmp_path, "src/t.py")
     job = spec(tmp_path, ONE, "--src_dir", "src")
     assert (job.source, job.gitignore) == (f"{tmp_path}/src", False)

@@ -1,4 +1,4 @@
-"""The original's flags: its ways of writing them, and none that is dropped in silence."""
+"""LinkedIn TonY's flags: its ways of writing them, and none that is dropped in silence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def mistakes(*words: str) -> list[str]:
 
 @pytest.mark.parametrize("dashes", ["-", "--"])
 def test_one_or_two_dashes_with_blank_or_equals_sign(dashes: str) -> None:
-    """All four ways, as the original takes them."""
+    """All four ways, as LinkedIn TonY takes them."""
     expected = Flags(executes="python x.py", conf=("a=b=c",), debug=True)
     assert parse([f"{dashes}executes", "python x.py", f"{dashes}conf", "a=b=c", f"{dashes}debug"]) == expected
     assert parse([f"{dashes}executes=python x.py", f"{dashes}conf=a=b=c", f"{dashes}debug"]) == expected
@@ -31,7 +31,7 @@ def test_every_flag_fills_its_field() -> None:
 
 
 def test_what_may_be_repeated_is_kept_in_order() -> None:
-    """Two `--conf` of one key both count: the original's parser kept the last one."""
+    """Two `--conf` of one key both count: LinkedIn TonY's parser kept the last one."""
     words = ["--shell_env", "A=1", "--shell_env", "B=2", "--conf", "k=1", "--conf", "k=2"]
     assert parse(words) == Flags(shell_env=("A=1", "B=2"), conf=("k=1", "k=2"))
 
@@ -52,7 +52,7 @@ def test_nothing_is_nothing() -> None:
 
 
 def test_unknown_flags_are_refused_with_the_nearest_one() -> None:
-    """The original stops there and drops the rest."""
+    """LinkedIn TonY stops there and drops the rest."""
     assert mention_each(
         mistakes("--python_enc", "x", "--exec", "y", "--src_dir", "z"),
         ("--python_enc (command line)", "--python_venv"),
@@ -75,7 +75,7 @@ def test_a_flag_without_its_value_is_refused() -> None:
 
 
 def test_a_switch_takes_no_value_and_others_count_once() -> None:
-    """The original takes the first of two and says nothing."""
+    """LinkedIn TonY takes the first of two and says nothing."""
     assert mention_each(
         mistakes("--debug=yes", "--src_dir", "a", "--src_dir", "b"),
         ("--debug (command line)", "no value"),

@@ -1,4 +1,4 @@
-"""Tasks that the original makes itself: a program that runs alone, a first run, a TensorBoard, Horovod's driver."""
+"""Tasks that LinkedIn TonY makes itself: a program that runs alone, a first run, a TensorBoard, Horovod's driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job of the original, written as a job file and read again, is the same job; and people can read it."""
+"""A job of LinkedIn TonY, written as a job file and read again, is the same job; and people can read it."""
 
 from __future__ import annotations
 

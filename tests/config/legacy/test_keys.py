@@ -1,4 +1,4 @@
-"""Every setting of the original becomes what the table says, or its reason is told; the table has all of them."""
+"""Every setting of LinkedIn TonY becomes what the table says, or its reason is told; the table has all of them."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_settings_of_others_are_left_alone_and_named(tmp_path: Path) -> None:
 
 
 def test_types_may_have_any_name_of_a_role(tmp_path: Path) -> None:
-    """The original overlooks all but lower-case letters without a word (G30)."""
+    """LinkedIn TonY overlooks all but lower-case letters without a word (G30)."""
     roles = spec(tmp_path, {"tony.my_worker-2.instances": "1", "tony.Head.instances": "2"}).roles
     assert {name: role.instances for name, role in roles.items()} == {"my_worker-2": 1, "Head": 2}
 

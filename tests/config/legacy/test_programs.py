@@ -1,4 +1,4 @@
-"""What programs of a job in XML find in their environment: the original's contract, from settings to variables."""
+"""What programs of a job in XML find in their environment: LinkedIn TonY's contract, from settings to variables."""
 
 from __future__ import annotations
 

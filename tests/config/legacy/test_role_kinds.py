@@ -58,7 +58,7 @@ class TestKinds:
         assert [name for name, role in job.roles.items() if role.stop_on_failure] == ["chief"]
 
     def test_an_empty_list_is_a_list(self, tmp_path: Path) -> None:
-        """The original crashes of it (G10)."""
+        """LinkedIn TonY crashes of it (G10)."""
         job = spec(tmp_path, types("ps", "worker"), "--conf", f"{UNTRACKED}=", "--conf", f"{SIDECAR}=")
         assert kinds(job) == {"ps": "tracked", "worker": "tracked"}
 
@@ -117,7 +117,7 @@ class TestStages:
     """Types of the second stage wait for the tracked ones of the first."""
 
     def test_both_stages(self, tmp_path: Path) -> None:
-        """E12 of the original's own tests; what is waited for must have succeeded (G20)."""
+        """E12 of LinkedIn TonY's own tests; what is waited for must have succeeded (G20)."""
         settings = {**types("worker", "ps", "db", "dbloader"), PREPARE: "dbloader,db", TRAINING: "ps, worker"}
         assert waits(spec(tmp_path, settings)) == {"ps": {"dbloader", "db"}, "worker": {"dbloader", "db"}}
 

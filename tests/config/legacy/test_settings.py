@@ -1,4 +1,4 @@
-"""Where the original's settings come from, and what wins."""
+"""Where LinkedIn TonY's settings come from, and what wins."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_what_the_user_makes_final_stays(tmp_path: Path) -> None:
 
 
 def test_conf_beats_all_files_even_what_is_final(tmp_path: Path) -> None:
-    """As the original has it: of two the last one."""
+    """As LinkedIn TonY has it: of two the last one."""
     assert queue(tmp_path, "mine", "ours", "a", "b", final=("user", "site")) == ("b", "--conf")
 
 
 def test_values_of_several_places_are_appended(tmp_path: Path) -> None:
-    """File, each --conf (the original lost all but the last), and each flag; a later one of one name wins."""
+    """File, each --conf (LinkedIn TonY lost all but the last), and each flag; a later one of one name wins."""
     settings = {**ONE, "tony.execution.envs": "A=file,B=file,C"}
     conf = ("--conf", "tony.execution.envs=B=conf", "--conf", "tony.execution.envs=D=1,E=2")
     resolved = resolve(tmp_path, settings, *conf, "--shell_env", "D=flag")
@@ -54,7 +54,7 @@ def test_values_of_several_places_are_appended(tmp_path: Path) -> None:
 
 
 def test_a_comma_in_a_flags_variable_is_a_part_of_it(tmp_path: Path) -> None:
-    """The original cut the value; several variables in one flag are still several."""
+    """LinkedIn TonY cut the value; several variables in one flag are still several."""
     flags = ("--shell_env", "HOSTS=a,b", "--shell_env", "X=1,Y=2", "--container_env", "P=1,2")
     job = spec(tmp_path, ONE, *flags)
     assert job.env == {"HOSTS": "a,b", "X": "1", "Y": "2"}
@@ -135,7 +135,7 @@ def test_a_named_file_is_found_on_the_class_path(tmp_path: Path) -> None:
 
 
 def test_the_usual_file_is_found_on_the_class_path(tmp_path: Path) -> None:
-    """Where the original's scripts have it."""
+    """Where LinkedIn TonY's scripts have it."""
     write(tmp_path, {**ONE, "tony.application.name": "found"}, "conf/tony.xml")
     environ = {**NOWHERE, "CLASSPATH": f"/nowhere/*:{tmp_path}/conf/*:x"}
     (tmp_path / "here").mkdir()
@@ -164,7 +164,7 @@ def test_our_own_ways_count_more(tmp_path: Path) -> None:
 
 
 def test_a_sites_defaults_lie_between(tmp_path: Path) -> None:
-    """They beat what the original takes where nobody says anything, and not what the XML says."""
+    """They beat what LinkedIn TonY takes where nobody says anything, and not what the XML says."""
     site = write_file(
         tmp_path, 'failure_policy = "any-tracked"\nframework = "jax"\nfinal = ["failure_policy"]\n', "t.toml"
     )

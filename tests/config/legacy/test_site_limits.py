@@ -1,4 +1,4 @@
-"""The most that a job may ask for; sizes, numbers and times as the original writes them."""
+"""The most that a job may ask for; sizes, numbers and times as LinkedIn TonY writes them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TestLimits:
         assert mentions(mistakes(tmp_path, settings)[0], "6 GPUs", "worker 3 × 1", "chief 1 × 3", "5")
 
     def test_defaults_count(self, tmp_path: Path) -> None:
-        """2 GiB and one vcore for each task; the original forgets them."""
+        """2 GiB and one vcore for each task; LinkedIn TonY forgets them."""
         found = mistakes(tmp_path, {**types(worker=3), f"{TOTAL}memory": "6143", f"{TOTAL}vcores": "2"})
         assert "6144 MiB (worker 3 × 2048), and this allows 6143" in found[0]
         assert "3 vcores (worker 3 × 1), and this allows 2" in found[1]
@@ -84,7 +84,7 @@ class TestParsing:
 
     @pytest.mark.parametrize("key", ["tony.worker.vcores", "tony.am.retry-count", "tony.application.timeout"])
     def test_numbers_that_are_none(self, tmp_path: Path, key: str) -> None:
-        """The original's client dies of them."""
+        """LinkedIn TonY's client dies of them."""
         found = mistakes(tmp_path, {**types(worker=1), key: "two"})
         assert mention_each(found, (f'{key} = "two" (tony.xml:4)', "whole number"))
 

@@ -33,7 +33,7 @@ class TestNoSettingsFile:
     )
 
     def test_it_is_told(self, tmp_path: Path) -> None:
-        """And the one beside the source is named, where the original's users have it."""
+        """And the one beside the source is named, where LinkedIn TonY's users have it."""
         assert told(tmp_path, "--src_dir", "job/src") == [self.SAID]
         write(tmp_path, ONE, "job/tony.xml")
         assert told(tmp_path, "--src_dir", "job/src") == [f"{self.SAID} Did you mean --conf_file job/tony.xml?"]

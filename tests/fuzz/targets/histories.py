@@ -1,4 +1,4 @@
-"""What histories hold that others have written: the original's event files and settings, records in a store."""
+"""What histories hold that others have written: LinkedIn TonY's event files and settings, records in a store."""
 
 from __future__ import annotations
 

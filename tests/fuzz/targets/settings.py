@@ -49,7 +49,7 @@ def yaml_job(data: bytes) -> None:
 
 
 def original_job(data: bytes) -> None:
-    """A settings file of the original: what it says can be written as a job file, which says the same."""
+    """A settings file of LinkedIn TonY: what it says can be written as a job file, which says the same."""
     resolved = _loaded("tony.xml", data)
     _good(resolved)
     folder = scratch("job")
@@ -60,7 +60,7 @@ def original_job(data: bytes) -> None:
 
 
 def original_flags(data: bytes) -> None:
-    """A command line of the original, one word a line."""
+    """A command line of LinkedIn TonY, one word a line."""
     _good(load_flags(parse_flags(_lines(data)), environ={}, cwd=scratch("flags"), site_files=[]))
 
 

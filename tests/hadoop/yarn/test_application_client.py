@@ -97,7 +97,7 @@ async def test_a_resource_manager_that_forgot_is_told_again() -> None:
 
 
 async def test_an_answer_that_got_lost_does_no_harm() -> None:
-    """Submitting twice is what the original allows."""
+    """The ResourceManager allows a second submission of the same application."""
     async with played() as (client, cluster, (server,)):
         new = await client.request_new_application()
         server.order(DropResponse(executed=True), method="submitApplication")
