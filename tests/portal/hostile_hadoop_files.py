@@ -84,12 +84,11 @@ def _java(objects: bytes) -> bytes:
 
 
 def _many_objects() -> bytes:
-    # An object of a class without fields, and then objects of the same class: six bytes each.
-    described = b"\x72" + (1).to_bytes(2, "big") + b"C" + bytes(8) + b"\x02" + bytes(2) + b"\x78\x70"
-    reference = b"\x71" + (0x7E0002).to_bytes(4, "big")
-    count = (15 << 20) // 6
-    array = b"\x75\x72" + (2).to_bytes(2, "big") + b"[L" + bytes(8) + b"\x02" + bytes(2) + b"\x78\x70"
-    return _java(array + (count + 1).to_bytes(4, "big") + b"\x73" + described + (b"\x73" + reference) * count)
+    # An object whose class adds its own data: objects of the same class, seven bytes each.
+    described = b"\x72" + (1).to_bytes(2, "big") + b"C" + bytes(8) + b"\x03" + bytes(2) + b"\x78\x70"
+    reference = b"\x71" + (0x7E0000).to_bytes(4, "big")
+    count = (15 << 20) // 7
+    return _java(b"\x73" + described + (b"\x73" + reference + b"\x78") * count + b"\x78")
 
 
 CASES: dict[str, Callable[[JobFolder], None]] = {
