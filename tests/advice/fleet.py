@@ -272,7 +272,7 @@ def _record(plan: Plan, number: int) -> JobRecord:
         tony_version="1",
         spec=plan.spec,
         staged=StagedJob(roles={}),
-        framework_module="tony.frameworks.standalone:NoFramework",
+        framework_module="tony.frameworks.no_framework:NoFramework",
     )
 
 

@@ -11,8 +11,8 @@ from tests.core.specs import task
 from tony.am.executor_launch_context import build_container_setup, build_task_part
 from tony.core.actions import Launch
 from tony.errors import PlatformError
+from tony.frameworks.no_framework import NoFramework
 from tony.frameworks.registry import home_of, load
-from tony.frameworks.standalone import NoFramework
 from tony.model.ids import TaskId
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole

@@ -39,7 +39,7 @@ from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.client_connection import connect
 from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, Sink
-from tony.schedulers.interface import PreparedJob
+from tony.schedulers.client_interface import PreparedJob
 from tony.testing.fake_scheduler import FakeSource
 from tony.testing.sample_jobs import prepared_job
 
@@ -79,7 +79,7 @@ def submitted(folder: Path, spec: JobSpec) -> PreparedJob:
     return job
 
 
-_NONE = "tony.frameworks.standalone:NoFramework"
+_NONE = "tony.frameworks.no_framework:NoFramework"
 Meanwhile = Callable[[JobFolder, Cluster], Coroutine[None, None, None]]
 
 

@@ -18,13 +18,13 @@ import pytest
 from starlette import applications
 
 import tony
-from tests.am.test_status_page import report
+from tests.am.test_web_listener import report
 from tests.facts import mentions
 from tests.support.waiting import wait_until
 from tests.web.sample_jobs import keep
-from tony.am import status_page as pages
+from tony.am import web_listener
 from tony.am.page_process import PageProcess
-from tony.am.status_page import Page
+from tony.am.web_listener import WebListener
 from tony.linux.process import children, environment_of, is_alive
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.allocator_interface import PageProxy
@@ -94,7 +94,7 @@ def visited(folder: JobFolder, door: PageProxy, do: Callable[[Visit], Awaitable[
     async def run() -> None:
         process = Process(folder.path, "ann", door)
         process.idle = idle
-        page = Page(report, door.peers, door.proxy, process, door.plain)
+        page = WebListener(report, door.peers, door.proxy, process, door.plain)
         visit = Visit(port=await page.listen(HOST), key=process._key)
         assert ours() == []
         try:
@@ -167,15 +167,15 @@ def test_one_that_dies_is_followed_by_another(folder: JobFolder, caplog: pytest.
         assert ours() == []
 
     visited(folder, DOOR, do)
-    assert [each.message for each in caplog.records if each.name == pages.__name__].count(
+    assert [each.message for each in caplog.records if each.name == web_listener.__name__].count(
         "from now on only the plain status page is served"
     ) == 1
 
 
 def test_deaths_that_are_far_apart_do_not_count(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job runs for days: somebody may end such a process now and then."""
-    monkeypatch.setattr(pages, "_FAILURE_WINDOW_SECONDS", 0.0)
-    monkeypatch.setattr(pages, "_MAX_FAILURES", 2)
+    monkeypatch.setattr(web_listener, "_FAILURE_WINDOW_SECONDS", 0.0)
+    monkeypatch.setattr(web_listener, "_MAX_FAILURES", 2)
 
     async def do(visit: Visit) -> None:
         for _ in range(2):
@@ -212,7 +212,7 @@ def test_nothing_that_could_be_started(folder: JobFolder, monkeypatch: pytest.Mo
 
 def test_it_ends_when_nobody_looks(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is no failure, however often: who comes next begins it anew."""
-    monkeypatch.setattr(pages, "_MAX_FAILURES", 1)
+    monkeypatch.setattr(web_listener, "_MAX_FAILURES", 1)
 
     async def do(visit: Visit) -> None:
         for _ in range(2):
@@ -226,14 +226,14 @@ def test_it_ends_when_nobody_looks(folder: JobFolder, monkeypatch: pytest.Monkey
 MASTER = """
 import asyncio, json, sys
 from pathlib import Path
-from tony.am.status_page import Page
+from tony.am.web_listener import WebListener
 from tony.am.page_process import PageProcess
 from tony.schedulers.allocator_interface import PageProxy
-from tests.am.test_status_page import report
+from tests.am.test_web_listener import report
 
 async def main():
     door = PageProxy(peers=("127.0.0.1",), proxy="", packages=sys.argv[2])
-    page = Page(report, door.peers, door.proxy, PageProcess(Path(sys.argv[1]), "ann", door))
+    page = WebListener(report, door.peers, door.proxy, PageProcess(Path(sys.argv[1]), "ann", door))
     print(await page.listen("127.0.0.1"), flush=True)
     await asyncio.Event().wait()
 
@@ -268,7 +268,7 @@ def test_a_plain_page_says_why(folder: JobFolder) -> None:
     """It is known at once where nothing else came along; without a reason nothing is said."""
 
     async def said(why: str) -> str:
-        page = Page(report, (), "", None, why)
+        page = WebListener(report, (), "", None, why)
         visit = Visit(port=await page.listen(HOST), key="")
         try:
             return (await visit.get()).body

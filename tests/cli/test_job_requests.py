@@ -19,7 +19,8 @@ from tony import clock
 from tony.errors import ConnectionFailed
 from tony.history.job_record import write_summary
 from tony.jobs import actions
-from tony.jobs.portal_client.client import KeptToken, PortalClient, keep_token
+from tony.jobs.portal_client.client import PortalClient
+from tony.jobs.portal_client.saved_logins import KeptToken, keep_token
 from tony.jobs.state_dir import get_user_name
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role

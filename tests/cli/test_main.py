@@ -18,15 +18,7 @@ from tests.jobs.fake_am import JOB, recorded, succeeded
 from tony.cli import main as front
 from tony.cli.main import COMMANDS, main
 from tony.config.table.settings_table import SETTINGS
-from tony.errors import (
-    ConfigError,
-    ConnectionFailed,
-    KilledError,
-    PlatformError,
-    Problem,
-    RecordError,
-    UnknownJobError,
-)
+from tony.errors import ConfigError, ConnectionFailed, KilledError, PlatformError, Problem, RecordError, UnknownJobError
 from tony.frameworks.registry import names
 from tony.history.job_record import write_summary
 from tony.model.layout import Home
@@ -122,7 +114,7 @@ def test_jobs_that_have_ended_are_told_of_without_loading_what_talks_to_living_o
         "ssl",
         "tony.rpc",
         "tony.protocol.messages",
-        "tony.schedulers.interface",
+        "tony.schedulers.client_interface",
         "tony.core.events",
         "yaml",
     ]

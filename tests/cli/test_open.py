@@ -14,7 +14,7 @@ from tests.jobs.fake_am import JOB, recorded, succeeded
 from tony.history.job_record import write_summary
 from tony.jobs.portal_client.address_file import publish_address
 from tony.model.layout import Home
-from tony.schedulers.interface import Submitter
+from tony.schedulers.client_interface import Submitter
 from tony.schedulers.local.submitter import LocalSubmitter
 
 PORTAL = "http://127.0.0.1:8600/"

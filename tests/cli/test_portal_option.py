@@ -24,7 +24,8 @@ from tony.core.events import FailureClassified, FailureResponse, SessionOpened, 
 from tony.errors import SchedulerError, UserError
 from tony.history.job_record import write_summary
 from tony.history.session_facts import TELLING
-from tony.jobs.portal_client.client import PortalClient, is_private, normalize_address
+from tony.jobs.portal_client.client import PortalClient
+from tony.jobs.portal_client.portal_address import is_private, normalize_address
 from tony.model.codec import to_plain
 from tony.model.ids import TaskId
 from tony.model.job_report import Restarts

@@ -9,7 +9,7 @@ import pytest
 
 from tests.facts import mention_each
 from tests.jobs.fake_am import FAILURE
-from tony.cli.text.status_changes import StatusChanges, format_ranges
+from tony.cli.text.status_changes import StatusChanges
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.states import JobState, TaskState
 
@@ -147,12 +147,6 @@ def test_who_is_left_out_is_told_once_a_session(story: StatusChanges) -> None:
     assert story.describe(replace(first, session=3), 4.0) == [f"Session 3 {said}"]
     ended = report(JobState.STOPPING, dict.fromkeys(tasks, TaskState.STOPPED), session=3, sizes=first.sizes)
     assert story.describe(ended, 5.0) == ["worker:0 stopped", "worker:3 stopped"]
-
-
-def test_ranges() -> None:
-    names = ["worker:0", "worker:1", "worker:2", "worker:5", "ps:3", "ps:5", "ps:6"]
-    assert format_ranges(task(name) for name in names) == "worker:0-2, worker:5, ps:3, ps:5-6"
-    assert format_ranges([]) == ""
 
 
 def test_who_is_missing_is_told_after_a_moment(story: StatusChanges) -> None:

@@ -22,7 +22,7 @@ from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, RoleKind
 from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
-from tony.schedulers.interface import PreparedJob
+from tony.schedulers.client_interface import PreparedJob
 
 Ending = Callable[[JobFolder, JobRecord], JobReport]
 

@@ -18,7 +18,7 @@ from tony.client import blocking
 from tony.errors import ConnectionFailed, UnknownJobError, UserError
 from tony.jobs.portal_client import client as portal_client
 from tony.jobs.portal_client import view as portal_view
-from tony.jobs.portal_client.client import KeptToken, keep_token
+from tony.jobs.portal_client.saved_logins import KeptToken, keep_token
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState

@@ -57,7 +57,7 @@ async def test_a_submitted_job_is_complete(home: Home, desk: Desk, resolved: Res
     assert desk.seen == ["job.json", "logs", "secret", "staged"]
     record = desk.jobs[0].record
     assert (record.job_id, record.spec, record.framework_path) == (job_id, resolved.spec, None)
-    assert record.framework_module == "tony.frameworks.standalone:NoFramework"
+    assert record.framework_module == "tony.frameworks.no_framework:NoFramework"
     assert (record.tony_version, record.sources["name"]) == (tony.__version__, resolved.sources["name"])
     assert len(record.staged.roles["main"].items) == 1
     assert from_plain(JobRecord, json.loads(folder.secret_job.read_text())) == record

@@ -163,6 +163,7 @@ python = "."
     assert [
         ("source", f"{tmp_path}/gone does not exist."),
         ("python", f"{tmp_path}/env.tar.gz does not exist."),
+        ("files[1]", "it has no name. Add one: path::name."),
         (
             "files[3]",
             (
@@ -175,7 +176,6 @@ python = "."
         ("files[6]", "the new name '../up' must be a relative path inside the working directory."),
         ("files[8]", "the path is empty."),
         ("files[0]", f"{tmp_path}/gone does not exist."),
-        ("files[1]", "it has no name. Add one: path::name."),
         ("files[2]", f"{tmp_path}/pipe is neither a file nor a folder."),
         ("files[7]", f"{tmp_path}/~nobody-of-this-name/x does not exist."),
         ("roles.c.python", "this folder has no bin/python: it is neither an environment nor an interpreter."),

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tony.config.files.paths import is_address, normalize_hdfs_uri, split_address, split_entry
+from tony.config.files.file_entries import parse_file_entry
+from tony.config.files.hdfs_uri import is_address, normalize_hdfs_uri, split_address
 from tony.config.load import load
 from tony.errors import ConfigError
-from tony.storage.staging import staging_requests
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_a_job_file_may_name_them(tmp_path: Path) -> None:
         "hdfs:///b.jar#archive#optional",
         f"{tmp_path}/gone.txt#optional",
     )
-    entry = staging_requests.parse(spec.files[1])
+    entry = parse_file_entry(spec.files[1])
     assert (entry.path, entry.name, entry.unpack, entry.optional) == ("hdfs://nn/dir", "lib", False, True)
-    assert split_entry("a#archive#archive").path == "a#archive"
+    assert parse_file_entry("a#archive#archive").path == "a#archive"
 
 
 def test_two_of_one_name_are_a_mistake(tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ def context(master: Master, folder: Path, command: str | tuple[str, ...] = "true
         "role": "worker",
         "index": 0,
         "am_address": master.address,
-        "framework_module": "tony.frameworks.standalone:NoFramework",
+        "framework_module": "tony.frameworks.no_framework:NoFramework",
         "framework_path": None,
         "command": command,
         "env": {},

@@ -15,7 +15,7 @@ from tony.executor.program.program_environment import (
     load_framework,
 )
 from tony.frameworks.base import Framework, TaskView, common_environment
-from tony.frameworks.standalone import NoFramework
+from tony.frameworks.no_framework import NoFramework
 from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec
@@ -30,7 +30,7 @@ TASK = TaskPart(
     role="worker",
     index=2,
     am_address="unix:/nowhere",
-    framework_module="tony.frameworks.standalone:NoFramework",
+    framework_module="tony.frameworks.no_framework:NoFramework",
     framework_path=None,
     command="run --lr {params.lr} {role}:{index}/{num_tasks} $HOME ${role} {{role}}",
     env={},
@@ -228,9 +228,9 @@ def test_long_strings_are_refused_with_their_size() -> None:
 def test_frameworks_are_loaded_from_where_they_live(tmp_path: Any) -> None:
     """Built-in ones and plug-ins alike; anything else is refused."""
     (tmp_path / "some_plug_in.py").write_text(
-        "from tony.frameworks.standalone import NoFramework\nclass Mine(NoFramework):\n    name = 'mine'\n"
+        "from tony.frameworks.no_framework import NoFramework\nclass Mine(NoFramework):\n    name = 'mine'\n"
     )
-    assert load_framework("tony.frameworks.standalone:NoFramework", None).name == "none"
+    assert load_framework("tony.frameworks.no_framework:NoFramework", None).name == "none"
     assert load_framework("some_plug_in:Mine", str(tmp_path)).name == "mine"
     with pytest.raises(TypeError, match=r"builtins:dict is not a tony\.frameworks\.base\.Framework"):
         load_framework("builtins:dict", None)

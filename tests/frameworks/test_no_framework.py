@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tony.frameworks.standalone import NoFramework
+from tony.frameworks.no_framework import NoFramework
 from tony.model.job_spec import JobSpec, Role
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_everything_is_allowed() -> None:

@@ -11,7 +11,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.allocator_interface import ContainerAllocator
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.interface import PreparedJob, Scheduler, Submitter
+from tony.schedulers.client_interface import PreparedJob, Scheduler, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES
 
 

@@ -17,7 +17,7 @@ from tony.jobs.actions import kill
 from tony.jobs.state_dir import get_user_name
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
-from tony.schedulers.interface import Submitter
+from tony.schedulers.client_interface import Submitter
 
 
 async def test_a_job_that_is_coming_up(home: Home) -> None:

@@ -24,7 +24,7 @@ from tony.protocol.client_messages import KillJob, Report
 from tony.protocol.messages import Message
 from tony.rpc.connection import RpcConnection
 from tony.schedulers import registry
-from tony.schedulers.interface import Scheduler
+from tony.schedulers.client_interface import Scheduler
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from tony.model.job_report import FailureClass, JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
-from tony.schedulers.interface import Submitter
+from tony.schedulers.client_interface import Submitter
 
 Recorded = tuple[JobFolder, JobRecord]
 WORKERS = tuple(TaskId("worker", index) for index in range(2))

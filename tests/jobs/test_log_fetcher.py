@@ -36,7 +36,7 @@ from tony.rpc.connection import RpcConnection
 from tony.schedulers import registry
 from tony.schedulers.allocator_interface import ContainerAllocator
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.interface import LogSink, PreparedJob, Scheduler, Submitter
+from tony.schedulers.client_interface import LogSink, PreparedJob, Scheduler, Submitter
 
 
 class Far(Submitter):

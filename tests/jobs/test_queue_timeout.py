@@ -22,7 +22,7 @@ from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.interface import ApplicationStatus, Submitter
+from tony.schedulers.client_interface import ApplicationStatus, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES
 
 LIMITED = replace(TWO_WORKERS, timeouts=Timeouts(queue=10.0))

@@ -15,7 +15,7 @@ from tony.jobs.remote.remote_job_sync import refresh
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers import registry
-from tony.schedulers.interface import ApplicationStatus
+from tony.schedulers.client_interface import ApplicationStatus
 from tony.schedulers.local.capabilities import CAPABILITIES
 
 JOB = "application_1795000000000_0001"

@@ -23,7 +23,7 @@ from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import ORIGINAL
 from tony.schedulers import registry
-from tony.schedulers.interface import LogSink, WebLink
+from tony.schedulers.client_interface import LogSink, WebLink
 
 OUT = "worker-0.s1.t1.out"
 

@@ -17,7 +17,7 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.schedulers import registry
-from tony.schedulers.interface import ListEntry
+from tony.schedulers.client_interface import ListEntry
 
 HERE, THERE = "application_1795000000000_0001", "application_1795000000000_0002"
 

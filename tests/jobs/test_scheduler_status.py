@@ -33,7 +33,7 @@ from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
-from tony.schedulers.interface import ApplicationStatus, PreparedJob, Submitter
+from tony.schedulers.client_interface import ApplicationStatus, PreparedJob, Submitter
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 
 SIGTERM = Actor("SIGTERM", ActorKind.SIGNAL)

@@ -21,9 +21,9 @@ from tony.errors import InfraError, UserError
 from tony.linux.process import is_alive, with_marker
 from tony.mini import conf_dir
 from tony.mini.cluster import MiniCluster
+from tony.mini.cluster_files import user_name
 from tony.mini.daemon_commands import MARKER
-from tony.mini.disk_setup import user_name
-from tony.mini.readiness import send
+from tony.mini.daemon_http import send_request
 from tony.model.layout import Home
 
 SOURCE = str(Path(tony.__file__).parents[1])
@@ -38,7 +38,7 @@ def command(home: Path, *words: str, **variables: str) -> subprocess.CompletedPr
 
 
 def ask(cluster: MiniCluster, port: str, path: str) -> Any:
-    return json.loads(send(cluster.state.address(port), "GET", path))
+    return json.loads(send_request(cluster.state.address(port), "GET", path))
 
 
 def test_a_cluster_is_ready(cluster: MiniCluster) -> None:
@@ -129,7 +129,7 @@ def test_a_daemon_can_be_held(cluster: MiniCluster) -> None:
 def test_hdfs_outlives_its_daemon(cluster: MiniCluster) -> None:
     """What was written before the NameNode was killed is there afterwards."""
     path, user = "/webhdfs/v1/tmp/mini-test", "user.name=" + user_name()
-    send(cluster.state.address("nn.web"), "PUT", f"{path}?op=MKDIRS&{user}")
+    send_request(cluster.state.address("nn.web"), "PUT", f"{path}?op=MKDIRS&{user}")
     cluster.restart("nn")
     assert "DIRECTORY" == ask(cluster, "nn.web", f"{path}?op=GETFILESTATUS")["FileStatus"]["type"]
     done = cluster.tool("org.apache.hadoop.fs.FsShell", "-rmdir", "/tmp/mini-test")

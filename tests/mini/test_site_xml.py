@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 import pytest
 
 from tony.errors import UserError
-from tony.mini import PROPERTY, readiness
+from tony.mini import PROPERTY
 from tony.mini.cluster_state import ClusterState
 from tony.mini.daemon_commands import MiniDaemon, command, daemons, parse
+from tony.mini.free_ports import choose_ports
 from tony.mini.layout import Places
 from tony.mini.options import HadoopProperty, Label, MiniOptions
 from tony.mini.site_xml import file_of, hosts, render
@@ -197,6 +198,6 @@ def test_names_of_daemons() -> None:
 def test_ports_are_none_that_the_kernel_hands_out() -> None:
     """So that a daemon that comes back finds its own free."""
     first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
-    found = readiness.choose(["a", "b", "c"])
+    found = choose_ports(["a", "b", "c"])
     assert 3 == len({*found.values()})
     assert not any(first <= port <= last for port in found.values())

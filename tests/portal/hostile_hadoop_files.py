@@ -9,7 +9,7 @@ from tests.hadoop.logs.memory_files import GOLDEN, MemoryFiles
 from tests.hadoop.logs.test_tfile import java_text, number, record, text
 from tests.portal import legacy_histories
 from tony.errors import TonyError
-from tony.hadoop.logs import java_objects, tfile
+from tony.hadoop.logs import java_serialization, tfile
 from tony.hadoop.logs.aggregated_logs import AggregatedLogLocation, AggregatedLogs
 from tony.hadoop.logs.errors import MalformedLogFile
 from tony.model.layout import JobFolder
@@ -79,7 +79,7 @@ def _long_name() -> bytes:
 def _java(objects: bytes) -> bytes:
     """An indexed file whose index is a list of objects."""
     mark = (GOLDEN / "ifile-none").read_bytes()[:32]
-    data = java_objects.MAGIC + objects
+    data = java_serialization.MAGIC + objects
     return mark + data + len(data).to_bytes(4, "big") + mark
 
 

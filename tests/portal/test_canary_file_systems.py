@@ -15,7 +15,7 @@ import pytest
 from fsspec.registry import known_implementations  # type: ignore[import-untyped]
 
 from tests.portal.hostile_jobs import Neighbourhood, build_neighbourhood, portal_of_victim, wait_for
-from tony.config.files.paths import is_address
+from tony.config.files.hdfs_uri import is_address
 from tony.errors import UserError
 from tony.model.job_spec import Role
 from tony.model.layout import Home

@@ -349,7 +349,7 @@ def test_e26_a_master_that_never_starts(lab: Lab) -> None:
     text = (
         "import sys\n"
         "if 'tony.am.main' in sys.modules: sys.exit('the plug-in ends the application master')\n"
-        "from tony.frameworks.standalone import NoFramework\n"
+        "from tony.frameworks.no_framework import NoFramework\n"
         "class V(NoFramework): name = 'vanishing'\n"
     )
     job = lab.roles(OK, "", 'framework = "vanishing"')

@@ -18,7 +18,7 @@ from tony.core.events import ContainerEnded, Event, Granted
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, ContainerAllocator, KnownContainer, Sink
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.interface import PreparedJob
+from tony.schedulers.client_interface import PreparedJob
 
 
 class PromptSource(ContainerAllocator):

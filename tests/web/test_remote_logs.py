@@ -19,7 +19,7 @@ from tony.jobs.remote import remote_record
 from tony.model.ids import TaskId, log_file_name
 from tony.model.layout import Home
 from tony.schedulers import registry
-from tony.schedulers.interface import WebLink
+from tony.schedulers.client_interface import WebLink
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator
 

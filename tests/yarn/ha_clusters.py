@@ -22,10 +22,10 @@ from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire.proto import ENUM, ProtoMessage, optional, required
 from tony.hadoop.wire.rpc_method import Method, Request, Response
-from tony.mini import readiness
 from tony.mini.cluster import MiniCluster
 from tony.mini.cluster_state import ClusterState
 from tony.mini.daemon_commands import MiniDaemon
+from tony.mini.free_ports import choose_ports
 from tony.mini.layout import Places
 from tony.mini.options import HadoopProperty, MiniOptions
 from tony.model.layout import Home
@@ -134,7 +134,7 @@ class PairedCluster(MiniCluster):
     def _plan(self, options: MiniOptions, java: str, jars: str) -> ClusterState:
         others = tuple(name for pair in PAIRS.values() for name in pair[1:])
         state = replace(super()._plan(options, java, jars), others=others)
-        state = replace(state, ports=readiness.choose(port for daemon in state.daemons for port in daemon.ports))
+        state = replace(state, ports=choose_ports(port for daemon in state.daemons for port in daemon.ports))
         return replace(state, options=replace(options, settings=(*options.settings, *_addresses(state, self.places))))
 
     def _spawn(self, state: ClusterState, daemon: MiniDaemon) -> ClusterState:

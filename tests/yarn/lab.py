@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.e2e.lab import CEILING, ENDED, Lab, one_user, until
 from tony.mini.cluster import MiniCluster
-from tony.mini.readiness import send
+from tony.mini.daemon_http import send_request
 from tony.model.layout import Home, JobFolder
 
 #: Memory of a small task.
@@ -64,13 +64,13 @@ class YarnLab(Lab):
 
     def application(self, job: str) -> dict[str, Any]:
         """What the ResourceManager says of a job."""
-        answer = send(self.page("rm"), "GET", f"/ws/v1/cluster/apps/{job}")
+        answer = send_request(self.page("rm"), "GET", f"/ws/v1/cluster/apps/{job}")
         found: dict[str, Any] = json.loads(answer)["app"]
         return found
 
     def applications(self) -> set[str]:
         """The ids of all applications that the ResourceManager knows."""
-        found = json.loads(send(self.page("rm"), "GET", "/ws/v1/cluster/apps"))["apps"]
+        found = json.loads(send_request(self.page("rm"), "GET", "/ws/v1/cluster/apps"))["apps"]
         return {each["id"] for each in (found or {}).get("app", [])}
 
     def wait_application(self, job: str) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class YarnLab(Lab):
 
     def _files(self, path: str) -> dict[str, dict[str, Any]]:
         with contextlib.suppress(Exception):
-            answer = send(self.page("nn"), "GET", f"/webhdfs/v1{path}?op=LISTSTATUS&{_USER}")
+            answer = send_request(self.page("nn"), "GET", f"/webhdfs/v1{path}?op=LISTSTATUS&{_USER}")
             return {each["pathSuffix"]: each for each in json.loads(answer)["FileStatuses"]["FileStatus"]}
         return {}
 

@@ -12,7 +12,7 @@ from tests.change_detection import CLUSTER
 from tests.yarn.lab import YarnLab, until, user
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import FileMissingError
-from tony.mini.readiness import send
+from tony.mini.daemon_http import send_request
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
@@ -42,7 +42,7 @@ def set_quota(lab: YarnLab, folder: str, *, space: int = NONE, names: int = NONE
 
 
 def web(lab: YarnLab, method: str, path: str, query: str) -> bytes:
-    return send(lab.cluster.state.address("nn.web"), method, f"/webhdfs/v1{path}?op={query}&user.name={user()}")
+    return send_request(lab.cluster.state.address("nn.web"), method, f"/webhdfs/v1{path}?op={query}&user.name={user()}")
 
 
 def master_said(lab: YarnLab, job: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from tests.change_detection import CLUSTER
 from tests.yarn.lab import YarnLab, until
 from tests.yarn.test_attempts import events, strike, wait_attempt
-from tony.mini.readiness import send
+from tony.mini.daemon_http import send_request
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
 
@@ -37,7 +37,7 @@ NODE = "$NM_HOST"
 
 def excluded(lab: YarnLab, job: str) -> list[str]:
     """Where the latest attempt has told YARN to give nothing, as the ResourceManager has it."""
-    answer = json.loads(send(lab.page("rm"), "GET", f"/ws/v1/cluster/apps/{job}/appattempts"))
+    answer = json.loads(send_request(lab.page("rm"), "GET", f"/ws/v1/cluster/apps/{job}/appattempts"))
     attempts: list[dict[str, Any]] = answer["appAttempts"]["appAttempt"]
     latest = max(attempts, key=lambda each: int(each["id"]))
     return sorted(filter(None, latest["blacklistedNodes"].replace(" ", "").split(",")))

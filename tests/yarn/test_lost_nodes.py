@@ -16,7 +16,7 @@ from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, one_user, until
 from tests.yarn.test_attempts import events, finish
 from tony.linux import process
-from tony.mini.readiness import send
+from tony.mini.daemon_http import send_request
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
@@ -94,7 +94,7 @@ def wait_lost(lab: YarnLab, node: str) -> None:
     """Waits until the ResourceManager has given up a node."""
 
     def given_up() -> bool:
-        found = json.loads(send(lab.page("rm"), "GET", "/ws/v1/cluster/nodes?states=LOST")).get("nodes") or {}
+        found = json.loads(send_request(lab.page("rm"), "GET", "/ws/v1/cluster/nodes?states=LOST")).get("nodes") or {}
         return any(each["id"] == lab.cluster.state.address(f"{node}.rpc") for each in found.get("node", []))
 
     until(given_up, f"{node} is lost")

@@ -22,7 +22,7 @@ from tests.yarn.lab import YarnLab, one_user, user
 from tests.yarn.portals import history, seen
 from tests.yarn.portals import until as until_true
 from tony.linux.process import is_alive
-from tony.mini.readiness import send
+from tony.mini.daemon_http import send_request
 from tony.model.layout import Home
 
 pytestmark = [
@@ -171,7 +171,7 @@ def test_output_that_is_gone(trained: Trained, tmp_path: Path) -> None:
 
 
 def _rename(lab: YarnLab, old: str, new: str) -> None:
-    send(lab.page("nn"), "PUT", f"/webhdfs/v1{old}?op=RENAME&destination={new}&user.name={user()}")
+    send_request(lab.page("nn"), "PUT", f"/webhdfs/v1{old}?op=RENAME&destination={new}&user.name={user()}")
 
 
 def test_tensorboards_are_few_and_end(trained: Trained, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.yarn.lab import YarnLab, one_user, user
 from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.mini.cluster import MiniCluster
-from tony.mini.readiness import send
+from tony.mini.daemon_http import send_request
 from tony.schedulers.shipping.python_archive import store_interpreter
 from tony.storage.cache.object_cache import Cache
 
@@ -66,7 +66,7 @@ def bare_lab(bare: MiniCluster) -> Iterator[YarnLab]:
 
 def listed(lab: YarnLab, folder: str) -> dict[str, dict[str, int]]:
     """What lies in a folder of HDFS, by name."""
-    answer = send(lab.cluster.state.address("nn.web"), "GET", f"/webhdfs/v1{folder}?op=LISTSTATUS")
+    answer = send_request(lab.cluster.state.address("nn.web"), "GET", f"/webhdfs/v1{folder}?op=LISTSTATUS")
     return {each["pathSuffix"]: each for each in json.loads(answer)["FileStatuses"]["FileStatus"]}
 
 

@@ -14,7 +14,7 @@ from tests.change_detection import CLUSTER
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, one_user, until
 from tony.mini.cluster import MiniCluster
-from tony.mini.readiness import send
+from tony.mini.daemon_http import send_request
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters
@@ -202,7 +202,7 @@ def test_nodes_that_are_away(lab: YarnLab) -> None:
 
 def _running(lab: YarnLab) -> set[str]:
     """The hosts of the nodes that run."""
-    found = json.loads(send(lab.page("rm"), "GET", "/ws/v1/cluster/nodes"))["nodes"]
+    found = json.loads(send_request(lab.page("rm"), "GET", "/ws/v1/cluster/nodes"))["nodes"]
     return {node["nodeHostName"] for node in found["node"] if node["state"] == "RUNNING"}
 
 

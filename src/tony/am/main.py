@@ -25,7 +25,7 @@ from tony.am import connection_limits
 from tony.am.fatal_errors import report_fatal_error
 from tony.am.master import Master
 from tony.am.recovery import apply_stored_kill_requests, recover_state
-from tony.config.files.paths import default_site_files, is_absent
+from tony.config.files.site_files import default_site_files, is_absent
 from tony.core.events import AttemptStarted, KillRequested
 from tony.errors import ConfigError, ExitCode, InfraError, NotInCharge, Overdue, PlatformError, StorageError, TonyError
 from tony.frameworks import registry as frameworks
@@ -49,10 +49,10 @@ from tony.protocol.launch import JobCredentials
 from tony.rpc.server import RpcServer
 from tony.schedulers import registry as schedulers
 from tony.schedulers.allocator_interface import AmAddresses, ContainerAllocator, SignalEffect
-from tony.schedulers.interface import PreparedJob
+from tony.schedulers.client_interface import PreparedJob
 
 if TYPE_CHECKING:
-    from tony.am.status_page import Page
+    from tony.am.web_listener import WebListener
 
 log = logging.getLogger("tony.am")
 
@@ -103,7 +103,7 @@ class _Parts:
     writer: LogWriter | None = None
     master: Master | None = None
     server: RpcServer | None = None
-    page: Page | None = None
+    web_listener: WebListener | None = None
 
 
 def _load_allocator(job: PreparedJob) -> ContainerAllocator:
@@ -181,7 +181,7 @@ async def _begin(
     _hear_signals(parts.master, parts.allocator)
     parts.server = RpcServer(credentials.am, parts.master)
     listens = await parts.server.listen(_choose_address(job, parts.allocator))
-    page = await _show_page(parts, parts.allocator, parts.master)
+    page = await _start_web_listener(parts, parts.allocator, parts.master)
     addresses = AmAddresses(am=_to_host(listens, parts.allocator), page=page)
     _announce(folder, number, addresses.am, parts.allocator.dialed_by)
     # After listening: a client that could not connect before has stored its request.
@@ -236,9 +236,9 @@ async def _leave(parts: _Parts) -> None:
     if parts.server:
         with _guard_step("closing the connections"):
             await parts.server.close()
-    if parts.page:
+    if parts.web_listener:
         with _guard_step("closing the page"):
-            await parts.page.close()
+            await parts.web_listener.close()
     if parts.master:
         parts.master.notifications.drop()
 
@@ -277,9 +277,9 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
     if parts.server:
         with _guard_step("closing the connections"):
             await parts.server.close()
-    if parts.page:
+    if parts.web_listener:
         with _guard_step("closing the page"):
-            await parts.page.close()
+            await parts.web_listener.close()
     if parts.master:
         with _guard_step("sending the last webhook"):
             await parts.master.notifications.finish(report)
@@ -342,21 +342,21 @@ def _to_host(address: str, allocator: ContainerAllocator) -> str:
     return f"tls:{allocator.host}:{address.rpartition(':')[2]}"
 
 
-async def _show_page(parts: _Parts, allocator: ContainerAllocator, master: Master) -> str:
-    """Start the status page where the scheduler links to one; return its address, empty if there is none."""
+async def _start_web_listener(parts: _Parts, allocator: ContainerAllocator, master: Master) -> str:
+    """Start the web listener where the scheduler links to one; return its address, empty if there is none."""
     proxy = allocator.page_proxy()
     if proxy is None:
         return ""
     from tony.am.page_process import PageProcess  # late: only some clusters link to a page
-    from tony.am.status_page import Page
+    from tony.am.web_listener import WebListener
 
     process = None
     if proxy.packages:
         record = master.job.record
         process = PageProcess(master.job.folder.path, record.user, proxy)
-    parts.page = Page(master.build_report, proxy.peers, proxy.proxy, process, proxy.plain)
+    parts.web_listener = WebListener(master.build_report, proxy.peers, proxy.proxy, process, proxy.plain)
     try:
-        return f"{allocator.host}:{await parts.page.listen(allocator.listen_host)}"
+        return f"{allocator.host}:{await parts.web_listener.listen(allocator.listen_host)}"
     except OSError as error:
         log.warning("cannot serve the status page: %s", error)
         return ""

@@ -17,9 +17,10 @@ from typing import assert_never
 from tony import clock
 from tony.am.durability_barrier import DurabilityBarrier, JobClock
 from tony.am.executor_connections import Executors
-from tony.am.executor_launch_context import build_container_setup, build_task_part, compute_executor_lease
+from tony.am.executor_launch_context import build_container_setup, build_task_part
 from tony.am.metrics_store import MetricsStore
 from tony.am.notifications import Notifications
+from tony.am.orphan_lease import compute_executor_lease
 from tony.am.recovery import find_known_containers
 from tony.am.start_messages import StartMessages
 from tony.am.subscribers import Subscribers
@@ -49,7 +50,7 @@ from tony.protocol.output_messages import DropLog, ReadLog
 from tony.protocol.tunnel_messages import JoinTunnel, OpenTunnel
 from tony.rpc.connection import RpcConnection
 from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, ContainerAllocator
-from tony.schedulers.interface import PreparedJob
+from tony.schedulers.client_interface import PreparedJob
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 import click
 
 import tony
-from tony.cli.help import CommandGroup, FittingContext
+from tony.cli.click_base import CommandGroup, FittingContext
 from tony.cli.terminal.output import explain, print_json, warn
 from tony.cli.terminal.standard_streams import prepare_output, settle_output
 from tony.errors import ExitCode, TonyError

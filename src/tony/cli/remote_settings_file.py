@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony.cli.options import home
-from tony.config.files import paths
 from tony.config.files.file_reader import MAX_FILE
+from tony.config.files.hdfs_uri import is_address, normalize_hdfs_uri
 from tony.errors import ConfigError, Problem, TonyError
 from tony.storage.hdfs.hdfs_discovery import find_hdfs
 from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
@@ -29,11 +29,11 @@ def copy_settings_file(flags: Flags) -> Iterator[Flags]:
         ConfigError: the file does not exist, cannot be read, or is too large.
     """
     name = flags.conf_file
-    if name is None or not paths.is_address(name) or name.startswith("file:"):
+    if name is None or not is_address(name) or name.startswith("file:"):
         yield flags
         return
     try:
-        data = _read(paths.normalize_hdfs_uri(name))
+        data = _read(normalize_hdfs_uri(name))
     except (TonyError, ValueError) as error:
         raise ConfigError([Problem(key="--conf_file", value=name, message=str(error))]) from error
     with tempfile.TemporaryDirectory(prefix="tony-") as folder:

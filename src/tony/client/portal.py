@@ -17,7 +17,9 @@ from typing import Any
 
 from tony.client.blocking import blocking
 from tony.client.job import JobMethods
-from tony.jobs.portal_client.client import KeptToken, PortalClient, normalize_address, stored_token
+from tony.jobs.portal_client.client import PortalClient
+from tony.jobs.portal_client.portal_address import normalize_address
+from tony.jobs.portal_client.saved_logins import KeptToken, stored_token
 from tony.jobs.portal_client.view import PortalJobView
 from tony.jobs.state_dir import find_state_dir
 from tony.model.job_query import from_words

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from tony.config.files.paths import is_address, split_entry
+from tony.config.files.file_entries import FileEntry, parse_file_entry
+from tony.config.files.hdfs_uri import is_address
 from tony.errors import ArchiveError, ConfigError, Problem
 from tony.model.job_spec import MIB, JobSpec
 from tony.model.layout import Home, JobFolder
@@ -19,7 +20,7 @@ from tony.storage.cache.object_cache import Cache, Stored
 from tony.storage.staging import staging_requests
 from tony.storage.staging.folder_scan import Scan, find_largest_entries, shorten_path
 from tony.storage.staging.remote_files import NotThere, RemoteFiles
-from tony.storage.staging.staging_requests import FileEntry, StagingRejectedError, StagingRequest
+from tony.storage.staging.staging_requests import StagingRejectedError, StagingRequest
 from tony.storage.stores.disk_errors import explain_os_error
 from tony.units import format_size
 
@@ -172,10 +173,10 @@ class _Stager:
         return tuple(requests.values())
 
     def plan_file(self, text: str) -> tuple[StagingRequest, ...]:
-        entry = staging_requests.parse(text)
+        entry = parse_file_entry(text)
         try:
             if is_address(entry.path):
-                return self.plan_remote_file(entry, renamed=split_entry(text).name is not None)
+                return self.plan_remote_file(entry, renamed=entry.new_name is not None)
             if entry.optional:
                 os.stat(entry.path)
         except (NotThere, FileNotFoundError, NotADirectoryError):
@@ -353,9 +354,7 @@ def _find_replaced(source: Path, files: Iterable[tuple[_KeyedRequest, ...]]) -> 
     top = os.path.abspath(source)
     common: set[str] | None = None
     for requests in files:
-        pairs = (
-            (request.request.name, os.path.abspath(staging_requests.parse(request.text).path)) for request in requests
-        )
+        pairs = ((request.request.name, os.path.abspath(parse_file_entry(request.text).path)) for request in requests)
         own = {name for name, path in pairs if path == f"{top}/{name}"}
         common = own if common is None else common & own
     return common or set()

@@ -35,7 +35,7 @@ from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry as schedulers
 from tony.schedulers.capabilities import RoleSetting
-from tony.schedulers.interface import PreparedJob, Submitter
+from tony.schedulers.client_interface import PreparedJob, Submitter
 from tony.schedulers.unsupported_settings import find_unsupported_settings
 from tony.storage.stores.disk_errors import build_storage_error
 

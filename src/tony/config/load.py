@@ -23,7 +23,7 @@ from tony.config.files.call_settings import SOURCE, from_call
 from tony.config.files.file_reader import FileRejectedError, read_layer
 from tony.config.files.layers import Branch, Layer, dotted, merge, quoted
 from tony.config.files.overrides import from_environment, from_params, from_sets
-from tony.config.files.paths import default_site_files
+from tony.config.files.site_files import default_site_files
 from tony.config.files.site_policy import Site, broken_finals, over_limits, read_sites
 from tony.config.spec_builder import build
 from tony.config.table.converted_settings import read

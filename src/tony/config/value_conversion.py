@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from tony.config.files import paths
+from tony.config.files import path_settings
 from tony.config.files.layers import Canonical, Garbled, Written, quoted
 from tony.config.name_suggestions import suggest_names
 from tony.config.table.settings_table import Kind, Setting
@@ -325,19 +325,19 @@ def _codes(value: Any) -> tuple[int, ...]:
 
 def _files(value: Any, base: Path) -> tuple[str, ...]:
     values = _list(value, '["data.npz", "big.zip#archive"]')
-    return tuple(_items(values, lambda item: paths.file_entry(_text(item), base)))
+    return tuple(_items(values, lambda item: path_settings.file_entry(_text(item), base)))
 
 
 def _path(value: Any, base: Path) -> str:
-    return paths.absolute(_text(value), base)
+    return path_settings.absolute(_text(value), base)
 
 
 def _source(value: Any, base: Path) -> str:
-    return paths.absolute_or_address(_text(value), base)
+    return path_settings.absolute_or_address(_text(value), base)
 
 
 def _python(value: Any, base: Path) -> str:
-    return paths.interpreter(_text(value), base)
+    return path_settings.interpreter(_text(value), base)
 
 
 def _secret(value: Any, base: Path) -> str:
@@ -346,7 +346,7 @@ def _secret(value: Any, base: Path) -> str:
         raise ValueError("the text is empty. Leave the key out.")
     kind, _, place = text.partition(":")
     if kind == "file":
-        return f"file:{paths.absolute(place, base)}"
+        return f"file:{path_settings.absolute(place, base)}"
     if kind == "env" and not (place.isascii() and place.replace("_", "a").isalnum()):
         raise ValueError("write the name of a variable after `env:`, such as env:HOOK.")
     return text

@@ -20,7 +20,7 @@ _BUILT_IN = {
     "jax": "tony.frameworks.jax:Jax",
     "mxnet": "tony.frameworks.mxnet:MxNet",
     "horovod": "tony.frameworks.horovod:Horovod",
-    "none": "tony.frameworks.standalone:NoFramework",
+    "none": "tony.frameworks.no_framework:NoFramework",
     "standalone": "tony.frameworks.standalone:Standalone",
 }
 _GROUP = "tony.frameworks"

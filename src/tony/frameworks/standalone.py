@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView
 from tony.frameworks.registry import one_process_per_task
-from tony.frameworks.role_gangs import local_rank_variables
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec
 from tony.model.states import RoleKind
@@ -43,21 +42,3 @@ class Standalone(Framework):
 
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
         return [{}]
-
-
-class NoFramework(Framework):
-    """Passes no addresses of peers: a start costs the same for 10 tasks and for 10,000."""
-
-    name = "none"
-
-    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
-        return None
-
-    def elastic(self, spec: JobSpec, role: str) -> str | None:
-        return None
-
-    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
-        return None
-
-    def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:
-        return local_rank_variables(task)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from tony import clock
 from tony.history import metrics_schema as layout
 from tony.history.metric_buckets import Bucket, RolePoints, build_role_points, clip, downsample, group_by_bucket
-from tony.history.metrics_writer import progress_of
+from tony.history.metrics_schema import decode_progress
 from tony.history.session_facts import CheckpointRecord
 from tony.model.ids import TaskId
 from tony.model.metric_definitions import series_of
@@ -219,7 +219,7 @@ class Metrics:
         where, values = ("WHERE task = ?", (task,)) if task else ("", ())
         question = layout.PROGRESS if self._has_pace else layout.PROGRESS_WITHOUT_PACE
         rows = self._query(f"{question} {where} ORDER BY session, try, task", values)
-        return tuple(self._decode_rows(progress_of, rows))
+        return tuple(self._decode_rows(decode_progress, rows))
 
     def checkpoints(self, task: str | None = None) -> tuple[CheckpointRecord, ...]:
         """Return the saved checkpoints of one task or of all, ordered by time."""

@@ -18,6 +18,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tony.model.progress import Progress
+
 #: SQLite's application id: "Tony" in ASCII.
 APPLICATION = 0x546F6E79
 #: Incremented when an older reader could misread a newer file.
@@ -207,3 +209,81 @@ def _decode_numbers(text: str, scale: float) -> list[float]:
         parts = round(1 / scale)
         return [math.nan if v is None else v / parts for v in values]
     return [math.nan if v is None else float(v) * scale for v in values]
+
+
+def encode_progress(p: Progress) -> tuple[object, ...]:
+    """Return a row of the table `progress`."""
+    return (
+        *(p.task, p.session, p.try_, p.first_step, p.first_at, p.step, p.at),
+        *(p.total, p.regained, int(p.behind), p.unlisted),
+    )
+
+
+def decode_progress(row: Sequence[object]) -> Progress:
+    """Decode a row of the table `progress`.
+
+    Raises:
+        ValueError: it is invalid.
+    """
+    (
+        task,
+        session,
+        try_,
+        first_step,
+        first_at,
+        step,
+        at,
+        total,
+        regained,
+        behind,
+        unlisted,
+        after,
+        stalls,
+        changed_at,
+    ) = row
+    if not isinstance(task, str) or not isinstance(session, int) or not isinstance(try_, int):
+        raise ValueError("invalid row of progress")
+    return Progress(
+        task=task,
+        session=session,
+        try_=try_,
+        first_step=_decode_number(first_step),
+        first_at=_decode_number(first_at),
+        step=_decode_number(step),
+        at=_decode_number(at),
+        total=None if total is None else _decode_number(total),
+        regained=None if regained is None else _decode_number(regained),
+        behind=bool(behind),
+        unlisted=_decode_number(unlisted),
+        stalled_after=None if after is None else _decode_number(after),
+        stalls=() if stalls is None else _parse_stalls(stalls),
+        changed_at=None if changed_at is None else _decode_number(changed_at),
+    )
+
+
+def _parse_stalls(text: object) -> tuple[tuple[float, float], ...]:
+    """Return the stalls of a task attempt, in order and without overlap.
+
+    Raises:
+        ValueError: the text is invalid.
+    """
+    try:
+        found = json.loads(text) if isinstance(text, str) else None
+    except RecursionError as error:
+        raise ValueError("stalls are nested too deeply") from error
+    if not isinstance(found, list) or not all(isinstance(each, list) and len(each) == 2 for each in found):
+        raise ValueError("stalls are not a list of pairs")
+    try:
+        stalls = tuple((_decode_number(since), _decode_number(until)) for since, until in found)
+    except OverflowError as error:
+        raise ValueError("a stall has an infinite time") from error
+    edges = [0.0, *(edge for stall in stalls for edge in stall)]
+    if edges != sorted(edges):
+        raise ValueError("stalls are not in order")
+    return stalls
+
+
+def _decode_number(value: object) -> float:
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r:.40} is not a finite number")
+    return float(value)

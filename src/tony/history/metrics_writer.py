@@ -1,4 +1,4 @@
-"""Write `metrics.db`, for the AM: in short transactions; a later AM attempt continues the file.
+"""Write `metrics.db`, for the AM: in short transactions; a later AM attempt reads the file back and continues it.
 
 All functions block and are thread-safe: calls are serialised, and a call completes even if its waiter was cancelled.
 """
@@ -77,7 +77,7 @@ class MetricsWriter:
                 self._write_task(part, digits)
             self._database.executemany(
                 "INSERT OR REPLACE INTO progress VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-                [_progress_row(each) for each in progress],
+                [layout.encode_progress(each) for each in progress],
             )
             self._database.executemany(
                 "INSERT OR REPLACE INTO pace VALUES (?,?,?,?,?,?)",
@@ -118,7 +118,7 @@ class MetricsWriter:
             StorageError: they cannot be read.
         """
         with self._translate_errors():
-            return [progress_of(row) for row in self._database.execute(layout.PROGRESS)]
+            return [layout.decode_progress(row) for row in self._database.execute(layout.PROGRESS)]
 
     def kept_checkpoints(self) -> int:
         """Return the number of stored checkpoints.
@@ -280,80 +280,3 @@ def _align_series(task: str, width: float, found: Mapping[str, Mapping[int, list
 def _count_leading_empty(numbers: Sequence[float]) -> int:
     """Return the number of leading buckets without data."""
     return next((at for at, value in enumerate(numbers[1::3]) if value == value), len(numbers) // 3)
-
-
-def _progress_row(p: Progress) -> tuple[object, ...]:
-    return (
-        *(p.task, p.session, p.try_, p.first_step, p.first_at, p.step, p.at),
-        *(p.total, p.regained, int(p.behind), p.unlisted),
-    )
-
-
-def progress_of(row: Sequence[object]) -> Progress:
-    """Decode a row of the table `progress`.
-
-    Raises:
-        ValueError: it is invalid.
-    """
-    (
-        task,
-        session,
-        try_,
-        first_step,
-        first_at,
-        step,
-        at,
-        total,
-        regained,
-        behind,
-        unlisted,
-        after,
-        stalls,
-        changed_at,
-    ) = row
-    if not isinstance(task, str) or not isinstance(session, int) or not isinstance(try_, int):
-        raise ValueError("invalid row of progress")
-    return Progress(
-        task=task,
-        session=session,
-        try_=try_,
-        first_step=_number(first_step),
-        first_at=_number(first_at),
-        step=_number(step),
-        at=_number(at),
-        total=None if total is None else _number(total),
-        regained=None if regained is None else _number(regained),
-        behind=bool(behind),
-        unlisted=_number(unlisted),
-        stalled_after=None if after is None else _number(after),
-        stalls=() if stalls is None else _parse_stalls(stalls),
-        changed_at=None if changed_at is None else _number(changed_at),
-    )
-
-
-def _parse_stalls(text: object) -> tuple[tuple[float, float], ...]:
-    """Return the stalls of a task attempt, in order and without overlap.
-
-    Raises:
-        ValueError: the text is invalid.
-    """
-    try:
-        found = json.loads(text) if isinstance(text, str) else None
-    except RecursionError as error:
-        raise ValueError("stalls are nested too deeply") from error
-    if not isinstance(found, list) or not all(isinstance(each, list) and len(each) == 2 for each in found):
-        raise ValueError("stalls are not a list of pairs")
-    try:
-        stalls = tuple((_number(since), _number(until)) for since, until in found)
-    except OverflowError as error:
-        raise ValueError("a stall has an infinite time") from error
-    edges = [0.0, *(edge for stall in stalls for edge in stall)]
-    if edges != sorted(edges):
-        raise ValueError("stalls are not in order")
-    return stalls
-
-
-def _number(value: object) -> float:
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{value!r:.40} is not a finite number")
-    return float(value)

@@ -7,9 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tony.config.files.paths import expanded
 from tony.errors import StorageError, UserError
-from tony.linux.home_folder import find_home_folder
+from tony.linux.home_folder import expand_home, find_home_folder
 from tony.model.layout import Home
 
 #: Environment variable with its path.
@@ -29,7 +28,7 @@ def find_state_dir(environment: Mapping[str, str]) -> Home:
     chosen = environment.get(VARIABLE)
     if chosen:
         try:
-            path = Path(os.path.abspath(expanded(chosen, environment)))
+            path = Path(os.path.abspath(expand_home(chosen, environment)))
         except ValueError as error:
             raise UserError(f"{VARIABLE} is {chosen}, and {error}") from None
         if os.path.lexists(path) and not os.path.isdir(path):

@@ -15,3 +15,20 @@ def find_home_folder(environ: Mapping[str, str]) -> str | None:
         return pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:
         return None
+
+
+def expand_home(text: str, environ: Mapping[str, str]) -> str:
+    """Expand `~` or `~user` in a path, like a shell.
+
+    Raises:
+        ValueError: it begins with `~`, and the user has no home folder.
+    """
+    if text != "~" and not text.startswith("~/"):
+        return os.path.expanduser(text)
+    home = find_home_folder(environ)
+    if home is None:
+        raise ValueError(
+            f"`~` is unknown: HOME is not set and user {os.geteuid()} is not in the password database. "
+            "Write the full path."
+        )
+    return home + text[1:]

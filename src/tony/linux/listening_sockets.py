@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable
 from itertools import islice
 
-from tony.linux.plain_files import whole
+from tony.linux.kernel_files import parse_number
 
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _LISTEN_IN_TABLE = "0A"
@@ -97,7 +97,7 @@ def read_table(lines: Iterable[str], port: int) -> dict[int, int]:
     for line in islice(lines, 1, None):
         fields = line.split()
         if len(fields) > 9 and fields[3] == _LISTEN_IN_TABLE and fields[1].endswith(f":{port:04X}"):
-            inode, user = whole(fields[9]), whole(fields[7])
+            inode, user = parse_number(fields[9]), parse_number(fields[7])
             if inode is not None and user is not None:
                 found[inode] = user
     return found

@@ -76,12 +76,3 @@ def open_folder(start: str | int, names: Sequence[str] = (), owner: int | None =
 def _check_owner(status: os.stat_result, owner: int | None) -> None:
     if owner not in (None, status.st_uid):
         raise PermissionError(errno.EPERM, "it belongs to another user than the job directory")
-
-
-#: Digits of the largest 64-bit number.
-_DIGITS = 20
-
-
-def whole(text: str) -> int | None:
-    """Return the number; None for anything but 1 to 20 ASCII digits (`str.isdigit` accepts `²`)."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else None

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tony import clock
-from tony.linux import cgroup, process
-from tony.linux.plain_files import whole
+from tony.linux import cgroup_measures, container_cgroup, process
+from tony.linux.kernel_files import parse_number, read_number, read_words
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -58,8 +58,10 @@ class ProcessUsage:
 
     def __init__(self, folders: Sequence[str] = (), since: float | None = None, leisure: float = _LEISURE) -> None:
         self._folders = tuple(folders)
-        self._limited = [folder for folder in (*folders, *cgroup.around()) if cgroup.has_cpu_limit(folder)]
-        self._kills_before = cgroup.oom_kills(self._folders)
+        self._limited = [
+            folder for folder in (*folders, *container_cgroup.around()) if cgroup_measures.has_cpu_limit(folder)
+        ]
+        self._kills_before = cgroup_measures.oom_kills(self._folders)
         self._known: dict[int, _Process] = {}
         self._debts: dict[int, list[tuple[float, tuple[float, ...]]]] = {}
         self._before: dict[str, float] = _of_group(self._folders)
@@ -84,7 +86,7 @@ class ProcessUsage:
         }
         values.update(self._shared(list(seen), now))
         if self._folders:
-            values["oom-kills"] = float(cgroup.oom_kills(self._folders) - self._kills_before)
+            values["oom-kills"] = float(cgroup_measures.oom_kills(self._folders) - self._kills_before)
         if seen and (network := _network(next(iter(seen)))):
             values.update(self._rates(dict(zip(("net-in", "net-out"), network, strict=True)), elapsed))
         if elapsed:
@@ -122,7 +124,7 @@ class ProcessUsage:
         """Return the share of time in which a CPU limit was effective; of several limits the highest."""
         worst = None
         for folder in self._limited:
-            periods, throttled, seconds = cgroup.throttling(folder)
+            periods, throttled, seconds = cgroup_measures.throttling(folder)
             names = (f"{folder} periods", f"{folder} throttled", f"{folder} seconds")
             gained = self._rates(dict(zip(names, (periods, throttled, seconds), strict=True)), elapsed)
             if len(gained) == len(names):
@@ -243,10 +245,10 @@ def _of_group(folders: Sequence[str]) -> dict[str, float]:
             ("memory.stat", "total_pgmajfault", "major-faults", 1.0),
             ("memory.stat", "pgmajfault", "major-faults", 1.0),
         ):
-            number = whole(cgroup.words(f"{folder}/{file}").get(word, "")) if name not in found else None
+            number = parse_number(read_words(f"{folder}/{file}").get(word, "")) if name not in found else None
             if number is not None:
                 found[name] = number * scale
-        nanoseconds = cgroup.number(f"{folder}/cpuacct.usage")
+        nanoseconds = read_number(f"{folder}/cpuacct.usage")
         if nanoseconds is not None and "cpu" not in found:
             found["cpu"] = nanoseconds * 1e-9
     return found

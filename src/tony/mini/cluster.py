@@ -16,10 +16,12 @@ from pathlib import Path
 from tony.errors import InfraError, RecordError, StorageError, UserError
 from tony.linux.process import is_stopped, memory_of
 from tony.mini import processes, readiness
+from tony.mini.cluster_files import check_path, user_name, write_files
 from tony.mini.cluster_state import ClusterState, Process, load, save
 from tony.mini.daemon_commands import DaemonKind, MiniDaemon, command, daemons, parse, tool_command
-from tony.mini.disk_setup import check_path, format_name_node, initialize_hdfs, user_name, write_files
+from tony.mini.free_ports import choose_ports
 from tony.mini.hadoop_download import fetch
+from tony.mini.hdfs_setup import format_name_node, initialize_hdfs
 from tony.mini.java import find_java
 from tony.mini.kill_applications import kill_applications
 from tony.mini.layout import Places
@@ -263,7 +265,7 @@ class MiniCluster:
     def _plan(self, options: MiniOptions, java: str, jars: str) -> ClusterState:
         path = options.path or f"{self.places.bin}:{self._environment.get('PATH') or os.defpath}"
         names = [port for daemon in daemons(options.nodes, options.datanodes) for port in daemon.ports]
-        return ClusterState(options=options, java=java, jars=jars, path=path, ports=readiness.choose(names))
+        return ClusterState(options=options, java=java, jars=jars, path=path, ports=choose_ports(names))
 
     def _start_all(self, state: ClusterState, timeout: float) -> ClusterState:
         self.places.path.mkdir(mode=0o700, exist_ok=True)

@@ -11,7 +11,7 @@ from typing import Any
 from tony.errors import InfraError
 from tony.linux.process import is_stopped
 from tony.mini.cluster_state import ClusterState
-from tony.mini.readiness import send
+from tony.mini.daemon_http import send_request
 
 _ACTIVE_STATES = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 _DIAGNOSTICS = "its cluster was stopped (tony mini stop)"
@@ -59,11 +59,11 @@ def _containers(state: ClusterState) -> int:
 def _kill(state: ClusterState, name: str) -> None:
     body = json.dumps({"state": "KILLED", "diagnostics": _DIAGNOSTICS})
     with contextlib.suppress(InfraError):  # it has just ended
-        send(state.address("rm.web"), "PUT", f"/ws/v1/cluster/apps/{name}/state", body, _TIMEOUT_SECONDS)
+        send_request(state.address("rm.web"), "PUT", f"/ws/v1/cluster/apps/{name}/state", body, _TIMEOUT_SECONDS)
 
 
 def _get(state: ClusterState, path: str) -> Any:
-    return json.loads(send(state.address("rm.web"), "GET", path, timeout=_TIMEOUT_SECONDS))
+    return json.loads(send_request(state.address("rm.web"), "GET", path, timeout=_TIMEOUT_SECONDS))
 
 
 def _wait(done: Callable[[], bool], timeout: float) -> bool:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import random
-import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
 from tony.errors import InfraError
 from tony.mini.cluster_state import ClusterState
 from tony.mini.daemon_commands import DaemonKind, MiniDaemon
-
-#: Timeout in seconds of one response; a starting daemon may accept a connection without responding.
-_TIMEOUT_SECONDS = 5.0
+from tony.mini.daemon_http import send_request
 
 
 class NotYet(Exception):  # noqa: N818 - not an error: a negative result
@@ -39,34 +33,9 @@ def waiting_for(state: ClusterState, since: Mapping[str, float]) -> str | None:
     return None
 
 
-def send(address: str, method: str, path: str, body: str | None = None, timeout: float = _TIMEOUT_SECONDS) -> bytes:
-    """Send one request to a daemon's web server.
-
-    Args:
-        body: JSON.
-        timeout: timeout in seconds.
-
-    Raises:
-        InfraError: it refused, or is not reachable.
-    """
-    connection = http.client.HTTPConnection(address, timeout=timeout)
-    try:
-        connection.request(method, path, body, {"Content-Type": "application/json", "Accept": "application/json"})
-        answer = connection.getresponse()
-        content = answer.read()
-    except (OSError, http.client.HTTPException) as error:
-        raise InfraError(f"{method} http://{address}{path}: {error}") from error
-    finally:
-        connection.close()
-    if answer.status not in (200, 202):  # done, or accepted
-        text = content.decode(errors="replace")[:500]
-        raise InfraError(f"{method} http://{address}{path}: {answer.status} {answer.reason}: {text}")
-    return content
-
-
 def _get(state: ClusterState, port: str, path: str, name: str) -> Any:
     try:
-        return json.loads(send(state.address(port), "GET", path))
+        return json.loads(send_request(state.address(port), "GET", path))
     except (InfraError, ValueError) as error:
         raise NotYet(f"{name} does not respond") from error
 
@@ -137,46 +106,3 @@ def wait(
         if time.monotonic() >= deadline:
             raise InfraError(f"the cluster was not ready after {timeout:.0f} s: {reason}; see: tony mini status")
         time.sleep(pause)
-
-
-_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-#: Below are ports of well-known services; above is Linux's default ephemeral range.
-_LOWEST_PORT = 10240
-_HIGHEST_PORT = 32767
-
-
-def choose(names: Iterable[str]) -> dict[str, int]:
-    """Return a free port for each name.
-
-    None is in the kernel's ephemeral range, so that a killed daemon finds its own port free again. Another process may
-    take one before it is used: the caller has to be ready to choose again.
-
-    Raises:
-        InfraError: too few are free.
-    """
-    candidates = list(range(_LOWEST_PORT, _first_automatic()))
-    random.shuffle(candidates)
-    free = (port for port in candidates if _is_free(port))
-    try:
-        return {name: next(free) for name in names}
-    except StopIteration:
-        raise InfraError(
-            f"not enough free ports from {_LOWEST_PORT} to {_first_automatic() - 1} for a cluster"
-        ) from None
-
-
-def _first_automatic() -> int:
-    try:
-        first = int(_RANGE.read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        return _HIGHEST_PORT + 1
-    return first if first > _LOWEST_PORT + 1000 else _HIGHEST_PORT + 1
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("0.0.0.0", port))
-        except OSError:
-            return False
-    return True

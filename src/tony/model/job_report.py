@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
+from tony.errors import ExitCode
 from tony.model.actor import Actor
 from tony.model.failure_facts import FailureFacts
 from tony.model.job_spec import DEFAULT_SCHEDULER
@@ -18,6 +20,14 @@ class FailureClass(Enum):
     INFRASTRUCTURE = "infrastructure"  #: cluster, network, machine: exit 3
     KILLED = "killed"  #: a user killed the job: exit 4
     PLATFORM = "platform"  #: a bug of tony: exit 70
+
+
+EXIT_CODES: Mapping[FailureClass, ExitCode] = {
+    FailureClass.USER: ExitCode.PROGRAM_FAILED,
+    FailureClass.INFRASTRUCTURE: ExitCode.INFRASTRUCTURE,
+    FailureClass.KILLED: ExitCode.KILLED,
+    FailureClass.PLATFORM: ExitCode.BUG,
+}
 
 
 class FailureCause(StrEnum):

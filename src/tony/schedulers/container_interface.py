@@ -17,7 +17,7 @@ from tony.protocol.launch import JobCredentials, TaskLaunch
 
 if TYPE_CHECKING:
     from tony.schedulers.allocator_interface import ContainerAllocator
-    from tony.schedulers.interface import PreparedJob
+    from tony.schedulers.client_interface import PreparedJob
 
 T = TypeVar("T", bound="AmContainer | ExecutorContainer")
 

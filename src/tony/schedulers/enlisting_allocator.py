@@ -15,7 +15,7 @@ from tony.errors import SchedulerError
 from tony.model.staged import StagedRole
 from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
 from tony.schedulers.allocator_interface import ContainerAllocator, Sink
-from tony.schedulers.interface import PreparedJob
+from tony.schedulers.client_interface import PreparedJob
 
 
 @dataclass(slots=True, eq=False)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from tony.schedulers.capabilities import Capabilities
-    from tony.schedulers.interface import Scheduler
+    from tony.schedulers.client_interface import Scheduler
 
 _BUILT_IN = {
     "local": "tony.schedulers.local.scheduler:LocalScheduler",

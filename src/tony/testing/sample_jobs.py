@@ -10,7 +10,7 @@ from tony.model.layout import Home
 from tony.model.staged import StagedJob
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import AmCredentials, TaskPart
-from tony.schedulers.interface import PreparedJob
+from tony.schedulers.client_interface import PreparedJob
 
 
 def two_roles(**more: object) -> JobSpec:

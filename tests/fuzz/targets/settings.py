@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import LONGEST_MESSAGE, Target
-from tony.config.files.paths import file_entry
+from tony.config.files.file_entries import parse_file_entry
+from tony.config.files.path_settings import file_entry
 from tony.config.legacy.flags import Flags as OriginalFlags
 from tony.config.legacy.flags import parse as parse_flags
 from tony.config.legacy.job_file_writer import job_file
@@ -26,7 +27,6 @@ from tony.model.job_spec import JobSpec
 from tony.model.placeholders import check, fill, find_misspelled_names
 from tony.rpc.am_address import parse as parse_address
 from tony.storage.staging.staging_requests import clashes
-from tony.storage.staging.staging_requests import parse as parse_entry
 from tony.units import (
     format_duration,
     format_exact_duration,
@@ -178,7 +178,7 @@ def _address(text: str) -> None:
 
 
 def _entry(text: str) -> None:
-    entry = parse_entry(file_entry(text, Path("/base")))
+    entry = parse_file_entry(file_entry(text, Path("/base")))
     assert not entry.name.startswith("/")
     assert ".." not in entry.name.split("/")
     assert clashes([entry.name, entry.name]) == [(1, 0)]

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.hadoop.logs.memory_files import GOLDEN, MemoryFile
 from tests.hadoop.logs.test_tfile import NUMBERS, STDOUT
-from tony.hadoop.logs import ifile, java_objects
+from tony.hadoop.logs import ifile, java_serialization
 from tony.hadoop.logs.errors import MalformedLogFile
-from tony.hadoop.logs.java_objects import JavaEnum, JavaObject
+from tony.hadoop.logs.java_serialization import JavaEnum, JavaObject
 
 
 def contents(file: MemoryFile) -> dict[tuple[str, str], bytes]:
@@ -85,9 +85,9 @@ def test_damage(data: st.DataObject) -> None:
 @given(data=st.binary(max_size=200))
 def test_garbage_as_objects(data: bytes) -> None:
     """Random bytes behind the magic of Java's serialization are read or refused."""
-    for whole in (data, java_objects.MAGIC + data, java_objects.MAGIC + b"sr\0\1A" + data):
+    for whole in (data, java_serialization.MAGIC + data, java_serialization.MAGIC + b"sr\0\1A" + data):
         try:
-            java_objects.load(whole)
+            java_serialization.load(whole)
         except MalformedLogFile:
             pass
 
@@ -98,13 +98,19 @@ def _java_class(name: bytes, flags: int, fields: bytes = b"\0\0") -> bytes:
 
 def test_other_objects() -> None:
     """Strings, nulls, enums and references, by the specification's grammar."""
-    load = java_objects.load
-    assert load(java_objects.MAGIC + b"t\0\3abc") == "abc"
-    assert load(java_objects.MAGIC + b"p") is None
-    enum = load(java_objects.MAGIC + b"~" + _java_class(b"E", 18) + b"t\0\3ONE")
+    load = java_serialization.load
+    assert load(java_serialization.MAGIC + b"t\0\3abc") == "abc"
+    assert load(java_serialization.MAGIC + b"p") is None
+    enum = load(java_serialization.MAGIC + b"~" + _java_class(b"E", 18) + b"t\0\3ONE")
     assert enum == JavaEnum(type="E", name="ONE")
     point = load(
-        java_objects.MAGIC + b"s" + _java_class(b"P", 2, b"\0\2I\0\1xJ\0\1y") + bytes(3) + b"\7" + bytes(7) + b"\x09"
+        java_serialization.MAGIC
+        + b"s"
+        + _java_class(b"P", 2, b"\0\2I\0\1xJ\0\1y")
+        + bytes(3)
+        + b"\7"
+        + bytes(7)
+        + b"\x09"
     )
     assert isinstance(point, JavaObject)
     assert point.fields == {"x": 7, "y": 9}
@@ -114,28 +120,28 @@ def test_other_objects() -> None:
     "data",
     [
         b"\xac\xed\0\4p",
-        java_objects.MAGIC,
-        java_objects.MAGIC + b"pp",
-        java_objects.MAGIC + b"q\0~\0\0",
-        java_objects.MAGIC + b"w\5hello",
-        java_objects.MAGIC + b"s" + _java_class(b"X", 4),
-        java_objects.MAGIC + b"ur\0\2[J" + bytes(8) + b"\2\0\0xp\x7f\xff\xff\xff",
-        java_objects.MAGIC + b"ur\0\2[L" + bytes(8) + b"\2\0\0xp\0\0\0\1" * 200,
-        java_objects.MAGIC + b"v",
+        java_serialization.MAGIC,
+        java_serialization.MAGIC + b"pp",
+        java_serialization.MAGIC + b"q\0~\0\0",
+        java_serialization.MAGIC + b"w\5hello",
+        java_serialization.MAGIC + b"s" + _java_class(b"X", 4),
+        java_serialization.MAGIC + b"ur\0\2[J" + bytes(8) + b"\2\0\0xp\x7f\xff\xff\xff",
+        java_serialization.MAGIC + b"ur\0\2[L" + bytes(8) + b"\2\0\0xp\0\0\0\1" * 200,
+        java_serialization.MAGIC + b"v",
     ],
 )
 def test_what_is_refused(data: bytes) -> None:
     """Other versions, references to nothing, bare bytes, classes that wrote themselves, sizes and depths beyond all."""
     with pytest.raises(MalformedLogFile):
-        java_objects.load(data)
+        java_serialization.load(data)
 
 
 def test_references_are_no_bomb() -> None:
     """An index of a few bytes that names one list of logs again and again is refused, not multiplied."""
     real = (GOLDEN / "ifile-none").read_bytes()
     index = ifile.read_index(MemoryFile(real), len(real))
-    value = java_objects.load(_index_bytes(real))
-    cycles = java_objects.to_list(value.fields["logMetas"])
+    value = java_serialization.load(_index_bytes(real))
+    cycles = java_serialization.to_list(value.fields["logMetas"])
     assert len(cycles) == 1
     added = value.fields["logMetas"].more["java.util.ArrayList"]
     added.append(added[-1])

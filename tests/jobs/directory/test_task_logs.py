@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.jobs.directory.task_logs import LOG_PIECE, TaskLogs, _SearchText
+from tony.jobs.directory.log_search import SearchText
+from tony.jobs.directory.open_log import LOG_PIECE
+from tony.jobs.directory.task_logs import TaskLogs
 from tony.storage.stores.local_store import LocalStore
 
 NAME = "worker-1.s2.t1.err"
@@ -83,7 +85,7 @@ def test_search(logs: TaskLogs) -> None:
 )
 def test_colours_stand_in_no_ones_way(parts: list[bytes], text: str, before: int) -> None:
     """Where a text begins is where a pattern finds it that passes over colours between any two letters."""
-    block, sought = b"".join(parts), _SearchText(text)
+    block, sought = b"".join(parts), SearchText(text)
     letters = rb"(?:\x1b\[[0-9;:]{0,32}m)*".join(letter.encode() for letter in text)
     pattern = re.compile(rb"(?=" + letters + rb")", re.IGNORECASE)
     found = [match.start() for match in pattern.finditer(block)]
@@ -95,7 +97,7 @@ def test_a_search_reads_each_byte_once() -> None:
     """A pattern would look at each as often as the text is long: minutes, in which nobody else has a turn."""
     began = time.process_time()
     for block in (b"\x1b[m" + b"a" * (8 << 20), (b"a" + b"\x1b[m" * 10) * (8 << 15)):
-        sought = _SearchText("a" * 499 + "b")
+        sought = SearchText("a" * 499 + "b")
         assert (sought.find_first(block), sought.find_last(block, len(block))) == (-1, -1)
     assert time.process_time() - began < 20
 

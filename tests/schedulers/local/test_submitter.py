@@ -18,7 +18,7 @@ from tony.model.layout import Home
 from tony.model.staged import StagedJob
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.schedulers import registry
-from tony.schedulers.interface import PreparedJob, Submitter
+from tony.schedulers.client_interface import PreparedJob, Submitter
 from tony.schedulers.local.claims import ledger_location
 from tony.schedulers.local.claims.ledger import ResourceLedger, create_claim
 from tony.testing.sample_jobs import prepared_job, two_roles
@@ -89,7 +89,7 @@ def unmade(spec: JobSpec) -> PreparedJob:
         tony_version="0",
         spec=spec,
         staged=StagedJob(),
-        framework_module="tony.frameworks.standalone:NoFramework",
+        framework_module="tony.frameworks.no_framework:NoFramework",
     )
     return PreparedJob(home=home, folder=home.job("local-1"), record=record)
 

@@ -24,7 +24,7 @@ from tony.hadoop.wire.yarn_records import ContainerId, NodeId
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import JobCredentials, TaskLaunch
 from tony.schedulers.allocator_interface import AmAddresses
-from tony.schedulers.interface import PreparedJob
+from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import TASK, JobPayload, decode_payload

@@ -8,7 +8,7 @@ from tony.model.layout import Home
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import AmCredentials, JobCredentials
-from tony.schedulers.interface import PreparedJob
+from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.yarn.launch_payload import JobPayload, Uploaded
 
 SOURCE = StagedItem(digest="a" * 64, size=1234, name="src", placement=Placement.ROOT, suffix=".tar")
@@ -53,7 +53,7 @@ def record(settings: dict[str, str | int | float | bool] | None = None, **fields
         "staged": StagedJob(
             roles={"chief": StagedRole(items=(SOURCE,)), "worker": StagedRole(items=(SOURCE, DATA, SOURCE))}
         ),
-        "framework_module": "tony.frameworks.standalone:NoFramework",
+        "framework_module": "tony.frameworks.no_framework:NoFramework",
     }
     return JobRecord(**{**made, **fields})  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ from tony.hadoop import ids
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.model.states import JobState
-from tony.schedulers.interface import ListEntry
+from tony.schedulers.client_interface import ListEntry
 from tony.schedulers.yarn.client.list_entry import to_list_entry
 
 ID = ids.parse_application_id("application_1795000000000_0007")

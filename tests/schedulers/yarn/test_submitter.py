@@ -24,7 +24,7 @@ from tony.hadoop.yarn.application_client import ApplicationRejected
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
 from tony.model.states import JobState
-from tony.schedulers.interface import PreparedJob
+from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.yarn.client import submitter as submitters
 from tony.schedulers.yarn.client.submitter import YarnSubmitter, to_application_status
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from tony.cli.help import CommandGroup, FittingContext
+from tony.cli.click_base import CommandGroup, FittingContext
 from tony.cli.options import home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_table

@@ -1,4 +1,4 @@
-"""`tony portal`."""
+"""`tony portal` and `tony portal token`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from tony import clock
-from tony.cli.help import CommandGroup, FittingContext
+from tony.cli.click_base import CommandGroup, FittingContext
 from tony.cli.options import Count, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import escape, find_columns, format_clock_time, format_table

@@ -93,7 +93,7 @@ class StatusChanges:
             present = report.session, size.left_out
             if size.left_out and self._reported_sizes.get(size.role) != present:
                 self._reported_sizes[size.role] = present
-                left_out = format_ranges(task for task in report.tasks if task.task in size.left_out)
+                left_out = _format_ranges(task for task in report.tasks if task.task in size.left_out)
                 without = f"Session {report.session} runs without {left_out}"
                 lines.append(f"{without}: {size.role} has {size.tasks} of {size.most} tasks (min {size.least})")
         return lines
@@ -126,7 +126,7 @@ class StatusChanges:
                 self._lone_restarts_reported[task.task] = ended
                 found.append(task)
         if len(found) > _MAX_SINGLE_LINES:
-            return [f"Restarting {format_ranges(found)}, each alone"]
+            return [f"Restarting {_format_ranges(found)}, each alone"]
         return [_format_lone_restart(task) for task in found]
 
     def _describe_tasks(self, report: JobReport) -> list[str]:
@@ -177,7 +177,7 @@ def _is_start_pending(task: TaskReport) -> bool:
 def _format_group_lines(state: TaskState, group: Sequence[TaskReport]) -> list[str]:
     if len(group) <= _MAX_SINGLE_LINES:
         return [_format_line(task) for task in group]
-    tasks = format_ranges(group)
+    tasks = _format_ranges(group)
     return [f"Started {tasks}" if state is TaskState.RUNNING else f"{tasks} {_REPORTED_STATES[state]}"]
 
 
@@ -192,6 +192,6 @@ def _format_line(task: TaskReport) -> str:
     return f"{text}: {note}" if note else text
 
 
-def format_ranges(tasks: Iterable[TaskReport]) -> str:
+def _format_ranges(tasks: Iterable[TaskReport]) -> str:
     """Return tasks as ranges: `chief:0, worker:0-6, worker:8`."""
     return format_task_ranges(TaskId(task.role, task.index) for task in tasks)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tony.config.checks import start_order
 from tony.config.checks.hints import Note
-from tony.config.files import paths
+from tony.config.files import path_settings
+from tony.config.files.file_entries import find_same_names
 from tony.config.files.layers import Layer, quoted
 from tony.config.files.secret_references import webhook_error
 from tony.config.name_suggestions import closest_match, format_known_names, suggest_names
@@ -439,16 +440,16 @@ def _files(spec: JobSpec, value_table: ValueTable) -> None:
     owners: list[tuple[Key, str | None, Sequence[str | None]]] = [((), spec.python, spec.files)]
     owners += [(("roles", name), role.python, role.files) for name, role in spec.roles.items()]
     for place, python, files in owners:
-        _add_error_if(value_table, (*place, "python"), python and paths.python_error(python))
+        _add_error_if(value_table, (*place, "python"), python and path_settings.python_error(python))
         files = value_table.partial.get((*place, "files"), files)
         for number, entry in enumerate(files):
-            error = entry and paths.entry_error(entry)
+            error = entry and path_settings.entry_error(entry)
             if error:
                 value_table.add_error((*place, "files"), error, item=number)
-        for number, name in paths.same_names(files):
+        for number, name in find_same_names(files):
             message = f"two files have the name {value_format.name(name)}. Rename one: path::other-name."
             value_table.add_error((*place, "files"), message, item=number)
-    _add_error_if(value_table, ("source",), spec.source and paths.source_error(spec.source))
+    _add_error_if(value_table, ("source",), spec.source and path_settings.source_error(spec.source))
 
 
 def _add_error_if(value_table: ValueTable, key: Key, error: str | None) -> None:

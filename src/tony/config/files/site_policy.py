@@ -24,7 +24,7 @@ from typing import Any
 from tony.config.files.call_settings import from_spec
 from tony.config.files.file_reader import FileRejectedError, read_layer
 from tony.config.files.layers import Layer, dotted, leaves, merge
-from tony.config.files.paths import is_absent
+from tony.config.files.site_files import is_absent
 from tony.config.name_suggestions import format_known_names, suggest_names
 from tony.config.table.converted_settings import ValueTable, read, shown
 from tony.config.table.schema_tree import find

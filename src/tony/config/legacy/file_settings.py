@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 
 from tony.config.checks.hints import Note
-from tony.config.files.paths import is_address
+from tony.config.files.hdfs_uri import is_address
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags

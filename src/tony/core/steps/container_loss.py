@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.core import events as ev
-from tony.core import failures
+from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.reasons import ContainerLost
 from tony.core.state import ContainerIntent, GrantedContainer, Task
@@ -37,7 +37,7 @@ def on_container_ended(ctx: StepContext, event: ev.ContainerEnded) -> None:
         return
     task = containers.remove_ended(ctx, container)
     if task and event.kill:
-        failures.explain_external_stop(state, task, event)
+        failure_builders.explain_external_stop(state, task, event)
     if task:
         _on_task_container_ended(ctx, task, container, event)
     role = state.roles.get(container.role)
@@ -93,7 +93,7 @@ def _on_task_container_ended(
 
 def _build_blameless_failure(ctx: StepContext, task: Task, cause: FailureCause, facts: FailureFacts) -> Failure:
     kind = FailureClass.INFRASTRUCTURE
-    return failures.failure_from_task(ctx.state, task, cause, kind, facts, ctx.now, blameless=True)
+    return failure_builders.failure_from_task(ctx.state, task, cause, kind, facts, ctx.now, blameless=True)
 
 
 def _replace(

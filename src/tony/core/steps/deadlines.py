@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from tony.core import events as ev
-from tony.core import failures
+from tony.core import failure_builders
 from tony.core.deadline import DeadlineKind
 from tony.core.state import Task
 from tony.core.step_context import StepContext
@@ -49,7 +49,7 @@ def _on_task_timeout(kind: DeadlineKind, ctx: StepContext, task: Task) -> None:
     elif task.container_ended_at is not None:
         task_exit.on_lost(ctx, task)
     elif not task.is_classified:
-        task_exit.on_failure(ctx, task, failures.failure_from_timeout(ctx.state, task, kind, ctx.now))
+        task_exit.on_failure(ctx, task, failure_builders.failure_from_timeout(ctx.state, task, kind, ctx.now))
 
 
 def _on_lease_end(ctx: StepContext, task: Task) -> None:
@@ -72,7 +72,7 @@ def _on_group_timeout(ctx: StepContext, name: str) -> None:
 
 
 def _on_job_timeout(kind: DeadlineKind, ctx: StepContext) -> None:
-    failure_handling.fail_job(ctx, failures.failure_from_job_timeout(ctx.state, kind, ctx.now))
+    failure_handling.fail_job(ctx, failure_builders.failure_from_job_timeout(ctx.state, kind, ctx.now))
 
 
 def _on_allocation_timeout(ctx: StepContext) -> None:

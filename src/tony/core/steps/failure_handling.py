@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core import failures
+from tony.core import failure_builders
 from tony.core.policies import failure_policy as failure_policy
 from tony.core.policies import restart_policy as restart_policy
 from tony.core.policies.failure_policy import Effect
@@ -59,13 +59,15 @@ def fail_all_tasks(ctx: StepContext) -> None:
     state.tolerated.clear()
     if not state.failures:
         facts = MessageFacts(message="no tracked task has succeeded")
-        state.failures.append(failures.failure_from_job(state, FailureCause.PROGRAM, FailureClass.USER, facts, ctx.now))
+        state.failures.append(
+            failure_builders.failure_from_job(state, FailureCause.PROGRAM, FailureClass.USER, facts, ctx.now)
+        )
     _fail_session(ctx, state.failures[0], failure_policy.ALL_FAILED)
 
 
 def fail_group(ctx: StepContext, role: RoleState, rule: TimeoutAfter) -> None:
     """Handle a role that exceeded its `timeout_after`."""
-    failure = failures.failure_from_group(ctx.state, role, rule, ctx.now)
+    failure = failure_builders.failure_from_group(ctx.state, role, rule, ctx.now)
     for task in role.tasks:
         if task.living:
             task.is_classified, task.note = True, TaskFailed(failure=failure)
@@ -87,7 +89,7 @@ def on_unsatisfiable(ctx: StepContext, event: ev.Unsatisfiable) -> None:
     state = ctx.state
     if state.active:
         kind, facts = FailureClass.INFRASTRUCTURE, MessageFacts(message=event.reason)
-        fail_job(ctx, failures.failure_from_job(state, FailureCause.REFUSED, kind, facts, ctx.now))
+        fail_job(ctx, failure_builders.failure_from_job(state, FailureCause.REFUSED, kind, facts, ctx.now))
 
 
 def _fail_session(ctx: StepContext, failure: Failure, why: str) -> None:

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tony.core import actions as act
-from tony.core import failures
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.reasons import GangReleased, Success
+from tony.core.root_cause import select_root_cause
 from tony.core.state import Final, State
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, program_stop, task_attempts
 from tony.core.transitions import JobMove, TaskMove
 from tony.errors import ExitCode
-from tony.model.job_report import Failure
+from tony.model.job_report import EXIT_CODES, Failure
 from tony.model.states import JobState
 
 _LAST_MOVE: Mapping[JobState, JobMove] = {
@@ -82,7 +82,7 @@ def finish_if_idle(ctx: StepContext) -> None:
         return
     state.timers.clear()
     if final.failure and final.state is JobState.FAILED:
-        final.failure = replace(failures.select_root_cause(state, final.failure), verdict=final.no_restart_reason)
+        final.failure = replace(select_root_cause(state, final.failure), verdict=final.no_restart_reason)
     state.move_job(_LAST_MOVE[final.state])
     state.ended_at = ctx.now
     request_finish(ctx)
@@ -100,4 +100,4 @@ def exit_code(state: State) -> ExitCode | None:
     final = state.final
     if not final or not state.job.ended:
         return None
-    return ExitCode.SUCCEEDED if final.failure is None else failures.EXIT_CODES[final.failure.failure_class]
+    return ExitCode.SUCCEEDED if final.failure is None else EXIT_CODES[final.failure.failure_class]

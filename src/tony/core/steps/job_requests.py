@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.core import events as ev
-from tony.core import failures
+from tony.core import failure_builders
 from tony.core.step_context import StepContext
 from tony.core.steps import job_finish, program_stop, session_restart
 from tony.model.states import JobState
@@ -20,7 +20,7 @@ def on_kill(ctx: StepContext, event: ev.KillRequested) -> None:
     state = ctx.state
     if state.job.ended:
         return
-    killed = failures.failure_from_kill(state, event.actor, ctx.now)
+    killed = failure_builders.failure_from_kill(state, event.actor, ctx.now)
     grace = 0.0 if event.now else None
     if not state.final:
         job_finish.finish(ctx, JobState.KILLED, killed, grace)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony.core import failures
+from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.reasons import StopReason
 from tony.core.state import Task
@@ -32,7 +32,7 @@ def stop_all(ctx: StepContext, reason: StopReason, grace: float | None = None) -
             continue
         task.retry_at = None
         if task.external_exit is not None:
-            failure = failures.failure_from_exit(state, task, task.external_exit)
+            failure = failure_builders.failure_from_exit(state, task, task.external_exit)
             task_attempts.end_attempt(ctx, task, TaskMove.FAIL, task.external_exit_at)
             task_attempts.record_late_failure(state, task, failure)
             continue

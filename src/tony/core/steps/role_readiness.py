@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core import failures
+from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import start_order, success_policy
 from tony.core.state import RoleState
@@ -64,7 +64,7 @@ def report_blocked(ctx: StepContext) -> None:
     for role, reason in list(start_order.find_newly_blocked(ctx.state.roles)):
         role.blocked = True
         facts, kind = MessageFacts(message=reason), FailureClass.USER
-        failure = failures.failure_from_job(ctx.state, FailureCause.UNSATISFIABLE, kind, facts, ctx.now)
+        failure = failure_builders.failure_from_job(ctx.state, FailureCause.UNSATISFIABLE, kind, facts, ctx.now)
         if role.kind is not RoleKind.SIDECAR:
             failure_handling.fail_job(ctx, failure)
             return

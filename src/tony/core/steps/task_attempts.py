@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tony.core import actions as act
-from tony.core import failures
+from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.events import ClusterKill
 from tony.core.reasons import ContainerLost, LaterAttempt, StopReason
@@ -112,8 +112,8 @@ def failure_from_loss(ctx: StepContext, task: Task) -> Failure | None:
     end = task.container_end
     assert end is not None
     if end.kill is ClusterKill.MEMORY_LIMIT:
-        return failures.failure_from_memory_limit(state, task, end.cause, at)
-    return failures.failure_from_loss(state, task, end.cause, at, blameless=end.blameless)
+        return failure_builders.failure_from_memory_limit(state, task, end.cause, at)
+    return failure_builders.failure_from_loss(state, task, end.cause, at, blameless=end.blameless)
 
 
 def record_late_failure(state: State, task: Task, failure: Failure) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tony.core import failures
+from tony.core import failure_builders
 from tony.core.reasons import TaskFailed
 from tony.core.state import Task
 from tony.core.step_context import StepContext
@@ -53,7 +53,7 @@ def on_failed_exit(ctx: StepContext, task: Task, status: ExitStatus, at: float) 
     state = ctx.state
     task.ended_at = at
     end = task.container_end if task.container_ended_at is not None else None
-    failure = failures.failure_from_exit(state, task, status, end)
+    failure = failure_builders.failure_from_exit(state, task, status, end)
     if not (task_retry.decide(ctx, task, failure) and task_retry.begin(ctx, task, at)):
         task_attempts.end_attempt(ctx, task, TaskMove.FAIL, at)
         failure_handling.fail_task(ctx, task, failure)
@@ -75,7 +75,7 @@ def end_classified(ctx: StepContext, task: Task, move: TaskMove, at: float) -> N
     if retried:
         how = ContainerLoss.NOT_RESTARTED
         cause, blameless = (end.cause, end.blameless) if end else ("", False)
-        lost = failures.failure_from_loss(ctx.state, task, cause, at, how=how, blameless=blameless)
+        lost = failure_builders.failure_from_loss(ctx.state, task, cause, at, how=how, blameless=blameless)
         failure_handling.fail_task(ctx, task, lost)
     on_task_end(ctx, task)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tony.core import actions as act
 from tony.core import events as ev
-from tony.core import failures
+from tony.core import failure_builders
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies.failure_policy import compute_latest_exit_time
 from tony.core.reasons import ProgramUnreachable
@@ -34,7 +34,7 @@ def handle_unconfirmed_exit(ctx: StepContext, container: GrantedContainer, event
     if container.intent is ContainerIntent.HELD:
         containers.mark_released(ctx, container)
     task.container_end = event
-    lost = failures.failure_from_loss(state, task, event.cause, ctx.now, blameless=event.blameless)
+    lost = failure_builders.failure_from_loss(state, task, event.cause, ctx.now, blameless=event.blameless)
     if task.state is TaskState.RUNNING and not task.is_classified:
         task_exit.on_failure(ctx, task, lost)
     if task.living:

@@ -11,7 +11,7 @@ from resource import struct_rusage
 
 from tony.executor.program.program_environment import LaunchFailed, check_sizes
 from tony.executor.program.spawn_errors import describe_spawn_error
-from tony.linux import cgroup, oom_score, process
+from tony.linux import container_cgroup, oom_score, process
 
 
 def spawn(
@@ -35,7 +35,7 @@ def spawn(
         process.set_parent_death_signal(signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(127)  # the parent died before the signal was set
-        cgroup.enter(groups, 0)
+        container_cgroup.enter(groups, 0)
 
     try:
         with oom_score.own().children(oom_score.OomScoreOffset.PROGRAM):

@@ -1,4 +1,4 @@
-"""The bytes of IPC version 9: the connection header, frames, and the splitting of a stream into frames.
+"""The bytes of IPC version 9: the connection header, ids of calls, frames, and the splitting of a stream into frames.
 
     connection  "hrpc" 09 00 <auth: 00 or df>, then frames
     frame       4 bytes of length, then delimited protobuf messages:

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tony.hadoop.logs import java_objects
+from tony.hadoop.logs import java_serialization
 from tony.hadoop.logs.compression import decode
 from tony.hadoop.logs.errors import MalformedLogFile
-from tony.hadoop.logs.java_objects import JavaObject
+from tony.hadoop.logs.java_serialization import JavaObject
 from tony.hadoop.logs.range_reader import Opener, RangeReader
 
 #: Lengths of the mark, by version: a digest, before it a UUID as text.
@@ -74,7 +74,7 @@ def read_index(open_at: Opener, size: int) -> Index:
         raise MalformedLogFile(f"claims an index of {length} bytes, which cannot be")
     reader = RangeReader(open_at, end - length, end)
     try:
-        return _parse_index(java_objects.load(reader.read_exactly(length)), end - length)
+        return _parse_index(java_serialization.load(reader.read_exactly(length)), end - length)
     finally:
         reader.close()
 
@@ -147,12 +147,14 @@ def _parse_index(value: Any, limit: int) -> Index:
 def _parse_entries(fields: dict[str, Any], limit: int) -> Iterator[IndexedEntry]:
     """Yield every log file of every round; references to one object again and again are no way to fill memory."""
     seen = set[int]()
-    for cycle in java_objects.to_list(fields.get("logMetas")):
-        for _, found in java_objects.to_pairs(_require_fields(cycle, "IndexedPerAggregationLogMeta").get("logMetas")):
+    for cycle in java_serialization.to_list(fields.get("logMetas")):
+        for _, found in java_serialization.to_pairs(
+            _require_fields(cycle, "IndexedPerAggregationLogMeta").get("logMetas")
+        ):
             if id(found) in seen:
                 raise MalformedLogFile("has an index that names the same logs twice")
             seen.add(id(found))
-            for one in java_objects.to_list(found):
+            for one in java_serialization.to_list(found):
                 yield _parse_entry(one, limit)
 
 

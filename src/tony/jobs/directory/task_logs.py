@@ -1,4 +1,4 @@
-"""A task's logs in a job directory, read in chunks by offset, whatever their size.
+"""A task's logs in a job directory, read and searched in chunks by offset, with secrets masked, whatever their size.
 
 Only plain files are opened, and no symbolic link is followed: the job controls what is in its directory, and the web
 server may be able to read more than the job's user.
@@ -8,28 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 
 from tony.errors import StorageError
-from tony.jobs.directory.secret_patterns import MARGIN, PRINTED
+from tony.jobs.directory.log_search import LogSearchResult, SearchText, find_first, find_last
+from tony.jobs.directory.open_log import LOG_PIECE, LogPart, OpenLog
 from tony.jobs.logs.log_names import LogName
 from tony.linux.thread_pools import USUAL, Lane
 from tony.model.ids import TaskId
 from tony.storage.stores.local_store import LocalStore
 from tony.storage.stores.store_interface import joined
-
-#: Maximum bytes of a log per read.
-LOG_PIECE = 1 << 20
-#: Bytes searched per request.
-_MAX_SEARCH_BYTES = 64 << 20
-#: Overlap of the chunks of a search. A longer text that crosses a chunk boundary is not found.
-_OVERLAP = 4096
-_COLOUR_SEQUENCE = re.compile(rb"\x1b\[[0-9;:]{0,32}m")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,21 +52,6 @@ class LogBytes:
     offset: int
     data: bytes
     size: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSearchResult:
-    """The result of a search in a log.
-
-    Attributes:
-        line: offset of the line that contains the text; None if it was not found.
-        until: offset up to which the log was searched: continue there, whether or not the text was found.
-        over: the search has reached the end of the log.
-    """
-
-    line: int | None
-    until: int
-    over: bool
 
 
 class TaskLogs:
@@ -171,27 +146,25 @@ class TaskLogs:
         ]
 
     def _read(self, name: str, offset: int, most: int) -> LogBytes:
-        with self._opened(name) as parts:
-            size = sum(part.size for part in parts)
-            start = max(0, size + offset) if offset < 0 else min(offset, size)
-            return LogBytes(offset=start, data=_masked_bytes(parts, start, min(most, LOG_PIECE)), size=size)
+        with self._opened(name) as log:
+            start = max(0, log.size + offset) if offset < 0 else min(offset, log.size)
+            return LogBytes(offset=start, data=log.read_masked(start, min(most, LOG_PIECE)), size=log.size)
 
     def _find(self, name: str, text: str, offset: int, backwards: bool) -> LogSearchResult:
-        with self._opened(name) as parts:
-            size = sum(part.size for part in parts)
-            offset = min(max(0, offset), size)
+        with self._opened(name) as log:
+            offset = min(max(0, offset), log.size)
             if not text:
                 return LogSearchResult(line=None, until=offset, over=True)
-            search = _find_last if backwards else _find_first
-            return search(parts, _SearchText(text), offset, size)
+            search = find_last if backwards else find_first
+            return search(log, SearchText(text), offset)
 
     @contextlib.contextmanager
-    def _opened(self, name: str) -> Iterator[list[_Part]]:
+    def _opened(self, name: str) -> Iterator[OpenLog]:
         """Open the rotated and the current file of a log; the current one is opened first, as `Reader` does."""
         known = LogName.parse(name)
         if known is None or known.file != name or known.task != str(self._task):
             raise LookupError(name)
-        parts: list[_Part] = []
+        parts: list[LogPart] = []
         try:
             for file in (name, known.build_rotated_path(Path()).name):
                 part = self._open(file)
@@ -201,128 +174,13 @@ class TaskLogs:
                     parts.append(part)
             if not parts:
                 raise LookupError(name)
-            yield parts[::-1]
+            yield OpenLog(parts[::-1])
         finally:
             for part in parts:
                 os.close(part.descriptor)
 
-    def _open(self, name: str) -> _Part | None:
+    def _open(self, name: str) -> LogPart | None:
         try:
-            return _Part(self._store.open(joined(self._folder, name)))
+            return LogPart(self._store.open(joined(self._folder, name)))
         except (OSError, StorageError):
             return None
-
-
-class _Part:
-    """An open file of a log: the current or the rotated one."""
-
-    def __init__(self, descriptor: int) -> None:
-        status = os.fstat(descriptor)
-        self.descriptor = descriptor
-        self.inode = status.st_dev, status.st_ino
-        self.size = status.st_size
-
-
-def _bytes(parts: Sequence[_Part], start: int, most: int) -> bytes:
-    """Read from the two files as if they were one."""
-    found: list[bytes] = []
-    for part in parts:
-        if most <= 0:
-            break
-        if start < part.size:
-            data = os.pread(part.descriptor, min(most, part.size - start), start)
-            found.append(data)
-            most -= len(data)
-            start = 0
-        else:
-            start -= part.size
-    return b"".join(found)
-
-
-def _masked_bytes(parts: Sequence[_Part], start: int, most: int) -> bytes:
-    """Read with secrets masked. Searches use this too, so that they cannot guess a secret letter by letter."""
-    before = min(start, MARGIN)
-    return PRINTED.hide(_bytes(parts, start - before, before + most + MARGIN))[before : before + most]
-
-
-class _SearchText:
-    """A search text, matched without regard to ASCII case and to colour sequences in the log."""
-
-    def __init__(self, text: str) -> None:
-        self._plain = text.encode("utf-8", "surrogateescape").lower()
-
-    def find_first(self, block: bytes) -> int:
-        """Return the offset of the first match in a block; -1 if there is none."""
-        plain = _PlainBlock(block)
-        found = plain.data.find(self._plain)
-        return found if found < 0 else plain.to_block_offset(found)
-
-    def find_last(self, block: bytes, before: int) -> int:
-        """Return the offset of the last match that starts before `before`; -1 if there is none."""
-        plain = _PlainBlock(block)
-        found = plain.data.rfind(self._plain, 0, plain.to_plain_offset(before) + len(self._plain) - 1)
-        return found if found < 0 else plain.to_block_offset(found)
-
-
-class _PlainBlock:
-    """A block in lower case without colour sequences, with a mapping of its offsets to those of the block."""
-
-    def __init__(self, block: bytes) -> None:
-        cuts = [found.span() for found in _COLOUR_SEQUENCE.finditer(block)] if b"\x1b" in block else []
-        self._ends = [0, *(end for _, end in cuts)]
-        starts = [*(start for start, _ in cuts), len(block)]
-        kept = [block[end:start] for end, start in zip(self._ends, starts, strict=True)]
-        self._begins = [0, *accumulate(map(len, kept))][:-1]
-        self.data = b"".join(kept).lower()
-
-    def to_block_offset(self, at: int) -> int:
-        """Return the offset in the block of a byte of `data`."""
-        part = bisect_right(self._begins, at) - 1
-        return self._ends[part] + at - self._begins[part]
-
-    def to_plain_offset(self, place: int) -> int:
-        """Return how many bytes of `data` precede an offset of the block."""
-        part = bisect_right(self._ends, place) - 1
-        following = self._begins[part + 1] if part + 1 < len(self._begins) else len(self.data)
-        return min(self._begins[part] + place - self._ends[part], following)
-
-
-def _find_first(parts: Sequence[_Part], text: _SearchText, offset: int, size: int) -> LogSearchResult:
-    """Find the first matching line at or after `offset`."""
-    end = min(size, offset + _MAX_SEARCH_BYTES)
-    at = offset
-    while at < end:
-        block = _masked_bytes(parts, at, LOG_PIECE + _OVERLAP)
-        where = text.find_first(block)
-        if where >= 0:
-            line = _line_start(parts, at + where)
-            return LogSearchResult(line=line, until=_line_end(parts, at + where, size), over=False)
-        at += LOG_PIECE
-    return LogSearchResult(line=None, until=end, over=end >= size)
-
-
-def _find_last(parts: Sequence[_Part], text: _SearchText, offset: int, size: int) -> LogSearchResult:
-    """Find the last matching line that starts before `offset`."""
-    least = max(0, offset - _MAX_SEARCH_BYTES)
-    at = offset
-    while at > least:
-        start = max(least, at - LOG_PIECE)
-        # A match that starts before `at` and ends after it counts; one that starts after it does not.
-        block = _masked_bytes(parts, start, at - start + _OVERLAP)
-        where = text.find_last(block, at - start)
-        if where >= 0:
-            line = _line_start(parts, start + where)
-            return LogSearchResult(line=line, until=line, over=False)
-        at = start
-    return LogSearchResult(line=None, until=least, over=least == 0)
-
-
-def _line_start(parts: Sequence[_Part], at: int) -> int:
-    start = max(0, at - LOG_PIECE)
-    return start + _bytes(parts, start, at - start).rfind(b"\n") + 1
-
-
-def _line_end(parts: Sequence[_Part], at: int, size: int) -> int:
-    """Return the offset of the next line."""
-    end = _bytes(parts, at, LOG_PIECE).find(b"\n")
-    return at + end + 1 if end >= 0 else min(size, at + LOG_PIECE)

@@ -25,9 +25,10 @@ from tony.history.job_record import read_job, read_summary, record_of
 from tony.history.metrics_reader import Metrics, open_metrics
 from tony.history.timeline import Timeline
 from tony.jobs import actions, job_follower
-from tony.jobs.directory.event_pages import read_events
+from tony.jobs.directory.event_reader import read_events
+from tony.jobs.directory.open_log import LOG_PIECE
 from tony.jobs.directory.secret_patterns import MARGIN, PRINTED
-from tony.jobs.directory.task_logs import LOG_PIECE, TaskLogs
+from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.directory.timeline_cache import TimelineCache
 from tony.jobs.logs import log_stream
 from tony.jobs.logs.log_names import Selection
@@ -43,7 +44,7 @@ from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.messages import Stacks
-from tony.schedulers.interface import WebLink
+from tony.schedulers.client_interface import WebLink
 from tony.storage.stores.local_store import LocalStore
 from tony.storage.stores.store_interface import joined
 

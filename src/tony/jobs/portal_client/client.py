@@ -1,27 +1,26 @@
 """Client of a portal's JSON API. Blocking; standard library only.
 
-Tokens are kept in `portals.json` of the state directory (mode 0600). A token is sent only to the portal that it was
-issued by, and never unencrypted over a network, unless the user has allowed that.
+A token (`saved_logins`) is sent only to the portal that it was issued by, and never unencrypted over a network, unless
+the user has allowed that.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
-import ipaddress
 import json
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from tony.address import format_host
 from tony.core.events import EVENTS, Event
-from tony.errors import ConnectionFailed, InfraError, RecordError, StorageError, TonyError, UnknownJobError, UserError
-from tony.history.json_files import read_json, write_json
-from tony.model.codec import DecodeError, Json, from_plain, to_plain
+from tony.errors import ConnectionFailed, InfraError, TonyError, UnknownJobError, UserError
+from tony.jobs.portal_client.portal_address import is_private, normalize_address
+from tony.jobs.portal_client.saved_logins import KeptToken, stored_token
+from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.job_query import MAX_PAGE_JOBS
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
@@ -44,21 +43,6 @@ _API = "api/v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptToken:
-    """A saved login.
-
-    Attributes:
-        portal: address of the portal that issued the token.
-        without_tls: the token may be sent unencrypted.
-    """
-
-    portal: str
-    user: str
-    token: str = field(repr=False)
-    without_tls: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLog:
     """A log file of a task, as listed by a portal; `size` in bytes."""
 
@@ -77,73 +61,6 @@ class _EventLine:
     seq: int
     event: str
     data: Json
-
-
-def normalize_address(text: str) -> str:
-    """Normalise a portal's address: `https://jobs.example.org`, `http://127.0.0.1:8600/prefix`.
-
-    Raises:
-        UserError: it is invalid.
-    """
-    try:
-        parts = urlsplit(text if "://" in text else f"http://{text}")
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or "@" in parts.netloc:
-        raise UserError(f"--portal {text}: not an address; use http://127.0.0.1:8600 or https://jobs.example.org")
-    host = format_host(parts.hostname)
-    usual = {"http": 80, "https": 443}[parts.scheme]
-    return f"{parts.scheme}://{host}{'' if port in (None, usual) else f':{port}'}{parts.path.rstrip('/')}"
-
-
-def is_private(address: str) -> bool:
-    """Return True if requests to an address cannot be read on the way: https or loopback."""
-    parts = urlsplit(address)
-    if parts.scheme == "https" or parts.hostname == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(parts.hostname or "").is_loopback
-    except ValueError:
-        return False
-
-
-# --- saved tokens -----------------------------------------------------------------------------------------------------
-
-
-def load_tokens(home: Home) -> tuple[KeptToken, ...]:
-    """Return the saved logins.
-
-    Raises:
-        RecordError: the file is invalid.
-    """
-    path = home.path / "portals.json"
-    try:
-        return from_plain(tuple[KeptToken, ...], read_json(path) or [], ignore_unknown=True)
-    except DecodeError as error:
-        raise RecordError(f"{path} is invalid: {error}. Remove it, and log in again.") from error
-
-
-def stored_token(home: Home, portal: str) -> KeptToken | None:
-    """Return the token that `tony login` stored for a portal; None without one. Raises as `load_tokens`."""
-    return next((token for token in load_tokens(home) if token.portal == portal), None)
-
-
-def keep_token(home: Home, token: KeptToken | None, portal: str) -> None:
-    """Save a token for a portal, replacing an earlier one; None removes it.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    try:
-        home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot create {home.path}: {error.strerror}") from error
-    others = [each for each in load_tokens(home) if each.portal != portal]
-    write_json(home.path / "portals.json", [to_plain(each) for each in (*others, *([token] if token else []))])
-
-
-# --- requests ---------------------------------------------------------------------------------------------------------
 
 
 class PortalClient:

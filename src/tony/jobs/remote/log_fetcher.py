@@ -31,7 +31,7 @@ from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
 from tony.protocol.output_messages import LOG_PIECE, LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
-from tony.schedulers.interface import Submitter
+from tony.schedulers.client_interface import Submitter
 from tony.schedulers.registry import has_remote_logs
 
 #: Bytes that all open requests together may return.

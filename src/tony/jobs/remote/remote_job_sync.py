@@ -27,7 +27,7 @@ from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
-from tony.schedulers.interface import ApplicationStatus, Submitter
+from tony.schedulers.client_interface import ApplicationStatus, Submitter
 
 #: Seconds that an AM may take to write the end of its job directory after it has reported it.
 _END_TIMEOUT_SECONDS = 20.0

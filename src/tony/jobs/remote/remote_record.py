@@ -18,7 +18,7 @@ from tony.jobs.remote.log_mirror import complete
 from tony.linux.thread_pools import Slots, to_thread
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import ORIGINAL, JobRecord
-from tony.schedulers.interface import Submitter, WebLink
+from tony.schedulers.client_interface import Submitter, WebLink
 
 #: Seconds for which fetched output of a running job is fresh.
 _FRESH_SECONDS = 1.0

@@ -16,7 +16,7 @@ from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.model.layout import JobFolder
 from tony.model.submission_record import JobRecord
-from tony.schedulers.interface import LogSink, Submitter
+from tony.schedulers.client_interface import LogSink, Submitter
 
 #: Maximum bytes of one log file of another user's job.
 _MAX_FOREIGN_FILE_BYTES = 2 << 30

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tony import clock
 from tony.core.application import Application
-from tony.core.failures import EXIT_CODES
 from tony.core.report_builder import ReportContext
 from tony.core.report_builder import build_report as view
 from tony.errors import ExitCode, RecordError, StorageError
@@ -18,11 +17,11 @@ from tony.history.job_record import pending_report
 from tony.history.replay import replay
 from tony.jobs.am_client import locate_am
 from tony.jobs.status.finalize_lost import build_timed_out_report
-from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
+from tony.model.job_report import EXIT_CODES, Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.model.submission_record import JobRecord
-from tony.schedulers.interface import ApplicationStatus
+from tony.schedulers.client_interface import ApplicationStatus
 
 #: Lines of the AM's own log quoted in the failure.
 _QUOTED_LINES = 10

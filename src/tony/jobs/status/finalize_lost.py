@@ -17,7 +17,7 @@ from tony.model.job_report import FailureCause, FailureClass, JobReport
 from tony.model.layout import JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
-from tony.schedulers.interface import ApplicationStatus, Submitter
+from tony.schedulers.client_interface import ApplicationStatus, Submitter
 
 
 async def close_lost(

@@ -20,7 +20,7 @@ from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.retry import Backoff
 from tony.schedulers import registry
-from tony.schedulers.interface import Submitter
+from tony.schedulers.client_interface import Submitter
 
 #: Seconds, at most, from submission to the first sign of the AM.
 _SUBMISSION_SECONDS = 30.0

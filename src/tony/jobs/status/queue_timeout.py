@@ -19,7 +19,7 @@ from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
 from tony.model.layout import JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
-from tony.schedulers.interface import Submitter
+from tony.schedulers.client_interface import Submitter
 from tony.units import format_duration
 
 #: Seconds to wait for the scheduler to end a job.

@@ -10,9 +10,9 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tony.config.files import paths
-from tony.config.files.paths import expanded
+from tony.config.files.hdfs_uri import is_address
 from tony.errors import UserError
+from tony.linux.home_folder import expand_home
 from tony.model.layout import Home
 from tony.storage.hdfs.hdfs_store import HdfsStore
 from tony.storage.stores.fsspec_store import FsspecStore
@@ -53,11 +53,11 @@ def open_location(text: str, home: Home, environment: Mapping[str, str]) -> File
     scheme, _, path = text.partition("://")
     if scheme.lower() in _HERE:
         text = path
-    if not paths.is_address(text):
+    if not is_address(text):
         if not text.strip() or "\0" in text:
             raise UserError("empty history location. Use a folder, or an address such as hdfs:///user/ann/.tony.")
         try:
-            folder = Path(os.path.abspath(expanded(text, environment)))
+            folder = Path(os.path.abspath(expand_home(text, environment)))
         except ValueError as error:
             raise UserError(f"{text}: {error}") from None
         if folder.is_file():

@@ -1,6 +1,7 @@
 """Forwards a request to another server and streams back its response, with a minimal set of headers.
 
-Cookies and tokens are not forwarded. The response can neither set cookies nor redirect the browser.
+Cookies and tokens are not forwarded. The response can neither set cookies nor redirect the browser, and gets a content
+security policy that restricts TensorBoard's pages to this server.
 """
 
 from __future__ import annotations

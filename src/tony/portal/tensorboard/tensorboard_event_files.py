@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tony.config.files import paths
+from tony.config.files.hdfs_uri import is_address
 from tony.errors import StorageError, TonyError
 from tony.model.ids import TaskId
 from tony.model.layout import JobFolder
@@ -167,7 +167,7 @@ def _iterate_places(record: TensorBoardSource, job: JobRecord) -> Iterator[tuple
                 place = fill(setting, values).strip() if setting else ""
                 if record.own and place.startswith("~/"):  # the portal user's home; programs expand it themselves
                     place = os.path.expanduser(place)
-                if paths.is_address(place) or place.startswith("/"):
+                if is_address(place) or place.startswith("/"):
                     run = str(task) if "{index}" in (setting or "") else ""
                     yield run, place
     # Relative paths are below the tasks' working directories, which are searched completely.
@@ -186,7 +186,7 @@ def _search_place(
             yield from _list_store_event_files(record.store, joined(record.path, "work"), run, budget, None)
         elif not record.folder.work.is_symlink():
             yield from _list_event_files(record.folder.work, run, budget)
-    elif paths.is_address(place):
+    elif is_address(place):
         owner = None
         if not record.own:  # check all of this before accessing that file system
             if not may_open(place):

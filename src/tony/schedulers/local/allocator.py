@@ -14,13 +14,13 @@ from collections.abc import Coroutine, Sequence
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import ConfigError, SchedulerError, TonyError
 from tony.isolated_interpreter import command
-from tony.linux import cgroup, process, resource_limit_errors
+from tony.linux import container_cgroup, process, resource_limit_errors
 from tony.linux.resource_limit_errors import allow_open_files
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, ContainerAllocator, KnownContainer, Sink
-from tony.schedulers.interface import PreparedJob
+from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.local import feasibility
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.claims.ledger import LedgerBusy
@@ -218,7 +218,7 @@ class LocalAllocator(ContainerAllocator):
             if held.cause or self._sink is None:  # it failed because we ended it
                 self._finish_unstarted(held)
                 return
-            cgroup.remove(held.groups)
+            container_cgroup.remove(held.groups)
             self._forget(held)
             why = resource_limit_errors.describe_os_error(error)
             raise SchedulerError(f"cannot start the executor of {task.role}:{task.index}: {why}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.model.layout import Home
 from tony.schedulers.allocator_interface import ContainerAllocator
-from tony.schedulers.interface import PreparedJob, Scheduler, Submitter
+from tony.schedulers.client_interface import PreparedJob, Scheduler, Submitter
 
 
 class LocalScheduler(Scheduler):

@@ -16,7 +16,7 @@ from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.interface import PreparedJob, Submitter
+from tony.schedulers.client_interface import PreparedJob, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES
 from tony.schedulers.local.claims import ledger_location
 from tony.schedulers.local.claims.machine_capacity import measure

@@ -6,8 +6,8 @@ import os
 from dataclasses import replace
 
 from tony.model.layout import Home
+from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.container_interface import AmContainer, JobLaunch
-from tony.schedulers.interface import PreparedJob
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JOB, JobPayload

@@ -28,7 +28,7 @@ from tony.hadoop.wire.yarn_records import (
 from tony.model.job_spec import JobSpec, Resources
 from tony.model.staged import Placement, StagedRole
 from tony.model.submission_record import JobRecord
-from tony.schedulers.interface import ATTEMPTS_WITHIN
+from tony.schedulers.client_interface import ATTEMPTS_WITHIN
 from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.yarn.client.unrecorded_applications import build_tags
 from tony.schedulers.yarn.launch_payload import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded

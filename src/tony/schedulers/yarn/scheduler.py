@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.model.layout import Home
-from tony.schedulers.interface import Scheduler, Submitter
+from tony.schedulers.client_interface import Scheduler, Submitter
 
 
 class YarnScheduler(Scheduler):

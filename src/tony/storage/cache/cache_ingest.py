@@ -1,4 +1,4 @@
-"""Puts folders and files into the cache, reading only what changed since the last time."""
+"""Puts folders and files into the cache, reading only what changed, and notes which archives were found valid."""
 
 from __future__ import annotations
 

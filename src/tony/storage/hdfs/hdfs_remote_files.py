@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tony.config.files import paths
+from tony.config.files.hdfs_uri import split_address
 from tony.hadoop.configuration.service_addresses import NameService, find_name_service
 from tony.hadoop.configuration.value_parsing import ConfigurationError
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
@@ -69,7 +69,7 @@ class HdfsFiles(RemoteFiles):
             client.close()
 
     def _split(self, address: str) -> tuple[NameService, str]:
-        system, path = paths.split_address(address)
+        system, path = split_address(address)
         try:
             return find_name_service(self._hdfs.configuration, system or None), path
         except ConfigurationError as error:

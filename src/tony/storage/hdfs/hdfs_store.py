@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tony.config.files import paths
+from tony.config.files.hdfs_uri import normalize_hdfs_uri, split_address
 from tony.errors import StorageError, UserError
 from tony.hadoop.configuration.service_addresses import find_name_service
 from tony.hadoop.configuration.value_parsing import ConfigurationError
@@ -30,8 +30,8 @@ class HdfsStore(FileStore):
 
     def __init__(self, address: str, home: Home) -> None:
         try:
-            self.address = paths.normalize_hdfs_uri(address)
-            system, self._root = paths.split_address(self.address)
+            self.address = normalize_hdfs_uri(address)
+            system, self._root = split_address(self.address)
             hdfs = find_hdfs(home, {})
             self._made: set[str] = set()
             self._files = hdfs.web_files_of(find_name_service(hdfs.configuration, system or None))

@@ -3,7 +3,7 @@
 A `.tonyignore` at the folder's top is the only one that counts, in git's syntax. Without it every `.gitignore` in the
 folder counts, as in git: the deepest first, the last matching line of a file decides, and nothing below a folder that
 is left out can be included again. Ignore files above the folder are not read. A file that git tracks is kept whatever a
-`.gitignore` says (`tracked_files.py`). `.git` is always left out.
+`.gitignore` says (`git_tracked_files.py`). `.git` is always left out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tony.storage.staging.tracked_files import TrackedFiles, is_in_repository
+from tony.storage.staging.git_tracked_files import TrackedFiles, is_in_repository
 
 _STAR = "[^/]*"
 #: Tokens of a regular expression: an escaped character, a set of characters, or one character.

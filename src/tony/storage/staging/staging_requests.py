@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tony.config.files.paths import is_archive, split_entry
+from tony.config.files.file_entries import FileEntry
+from tony.config.files.path_settings import is_archive
 from tony.model.staged import Placement, StagedItem
 from tony.storage.archives.archive_detection import KNOWN, Format, detect, find_unsupported
 from tony.storage.archives.symlink_resolution import MAX_FOLLOWED, resolve
@@ -26,39 +27,6 @@ if TYPE_CHECKING:
 
 #: `hdfs://host/x`, also after path normalization has made it absolute and its slashes single.
 _REMOTE = re.compile(r"(?:^|/)([A-Za-z][A-Za-z0-9+.-]+):/{1,3}[^/]")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileEntry:
-    """One entry.
-
-    Attributes:
-        path: of the file, folder or archive.
-        name: its name in the task's working directory; may contain folders.
-        unpack: unpack the archive into a folder `name`.
-        optional: it may be missing.
-    """
-
-    path: str
-    name: str
-    unpack: bool = False
-    optional: bool = False
-
-
-def parse(text: str) -> FileEntry:
-    """Parse one entry.
-
-    Raises:
-        ValueError: the entry is invalid; the message says what to write instead.
-    """
-    entry = split_entry(text)
-    path, given = entry.path, entry.name
-    if not path:
-        raise ValueError("there is no path. Write `path`, `path::name` or `path#archive`.")
-    name = path.rstrip("/").rpartition("/")[2] if given is None else given
-    if given is None and name in ("", ".", ".."):
-        raise ValueError(f"it has no name of its own. Give it one: `{path}::name`.")
-    return FileEntry(path=path, name=_clean(name), unpack=entry.archive, optional=entry.optional)
 
 
 def find_remote_scheme(path: str) -> str | None:
@@ -79,19 +47,6 @@ def clashes(names: Sequence[str]) -> list[tuple[int, int]]:
 
 def _conflict(name: str, other: str) -> bool:
     return name == other or name.startswith(f"{other}/") or other.startswith(f"{name}/")
-
-
-def _clean(name: str) -> str:
-    if name.startswith("/"):
-        raise ValueError(
-            f'the name "{name}" is absolute. Names are relative to the working directory: remove the leading /.'
-        )
-    parts = [part for part in name.split("/") if part not in ("", ".")]
-    if ".." in parts:
-        raise ValueError(f'the name "{name}" leads out of the working directory. Remove the `..`.')
-    if not parts or "\0" in name:
-        raise ValueError("the name after :: is empty. Write `path::name`.")
-    return "/".join(parts)
 
 
 class StagingRejectedError(ValueError):

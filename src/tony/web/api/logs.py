@@ -6,7 +6,8 @@ import codecs
 
 from starlette.responses import Response, StreamingResponse
 
-from tony.jobs.directory.task_logs import LogSearchResult, TaskLogs
+from tony.jobs.directory.log_search import LogSearchResult
+from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.logs.log_names import LogName
 from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.response_types import LogChunk, LogList

@@ -17,8 +17,8 @@ from tony.core.events import ClusterKill, ContainerEnded, Event, Granted, Unsati
 from tony.linux import process
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, KnownContainer, Sink
+from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.enlisting_allocator import EnlistingAllocator
-from tony.schedulers.interface import PreparedJob
 
 from .capabilities import CAPABILITIES
 from .scheduler import command, start

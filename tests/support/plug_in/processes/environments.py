@@ -12,9 +12,9 @@ from tony.model.layout import Home, JobFolder
 from tony.model.staged import StagedItem
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
+from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.container_interface import AmContainer, JobLaunch
 from tony.schedulers.enlisting_executor import EnlistingContainer
-from tony.schedulers.interface import PreparedJob
 
 from .allocator import ProcessAllocator
 

@@ -15,7 +15,7 @@ from tony.linux import liveness_lock, process
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.schedulers.interface import ApplicationStatus, PreparedJob, Scheduler, Submitter
+from tony.schedulers.client_interface import ApplicationStatus, PreparedJob, Scheduler, Submitter
 from tony.schedulers.settings_schema import read_values
 from tony.schedulers.shipping.runtime_archive import store_runtime
 from tony.storage.cache.object_cache import Cache

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tony.linux.plain_files import whole
+from tony.linux.kernel_files import parse_number
 from tony.schedulers.local.settings import LocalSettings
 from tony.units import format_size
 
@@ -53,15 +53,15 @@ def _find_memory(settings: LocalSettings, root: Path) -> tuple[int, str]:
         return settings.memory, "set by scheduler.local.memory"
     total = _read_total_memory(root)
     limit = _read_memory_limit(root)
-    whole = total if limit is None else min(total, limit)
-    what = "this machine's" if whole == total else "the control group's"
-    return int(whole * SHARE), f"{SHARE:.0%} of {what} {format_size(whole)}"
+    parse_number = total if limit is None else min(total, limit)
+    what = "this machine's" if parse_number == total else "the control group's"
+    return int(parse_number * SHARE), f"{SHARE:.0%} of {what} {format_size(parse_number)}"
 
 
 def _read_total_memory(root: Path) -> int:
     for line in _read(root / "proc/meminfo").splitlines():
         name, _, value = line.partition(":")
-        if name == "MemTotal" and (kib := whole(value.removesuffix("kB").strip())):
+        if name == "MemTotal" and (kib := parse_number(value.removesuffix("kB").strip())):
             return kib * 1024
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
@@ -81,7 +81,7 @@ def _read_memory_limit(root: Path) -> int | None:
             continue
         folder = mount / group.lstrip("/")
         for place in (folder, *folder.parents):
-            limit = whole(_read(place / file).strip())
+            limit = parse_number(_read(place / file).strip())
             if limit is not None:  # "max" means none
                 limits.append(limit)
             if place == mount:

@@ -16,7 +16,7 @@ from tony.linux import process
 from tony.model.ids import TaskId
 from tony.model.job_spec import Resources
 from tony.schedulers.allocator_interface import KnownContainer
-from tony.schedulers.interface import PreparedJob
+from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.local.containers import cleanup, executor_processes
 from tony.schedulers.local.containers.cleanup import Launched, LaunchRecord
 from tony.schedulers.local.containers.executor_processes import ExecutorProcess

@@ -41,7 +41,7 @@ from tony.schedulers.allocator_interface import (
     PageProxy,
     Sink,
 )
-from tony.schedulers.interface import PreparedJob
+from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.previous_attempt_files import PreviousAttempts

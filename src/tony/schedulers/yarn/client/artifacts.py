@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tony.config.files.paths import split_address
+from tony.config.files.hdfs_uri import split_address
 from tony.errors import ConfigError, Problem
 from tony.model.staged import Placement, StagedItem, StagedJob
 from tony.model.submission_record import JobRecord

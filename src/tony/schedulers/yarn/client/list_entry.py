@@ -10,7 +10,7 @@ from tony.hadoop.remote_text import escape_text
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.model.states import JobState
-from tony.schedulers.interface import ListEntry
+from tony.schedulers.client_interface import ListEntry
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.units import format_duration
 

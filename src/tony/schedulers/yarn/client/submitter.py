@@ -27,14 +27,7 @@ from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.capabilities import Capabilities
-from tony.schedulers.interface import (
-    ApplicationStatus,
-    ListEntry,
-    LogSink,
-    PreparedJob,
-    Submitter,
-    WebLink,
-)
+from tony.schedulers.client_interface import ApplicationStatus, ListEntry, LogSink, PreparedJob, Submitter, WebLink
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.yarn.allocation.container_demand import count_suitable_nodes

@@ -9,8 +9,9 @@ from collections.abc import Collection
 import pytest
 
 from tests.support.waiting import wait_until
-from tony.am import status_page as page_module
-from tony.am.status_page import Page, render
+from tony.am import web_listener
+from tony.am.fallback_page import render_fallback_page
+from tony.am.web_listener import WebListener
 from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 
@@ -43,7 +44,7 @@ def report(state: JobState = JobState.RUNNING, failure: Failure | None = None) -
 
 async def fetch(request: bytes, peers: Collection[str] = (), proxy: str = "") -> tuple[str, dict[str, str], str]:
     """Status line, headers and body of what a page answers."""
-    page = Page(report, peers, proxy)
+    page = WebListener(report, peers, proxy)
     port = await page.listen(HOST)
     try:
         reader, writer = await asyncio.open_connection(HOST, port)
@@ -74,7 +75,7 @@ def test_how_a_job_stands() -> None:
 
 
 def test_foreign_text_is_text() -> None:
-    body = render(report())
+    body = render_fallback_page(report())
     assert "<script" not in body
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in body
     assert "&lt;node&gt;" in body
@@ -91,7 +92,7 @@ def test_an_ended_job_stays() -> None:
         at=1.0,
         tail=("x < y",),
     )
-    body = render(report(JobState.FAILED, failure))
+    body = render_fallback_page(report(JobState.FAILED, failure))
     assert "refresh" not in body
     assert "worker:1 &lt;failed&gt;" in body
     assert "<pre>x &lt; y</pre>" in body
@@ -125,7 +126,7 @@ def test_a_request_without_end_is_dropped() -> None:
     """Nothing is kept of it but a bounded piece."""
 
     async def flood() -> bytes:
-        page = Page(report, (), "")
+        page = WebListener(report, (), "")
         port = await page.listen(HOST)
         reader, writer = await asyncio.open_connection(HOST, port)
         try:
@@ -144,10 +145,10 @@ def test_a_request_without_end_is_dropped() -> None:
 
 def test_silent_connections_of_strangers_keep_no_proxy_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than some are closed at once, and all the others together keep no one out."""
-    monkeypatch.setattr(page_module, "_MAX_OTHER_CONNECTIONS", 30)
+    monkeypatch.setattr(web_listener, "_MAX_OTHER_CONNECTIONS", 30)
 
     async def run() -> str:
-        page = Page(report, {"127.0.0.9"}, "")
+        page = WebListener(report, {"127.0.0.9"}, "")
         port = await page.listen("127.0.0.1")
         unauthenticated = [await asyncio.open_connection(HOST, port) for _ in range(60)]
         try:

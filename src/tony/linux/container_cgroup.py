@@ -1,4 +1,4 @@
-"""Control groups: memory limits that the kernel enforces, and the list of all processes that a program started.
+"""The control group of a container: a memory limit that the kernel enforces, and a list of all processes in it.
 
 Both versions, depending on what is mounted and on this process's own group:
 
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tony.linux.plain_files import whole
+from tony.linux.kernel_files import parse_number, read_text, try_write
 from tony.linux.process import send
 
 _PARENT = "tony"
@@ -60,59 +60,12 @@ def enter(folders: Sequence[str], pid: int) -> None:
             os.close(descriptor)
 
 
-def oom_kills(folders: Sequence[str]) -> int:
-    """Return how many processes of the group the kernel has killed at its memory limit, since the group was created."""
-    for folder in folders:
-        for file in ("memory.events", "memory.oom_control"):
-            for line in _read(f"{folder}/{file}").splitlines():
-                key, _, count = line.partition(" ")
-                if key == "oom_kill" and (number := whole(count)) is not None:
-                    return number
-    return 0
-
-
-def times_full(folders: Sequence[str]) -> int | None:
-    """Return how often the group's own limit, not one above it or the machine's, prevented an allocation.
-
-    None where the kernel does not report it (v1: the failure counters do not advance in newer kernels).
-    """
-    for folder in folders:
-        for file in ("memory.events.local", "memory.events"):
-            for line in _read(f"{folder}/{file}").splitlines():
-                key, _, count = line.partition(" ")
-                if key == "oom":
-                    return int(count)
-    return None
-
-
-def peak(folders: Sequence[str]) -> int | None:
-    """Return the group's peak memory in bytes (since `reset_peak`); None where the kernel does not report it."""
-    return _number(folders, "memory.peak", "memory.max_usage_in_bytes")
-
-
-def reset_peak(folders: Sequence[str]) -> None:
-    """Restart the measurement of `peak`, where the kernel can (v1): several programs may use a group in turn."""
-    for folder in folders:
-        _try_write(f"{folder}/memory.max_usage_in_bytes", "0")
-
-
-def usage(folders: Sequence[str]) -> int | None:
-    """Return the group's current memory in bytes; None where there is no group.
-
-    Excludes file contents that the kernel caches only while the memory is not needed otherwise.
-    """
-    current = _number(folders, "memory.current", "memory.usage_in_bytes")
-    if current is None:
-        return None
-    return max(0, current - _idle_cache(folders))
-
-
 def processes(folders: Sequence[str]) -> list[int]:
     """Return the pids of the group's members, including those of groups below it. Zombies are not members."""
     found: dict[int, None] = {}
     for folder in folders:
         for path, _, _ in os.walk(folder):
-            pids = map(whole, _read(f"{path}/cgroup.procs").split())
+            pids = map(parse_number, read_text(f"{path}/cgroup.procs").split())
             found.update((pid, None) for pid in pids if pid is not None)
     return list(found)
 
@@ -125,7 +78,7 @@ def kill(folders: Sequence[str]) -> list[int]:
     """
     found = processes(folders)
     own = os.getpid()
-    if own not in found and any(found and _try_write(f"{folder}/cgroup.kill", "1") for folder in folders):
+    if own not in found and any(found and try_write(f"{folder}/cgroup.kill", "1") for folder in folders):
         return found
     return [pid for pid in found if pid != own and send(pid, signal.SIGKILL)]
 
@@ -162,29 +115,6 @@ def around() -> tuple[str, ...]:
     return tuple(found)
 
 
-def has_cpu_limit(folder: str) -> bool:
-    """Return True if a group may use only so much CPU time in each period."""
-    quota = _read(f"{folder}/cpu.max").split()[:1] or [_read(f"{folder}/cpu.cfs_quota_us").strip()]
-    return whole(quota[0]) is not None
-
-
-def throttling(folder: str) -> tuple[float, float, float]:
-    """Return the periods of a group's CPU limit, in how many it was reached, and the seconds that processors waited."""
-    found = words(f"{folder}/cpu.stat")
-    seconds = float(found.get("throttled_usec", 0)) * 1e-6 or float(found.get("throttled_time", 0)) * 1e-9
-    return float(found.get("nr_periods", 0)), float(found.get("nr_throttled", 0)), seconds
-
-
-def words(file: str) -> dict[str, str]:
-    """Return the lines of a kernel file by their first word; empty if the file does not exist."""
-    return dict(line.partition(" ")[::2] for line in _read(file).splitlines())
-
-
-def number(file: str) -> int | None:
-    """Return the number in a kernel file; None if there is none."""
-    return whole(_read(file).strip())
-
-
 def _create_v1(name: str, memory: int | None, cpu_shares: int | None, root: Path) -> tuple[str, ...]:
     made = []
     settings = {
@@ -197,7 +127,7 @@ def _create_v1(name: str, memory: int | None, cpu_shares: int | None, root: Path
         folder = above and _make(above / _PARENT, name)
         required = controller == "memory"
         good = folder and all(
-            value is None or _try_write(f"{folder}/{file}", str(value)) or "memsw" in file for file, value in values
+            value is None or try_write(f"{folder}/{file}", str(value)) or "memsw" in file for file, value in values
         )
         if good:
             made.append(str(folder))
@@ -218,15 +148,15 @@ def _create_v2(name: str, memory: int | None, cpu_shares: int | None, group: str
     folder = _make(parent, name, lambda: _delegate(parent))
     if folder is None:
         return ()
-    if memory is not None and not _try_write(f"{folder}/memory.max", str(memory)):
+    if memory is not None and not try_write(f"{folder}/memory.max", str(memory)):
         remove([str(folder)])
         return ()
     if memory is not None:
-        _try_write(f"{folder}/memory.swap.max", "0")
+        try_write(f"{folder}/memory.swap.max", "0")
     if cpu_shares is not None:
         # The kernel's own translation: 2..262144 shares are weights of 1..10000.
         weight = 1 + (min(max(cpu_shares, 2), 262144) - 2) * 9999 // 262142
-        _try_write(f"{folder}/cpu.weight", str(weight))
+        try_write(f"{folder}/cpu.weight", str(weight))
     return (str(folder),)
 
 
@@ -258,13 +188,13 @@ def _is_delegated(group: Path) -> bool:
 
 def _delegate(group: Path) -> bool:
     """Let a group's children have a memory limit (and a weight). Impossible for one that has processes itself."""
-    if "memory" not in _read(group / "cgroup.controllers").split():
+    if "memory" not in read_text(group / "cgroup.controllers").split():
         return False
     active = group / "cgroup.subtree_control"
-    if "memory" not in _read(active).split() and not _try_write(active, "+memory"):
+    if "memory" not in read_text(active).split() and not try_write(active, "+memory"):
         return False
-    if "cpu" not in _read(active).split():
-        _try_write(active, "+cpu")
+    if "cpu" not in read_text(active).split():
+        try_write(active, "+cpu")
     return os.access(group, os.W_OK)
 
 
@@ -301,7 +231,7 @@ def _remove(folder: Path) -> bool:
 def _own_groups(root: Path) -> list[tuple[tuple[str, ...], str]]:
     """Return the own group per hierarchy: its controllers (none for v2) and path. v1 first: it has memory, if mixed."""
     groups = []
-    for line in _read(root / "proc/self/cgroup").splitlines():
+    for line in read_text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
         if path.startswith("/") and "\0" not in path:
             groups.append((tuple(filter(None, controllers.split(","))), path))
@@ -319,50 +249,10 @@ def _own_v1(controller: str, root: Path) -> Path | None:
 
 
 def _mount(kind: str, controller: str | None, root: Path) -> Path | None:
-    for line in _read(root / "proc/self/mountinfo").splitlines():
+    for line in read_text(root / "proc/self/mountinfo").splitlines():
         before, _, after = line.partition(" - ")
         found, _, options = (*after.split(" "), "", "")[:3]
         place = (*before.split(" "), "", "", "", "", "")[4]
         if found == kind and "\0" not in place and (controller is None or controller in options.split(",")):
             return root / place.lstrip("/")
     return None
-
-
-def _number(folders: Sequence[str], *files: str) -> int | None:
-    for folder in folders:
-        for file in files:
-            number = whole(_read(f"{folder}/{file}").strip())
-            if number is not None:
-                return number
-    return None
-
-
-def _idle_cache(folders: Sequence[str]) -> int:
-    for folder in folders:
-        found = dict(line.partition(" ")[::2] for line in _read(f"{folder}/memory.stat").splitlines())
-        idle = whole(found.get("total_inactive_file", found.get("inactive_file", "")))
-        if idle is not None:
-            return idle
-    return 0
-
-
-def _read(path: str | Path) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
-
-
-def _try_write(path: str | Path, text: str) -> bool:
-    try:
-        descriptor = os.open(path, os.O_WRONLY)
-    except OSError:
-        return False
-    try:
-        os.write(descriptor, text.encode())
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Help of all commands, fitted to narrow terminals, and suggestions for unknown subcommands."""
+"""Base classes of all commands: help that fits narrow terminals, and groups that suggest a name for an unknown one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build failures and select the root cause among several."""
+"""Build failures from exits, losses, timeouts and kills."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tony.core.events import ClusterKill, ContainerEnded
 from tony.core.failure_sentences import describe_failure
 from tony.core.reasons import RestartAfterFailure
 from tony.core.state import RoleState, State, Task
-from tony.errors import ExitCode
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.failure_facts import (
@@ -28,28 +27,6 @@ from tony.model.ids import log_file_name
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.job_spec import TimeoutAfter
 from tony.model.states import ENDED_TASK_STATES
-
-EXIT_CODES: Mapping[FailureClass, ExitCode] = {
-    FailureClass.USER: ExitCode.PROGRAM_FAILED,
-    FailureClass.INFRASTRUCTURE: ExitCode.INFRASTRUCTURE,
-    FailureClass.KILLED: ExitCode.KILLED,
-    FailureClass.PLATFORM: ExitCode.BUG,
-}
-
-#: Causes that describe the end of one task's program: the earliest of these is the root cause.
-_PROGRAM_CAUSES = frozenset(
-    {
-        FailureCause.PROGRAM,
-        FailureCause.MEMORY,
-        FailureCause.LAUNCH,
-        FailureCause.LIMIT,
-        FailureCause.LOST,
-        FailureCause.PORT_COLLISION,
-        FailureCause.SILENT,
-    }
-)
-#: Maximum lines of `others` in a failure; ten thousand tasks may fail at once.
-_MAX_OTHER_FAILURES = 20
 
 _CAUSES: Mapping[ExitReason, FailureCause] = {
     ExitReason.MEMORY: FailureCause.MEMORY,
@@ -199,18 +176,3 @@ def failure_from_job(
     """Return a failure that belongs to no single task."""
     reason, session = describe_failure(cause, facts), max(state.session, 0)
     return Failure(failure_class=failure_class, cause=cause, facts=facts, reason=reason, session=session, at=at)
-
-
-def select_root_cause(state: State, decided: Failure) -> Failure:
-    """Return the root cause: the earliest failure of this session, with the others listed in it.
-
-    When a task dies, its peers fail with their own errors within a second or two, and reports may overtake each other;
-    so the failure reported first is not always the one that happened first. Limits (timeouts, kills) stay as decided.
-    """
-    first = decided
-    if decided.cause in _PROGRAM_CAUSES:
-        first = min((f for f in state.failures if f.cause in _PROGRAM_CAUSES), key=lambda f: f.at, default=decided)
-    others = [f.reason for f in state.failures if f is not first]
-    more = len(others) - _MAX_OTHER_FAILURES
-    lines = others[:_MAX_OTHER_FAILURES] + ([f"and {more} more"] if more > 0 else [])
-    return replace(first, others=tuple(lines))

@@ -1,0 +1,75 @@
+"""Items of `files`: `path`, `path::name`, `path#archive`, `path#optional`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from tony.config.files.hdfs_uri import is_address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEntry:
+    """One parsed item of `files`.
+
+    Attributes:
+        path: of the file, folder or archive: a local path, or an address.
+        new_name: its name in the task's working directory, if it has another one there; may contain folders.
+        unpack: unpack the archive into a folder of that name.
+        optional: it may be missing.
+    """
+
+    path: str
+    new_name: str | None = None
+    unpack: bool = False
+    optional: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return the name in the task's working directory."""
+        if self.new_name is None:
+            return os.path.basename(self.path.rstrip("/"))
+        return PurePosixPath(self.new_name).as_posix()
+
+
+def parse_file_entry(text: str) -> FileEntry:
+    """Parse `path::name#archive#optional`.
+
+    Raises:
+        ValueError: more than one `::`, or a name outside the working directory.
+    """
+    left, marks = text, set()
+    while (mark := next((m for m in ("#archive", "#optional") if left.endswith(m)), None)) and mark not in marks:
+        left = left.removesuffix(mark)
+        marks.add(mark)
+    path, colons, name = left.partition("::")
+    if "::" in name:
+        raise ValueError("it has more than one `::`. Write path::name.")
+    if colons and not _stays_inside(name):
+        raise ValueError(f"the new name {name!r} must be a relative path inside the working directory.")
+    return FileEntry(
+        path=path, new_name=name if colons else None, unpack="#archive" in marks, optional="#optional" in marks
+    )
+
+
+def _stays_inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
+
+
+def find_same_names(entries: Sequence[str | None]) -> list[tuple[int, str]]:
+    """Return the items of `files` that would overwrite an earlier one: index, name."""
+    seen: set[str] = set()
+    twice = []
+    for number, entry in enumerate(entries):
+        if entry is None:
+            continue
+        parsed = parse_file_entry(entry)
+        if parsed.new_name is None and is_address(parsed.path):
+            continue  # perhaps a folder: staging compares its files
+        if parsed.name in seen:
+            twice.append((number, parsed.name))
+        seen.add(parsed.name)
+    return twice

@@ -1,0 +1,139 @@
+"""Values of the settings that are paths: makes them absolute, and checks that they exist.
+
+Relative paths in a file are relative to its folder, those on the command line to the current folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from tony.config.files.file_entries import parse_file_entry
+from tony.config.files.hdfs_uri import is_address, normalize_hdfs_uri
+from tony.linux.home_folder import expand_home
+
+#: Suffixes of archives; only to distinguish `env.tar.gz` from `python3.12`: staging checks the content.
+ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")
+
+#: Kind of an unusable path -> message.
+_MISSING_MESSAGES = {
+    "missing": "{} does not exist.",
+    "loop": "{} is a loop of symbolic links, or behind one. Fix the links.",
+    "long": "the path is too long for the file system. Is it a path?",
+}
+
+
+def absolute(text: str, base: Path) -> str:
+    """Return an absolute path: `~` expand_home, relative paths below `base`.
+
+    Raises:
+        ValueError: it is empty, an address, or below an unknown home folder.
+    """
+    if not text.strip():
+        raise ValueError("the path is empty.")
+    if is_address(text):
+        raise ValueError("only local paths are allowed.")
+    return str(base / expand_home(text, os.environ))
+
+
+def absolute_or_address(text: str, base: Path) -> str:
+    """Return an absolute path, or the address of a file in a cluster's file system.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return normalize_hdfs_uri(text) if is_address(text) else absolute(text, base)
+
+
+def interpreter(text: str, base: Path) -> str:
+    """Return an interpreter or archive; a word that is no file next to the job file is a program on the nodes."""
+    if is_address(text):
+        if not is_archive(text):
+            raise ValueError("in HDFS, python must be an archive: .tar.gz, .zip...")
+        return normalize_hdfs_uri(text)
+    if "/" in text or text.startswith("~") or is_archive(text) or (text.strip() and (base / text).exists()):
+        return absolute(text, base)
+    if not text.strip():
+        raise ValueError("the path is empty.")
+    return text
+
+
+def is_archive(text: str) -> bool:
+    """Return True if the name is that of an archive."""
+    return text.lower().endswith(ARCHIVE_SUFFIXES)
+
+
+def file_entry(text: str, base: Path) -> str:
+    """Return an item of `files` with an absolute path: `path`, `path::name`, `path#archive`, `path#optional`.
+
+    Raises:
+        ValueError: it is not valid.
+    """
+    entry = parse_file_entry(text)
+    path = absolute_or_address(entry.path, base)
+    if entry.new_name is None and os.path.basename(path.rstrip("/")) in ("", ".."):
+        raise ValueError("it has no name. Add one: path::name.")
+    marks = ("" if entry.new_name is None else f"::{entry.new_name}") + ("#archive" if entry.unpack else "")
+    return path + marks + ("#optional" if entry.optional else "")
+
+
+# --- existence --------------------------------------------------------------------------------------------------------
+
+
+def source_error(path: str) -> str | None:
+    """Return what is wrong with the source of a job, or None. Files in HDFS are checked at submission."""
+    if is_address(path):
+        return None
+    kind = _kind_of(path)
+    if kind in _MISSING_MESSAGES:
+        return _MISSING_MESSAGES[kind].format(_shown(path))
+    return None if kind in ("folder", "file") else f"{_shown(path)} is neither a folder nor an archive."
+
+
+def entry_error(text: str) -> str | None:
+    """Return what is wrong with one item of `files`, or None. Staging checks the content."""
+    entry = parse_file_entry(text)
+    path = entry.path
+    if is_address(path):
+        return None
+    kind = _kind_of(path)
+    if kind == "missing" and path != text and os.path.lexists(text):
+        mark = "::" if entry.new_name is not None else "#"
+        return f"{_shown(path)} does not exist; a file with `{mark}` in its name does, but cannot be used. Rename it."
+    if kind in _MISSING_MESSAGES:
+        return None if entry.optional and kind == "missing" else _MISSING_MESSAGES[kind].format(_shown(path))
+    if kind == "other":
+        return f"{_shown(path)} is neither a file nor a folder."
+    return None
+
+
+def python_error(path: str) -> str | None:
+    """Return what is wrong with an interpreter, environment or archive, or None. It may exist on the nodes only."""
+    kind = _kind_of(path) if path.startswith("/") else "file"
+    if kind == "folder" and not any(os.path.exists(os.path.join(path, "bin", name)) for name in ("python", "python3")):
+        return "this folder has no bin/python: it is neither an environment nor an interpreter."
+    if kind == "missing":
+        return f"{_shown(path)} does not exist." if is_archive(path) else None
+    return _MISSING_MESSAGES[kind].format(_shown(path)) if kind in _MISSING_MESSAGES else None
+
+
+def _shown(path: str) -> str:
+    """Return a path for a message, escaped if it has unprintable characters."""
+    return path if path.isprintable() else ascii(path)[1:-1]
+
+
+def _kind_of(path: str) -> str:
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+    except OSError as error:
+        # Unknown kind: staging reports why it cannot be read.
+        return {errno.ELOOP: "loop", errno.ENAMETOOLONG: "long"}.get(error.errno or 0, "file")
+    except ValueError:
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "file" if stat.S_ISREG(mode) else "other"

@@ -1,0 +1,62 @@
+"""Files and folders on this machine that must exist before a cluster starts."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import socket
+import sys
+from pathlib import Path
+
+from tony.errors import UserError
+from tony.mini import hadoop_command_script, site_xml
+from tony.mini.cluster_state import ClusterState
+from tony.mini.layout import Places
+
+#: Folders without which NameNode and DataNode do not start; Hadoop's archives in Maven lack them.
+_WEB = ("hdfs", "datanode", "secondary", "static")
+#: Characters without a special meaning: Hadoop separates lists by commas, colons and blanks, and expands `$` and `%`.
+_USABLE = re.compile(r"[A-Za-z0-9._/@+=~-]+")
+
+
+def user_name() -> str:
+    """Return the user's name as Java sees it: from the password file, whatever the environment says."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        raise UserError(f"Hadoop cannot run as user {os.geteuid()}: it has no entry in the password file.") from None
+
+
+def check_path(path: Path) -> None:
+    """Refuse a path that Hadoop cannot use.
+
+    Raises:
+        UserError: says why, and what to do.
+    """
+    if not _USABLE.fullmatch(str(path)):
+        raise UserError(
+            f"Hadoop cannot use the path {path}: it may contain only letters, digits and ._@+=~-. "
+            "Set TONY_HOME to another folder."
+        )
+
+
+def write_files(state: ClusterState, places: Places) -> None:
+    """Create all files and folders that daemons expect."""
+    for folder in (places.logs, places.bin, places.tmp, *(places.web / "webapps" / name for name in _WEB)):
+        folder.mkdir(parents=True, exist_ok=True)
+    for daemon in state.daemons:
+        places.own_conf(daemon.name).mkdir(parents=True, exist_ok=True)
+    places.conf.mkdir(exist_ok=True)
+    for name, text in site_xml.render(state, places, user_name()).items():
+        (places.path / name).write_text(text, encoding="utf-8")
+    places.hosts.write_text(site_xml.hosts(state, socket.gethostname()), encoding="utf-8")
+    python = places.bin / "python3"
+    python.unlink(missing_ok=True)
+    python.symlink_to(_interpreter())
+    hadoop_command_script.write(Path(state.java), Path(state.jars), places)
+
+
+def _interpreter() -> str:
+    """Return the base interpreter of a virtual environment, since nodes should not see the client's packages."""
+    return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
