@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tony.cli.terminal.standard_streams import format_ssh_hint
+from tony.cli.terminal.display import format_ssh_hint
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = ROOT / ".venv" / "bin"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.core.specs import workers
 from tony.isolated_interpreter import command
-from tony.linux.resource_limit_errors import allow_open_files
+from tony.linux.resource_limits import allow_open_files
 from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.cli.terminal.standard_streams import format_ssh_hint
+from tony.cli.terminal.display import format_ssh_hint
 
 
 @pytest.mark.parametrize(

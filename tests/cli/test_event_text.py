@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.cli.text.timeline_text import EventTeller
+from tony.cli.commands.events import EventTeller
 from tony.core import events as ev
 from tony.core.deadline import Deadline
 from tony.history.event_log import LogEntry

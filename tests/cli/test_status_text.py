@@ -12,8 +12,7 @@ from tests.cli.test_status_changes import report, task
 from tests.facts import mention_each, mentions
 from tests.jobs.fake_am import FAILURE
 from tony import clock
-from tony.cli.terminal.live_region import format_live_table
-from tony.cli.text.status_text import format_status
+from tony.cli.text.status_text import format_live_table, format_status
 from tony.model.job_report import FailureClass, JobReport, RoleSize
 from tony.model.states import JobState, TaskState
 

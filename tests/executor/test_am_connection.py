@@ -9,7 +9,8 @@ import pytest
 from tests.support.waiting import wait_until
 from tony.errors import ConnectionFailed, ProtocolError
 from tony.executor.control.am_connection import AmConnection
-from tony.executor.control.session_protocol import EndExecutor, Lease, ProtocolAction, SessionProtocol, StartTaskAttempt
+from tony.executor.control.lease import Lease
+from tony.executor.control.session_protocol import EndExecutor, ProtocolAction, SessionProtocol, StartTaskAttempt
 from tony.protocol.executor_messages import (
     Ack,
     Attach,

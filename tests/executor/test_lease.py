@@ -2,7 +2,7 @@
 
 import pytest
 
-from tony.executor.control.session_protocol import Lease
+from tony.executor.control.lease import Lease
 
 
 @pytest.mark.parametrize(

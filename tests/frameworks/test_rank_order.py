@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.frameworks.role_gangs import (
+from tony.frameworks.ranks import (
     RoleRanks,
     compute_roles,
     local_rank_variables,

@@ -11,7 +11,8 @@ from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.errors import ConnectionFailed
-from tony.history.job_record import KillRequest, load_kill_request, pending_report
+from tony.history.job_record import pending_report
+from tony.history.kill_request import KillRequest, load_kill_request
 from tony.jobs import actions
 from tony.jobs.actions import kill
 from tony.jobs.state_dir import get_user_name

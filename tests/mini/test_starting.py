@@ -23,9 +23,9 @@ from tony.mini import cluster_state, conf_dir
 from tony.mini.cluster import MiniCluster
 from tony.mini.cluster_state import ClusterState, Process
 from tony.mini.daemon_commands import MARKER
+from tony.mini.daemon_logs import log_tail
 from tony.mini.layout import Places
 from tony.mini.options import HadoopProperty, Label, MiniOptions
-from tony.mini.processes import log_tail
 from tony.model.layout import Home
 
 

@@ -34,7 +34,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tony.linux.resource_limit_errors import allow_open_files
+from tony.linux.resource_limits import allow_open_files
 from tony.model.codec import from_plain, to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol.executor_messages import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 
 from tony.errors import InfraError
-from tony.frameworks.role_gangs import roles_together
-from tony.linux.resource_limit_errors import allow_open_files
+from tony.frameworks.ranks import roles_together
+from tony.linux.resource_limits import allow_open_files
 from tony.model.job_spec import JobSpec
 
 #: Open files that the AM needs itself: log, sockets, modules being imported. Its scheduler may need more.

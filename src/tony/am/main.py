@@ -36,7 +36,7 @@ from tony.history.json_files import write_json
 from tony.isolated_interpreter import settle
 from tony.linux import liveness_lock
 from tony.linux.process import hear_signals, set_not_dumpable
-from tony.linux.resource_limit_errors import allow_open_files
+from tony.linux.resource_limits import allow_open_files
 from tony.linux.thread_pools import to_thread
 from tony.model.actor import Actor, ActorKind
 from tony.model.codec import from_plain

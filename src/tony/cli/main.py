@@ -22,8 +22,8 @@ from tony.cli.terminal.output import explain, print_json, warn
 from tony.cli.terminal.standard_streams import prepare_output, settle_output
 from tony.errors import ExitCode, TonyError
 from tony.jobs.state_dir import find_state_dir
-from tony.linux import resource_limit_errors
-from tony.linux.resource_limit_errors import allow_open_files
+from tony.linux import resource_limits
+from tony.linux.resource_limits import allow_open_files
 
 #: Group of the help page -> command -> what it does, in the order of the page.
 COMMAND_GROUPS = {
@@ -216,13 +216,11 @@ def _report_error(message: str, code: ExitCode, as_json: bool) -> ExitCode:
 
 def _limit(error: BaseException) -> str:
     """Return the resource limit that caused an error, and what a command needs; empty if none did."""
-    limit = resource_limit_errors.explain(error)
+    limit = resource_limits.explain(error)
     if limit in str(error):
         return ""
     return (
-        f"{limit}; a command of tony needs up to {_MAX_OPEN_FILES}"
-        if limit == resource_limit_errors.open_files()
-        else limit
+        f"{limit}; a command of tony needs up to {_MAX_OPEN_FILES}" if limit == resource_limits.open_files() else limit
     )
 
 

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share: JOB, TASK, numbers, `--json`."""
+"""Arguments and options that several commands share (JOB, TASK, numbers, `--json`), and the job that they name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submission for `tony submit` and `tony run`: from a resolved job to an exit code."""
+"""Submission for `tony submit` and `tony run`: their common options, and from a resolved job to an exit code."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +14,7 @@ import click
 
 from tony.cli.follow.following import exit_code, follow_to_end
 from tony.cli.options import home, json_option
-from tony.cli.submission_signals import TERMINATION_SIGNALS, InterruptedBySignal, SignalGuard, raise_interrupt
+from tony.cli.submission_signals import InterruptedBySignal, SignalGuard, clean_exit_on_signals
 from tony.cli.terminal.output import print_json, say, warn
 from tony.client.submission import prepare_submission, render_request
 from tony.config.load import Resolved
@@ -164,18 +163,3 @@ def _submit(resolved: Resolved, place: Home, early: SignalGuard) -> str:
         if ended:
             raise click.exceptions.Exit(128 + ended) from None
         raise
-
-
-@contextmanager
-def clean_exit_on_signals() -> Iterator[None]:
-    """Handle SIGTERM and SIGHUP like Ctrl-C, so that partial results are removed; ignored signals stay ignored."""
-    before = {number: signal.getsignal(number) for number in TERMINATION_SIGNALS}
-    handled = [number for number, handler in before.items() if handler is signal.SIG_DFL]
-    for number in handled:
-        signal.signal(number, raise_interrupt)
-    try:
-        yield
-    finally:
-        for number in handled:
-            if signal.getsignal(number) is raise_interrupt:  # not replaced by another handler
-                signal.signal(number, before[number])

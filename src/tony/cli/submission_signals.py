@@ -1,8 +1,10 @@
-"""Ctrl-C between the submission of a job and the moment when the client follows it."""
+"""Ctrl-C and termination signals during a submission, and until the client follows the job."""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 #: Signals other than SIGINT that ask a process to exit.
@@ -59,3 +61,18 @@ class SignalGuard:
     def _press(self, number: int, frame: FrameType | None) -> None:
         self.pressed += 1
         self.note(number)
+
+
+@contextmanager
+def clean_exit_on_signals() -> Iterator[None]:
+    """Handle SIGTERM and SIGHUP like Ctrl-C, so that partial results are removed; ignored signals stay ignored."""
+    before = {number: signal.getsignal(number) for number in TERMINATION_SIGNALS}
+    handled = [number for number, handler in before.items() if handler is signal.SIG_DFL]
+    for number in handled:
+        signal.signal(number, raise_interrupt)
+    try:
+        yield
+    finally:
+        for number in handled:
+            if signal.getsignal(number) is raise_interrupt:  # not replaced by another handler
+                signal.signal(number, before[number])

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from tony import clock
 from tony.errors import ExitCode
 from tony.executor.control.am_connection import EXPIRY_GRACE_SECONDS, AmConnection, Connect, Reach
+from tony.executor.control.lease import Lease
 from tony.executor.control.session_protocol import (
     ApplyLogLevel,
     EndExecutor,
-    Lease,
     OpenPort,
     PrepareSession,
     ProtocolAction,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tony import clock
 from tony.errors import ExitCode, PlatformError, TonyError
 from tony.executor.program.watchdog import Watchdog
-from tony.linux import oom_score, process, resource_limit_errors
+from tony.linux import oom_score, process, resource_limits
 from tony.model.codec import DecodeError, from_plain
 from tony.model.strict_json import BadJson, loads
 from tony.protocol.launch import LaunchContext
@@ -66,7 +66,7 @@ def begin(read: Callable[[], LaunchContext], wrap: Callable[[Connect], Connect] 
     try:
         watchdog.fork()
     except OSError as error:
-        print(f"cannot start the watchdog: {resource_limit_errors.describe_os_error(error)}", file=sys.stderr)
+        print(f"cannot start the watchdog: {resource_limits.describe_os_error(error)}", file=sys.stderr)
         return ExitCode.INFRASTRUCTURE
     score.settle(oom_score.OomScoreOffset.EXECUTOR)
     _open_log(context)

@@ -37,7 +37,7 @@ from tony.executor.program.spawn import spawn
 from tony.executor.program.spawn_errors import make_executable
 from tony.executor.run_context import RunContext
 from tony.frameworks.base import TaskView
-from tony.linux import process, resource_limit_errors
+from tony.linux import process, resource_limits
 from tony.linux.process import has_marker, own_peak
 from tony.linux.process_usage import ProcessUsage
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -169,7 +169,7 @@ class ProgramRun:
             log.error("the program was not started: %s", message)
             await self._process_tree.end()
             self.ended = clock.monotonic()
-            reason = ExitReason.REFUSED if resource_limit_errors.explain(error) else ExitReason.LAUNCH_FAILED
+            reason = ExitReason.REFUSED if resource_limits.explain(error) else ExitReason.LAUNCH_FAILED
             return ExitStatus(reason=reason, message=message[:_MAX_MESSAGE_CHARACTERS])
         finally:
             if self._ranks:
@@ -233,7 +233,7 @@ class ProgramRun:
                 TrustedSenders(f"{MARKER}={container.marker}", has_marker), Path(container.work_folder).parent
             )
         except OSError as error:
-            log.warning("cannot create the progress socket: %s", resource_limit_errors.describe_os_error(error))
+            log.warning("cannot create the progress socket: %s", resource_limits.describe_os_error(error))
             return None
 
     def _create_sampler(self, output: Output) -> MetricsSampler:
@@ -272,7 +272,7 @@ class ProgramRun:
             )
         except OSError as error:
             raise LaunchFailed(
-                f"cannot create pipes for its output: {resource_limit_errors.describe_os_error(error)}"
+                f"cannot create pipes for its output: {resource_limits.describe_os_error(error)}"
             ) from error
         self._run_context.ports.release_before_start()
         self._run_context.reaper.adopt(self._on_other_exit)
@@ -300,7 +300,7 @@ class ProgramRun:
             return RankOutput(output, count)
         except OSError as error:
             log.warning(
-                "output of the processes is not labelled with ranks: %s", resource_limit_errors.describe_os_error(error)
+                "output of the processes is not labelled with ranks: %s", resource_limits.describe_os_error(error)
             )
             return None
 

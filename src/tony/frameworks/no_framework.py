@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tony.frameworks.base import Framework, TaskView
-from tony.frameworks.role_gangs import local_rank_variables
+from tony.frameworks.ranks import local_rank_variables
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec
 

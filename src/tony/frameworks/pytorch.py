@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView
-from tony.frameworks.registry import whole_gang
-from tony.frameworks.role_gangs import (
+from tony.frameworks.ranks import (
     RoleRanks,
     local_rank,
     local_rank_variables,
@@ -17,6 +16,7 @@ from tony.frameworks.role_gangs import (
     processes,
     to_shared,
 )
+from tony.frameworks.registry import whole_gang
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec
 

@@ -9,7 +9,8 @@ from contextlib import aclosing
 
 from tony import clock
 from tony.errors import ConnectionFailed, InfraError, ProtocolError, UserError
-from tony.history.job_record import KillRequest, pending_report, record_of, save_kill_request
+from tony.history.job_record import pending_report, record_of
+from tony.history.kill_request import KillRequest, save_kill_request
 from tony.jobs.am_client import (
     ANSWER_TIMEOUT_SECONDS,
     locate_am,

@@ -19,6 +19,7 @@ from tony.mini import processes, readiness
 from tony.mini.cluster_files import check_path, user_name, write_files
 from tony.mini.cluster_state import ClusterState, Process, load, save
 from tony.mini.daemon_commands import DaemonKind, MiniDaemon, command, daemons, parse, tool_command
+from tony.mini.daemon_logs import is_port_in_use, log_tail
 from tony.mini.free_ports import choose_ports
 from tony.mini.hadoop_download import fetch
 from tony.mini.hdfs_setup import format_name_node, initialize_hdfs
@@ -315,9 +316,9 @@ class MiniCluster:
 
     def _raise_died(self, daemon: MiniDaemon) -> None:
         log = self.places.log(daemon.name)
-        kind = _PortInUse if processes.is_port_in_use(log) else InfraError
+        kind = _PortInUse if is_port_in_use(log) else InfraError
         title = daemon.kind.name.replace("_", " ").title().replace(" ", "")
-        raise kind("\n".join([f"the {title} ({daemon.name}) died; end of {log}:", *processes.log_tail(log)]))
+        raise kind("\n".join([f"the {title} ({daemon.name}) died; end of {log}:", *log_tail(log)]))
 
     def _stop_all(self) -> int:
         """Stop daemons, then what they have started; keep the files."""

@@ -11,8 +11,8 @@ from tony.errors import InfraError
 from tony.mini.cluster_state import ClusterState
 from tony.mini.daemon_commands import MiniDaemon, command
 from tony.mini.daemon_http import send_request
+from tony.mini.daemon_logs import log_tail
 from tony.mini.layout import Places
-from tony.mini.processes import log_tail
 
 #: Timeout in seconds: the first request makes Java load many classes, while all other daemons do the same.
 _TIMEOUT_SECONDS = 60.0

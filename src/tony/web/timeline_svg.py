@@ -1,4 +1,4 @@
-"""Draw a job's timeline as SVG: one lane per task, or per group of tasks if there are many.
+"""Draw a job's timeline as SVG, and cache the drawings: one lane per task, or per group of tasks if there are many.
 
 The SVG has no styles; the style sheet sets colours by class. A lane of several tasks shows the most important phase of
 any of them, so that one failure among ten thousand tasks is visible.

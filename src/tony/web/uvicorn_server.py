@@ -1,4 +1,4 @@
-"""Run an ASGI application in uvicorn as a library: signals, logging and sockets stay under tony's control."""
+"""Run an ASGI application in uvicorn as a library, with tony's own signals, logging, sockets and limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tony.linux.resource_limit_errors import allow_open_files
+from tony.linux.resource_limits import allow_open_files
 
 #: Time in which a complete request must arrive.
 _REQUEST_TIMEOUT_SECONDS = 15.0

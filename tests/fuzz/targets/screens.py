@@ -12,11 +12,10 @@ from pathlib import Path
 from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
-from tony.cli.terminal.live_region import format_live_table
 from tony.cli.terminal.terminal_text import count_columns, cut, escape, escape_line, format_table
 from tony.cli.text.log_printer import LogPrinter
 from tony.cli.text.status_changes import StatusChanges
-from tony.cli.text.status_text import format_status
+from tony.cli.text.status_text import format_live_table, format_status
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.program.printed_values import Exports
 from tony.jobs.logs.log_follower import LogTail

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tony.hadoop.wire.reports import ApplicationReport
-from tony.schedulers.yarn.client.submitter import find_tracking_url
+from tony.schedulers.yarn.client.application_status import find_tracking_url
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs
 from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
-from tony.schedulers.yarn.client.cache_upload import DAY, MARKER, evict
+from tony.schedulers.yarn.client.cache_eviction import DAY, MARKER, evict
 
 CACHE = "/tony/cache"
 #: The played NameNode's clock.

@@ -15,7 +15,7 @@ from tony.errors import SchedulerError, StorageError
 from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.ipc.errors import HadoopError
-from tony.schedulers.yarn.client import cache_upload
+from tony.schedulers.yarn.client.cache_eviction import MARKER
 from tony.schedulers.yarn.client.cache_upload import CacheUploader, UploadRequest
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
@@ -98,7 +98,7 @@ def test_who_may_read(cluster: Played, wanted: list[UploadRequest]) -> None:
     assert modes[f"{CACHE}/data"] == "600"
     assert modes[f"{CACHE}/runtime.zip"] == "644"
     assert modes[STAGING] == modes[CACHE] == "755"
-    assert modes[f"{CACHE}/{cache_upload.MARKER}"] == "700"
+    assert modes[f"{CACHE}/{MARKER}"] == "700"
 
 
 def test_public_only_where_all_may_go(cluster: Played, wanted: list[UploadRequest]) -> None:
@@ -124,7 +124,7 @@ def test_half_written(cluster: Played, wanted: list[UploadRequest], trouble: Tro
     cluster.hdfs.fail_next("CREATE", *[trouble] * 10)
     with pytest.raises((HadoopError, StorageError)):
         provide(cluster, wanted[1:])
-    assert names(cluster) == [cache_upload.MARKER]
+    assert names(cluster) == [MARKER]
     cluster.hdfs.troubles_over()
     assert provide(cluster, wanted[1:])[1] == 11
 
@@ -145,7 +145,7 @@ def test_two_clients_at_once(cluster: Played, wanted: list[UploadRequest]) -> No
     for thread in threads:
         thread.join(60)
     assert found == [found[0]] * 4
-    assert names(cluster) == [cache_upload.MARKER, "data", "runtime.zip"]
+    assert names(cluster) == [MARKER, "data", "runtime.zip"]
     assert content(cluster, "runtime.zip") == b"programs"
 
 
@@ -194,7 +194,7 @@ def test_eviction_is_due_once_a_day(cluster: Played, wanted: list[UploadRequest]
     assert [depot.eviction_is_due for depot in depots] == [False] * 3
     depots[0].provide(wanted)
     assert not depots[0].eviction_is_due
-    marker = cluster.hdfs.files[f"{CACHE}/{cache_upload.MARKER}"]
+    marker = cluster.hdfs.files[f"{CACHE}/{MARKER}"]
     marker.modified_ms = int(time.time() * 1000) - DAY - 1000
     depots[1].provide(wanted)
     assert depots[1].eviction_is_due

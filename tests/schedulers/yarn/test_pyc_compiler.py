@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tony
-from tony.schedulers.shipping.archive_build_cache import compile_pyc
+from tony.schedulers.shipping.pyc_compiler import compile_pyc
 
 _CODE = """
 import hashlib, sys

@@ -12,8 +12,9 @@ import click
 
 from tony.cli.open_job import find_job
 from tony.cli.options import job_argument, json_option
-from tony.cli.text.timeline_text import EventTeller
-from tony.jobs.event_text import INTERNAL_EVENTS
+from tony.cli.terminal.terminal_text import escape, format_clock_time
+from tony.history.event_log import LogEntry
+from tony.jobs.event_text import INTERNAL_EVENTS, EventWords, name_event
 from tony.model.codec import to_plain
 
 if TYPE_CHECKING:
@@ -49,3 +50,17 @@ async def _print(view: DirectoryJobView, follow: bool, every: bool, as_json: boo
                 if every or not isinstance(entry.event, INTERNAL_EVENTS):
                     print(line, flush=follow)
     sys.stdout.flush()
+
+
+class EventTeller:
+    """Formats the events of a job, in order."""
+
+    def __init__(self) -> None:
+        self._words = EventWords()
+
+    def format_line(self, entry: LogEntry) -> str:
+        """Return an event as text: `12:03:04     +0.412  registered         worker:0 at node1:41233 for session 1`."""
+        text = self._words.describe(entry.event)
+        return escape(
+            f"{format_clock_time(entry.wall)}  {entry.at:+9.3f}  {name_event(entry.event):17}  {text}".rstrip()
+        )

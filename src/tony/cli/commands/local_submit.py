@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tony.cli.legacy_command_runner import RawCommand, run
-from tony.cli.submission import SubmitOptions, clean_exit_on_signals, submit_and_follow
+from tony.cli.submission import SubmitOptions, submit_and_follow
+from tony.cli.submission_signals import clean_exit_on_signals
 from tony.cli.terminal.output import warn
 from tony.config.legacy import CLUSTER_CONF, TO_CLUSTER
 from tony.config.legacy.translate import load

@@ -9,7 +9,7 @@ import click
 
 from tony.cli.legacy_command_runner import RawCommand, run
 from tony.cli.submission import SubmitOptions, submit_and_follow
-from tony.cli.terminal.standard_streams import format_ssh_hint
+from tony.cli.terminal.display import format_ssh_hint
 from tony.client.port_forward import open_proxy
 from tony.config.legacy import TO_CLUSTER
 from tony.config.load import load

@@ -10,8 +10,8 @@ from urllib.parse import quote
 import click
 
 from tony.cli.options import job_argument, job_id, json_option
+from tony.cli.terminal.display import format_ssh_hint, has_display
 from tony.cli.terminal.output import print_json, say, say_all
-from tony.cli.terminal.standard_streams import format_ssh_hint, has_display
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
 from tony.jobs.portal_client.address_file import find_running

@@ -10,8 +10,8 @@ import click
 
 from tony.cli.follow.following import exit_code
 from tony.cli.options import TargetParameter, job_argument, job_id, json_option, split_target
+from tony.cli.terminal.display import format_ssh_hint
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.cli.terminal.standard_streams import format_ssh_hint
 from tony.client.port_forward import open_proxy
 from tony.jobs.failure_text import format_outcome
 from tony.jobs.job_follower import iterate_reports

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tony import clock
-from tony.cli.terminal.terminal_text import escape, format_age, format_clock_time, format_table
+from tony.cli.terminal.terminal_text import cut, escape, format_age, format_clock_time, format_table
 from tony.jobs.failure_text import format_report
 from tony.model.job_report import FailureClass, JobReport, RoleSize, TaskReport
 from tony.model.layout import JobFolder
@@ -199,3 +200,52 @@ def _format_row(task: TaskReport, now: float) -> tuple[str, ...]:
 def note_of(task: TaskReport) -> str:
     """Return the note of a task, unless it only repeats the exit status."""
     return "" if task.note in (f"exit code {task.exit_code}", f"killed by {task.signal}") else task.note
+
+
+_HEADING = ("TASK", "STATE", "HOST", "PID", "FOR", "OUTPUT", "NOTE")
+#: Columns that are dropped when the terminal is too narrow, in this order: host, pid, for, output.
+_EXPENDABLE = (2, 3, 4, 5)
+
+
+def format_live_table(report: JobReport, now: float, columns: int, rows: int, progress: str = "") -> list[str]:
+    """Return the job on one line, a row for each task (or each role if there are too many), and what it waits for.
+
+    Args:
+        columns, rows: the available space.
+        progress: the progress of the job; empty if it is unknown.
+    """
+    word = "after" if report.ended is not None else "for"
+    until = report.ended if report.ended is not None else now
+    took = f" {word} {format_age(report.submitted, until)}" if report.submitted is not None else ""
+    session = f"  session {report.session}" if report.session else ""
+    lines = [cut(f"{report.state.value}{took}{session}  {escape(report.name)}  {escape(report.job)}", columns)]
+    if len(report.tasks) <= rows:
+        lines += format_table([_HEADING, *(_task(task, now) for task in report.tasks)], columns, _EXPENDABLE)
+    else:
+        lines += format_table([("ROLE", "TASKS"), *_roles(report.tasks)], columns)
+    return lines + [cut(escape(text), columns) for text in (progress, report.waiting, report.unfinished) if text]
+
+
+def _task(task: TaskReport, now: float) -> tuple[str, ...]:
+    output = "-" if task.last_output_age is None else f"{format_duration(task.last_output_age)} ago"
+    ended = task.signal or (f"exit code {task.exit_code}" if task.exit_code else "")
+    return (
+        escape(task.task),
+        task.state.value,
+        escape(task.host or "-"),
+        "-" if task.pid is None else str(task.pid),
+        format_age(task.since, now),
+        output,
+        escape(note_of(task) or ended),
+    )
+
+
+def _roles(tasks: tuple[TaskReport, ...]) -> list[tuple[str, str]]:
+    """Return role -> number of its tasks in each state."""
+    counts: dict[str, Counter[TaskState]] = {}
+    for task in tasks:
+        counts.setdefault(task.role, Counter())[task.state] += 1
+    return [
+        (escape(role), ", ".join(f"{number} {state.value}" for state, number in counter.items()))
+        for role, counter in counts.items()
+    ]

@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tony.cli.terminal.terminal_text import count_columns, cut, escape, format_clock_time
-from tony.history.event_log import LogEntry
+from tony.cli.terminal.terminal_text import count_columns, cut, escape
 from tony.history.timeline import Mark, MarkerKind, Span, TaskPhase, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS, TimeScale, divide_into_lanes
-from tony.jobs.event_text import EventWords, name_event
 from tony.units import format_duration
 
 #: Most tasks that get a row each; with more, several share a lane.
@@ -317,17 +315,3 @@ def _list_markers(marks: Sequence[Mark], columns: int) -> list[str]:
     if checkpoints:
         lines.append(f"{'':>10}  {checkpoints} checkpoint{'s' if checkpoints != 1 else ''}")
     return lines
-
-
-class EventTeller:
-    """Formats the events of a job, in order."""
-
-    def __init__(self) -> None:
-        self._words = EventWords()
-
-    def format_line(self, entry: LogEntry) -> str:
-        """Return an event as text: `12:03:04     +0.412  registered         worker:0 at node1:41233 for session 1`."""
-        text = self._words.describe(entry.event)
-        return escape(
-            f"{format_clock_time(entry.wall)}  {entry.at:+9.3f}  {name_event(entry.event):17}  {text}".rstrip()
-        )

@@ -11,7 +11,8 @@ from itertools import chain
 from typing import Protocol
 
 from tony.errors import ConnectionFailed, ProtocolError
-from tony.executor.control.session_protocol import Lease, LinkState, ProtocolAction, SessionProtocol
+from tony.executor.control.lease import Lease
+from tony.executor.control.session_protocol import LinkState, ProtocolAction, SessionProtocol
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Ack, Heartbeat, StartProgram, Welcome
 from tony.protocol.launch import LaunchContext

@@ -1,4 +1,4 @@
-"""Runs the executor's event loop and returns its exit code."""
+"""Runs the executor's event loop, with secrets masked in its own log, and returns its exit code."""
 
 from __future__ import annotations
 

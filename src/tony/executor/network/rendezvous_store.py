@@ -17,7 +17,7 @@ import contextlib
 import re
 import socket
 
-from tony.linux.resource_limit_errors import allow_open_files
+from tony.linux.resource_limits import allow_open_files
 
 #: Bytes of one value, and of all with their keys. A rank's value has some 150 bytes for each of its peers.
 MAX_VALUE_BYTES = 16 << 20

@@ -13,13 +13,13 @@ from tony.address import Address, parse_address
 from tony.hadoop.configuration.defaults import DEFAULTS, RENAMED
 from tony.hadoop.configuration.value_parsing import (
     ConfigurationError,
-    expand,
     find_unit,
     parse_bool,
     parse_list,
     parse_seconds,
     parse_size,
 )
+from tony.hadoop.configuration.variable_expansion import expand
 from tony.hadoop.configuration.xml_file import Property, SiteXmlReader
 from tony.hadoop.remote_text import escape_line
 

@@ -1,4 +1,4 @@
-"""The names of log files.
+"""The names of log files, and their selection by task, stream and session.
 
 Each stream of a task has one file per session and task attempt; a full file is renamed to end in `.1` and a new one
 started.

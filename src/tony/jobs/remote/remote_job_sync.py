@@ -1,4 +1,4 @@
-"""Jobs whose AM runs on another machine: keeps their local job directory up to date.
+"""Jobs whose AM runs on another machine: asks it and the scheduler, and keeps the local job directory up to date.
 
 The directory has the same files as that of a local job: `am.json` is written as soon as the scheduler knows where the
 AM is; event log and summary are fetched; the last report received by a follower is cached as well.

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tony.errors import ExitCode
-from tony.history.job_record import load_kill_request, read_summary, write_summary
+from tony.history.job_record import read_summary, write_summary
+from tony.history.kill_request import load_kill_request
 from tony.linux.thread_pools import to_thread
 from tony.model.actor import Actor, ActorKind
 from tony.model.job_report import FailureCause, FailureClass, JobReport

@@ -14,8 +14,8 @@ from collections.abc import Coroutine, Sequence
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import ConfigError, SchedulerError, TonyError
 from tony.isolated_interpreter import command
-from tony.linux import container_cgroup, process, resource_limit_errors
-from tony.linux.resource_limit_errors import allow_open_files
+from tony.linux import container_cgroup, process, resource_limits
+from tony.linux.resource_limits import allow_open_files
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.protocol.launch import AmCredentials, TaskPart
@@ -30,8 +30,9 @@ from tony.schedulers.local.claims.peak_demand import needs
 from tony.schedulers.local.claims.resource_claim import ResourceClaim
 from tony.schedulers.local.claims.role_allocation import RoleAllocation
 from tony.schedulers.local.containers import cleanup
-from tony.schedulers.local.containers.container_recovery import ContainerStage, LocalContainer, LocalContainerRecovery
+from tony.schedulers.local.containers.container_recovery import LocalContainerRecovery
 from tony.schedulers.local.containers.fork_server import ForkServer
+from tony.schedulers.local.containers.local_container import ContainerStage, LocalContainer
 from tony.schedulers.local.containers.orphan_cleanup import RETRY_INTERVAL_SECONDS, OrphanCleanup
 from tony.schedulers.local.containers.task_launcher import HOST, TaskLauncher
 from tony.schedulers.local.feasibility import find_unsatisfiable_requests
@@ -104,7 +105,7 @@ class LocalAllocator(ContainerAllocator):
             self._server.open()  # early, while this process has a single thread
         except OSError as error:
             raise SchedulerError(
-                f"cannot start the executors' fork server: {resource_limit_errors.describe_os_error(error)}"
+                f"cannot start the executors' fork server: {resource_limits.describe_os_error(error)}"
             ) from error
         self._recovered = not self._recovery.has_predecessors
         ledger, notice = open_ledger(self._settings, self._job.home)
@@ -220,7 +221,7 @@ class LocalAllocator(ContainerAllocator):
                 return
             container_cgroup.remove(held.groups)
             self._forget(held)
-            why = resource_limit_errors.describe_os_error(error)
+            why = resource_limits.describe_os_error(error)
             raise SchedulerError(f"cannot start the executor of {task.role}:{task.index}: {why}") from error
 
     async def _start(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tony.errors import Problem
-from tony.linux import resource_limit_errors
+from tony.linux import resource_limits
 from tony.model.job_spec import JobSpec, Resources
 from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.schedulers.local.claims.peak_demand import (
@@ -162,7 +162,7 @@ def find_limit_problems(spec: JobSpec) -> Sequence[Problem]:
     if most != resource.RLIM_INFINITY and most < wanted:
         text = f"{job} {wanted} open files in one process, but the hard limit is {most} (RLIMIT_NOFILE, ulimit -Hn)"
         problems.append(Problem(key="roles", message=f"{text}. {_ADVICE}"))
-    allowed = resource_limit_errors.process_limit()
+    allowed = resource_limits.process_limit()
     wanted = processes(spec)
     if allowed is not None and allowed < wanted:
         text = f"{job} {wanted} processes and threads or more, but the limit is {allowed} (RLIMIT_NPROC, ulimit -u)"

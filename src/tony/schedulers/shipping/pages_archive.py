@@ -17,7 +17,8 @@ from pathlib import Path
 
 import tony
 from tony.schedulers.shipping import PAGES_ARCHIVE
-from tony.schedulers.shipping.archive_build_cache import build_once, compile_pyc
+from tony.schedulers.shipping.archive_build_cache import build_once
+from tony.schedulers.shipping.pyc_compiler import compile_pyc
 from tony.schedulers.shipping.runtime_archive import build_zip
 from tony.storage.cache.object_cache import Cache, Stored
 

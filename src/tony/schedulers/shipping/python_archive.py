@@ -24,8 +24,9 @@ from pathlib import Path
 
 from tony.errors import ConfigError, Problem
 from tony.schedulers.shipping import OWN_PYTHON
-from tony.schedulers.shipping.archive_build_cache import build_once, compile_pyc
+from tony.schedulers.shipping.archive_build_cache import build_once
 from tony.schedulers.shipping.elf_libraries import read_libraries, with_search_path
+from tony.schedulers.shipping.pyc_compiler import compile_pyc
 from tony.storage.cache.object_cache import FIXED_TIME, Cache, Stored
 
 #: Folders of the standard library that are not needed on a node.

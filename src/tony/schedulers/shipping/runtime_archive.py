@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import tony
-from tony.schedulers.shipping.archive_build_cache import build_once, compile_pyc
+from tony.schedulers.shipping.archive_build_cache import build_once
+from tony.schedulers.shipping.pyc_compiler import compile_pyc
 from tony.storage.cache.object_cache import Cache, Stored
 
 #: Packages that only a client needs, and those that are shipped in `pages_archive`.

@@ -3,10 +3,10 @@
 In the client (`client/`): `submitter` refuses requests that the cluster can never satisfy (`feasibility`,
 `queue_limits`, `unsatisfiable_constraints`), uploads and submits. `cluster_discovery` finds the cluster,
 `launch_contexts` builds the request to YARN (`dry_run` prints it). `artifacts` lists the files for HDFS: staged objects
-and the archives of `schedulers/shipping`; `cache_upload` stores each once by digest.
+and the archives of `schedulers/shipping`; `cache_upload` stores each once by digest, `cache_eviction` removes old ones.
 
-After submission: `schedulers/job_store` fetches the job directory, `container_logs` the output; `capacity`,
-`web_links` and `unrecorded_applications` explain an application's status.
+After submission: `schedulers/job_store` fetches the job directory, `container_logs` the output; `application_status`,
+`capacity`, `web_links` and `unrecorded_applications` explain an application's status.
 
 In the cluster: `launch_payload` travels to a container; `shipping/launch/` has the scripts that find a Python there.
 `allocation/allocator` is the AM's connection to the ResourceManager: `outstanding_requests`, `container_table`,

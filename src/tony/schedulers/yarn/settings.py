@@ -1,13 +1,15 @@
-"""The settings of the YARN scheduler: `[scheduler.yarn]` in a job file."""
+"""The settings of the YARN scheduler, `[scheduler.yarn]`: of a job file, and of a recorded job."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from tony.errors import Problem
 from tony.model.job_spec import Role
+from tony.model.layout import JobFolder
 from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
 
 MIB = 1024**2
@@ -197,3 +199,21 @@ def read_settings(values: Mapping[str, object]) -> tuple[YarnSettings, list[Prob
         problems.append(Problem(key="scheduler.yarn.portal", value=portal, message=message))
         del given["portal"]
     return YarnSettings(**given), problems  # type: ignore[arg-type]
+
+
+def load_recorded_settings(folder: JobFolder) -> YarnSettings:
+    """Return the settings of a recorded job; the defaults if it is not recorded here."""
+    try:
+        values = json.loads(folder.job.read_bytes())["spec"]["scheduler_settings"]
+        return read_settings(values)[0]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return YarnSettings()
+
+
+def find_recorded_source(folder: JobFolder, key: str) -> str | None:
+    """Return where a recorded job sets a setting; None if unknown."""
+    try:
+        source = json.loads(folder.job.read_bytes())["sources"].get(key)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return source if isinstance(source, str) else None

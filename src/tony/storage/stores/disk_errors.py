@@ -1,4 +1,4 @@
-"""Turns errors of a file system into messages that say what to do."""
+"""Turns errors of a file system into messages that say what to do, and refuses at once what cannot fit on a disk."""
 
 from __future__ import annotations
 

@@ -5,52 +5,18 @@ The rest of what those left is killed by `orphan_cleanup`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from enum import Enum
 from itertools import count, takewhile
 from pathlib import Path
 
 from tony.linux import process
 from tony.model.ids import TaskId
-from tony.model.job_spec import Resources
 from tony.schedulers.allocator_interface import KnownContainer
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.local.containers import cleanup, executor_processes
 from tony.schedulers.local.containers.cleanup import Launched, LaunchRecord
-from tony.schedulers.local.containers.executor_processes import ExecutorProcess
 from tony.schedulers.local.containers.fork_server import ForkServer
-
-
-class ContainerStage(Enum):
-    GRANTED = "granted"  #: nothing runs in it
-    STARTING = "starting"  #: its files are being copied
-    RUNNING = "running"  #: its executor runs
-    ENDING = "ending"  #: leftovers of the executor are being killed
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class LocalContainer:
-    """A container of the local scheduler.
-
-    Attributes:
-        adopted: an earlier AM attempt launched it.
-        groups: folders of its control group; empty before the start, and where control groups cannot be used.
-        cause: why the AM ends it; empty as long as it does not.
-        force: kills it when the grace period of `release` has passed.
-    """
-
-    id: str
-    role: str
-    resources: Resources
-    devices: tuple[str, ...]
-    stage: ContainerStage = ContainerStage.GRANTED
-    executor: ExecutorProcess | None = None
-    adopted: bool = False
-    groups: tuple[str, ...] = ()
-    cause: str = ""
-    force: asyncio.TimerHandle | None = None
+from tony.schedulers.local.containers.local_container import ContainerStage, LocalContainer
 
 
 class LocalContainerRecovery:

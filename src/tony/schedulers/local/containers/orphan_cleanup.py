@@ -13,7 +13,7 @@ from tony.linux.thread_pools import to_thread
 from tony.model.layout import JobFolder
 from tony.schedulers.local.containers import cleanup
 from tony.schedulers.local.containers.cleanup import LaunchRecord
-from tony.schedulers.local.containers.container_recovery import LocalContainer
+from tony.schedulers.local.containers.local_container import LocalContainer
 from tony.schedulers.local.supervision.supervisor import SupervisorInfo
 
 #: Seconds between attempts to kill what does not die.

@@ -12,9 +12,9 @@ from tony.model.staged import StagedRole
 from tony.protocol.launch import AmCredentials, ContainerPart, LaunchContext, TaskPart
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.local.containers import cleanup, executor_processes
-from tony.schedulers.local.containers.container_recovery import LocalContainer
 from tony.schedulers.local.containers.executor_processes import ExecutorProcess
 from tony.schedulers.local.containers.fork_server import ForkServer
+from tony.schedulers.local.containers.local_container import LocalContainer
 from tony.storage.environments.localization import Interpreter, localize
 
 #: Host name by which tasks of one machine reach each other.

@@ -8,155 +8,23 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony import clock
-from tony.errors import SchedulerError, StorageError
-from tony.hadoop.hdfs.errors import NoSpaceError
+from tony.errors import SchedulerError
 from tony.hadoop.hdfs.file_system import FileStatus
-from tony.hadoop.ipc.errors import (
-    AccessControlError,
-    FileExistsAlreadyError,
-    FileMissingError,
-    HadoopError,
-    QuotaExceededError,
-    RemoteError,
-)
+from tony.hadoop.ipc.errors import AccessControlError, FileExistsAlreadyError, FileMissingError, RemoteError
+from tony.schedulers.yarn.client.cache_eviction import DAY, MARKER, evict, find_last_use, is_due
+from tony.schedulers.yarn.client.quota_errors import explain_quota_errors
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
-from tony.units import format_size
 
 if TYPE_CHECKING:
-    from tony.hadoop.hdfs.file_system import SpaceUsage
     from tony.hadoop.hdfs.webhdfs import WebHdfs
-
-#: One day in milliseconds.
-DAY = 24 * 3600 * 1000
-#: Objects used within this time (milliseconds) are always kept.
-KEPT = 30 * DAY
-#: Folder in the cache for objects being removed; every eviction writes into it, so its time is that of the last one.
-MARKER = ".evicted"
-#: Allowance in milliseconds: a use is recorded once a day; the other day is for clock skew.
-_CLOCK_MARGIN = 2 * DAY
-
-
-def find_last_use(status: FileStatus) -> int:
-    """Return when an object was last used: milliseconds since 1970, accurate to a day."""
-    return max(status.modified_ms, status.accessed_ms)
-
-
-def is_due(cached: Mapping[str, FileStatus], now_ms: float) -> bool:
-    """Return True if the last eviction is more than a day ago, judging by the cache's content."""
-    marker = cached.get(MARKER)
-    return marker is None or marker.modified_ms < now_ms - DAY
-
-
-def evict(files: WebHdfs, cache: str, used: Collection[str], oldest_live_ms: int | None) -> int:
-    """Remove old objects; return how many.
-
-    Args:
-        cache: path of the folder.
-        used: names of objects that have just been used.
-        oldest_live_ms: when the oldest running application started; None if none runs.
-
-    Raises:
-        HadoopError: the file system refuses, or cannot be reached.
-    """
-    marker = f"{cache}/{MARKER}"
-    aside = f"{marker}/{os.urandom(6).hex()}"
-    files.make_directories(aside, 0o700)
-    try:
-        return _evict(files, cache, aside, used, oldest_live_ms)
-    finally:
-        now = files.get_status(aside).modified_ms
-        for left in files.list(marker):
-            if left.name == aside.rpartition("/")[2] or left.modified_ms < now - DAY:
-                files.delete(f"{marker}/{left.name}", recursive=True)
-
-
-def _evict(files: WebHdfs, cache: str, aside: str, used: Collection[str], oldest_live_ms: int | None) -> int:
-    now = files.get_status(aside).modified_ms  # by the NameNode's clock, like all the others
-    cached = {status.name: status for status in files.list(cache) if status.is_file}
-    if not all(name in cached and find_last_use(cached[name]) > now - _CLOCK_MARGIN for name in used):
-        return 0  # uses are not recorded: access times are disabled, or a clock is wrong
-    limit = now - KEPT if oldest_live_ms is None else min(now - KEPT, oldest_live_ms - _CLOCK_MARGIN)
-    old = [status.name for status in cached.values() if find_last_use(status) < limit]
-    return sum(_remove(files, f"{cache}/{name}", f"{aside}/{name}", limit) for name in old)
-
-
-def _remove(files: WebHdfs, path: str, aside: str, limit: int) -> bool:
-    try:
-        files.rename(path, aside)
-        if find_last_use(files.get_status(aside)) < limit:
-            return files.delete(aside)
-    except FileMissingError:  # another client evicts, too
-        return False
-    try:
-        files.rename(aside, path)
-    except HadoopError:
-        files.delete(aside)  # it has been uploaded again in the meantime
-    return False
-
-
-@contextmanager
-def explain_quota_errors(files: WebHdfs, uri: str, staging: str, needed: int) -> Iterator[None]:
-    """Explain errors of a used-up quota, or of full DataNodes.
-
-    Args:
-        staging: path of the staging folder.
-        needed: bytes to be written in all.
-
-    Raises:
-        StorageError: instead of such an error.
-    """
-    try:
-        yield
-    except (QuotaExceededError, NoSpaceError) as error:
-        limit = _limit(files, staging) if isinstance(error, QuotaExceededError) else _rest(files)
-        raise StorageError(
-            f"not enough space in {uri}{staging} (scheduler.yarn.staging): {format_size(needed)} have to be uploaded"
-            f"{limit}. Delete files there, have the limit raised, or set scheduler.yarn.staging to another folder. "
-            f"HDFS says: {error.remote_message}"
-        ) from error
-
-
-def _limit(files: WebHdfs, folder: str) -> str:
-    """Describe the used-up quota: of the folder, or of one above it."""
-    path = folder
-    while path:
-        try:
-            usage = files.get_usage(path)
-        except HadoopError:  # older NameNodes do not report it; their own message must do
-            return ""
-        if usage.most_space is not None or usage.most_names is not None:
-            return f", but the quota of {path} {_of(usage)}"
-        path = path.rpartition("/")[0]
-    return ""
-
-
-def _of(usage: SpaceUsage) -> str:
-    """Describe the rest of a quota. HDFS charges a whole block for a file being written, whatever its size."""
-    parts = []
-    if usage.most_space is not None:
-        left = max(0, usage.most_space - usage.space)
-        parts.append(
-            f"leaves {format_size(left)} of {format_size(usage.most_space)} (while being written, each file takes a "
-            "whole block, dfs.blocksize, for each replica)"
-        )
-    if usage.most_names is not None:
-        parts.append(f"leaves {max(0, usage.most_names - usage.names)} of {usage.most_names} names")
-    return " and ".join(parts)
-
-
-def _rest(files: WebHdfs) -> str:
-    try:
-        return f", but all DataNodes together have {format_size(files.get_remaining())} left"
-    except HadoopError:
-        return ""
 
 
 #: Permissions of files readable by all users, and by their owner alone. They are never rewritten, but HDFS lets only

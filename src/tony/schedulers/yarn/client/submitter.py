@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,16 +14,14 @@ from typing import TYPE_CHECKING
 from tony.errors import Problem, SchedulerError, TonyError
 from tony.hadoop import ids
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
-from tony.hadoop.remote_text import escape_text
 from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
-from tony.hadoop.wire.yarn_records import ApplicationId, FinalStatus, NodeState
+from tony.hadoop.wire.yarn_records import ApplicationId, NodeState
 from tony.hadoop.yarn.application_client import ENDED
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, from_plain
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.model.states import JobState
 from tony.protocol.launch import JobCredentials
 from tony.schedulers.capabilities import Capabilities
 from tony.schedulers.client_interface import ApplicationStatus, ListEntry, LogSink, PreparedJob, Submitter, WebLink
@@ -32,6 +29,7 @@ from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.yarn.allocation.container_demand import count_suitable_nodes
 from tony.schedulers.yarn.capabilities import CAPABILITIES
+from tony.schedulers.yarn.client.application_status import find_tracking_url, to_application_status
 from tony.schedulers.yarn.client.artifacts import build_artifacts, collect_in_place, list_file_systems
 from tony.schedulers.yarn.client.cache_upload import CacheUploader
 from tony.schedulers.yarn.client.capacity import AWAY, WAITING, ClusterCapacity, build_capacity, describe_queue_position
@@ -44,7 +42,7 @@ from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.cluster.cluster_discovery import find_cluster
 from tony.schedulers.yarn.launch_contexts import build_master_container, build_submission
 from tony.schedulers.yarn.launch_payload import JOB, JobPayload, encode_payload
-from tony.schedulers.yarn.settings import YarnSettings, read_settings
+from tony.schedulers.yarn.settings import YarnSettings, find_recorded_source, load_recorded_settings, read_settings
 from tony.storage.cache.object_cache import Cache
 
 if TYPE_CHECKING:
@@ -363,69 +361,3 @@ async def _evict_old_objects(cluster: ClusterClients, uploader: CacheUploader) -
         _log.info("removed %d old objects from the cluster's cache", count)
     except HadoopError as error:
         _log.info("cannot remove old objects from the cluster's cache: %s", error)
-
-
-def load_recorded_settings(folder: JobFolder) -> YarnSettings:
-    """Return the settings of a recorded job; the defaults if it is not recorded here."""
-    try:
-        values = json.loads(folder.job.read_bytes())["spec"]["scheduler_settings"]
-        return read_settings(values)[0]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return YarnSettings()
-
-
-def find_recorded_source(folder: JobFolder, key: str) -> str | None:
-    """Return where a recorded job sets a setting; None if unknown."""
-    try:
-        source = json.loads(folder.job.read_bytes())["sources"].get(key)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return None
-    return source if isinstance(source, str) else None
-
-
-def find_tracking_url(report: ApplicationReport) -> str:
-    """Return the tracking URL of an application; empty if it has none."""
-    address = report.tracking_url or ""
-    if "://" not in address and ":" in address:
-        address = f"http://{address}"
-    return address if address.startswith(("http://", "https://")) else ""
-
-
-def to_application_status(report: ApplicationReport) -> ApplicationStatus:
-    """Convert an application report."""
-    alive = report.state is None or report.state not in ENDED
-    listens = alive and report.host not in (None, "", "N/A") and (report.rpc_port or -1) > 0
-    attempt = report.current_attempt.number if report.current_attempt else None
-    return ApplicationStatus(
-        alive=alive,
-        address=f"tls:{report.host}:{report.rpc_port}" if listens else "",
-        host=report.host or "" if listens else "",
-        attempt=attempt or 0,
-        note=_find_pending_reason(report.diagnostics) if alive else _format_diagnostics(report.diagnostics),
-        result=_find_result(report),
-        given_up=report.state is ApplicationState.FAILED,
-    )
-
-
-def _format_diagnostics(diagnostics: str) -> str:
-    return "" if diagnostics in ("", "N/A") else escape_text(diagnostics).strip()
-
-
-def _find_pending_reason(diagnostics: str) -> str:
-    """Return why an application is pending, without timestamp and queue usage, which change all the time."""
-    text = _format_diagnostics(diagnostics).partition(" Details :")[0]
-    return re.sub(r"^\[[^\]]*\] ", "", text).strip()
-
-
-def _find_result(report: ApplicationReport) -> JobState | None:
-    if report.state is ApplicationState.KILLED:
-        return JobState.KILLED
-    final_status = report.final_status if report.state is ApplicationState.FINISHED and report.final_status else None
-    return _RESULTS.get(final_status) if final_status else None
-
-
-_RESULTS = {
-    FinalStatus.SUCCEEDED: JobState.SUCCEEDED,
-    FinalStatus.FAILED: JobState.FAILED,
-    FinalStatus.KILLED: JobState.KILLED,
-}

@@ -1,6 +1,6 @@
 """Which roles start together, and which of them compute."""
 
-from tony.frameworks.role_gangs import compute_roles, roles_together
+from tony.frameworks.ranks import compute_roles, roles_together
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, RoleKind
 

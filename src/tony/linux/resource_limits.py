@@ -1,4 +1,4 @@
-"""Explains which limit was reached when the kernel refuses a file, a process or a thread: its name and value."""
+"""Limits of this process: which one was reached when the kernel refuses a file, process or thread; open files."""
 
 from __future__ import annotations
 

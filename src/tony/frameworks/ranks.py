@@ -1,4 +1,4 @@
-"""Roles that start together.
+"""Ranks: which roles start together and compute together, and the order of their tasks and processes.
 
 Roles with the same `after` become ready at the same moment, so the programs of one such group can wait for each other.
 Programs of different groups cannot: a role that starts when others have ended would wait for exited programs. Setup
