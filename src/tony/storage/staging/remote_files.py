@@ -73,7 +73,7 @@ class RemoteFiles(ABC):
 
     @abstractmethod
     def look(self, address: str) -> RemoteFile | RemoteFolder:
-        """Return what is at an address (`config/files/paths.py`).
+        """Return what is at an address (`config/files/hdfs_uri.py`).
 
         Raises:
             NotThere: there is nothing.
