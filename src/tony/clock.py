@@ -1,4 +1,4 @@
-"""Clocks for the code around the core, which gets the time as an argument."""
+"""Clocks for the code around the core, which gets the time as an argument: of the machine, and of a job."""
 
 from __future__ import annotations
 
@@ -27,3 +27,20 @@ def processor() -> float:
 def stamp(seconds: float) -> str:
     """Return an ISO 8601 text in UTC, to the millisecond, for seconds since 1970."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class JobClock:
+    """Derives the job's time from the monotonic clock.
+
+    Args:
+        start: the time to begin with: 0 for a new job, the last logged value plus the time passed since then for a
+            later AM attempt.
+    """
+
+    def __init__(self, start: float) -> None:
+        self._start = max(0.0, start)
+        self._base = monotonic()
+
+    def now(self) -> float:
+        """Return seconds since the job was accepted, rounded to microseconds so that a log holds them exactly."""
+        return round(self._start + monotonic() - self._base, 6)

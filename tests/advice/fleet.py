@@ -22,14 +22,13 @@ from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Peak
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.session_facts import CheckpointRecord
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.layout import Home, JobFolder
-from tony.model.progress import Progress
+from tony.model.progress import CheckpointRecord, Progress
 from tony.model.staged import StagedJob
 from tony.model.states import JobState, RoleKind, TaskState
 from tony.model.submission_record import RECORD_VERSION, JobRecord

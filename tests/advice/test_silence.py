@@ -16,8 +16,8 @@ from tony.advice.facts import Facts, is_same_job, run_of
 from tony.advice.recommendation import Finding, Saving
 from tony.advice.wasted_hours import compute_unused
 from tony.history.metrics_reader import Peak
-from tony.history.session_facts import CheckpointRecord
 from tony.model.job_spec import MIB
+from tony.model.progress import CheckpointRecord
 from tony.model.states import JobState
 
 

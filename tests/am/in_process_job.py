@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.support.fake_executor import OK, Behaviour, PlayedExecutor, run_until_released
-from tony.am.durability_barrier import JobClock
 from tony.am.master import Master
 from tony.am.recovery import recover_state
 from tony.client.credential_creation import make_credentials
+from tony.clock import JobClock
 from tony.core.actions import Finish
 from tony.core.events import AttemptStarted
 from tony.frameworks import registry

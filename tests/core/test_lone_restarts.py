@@ -12,7 +12,7 @@ from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.policies import restart_policy
+from tony.core.policies import node_exclusion_policy
 from tony.core.policies.restart_policy import FREE_RESTARTS
 from tony.core.steps.containers import MAX_LAUNCHES
 from tony.core.steps.executor_reports import STOP_CAUSE_WAIT_SECONDS
@@ -323,7 +323,7 @@ def test_a_host_on_which_tasks_failed_twice_is_left_out_for_an_hour() -> None:
     simulation.run()
     assert len(made(simulation, act.Exclude)) == 1
     simulation.advance()
-    assert simulation.now == restart_policy.LENGTH
+    assert simulation.now == node_exclusion_policy.LENGTH
     assert made(simulation, act.Include) == [act.Include(host="h")]
 
 
@@ -336,7 +336,7 @@ def test_hosts_are_not_blamed_for_what_others_did() -> None:
         simulation.run()
     simulation.exit(task("worker:0"), FAILED)
     simulation.run()
-    simulation.now = restart_policy.WINDOW + 1
+    simulation.now = node_exclusion_policy.WINDOW + 1
     simulation.exit(task("worker:0"), FAILED)
     simulation.run()
     assert made(simulation, act.Exclude) == []

@@ -12,10 +12,10 @@ from tests.core.specs import FAILED, task, with_restarts, workers
 from tests.support.simulation import Simulation
 from tony.core.deadline import Deadline
 from tony.core.events import ContainerEnded
-from tony.core.index_heap import Timers
 from tony.core.reasons import GangReleased
 from tony.core.state import ContainerIntent, Final, GrantedContainer, Restart, RoleState, State, Task
 from tony.core.state_digest import MACHINE, compute_digest
+from tony.core.timers import Timers
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.states import JobState, RoleKind, TaskState
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.index_heap import Timers
+from tony.core.timers import Timers
 
 
 def named(host: str) -> Deadline:

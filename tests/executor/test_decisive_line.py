@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.executor.test_output_capture import printed
-from tony.executor.output.output_capture import TAIL_LINES, find_decisive_line
+from tony.executor.output.decisive_line import find_decisive_line
+from tony.executor.output.output_capture import TAIL_LINES
 
 KERAS = b"ValueError: Attempt to convert a value (PerReplica:{"
 #: The end of an error of Keras 3: an array.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.executor.program.spawn_errors import make_executable
+from tony.executor.program.spawn import make_executable
 
 
 def mode(file: Path) -> int:

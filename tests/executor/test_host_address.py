@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tony.errors import UserError
-from tony.executor.network import port_reservation
-from tony.executor.network.port_reservation import resolve_ip
+from tony.executor.network import host_address
+from tony.executor.network.host_address import resolve_ip
 
 
 def resolving(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:
@@ -36,15 +36,15 @@ def test_an_address_that_others_reach_is_preferred(monkeypatch: pytest.MonkeyPat
 def test_a_name_that_means_only_this_machine_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Debian gives a machine's own name 127.0.1.1: nobody else would reach that."""
     resolving(monkeypatch, "127.0.1.1")
-    monkeypatch.setattr(port_reservation, "_find_outgoing_address", lambda: "10.0.0.7")
+    monkeypatch.setattr(host_address, "_find_outgoing_address", lambda: "10.0.0.7")
     assert resolve_ip("node7") == "10.0.0.7"
-    monkeypatch.setattr(port_reservation, "_find_outgoing_address", lambda: None)
+    monkeypatch.setattr(host_address, "_find_outgoing_address", lambda: None)
     assert resolve_ip("node7") == "127.0.1.1"
 
 
 def test_the_way_out_is_an_address_of_ours() -> None:
     """Or none, where there is no network."""
-    own = port_reservation._find_outgoing_address()
+    own = host_address._find_outgoing_address()
     if own is not None:
         with socket.socket() as probe:
             probe.bind((own, 0))

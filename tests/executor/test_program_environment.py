@@ -12,8 +12,8 @@ from tony.executor.program.program_environment import (
     build_environments,
     build_task_view,
     check_sizes,
-    load_framework,
 )
+from tony.frameworks import registry as frameworks
 from tony.frameworks.base import Framework, TaskView, common_environment
 from tony.frameworks.no_framework import NoFramework
 from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
@@ -230,10 +230,10 @@ def test_frameworks_are_loaded_from_where_they_live(tmp_path: Any) -> None:
     (tmp_path / "some_plug_in.py").write_text(
         "from tony.frameworks.no_framework import NoFramework\nclass Mine(NoFramework):\n    name = 'mine'\n"
     )
-    assert load_framework("tony.frameworks.no_framework:NoFramework", None).name == "none"
-    assert load_framework("some_plug_in:Mine", str(tmp_path)).name == "mine"
+    assert frameworks.load("tony.frameworks.no_framework:NoFramework", None).name == "none"
+    assert frameworks.load("some_plug_in:Mine", str(tmp_path)).name == "mine"
     with pytest.raises(TypeError, match=r"builtins:dict is not a tony\.frameworks\.base\.Framework"):
-        load_framework("builtins:dict", None)
+        frameworks.load("builtins:dict", None)
 
 
 def test_variables_of_the_container() -> None:

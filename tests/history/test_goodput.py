@@ -13,10 +13,9 @@ from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.errors import PlatformError
 from tony.history.goodput import OF_STEPS, Bucket, GoodputLedger, check, ledger
-from tony.history.session_facts import CheckpointRecord
 from tony.history.timeline import TaskPhase, Timeline, timeline
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
-from tony.model.progress import Progress
+from tony.model.progress import CheckpointRecord, Progress
 from tony.model.states import AfterCondition, RoleKind
 
 

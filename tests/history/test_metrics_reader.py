@@ -24,8 +24,7 @@ from tony.history import metrics_schema as layout
 from tony.history.metrics_reader import Peak, open_metrics
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
-from tony.history.session_facts import CheckpointRecord
-from tony.model.progress import Progress
+from tony.model.progress import CheckpointRecord, Progress
 
 TOLD = Progress("worker:0", 1, 1, 1.0, 7.0, 90.0, 99.0, total=1000.0, behind=True, regained=50.0, unlisted=2.0)
 SAVED = CheckpointRecord("worker:0", 1, 1, 50, 60.0, 62.5)

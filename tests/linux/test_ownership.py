@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.linux.peer_credentials import only_root_can_change
+from tony.linux.plain_files import only_root_can_change
 
 OTHER_USER = 12345
 

@@ -18,10 +18,10 @@ from tony.history.event_log import LogEntry
 from tony.history.goodput import HOUR, Bucket, GoodputLedger, TaskLedger, ledger
 from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Peak
-from tony.history.session_facts import CheckpointRecord, ProgressRecords
 from tony.history.timeline import TaskPhase, Timeline, TimelineReader
 from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, JobSpec, Role
+from tony.model.progress import CheckpointRecord, ProgressRecords
 from tony.model.states import JobState, RoleKind
 from tony.model.submission_record import JobRecord
 from tony.units import MAX_DURATION, MAX_SIZE

@@ -1,4 +1,4 @@
-"""Base class of heuristics: thresholds, and a function from facts to findings."""
+"""Base class of heuristics (thresholds, and a function from facts to findings), and what several of them share."""
 
 from __future__ import annotations
 

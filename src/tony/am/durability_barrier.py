@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tony import clock
 from tony.core.actions import Action
 from tony.schedulers.allocator_interface import Journal
 
@@ -93,20 +92,3 @@ class DurabilityBarrier:
 
 def _skip_acknowledgement() -> None:
     """Do nothing: no report caused the actions."""
-
-
-class JobClock:
-    """Derives the job's time from the monotonic clock.
-
-    Args:
-        start: the time to begin with: 0 for a new job, the last logged value plus the time passed since then for a
-            later AM attempt.
-    """
-
-    def __init__(self, start: float) -> None:
-        self._start = max(0.0, start)
-        self._base = clock.monotonic()
-
-    def now(self) -> float:
-        """Return seconds since the job was accepted, rounded to microseconds so that a log holds them exactly."""
-        return round(self._start + clock.monotonic() - self._base, 6)

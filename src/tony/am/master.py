@@ -15,7 +15,7 @@ from functools import partial
 from typing import assert_never
 
 from tony import clock
-from tony.am.durability_barrier import DurabilityBarrier, JobClock
+from tony.am.durability_barrier import DurabilityBarrier
 from tony.am.executor_connections import Executors
 from tony.am.executor_launch_context import build_container_setup, build_task_part
 from tony.am.metrics_store import MetricsStore
@@ -26,6 +26,7 @@ from tony.am.start_messages import StartMessages
 from tony.am.subscribers import Subscribers
 from tony.am.supervised_tasks import SupervisedTasks
 from tony.am.unconfirmed_ends import UnconfirmedEnds
+from tony.clock import JobClock
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application

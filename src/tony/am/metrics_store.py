@@ -27,11 +27,10 @@ from tony.am.step_progress import (
 from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
 from tony.history.metrics_schema import CHUNK, MANY_SERIES, TaskMetricsUpdate
-from tony.history.session_facts import CheckpointRecord
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.model.metric_definitions import series_of
-from tony.model.progress import STALLED_AFTER_UNKNOWN_SECONDS, Progress
+from tony.model.progress import STALLED_AFTER_UNKNOWN_SECONDS, CheckpointRecord, Progress
 from tony.protocol.client_messages import GetMetrics, Measured
 from tony.protocol.executor_messages import Sample
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tony import clock
-from tony.am.durability_barrier import JobClock
+from tony.clock import JobClock
 from tony.core.application import Application
 from tony.core.events import Event, KillRequested
 from tony.errors import InvalidTransition, PlatformError, RecordError

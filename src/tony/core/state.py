@@ -8,8 +8,9 @@ from enum import Enum
 
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.events import ContainerEnded
-from tony.core.index_heap import IndexHeap, Timers
+from tony.core.index_heap import IndexHeap
 from tony.core.reasons import RestartReason, TaskNote
+from tony.core.timers import Timers
 from tony.core.transitions import JobMove, TaskMove, find_next_job_state, find_next_task_state
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId

@@ -30,12 +30,11 @@ from tony.executor.program.program_environment import (
     build_task_view,
     find_summaries_folder,
     find_task_secrets,
-    load_framework,
 )
 from tony.executor.program.python_hook_variables import build_variables
-from tony.executor.program.spawn import spawn
-from tony.executor.program.spawn_errors import make_executable
+from tony.executor.program.spawn import make_executable, spawn
 from tony.executor.run_context import RunContext
+from tony.frameworks import registry as frameworks
 from tony.frameworks.base import TaskView
 from tony.linux import process, resource_limits
 from tony.linux.process import has_marker, own_peak
@@ -309,7 +308,7 @@ class ProgramRun:
         task, container = context.task, context.container
         seen = self._build_task_view()
         try:
-            framework = load_framework(task.framework_module, task.framework_path)
+            framework = frameworks.load(task.framework_module, task.framework_path)
             own, more = self._run_context.environment, command.variables
             envs = build_environments(
                 task, container, framework, command.shared, seen, own, more, classpath, command.addresses

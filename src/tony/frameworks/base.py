@@ -1,4 +1,4 @@
-"""The interface of a framework adapter.
+"""The interface of a framework adapter, and checks that several adapters share.
 
 An adapter has two halves. The application master's half turns a cluster spec into one small *shared* value, computed
 once and sent to every task, so that a barrier of N tasks costs O(N) wherever the framework allows. The task's half,
@@ -151,3 +151,32 @@ MAX_STRING = 128 * 1024
 def string_size(name: str, value: str) -> int:
     """Return the bytes of a variable in the environment: `NAME=value` and the final NUL."""
     return len(name.encode()) + len(value.encode(errors="surrogateescape")) + 2
+
+
+def one_process_per_task(spec: JobSpec, framework: str) -> list[Problem]:
+    """Refuse `procs_per_task` above 1: the framework has one address per task, or needs distinct processes."""
+    return [
+        Problem(
+            key=f"roles.{name}.procs_per_task",
+            value=str(role.procs_per_task),
+            message=f'framework = "{framework}" runs one process per task. Set procs_per_task = 1 and raise '
+            "instances instead.",
+        )
+        for name, role in spec.effective_roles.items()
+        if role.procs_per_task > 1
+    ]
+
+
+def whole_gang(spec: JobSpec, framework: str) -> list[Problem]:
+    """Refuse `distributed_mode = "fcfs"`: a program started before its peers registered lacks their addresses."""
+    if spec.distributed_mode is not DistributedMode.FCFS:
+        return []
+    return [
+        Problem(
+            key="distributed_mode",
+            value=spec.distributed_mode.value,
+            message=f'framework = "{framework}" passes the address of rank 0 to every program, which is not known '
+            'before all tasks have registered. Set distributed_mode = "gang", or framework = "none" if the programs do '
+            "not need each other.",
+        )
+    ]

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.errors import Problem, UserError
-from tony.frameworks.base import MAX_STRING, Framework, TaskView, rendezvous_folder, string_size
+from tony.frameworks.base import MAX_STRING, Framework, TaskView, rendezvous_folder, string_size, whole_gang
 from tony.frameworks.ranks import compute_roles, local_rank_variables, lone_rank, roles_together
-from tony.frameworks.registry import whole_gang
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec, Role

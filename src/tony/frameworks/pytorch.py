@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem
-from tony.frameworks.base import Framework, TaskView
+from tony.frameworks.base import Framework, TaskView, whole_gang
 from tony.frameworks.ranks import (
     RoleRanks,
     local_rank,
@@ -16,7 +16,6 @@ from tony.frameworks.ranks import (
     processes,
     to_shared,
 )
-from tony.frameworks.registry import whole_gang
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tony.errors import Problem
 from tony.frameworks.base import Framework
-from tony.model.job_spec import JobSpec
-from tony.model.states import DistributedMode
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -45,12 +43,17 @@ def home_of(name: str) -> str:
     raise LookupError(name)
 
 
-def load(home: str) -> Framework:
+def load(home: str, path: str | None = None) -> Framework:
     """Load an adapter from "module:Class".
+
+    Args:
+        path: folder to append to sys.path for a plug-in.
 
     Raises:
         TypeError: the class is no Framework.
     """
+    if path is not None and path not in sys.path:
+        sys.path.append(path)
     module, _, attribute = home.partition(":")
     adapter = getattr(import_module(module), attribute)()
     if not isinstance(adapter, Framework):
@@ -63,32 +66,3 @@ def _plug_ins() -> Iterable[EntryPoint]:
     from importlib.metadata import entry_points
 
     return entry_points(group=_GROUP)
-
-
-def one_process_per_task(spec: JobSpec, framework: str) -> list[Problem]:
-    """Refuse `procs_per_task` above 1: the framework has one address per task, or needs distinct processes."""
-    return [
-        Problem(
-            key=f"roles.{name}.procs_per_task",
-            value=str(role.procs_per_task),
-            message=f'framework = "{framework}" runs one process per task. Set procs_per_task = 1 and raise '
-            "instances instead.",
-        )
-        for name, role in spec.effective_roles.items()
-        if role.procs_per_task > 1
-    ]
-
-
-def whole_gang(spec: JobSpec, framework: str) -> list[Problem]:
-    """Refuse `distributed_mode = "fcfs"`: a program started before its peers registered lacks their addresses."""
-    if spec.distributed_mode is not DistributedMode.FCFS:
-        return []
-    return [
-        Problem(
-            key="distributed_mode",
-            value=spec.distributed_mode.value,
-            message=f'framework = "{framework}" passes the address of rank 0 to every program, which is not known '
-            'before all tasks have registered. Set distributed_mode = "gang", or framework = "none" if the programs do '
-            "not need each other.",
-        )
-    ]

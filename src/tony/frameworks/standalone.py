@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem
-from tony.frameworks.base import Framework, TaskView
-from tony.frameworks.registry import one_process_per_task
+from tony.frameworks.base import Framework, TaskView, one_process_per_task
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec
 from tony.model.states import RoleKind

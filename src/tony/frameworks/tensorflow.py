@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.errors import Problem, UserError
-from tony.frameworks.base import MAX_STRING, Framework, TaskView, string_size
+from tony.frameworks.base import MAX_STRING, Framework, TaskView, one_process_per_task, string_size
 from tony.frameworks.ranks import compute_roles, lone_rank, roles_together
-from tony.frameworks.registry import one_process_per_task
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec

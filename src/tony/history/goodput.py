@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tony.errors import PlatformError
-from tony.history.session_facts import CheckpointRecord, ProgressRecords
 from tony.history.timeline import Span, TaskPhase, TaskResources, Timeline
 from tony.model.job_spec import GIB
-from tony.model.progress import Progress, is_repeating, is_stalled
+from tony.model.progress import CheckpointRecord, Progress, ProgressRecords, is_repeating, is_stalled
 from tony.model.states import RoleKind
 
 HOUR = 3600.0

@@ -20,10 +20,9 @@ from tony import clock
 from tony.history import metrics_schema as layout
 from tony.history.metric_buckets import Bucket, RolePoints, build_role_points, clip, downsample, group_by_bucket
 from tony.history.metrics_schema import decode_progress
-from tony.history.session_facts import CheckpointRecord
 from tony.model.ids import TaskId
 from tony.model.metric_definitions import series_of
-from tony.model.progress import Progress
+from tony.model.progress import CheckpointRecord, Progress
 from tony.protocol.client_messages import Points
 
 T = TypeVar("T")

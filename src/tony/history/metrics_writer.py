@@ -19,9 +19,8 @@ from pathlib import Path
 from tony.errors import StorageError
 from tony.history import metrics_schema as layout
 from tony.history.metrics_schema import StoredTaskMetrics, TaskMetricsUpdate
-from tony.history.session_facts import CheckpointRecord
 from tony.model.metric_definitions import series_of
-from tony.model.progress import Progress
+from tony.model.progress import CheckpointRecord, Progress
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.history.goodput import AttemptFacts, Piece
-from tony.history.session_facts import ProgressRecords
 from tony.history.timeline import Span, TaskPhase, Timeline
 from tony.model.codec import Json
 from tony.model.job_report import JobReport
+from tony.model.progress import ProgressRecords
 from tony.model.states import JobState
 
 #: Spans of one request.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
 from tony.core.events import Event, FailureClassified, FailureResponse, Gathered, SessionOpened
 from tony.errors import RecordError
 from tony.history.event_log import MAX_LINE_BYTES, decode_entry, segments
 from tony.history.json_files import open_plain
 from tony.model.layout import JobFolder
-from tony.model.progress import Progress
 
 E = TypeVar("E", bound=Event)
 #: A job directory, to read the event log from; or events obtained elsewhere, at least those of `TELLING`.
@@ -63,29 +62,3 @@ def _events(source: EventSource, *classes: type[E]) -> Iterator[E]:
                             event = decode_entry(str(path), line, 0).event
                             if isinstance(event, classes):
                                 yield event
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointRecord:
-    """A saved checkpoint; it took from `since` to `until` (seconds since the job was accepted)."""
-
-    task: str
-    session: int
-    try_: int
-    step: int
-    since: float
-    until: float
-
-
-class ProgressRecords(Protocol):
-    """A store of reported progress and checkpoints."""
-
-    @property
-    def known_until(self) -> float | None:
-        """Seconds since the job was accepted, up to which reports are complete; None if they are complete."""
-
-    def progress(self, task: str | None = None) -> Sequence[Progress]:
-        """Return the progress of one task, or of all, ordered by session and task attempt."""
-
-    def checkpoints(self, task: str | None = None) -> Sequence[CheckpointRecord]:
-        """Return the checkpoints of one task, or of all, ordered by time."""

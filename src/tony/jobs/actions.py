@@ -1,4 +1,4 @@
-"""Killing a job."""
+"""Requests to a running job: kill, restart, log level, stack traces."""
 
 from __future__ import annotations
 

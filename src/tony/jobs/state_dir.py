@@ -1,4 +1,4 @@
-"""The state directory of a user: found, created, and protected from other users."""
+"""The state directory of a user: found, created, and protected from other users; the user's name."""
 
 from __future__ import annotations
 

@@ -10,9 +10,7 @@ import contextlib
 import ipaddress
 import os
 import socket
-import stat
 import struct
-from pathlib import Path
 
 #: Not in the socket module: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h.
 _AF_NETLINK, _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 16, 4, 20, 1
@@ -81,27 +79,3 @@ def _owner(family: int, source: tuple[bytes, int], target: tuple[bytes, int]) ->
 def is_ours(uid: int | None) -> bool:
     """Return True for a user who may read everything that this process may: its own user, and root."""
     return uid is not None and uid in (os.geteuid(), 0)
-
-
-def only_root_can_change(path: str) -> bool:
-    """Return True if only root can change or replace a file.
-
-    The file and every folder above it must belong to root, and no other user may write to them. In a sticky folder such
-    as `/tmp` other users may create files, but can neither rename nor remove one of root's.
-
-    Args:
-        path: absolute, without symbolic links.
-    """
-    target = Path(path)
-    try:
-        statuses = [target.lstat(), *(folder.lstat() for folder in target.parents)]
-    except OSError:
-        return False
-    return all(_is_protected(status) for status in statuses)
-
-
-def _is_protected(status: os.stat_result) -> bool:
-    if status.st_uid != 0 or stat.S_ISLNK(status.st_mode):
-        return False
-    is_sticky_folder = stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_ISVTX)
-    return is_sticky_folder or not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -1,12 +1,13 @@
-"""The progress of programs: reported steps, and what follows from them for a task and for a job. Pure.
+"""The progress of programs: reported steps and checkpoints, and what follows from them for a task and for a job. Pure.
 
 Every page, command and API answer takes rate, remaining time and stalls from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 #: A program is stalled when it has reported nothing for this many times the median time between its reports, and for at
 #: least STALLED_AFTER_SECONDS; while the median is not known, for STALLED_AFTER_UNKNOWN_SECONDS.
@@ -224,3 +225,29 @@ def find_newest(reported: Iterable[Progress], session: int = 0) -> list[Progress
         if progress.session == session and (progress.task not in newest or progress.try_ >= newest[progress.task].try_):
             newest[progress.task] = progress
     return list(newest.values())
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """A saved checkpoint; it took from `since` to `until` (seconds since the job was accepted)."""
+
+    task: str
+    session: int
+    try_: int
+    step: int
+    since: float
+    until: float
+
+
+class ProgressRecords(Protocol):
+    """A store of reported progress and checkpoints."""
+
+    @property
+    def known_until(self) -> float | None:
+        """Seconds since the job was accepted, up to which reports are complete; None if they are complete."""
+
+    def progress(self, task: str | None = None) -> Sequence[Progress]:
+        """Return the progress of one task, or of all, ordered by session and task attempt."""
+
+    def checkpoints(self, task: str | None = None) -> Sequence[CheckpointRecord]:
+        """Return the checkpoints of one task, or of all, ordered by time."""

@@ -18,11 +18,10 @@ from tony.history.metrics_reader import Metrics, open_metrics
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
 from tony.history.prometheus_text import JobSnapshot, exposition
-from tony.history.session_facts import CheckpointRecord
 from tony.model.codec import from_plain
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
-from tony.model.progress import Progress
+from tony.model.progress import CheckpointRecord, Progress
 from tony.model.strict_json import loads
 from tony.protocol.client_messages import MAX_POINTS, GetMetrics
 from tony.protocol.executor_messages import Sample

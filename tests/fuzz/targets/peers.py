@@ -27,8 +27,8 @@ from tony.executor.program.program_environment import (
     build_environments,
     build_task_view,
     check_sizes,
-    load_framework,
 )
+from tony.frameworks import registry as frameworks
 from tony.frameworks.base import as_it_is
 from tony.frameworks.registry import home_of, load
 from tony.history.event_log import MAX_LINE_BYTES
@@ -79,7 +79,7 @@ class _Master:
         app = self.simulation.app
         metrics = MetricsStore(app.state, lambda: self.simulation.now, Path("/nowhere"), late=False)
         self.desk = Executors(app, 1, self.fed.append, lambda: self.simulation.now, metrics, lambda: True, 0.0)
-        self.starts = StartMessages(_RECORD, load_framework(_RECORD.framework_module, None), 1)
+        self.starts = StartMessages(_RECORD, frameworks.load(_RECORD.framework_module, None), 1)
         self.seen = 0
 
     def hear(self, wire: _Wire, message: Message) -> None:
@@ -176,7 +176,7 @@ def start(data: bytes) -> None:
     except ProtocolError:
         return
     assert isinstance(message, StartProgram)
-    framework = load_framework(home_of(name), None)
+    framework = frameworks.load(home_of(name), None)
     seen = replace(
         build_task_view(_PART, message, "h:1", None), ip_of=as_it_is
     )  # nobody is asked for the names that come

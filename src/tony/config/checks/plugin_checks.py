@@ -1,4 +1,4 @@
-"""Checks by the framework and the scheduler of a job, which are found by name."""
+"""Checks by the framework and scheduler of a job, which are found by name; kinds that a framework gives to roles."""
 
 from __future__ import annotations
 

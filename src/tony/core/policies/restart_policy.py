@@ -7,7 +7,7 @@ do not count, but are limited, too.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tony.core.state import Restart, State, Task
@@ -184,27 +184,3 @@ def compute_backoff(base: float, done: int, seed: str) -> float:
         return 0.0
     jitter = zlib.crc32(f"{seed}/{done}".encode()) / 2**32 / 4
     return min(base * 2.0 ** min(done - 1, 30) * (1 + jitter), MAX_BACKOFF_SECONDS * (1 - jitter))
-
-
-#: Failures on one host within the window after which it is excluded.
-FAILURES = 2
-#: Length of that window in seconds.
-WINDOW = 3600.0
-#: Seconds that a host is excluded.
-LENGTH = 3600.0
-
-
-def may_be_host_failure(failure: Failure) -> bool:
-    """Return True if the host may have caused a failure: it ran there, and neither a user nor the cluster ended it."""
-    taken_away = failure.blameless and failure.cause is FailureCause.LOST
-    return failure.host is not None and failure.failure_class is not FailureClass.KILLED and not taken_away
-
-
-def select_recent(times: Iterable[float], now: float) -> list[float]:
-    """Return the failure times that still count."""
-    return [at for at in times if at > now - WINDOW]
-
-
-def is_bad(times: Iterable[float], now: float) -> bool:
-    """Return True if a host with failures at these times is to be excluded."""
-    return len(select_recent(times, now)) >= FAILURES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
-from tony.core.policies import restart_policy as policy
+from tony.core.policies import node_exclusion_policy as policy
 from tony.core.state import ContainerIntent, GrantedContainer, State, Task
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, elastic_start

@@ -16,41 +16,12 @@ from functools import partial
 from pathlib import Path
 
 from tony import clock
+from tony.executor.output.decisive_line import find_decisive_line, with_decisive_line
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.log_serving import STREAMS, LogReaders, StreamLog
 from tony.executor.output.writer_thread import WriterThread
 from tony.executor.program.printed_values import Exports
 from tony.model.masking import MaskedStream, SecretMask
-
-#: The end of a Python traceback: a class, perhaps with its module, and its message. The output of several processes is
-#: labelled (`rank_output`).
-_EXCEPTION = re.compile(rb"(?:\[\d+\] )?(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception)(?:: [^\r\n]*)?\r?(?=\n|$)")
-_ENDINGS = (b"Error", b"Exception")
-#: Occurrences checked, from the end, in output that is full of these words.
-_MAX_PLACES = 200
-
-
-def find_decisive_line(data: bytes) -> bytes:
-    """Return the last line that looks like the end of a traceback; empty if there is none."""
-    places = {word: data.rfind(word) for word in _ENDINGS}
-    for _ in range(_MAX_PLACES):
-        place = max(places.values(), default=-1)
-        if place < 0:
-            return b""
-        start = data.rfind(b"\n", 0, place) + 1
-        found = _EXCEPTION.match(data, start)
-        if found:
-            return found[0].rstrip(b"\r")
-        places = {word: data.rfind(word, 0, start) if at >= start else at for word, at in places.items()}
-    return b""
-
-
-def with_decisive_line(tail: list[bytes], decisive: bytes) -> list[bytes]:
-    """Return the last lines, with the decisive one put first if it is not among them; never more lines than before."""
-    if not decisive or decisive in tail or len(tail) < 3:
-        return tail
-    return [decisive, b"...", *tail[2:]]
-
 
 #: Size of a pipe once a program has filled one: 1 MiB, the default of pipe-max-size. Not from the beginning: a user's
 #: share of pipe memory is 64 MiB (pipe-user-pages-soft), and beyond it pipes have 8 KiB.

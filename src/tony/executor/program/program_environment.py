@@ -9,14 +9,12 @@ inherited, and nothing that other tasks rely on. No secret of tony is among them
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 
 from tony.errors import UserError
-from tony.executor.network.port_reservation import resolve_ip
+from tony.executor.network.host_address import resolve_ip
 from tony.frameworks.base import Framework, TaskView, common_environment
 from tony.model.codec import Json
 from tony.model.ids import TaskId
@@ -45,22 +43,6 @@ _MAX_STRING_BYTES = 32 * os.sysconf("SC_PAGE_SIZE")
 
 class LaunchFailed(UserError):  # noqa: N818 - a noun reads better where it is raised
     """The program could not be started; the message says why."""
-
-
-def load_framework(home: str, path: str | None) -> Framework:
-    """Load a framework's adapter.
-
-    Args:
-        home: "module:Class".
-        path: folder to append to sys.path for a plug-in.
-    """
-    if path is not None and path not in sys.path:
-        sys.path.append(path)
-    module, _, name = home.partition(":")
-    adapter = getattr(import_module(module), name)()
-    if not isinstance(adapter, Framework):
-        raise TypeError(f"{home} is not a tony.frameworks.base.Framework")
-    return adapter
 
 
 def renumber_for_session(task: TaskPart, command: StartProgram) -> TaskId:

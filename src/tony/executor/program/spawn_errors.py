@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-import stat
-from contextlib import suppress
 
 from tony.linux import resource_limits
 
@@ -86,31 +83,3 @@ def _explain_permission(place: str, interpreter: str | None) -> str:
     if interpreter:
         return f"permission denied; check the permissions of {interpreter.split()[0]}, named in its #! line"
     return "permission denied; check whether the file system is mounted noexec"
-
-
-#: The first word of each command in a line: at its beginning, behind a separator, in backticks or `$(...)`.
-_FIRST_WORDS = re.compile(r"(?:^|[`;&|(\n])\s*([^\s`;&|()<>\"']+)")
-
-
-def make_executable(command: str, folder: str) -> None:
-    """Give the files that a command line runs the execute bits that go with their read bits.
-
-    Only paths below the working directory, which belongs to this task alone. Failures are ignored: the shell will
-    report the problem.
-
-    Args:
-        command: as passed to bash.
-        folder: the working directory.
-    """
-    for word in dict.fromkeys(_FIRST_WORDS.findall(command)):
-        if "/" in word:  # bash looks up others on PATH
-            _set_bits(word, folder)
-
-
-def _set_bits(word: str, folder: str) -> None:
-    with suppress(OSError, ValueError):
-        root = os.path.realpath(folder)
-        place = os.path.realpath(os.path.join(root, word))
-        mode = os.stat(place).st_mode
-        if place.startswith(f"{root}/") and stat.S_ISREG(mode) and not os.access(place, os.X_OK):
-            os.chmod(place, stat.S_IMODE(mode) | (mode & 0o444) >> 2)

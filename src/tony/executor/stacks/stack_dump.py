@@ -20,7 +20,7 @@ from tony.executor.program.captured_command import run_captured
 from tony.executor.program.program_environment import MARKER, LaunchFailed
 from tony.executor.program.spawn import Reaper
 from tony.executor.stacks import faulthandler_stacks
-from tony.linux.peer_credentials import only_root_can_change
+from tony.linux.plain_files import only_root_can_change
 from tony.linux.process import command_of, wait_channel
 from tony.linux.thread_pools import to_thread
 from tony.model.masking import SecretMask

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tony.config.table.resolved_table import ResolvedRow
-from tony.history.session_facts import CheckpointRecord
 from tony.history.timeline import Mark, SessionSpan, Span, TaskResources
 from tony.jobs.directory.task_logs import LogFileInfo
 from tony.jobs.directory.view import RecordFile, TaskContainer
@@ -14,7 +13,7 @@ from tony.model.codec import Json
 from tony.model.job_query import Facets
 from tony.model.job_report import TaskReport
 from tony.model.job_summary import JobHead
-from tony.model.progress import JobProgress, Progress
+from tony.model.progress import CheckpointRecord, JobProgress, Progress
 from tony.schedulers.client_interface import WebLink
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tony import clock
-from tony.am.durability_barrier import JobClock
+from tony.clock import JobClock
 
 
 def test_it_goes_on_from_where_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
