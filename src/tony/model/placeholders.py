@@ -4,6 +4,8 @@ Commands contain many other braces (`${HOME}`, `awk '{print $1}'`, JSON), so onl
 everything else stays unchanged. A literal `{role}` is written `{{role}}`; `${role}` is the shell's. As in Python's
 format strings an odd number of braces is a placeholder inside pairs, an even number only pairs: `{{{role}}}` gives
 `{worker}`.
+
+Values of `container_env` refer to other variables instead: `$NAME`, `${NAME}`.
 """
 
 from __future__ import annotations
@@ -153,3 +155,15 @@ def escaped(text: str) -> str:
 
 def _is_filled(match: re.Match[str]) -> bool:
     return min(len(match[1]), len(match[3])) % 2 == 1
+
+
+#: A reference to a variable.
+VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})", re.ASCII)
+
+
+def expand_variables(variables: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables expanded from this machine's environment; unset ones are empty."""
+    return {
+        name: VARIABLE.sub(lambda found: environ.get(found[1] or found[2], ""), value)
+        for name, value in variables.items()
+    }

@@ -20,8 +20,7 @@ from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_spec import place_among
 from tony.model.masking import find_secrets
-from tony.model.placeholders import fill, find_addressed_roles
-from tony.model.variable_references import expand_variables
+from tony.model.placeholders import expand_variables, fill, find_addressed_roles
 from tony.protocol.executor_messages import StartProgram
 from tony.protocol.launch import ContainerPart, TaskPart
 

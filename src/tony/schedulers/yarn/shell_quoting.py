@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tony.model.variable_references import VARIABLE
+from tony.model.placeholders import VARIABLE
 
 #: Characters that a shell interprets inside double quotes, unless they begin a variable.
 _SPECIAL = re.compile(rf'(?P<variable>{VARIABLE.pattern})|[\\"`$]', re.ASCII)

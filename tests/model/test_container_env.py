@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tony.model.variable_references import expand_variables
+from tony.model.placeholders import expand_variables
 from tony.schedulers.yarn.shell_quoting import for_shell
 
 ENVIRONMENT = {"HOME_OF": "/opt/hadoop", "EMPTY": "", "PATH": "/usr/bin:/bin"}
