@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _HEADING = ("TASK", "STATE", "HOST", "PID", "SINCE", "SESSION", "OUTPUT", "EXIT", "NOTE")
 #: Columns that are dropped when the terminal is too narrow, in this order: host, since, session, output, pid.
 _EXPENDABLE = (2, 4, 5, 6, 3)
+#: The same for the live table; dropped in this order: host, pid, for, output.
+_LIVE_HEADING = ("TASK", "STATE", "HOST", "PID", "FOR", "OUTPUT", "NOTE")
+_LIVE_EXPENDABLE = (2, 3, 4, 5)
 #: Most restarts that are listed.
 _MAX_RESTARTS_SHOWN = 5
 
@@ -202,11 +205,6 @@ def note_of(task: TaskReport) -> str:
     return "" if task.note in (f"exit code {task.exit_code}", f"killed by {task.signal}") else task.note
 
 
-_HEADING = ("TASK", "STATE", "HOST", "PID", "FOR", "OUTPUT", "NOTE")
-#: Columns that are dropped when the terminal is too narrow, in this order: host, pid, for, output.
-_EXPENDABLE = (2, 3, 4, 5)
-
-
 def format_live_table(report: JobReport, now: float, columns: int, rows: int, progress: str = "") -> list[str]:
     """Return the job on one line, a row for each task (or each role if there are too many), and what it waits for.
 
@@ -220,13 +218,15 @@ def format_live_table(report: JobReport, now: float, columns: int, rows: int, pr
     session = f"  session {report.session}" if report.session else ""
     lines = [cut(f"{report.state.value}{took}{session}  {escape(report.name)}  {escape(report.job)}", columns)]
     if len(report.tasks) <= rows:
-        lines += format_table([_HEADING, *(_task(task, now) for task in report.tasks)], columns, _EXPENDABLE)
+        lines += format_table(
+            [_LIVE_HEADING, *(_format_live_row(task, now) for task in report.tasks)], columns, _LIVE_EXPENDABLE
+        )
     else:
-        lines += format_table([("ROLE", "TASKS"), *_roles(report.tasks)], columns)
+        lines += format_table([("ROLE", "TASKS"), *_format_role_rows(report.tasks)], columns)
     return lines + [cut(escape(text), columns) for text in (progress, report.waiting, report.unfinished) if text]
 
 
-def _task(task: TaskReport, now: float) -> tuple[str, ...]:
+def _format_live_row(task: TaskReport, now: float) -> tuple[str, ...]:
     output = "-" if task.last_output_age is None else f"{format_duration(task.last_output_age)} ago"
     ended = task.signal or (f"exit code {task.exit_code}" if task.exit_code else "")
     return (
@@ -240,7 +240,7 @@ def _task(task: TaskReport, now: float) -> tuple[str, ...]:
     )
 
 
-def _roles(tasks: tuple[TaskReport, ...]) -> list[tuple[str, str]]:
+def _format_role_rows(tasks: tuple[TaskReport, ...]) -> list[tuple[str, str]]:
     """Return role -> number of its tasks in each state."""
     counts: dict[str, Counter[TaskState]] = {}
     for task in tasks:
