@@ -156,7 +156,7 @@ def test_all_mistakes_at_once(desk: Desk) -> None:
         f"{desk.files} exists, missing in it does not",
         "only local paths are allowed",
         "not an archive. Supported are tar, tar.gz",
-        "leads out of the working directory",
+        "must be a relative path inside the working directory",
         "executable",
         "`a`",
         "the link out -> /etc/passwd leads out",
