@@ -8,21 +8,23 @@ import logging
 import os
 import threading
 from collections.abc import AsyncGenerator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, assert_type
 
 import pytest
 
 import tony
-from tests.jobs.fake_am import JOB, PlayedMaster, failed, logged, recorded, standing, succeeded, write_log
+from tests.jobs.fake_am import JOB, TWO_WORKERS, PlayedMaster, failed, logged, recorded, standing, succeeded, write_log
 from tests.jobs.recording_scheduler import Desk, Office
 from tests.support.waiting import wait_until
 from tony.client import blocking
 from tony.client.blocking import iterate, run
 from tony.core.events import Queued
-from tony.errors import ProgramError, UnknownJobError, UserError
+from tony.errors import InfraError, ProgramError, UnknownJobError, UserError
 from tony.history.event_log import LogEntry
 from tony.history.job_record import write_summary
+from tony.jobs.remote import remote_job_sync
 from tony.jobs.state_dir import get_user_name
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
@@ -125,6 +127,26 @@ class TestJob:
         assert repr(tony.attach("last")) == f"tony.attach({JOB!r})"
         with pytest.raises(UnknownJobError):
             tony.attach("x")
+
+    def test_attaching_to_a_job_of_the_cluster_in_a_notebook(self, here: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An event loop runs already where the scheduler is queried for an id that is not in the state directory."""
+        job_id = "application_1700000000000_0001"
+
+        async def adopt(home: Home, text: str) -> bool:
+            recorded(home, text)
+            return True
+
+        async def cell() -> str:
+            return tony.attach(job_id).id
+
+        monkeypatch.setattr(remote_job_sync, "adopt", adopt)
+        assert asyncio.run(cell()) == job_id
+
+    def test_a_job_of_a_scheduler_that_is_not_installed(self, here: Home) -> None:
+        settings = replace(TWO_WORKERS, scheduler="gone")
+        recorded(here, spec=settings)
+        with pytest.raises(InfraError, match="scheduler 'gone', which is not installed here"):
+            run(tony.attach(JOB).aio.timeline())
 
     def test_an_ended_job(self, here: Home) -> None:
         """Everything can be had from its record."""

@@ -20,7 +20,6 @@ from tony.history.json_files import write_json
 from tony.history.kill_request import KillRequest, save_kill_request
 from tony.jobs.status.dead_am_report import build_last_report
 from tony.jobs.status.finalize_lost import close_lost
-from tony.jobs.status.job_status import load_submitter
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -29,6 +28,7 @@ from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import Submitter
+from tony.schedulers.registry import load_submitter
 
 Recorded = tuple[JobFolder, JobRecord]
 WORKERS = tuple(TaskId("worker", index) for index in range(2))

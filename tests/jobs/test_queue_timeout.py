@@ -15,12 +15,12 @@ from tony.core import events as ev
 from tony.errors import SchedulerError
 from tony.history.job_record import pending_report, read_summary
 from tony.jobs.job_follower import iterate_reports
-from tony.jobs.status import job_status
 from tony.jobs.status.queue_timeout import QueueLimit
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Timeouts
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
+from tony.schedulers import registry
 from tony.schedulers.capabilities import Capabilities
 from tony.schedulers.client_interface import ApplicationStatus, Submitter
 from tony.schedulers.local.capabilities import CAPABILITIES
@@ -64,7 +64,7 @@ class Queue(Desk):
 @pytest.fixture
 def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
     queue = Queue()
-    monkeypatch.setattr(job_status, "load_submitter", lambda *_: queue)
+    monkeypatch.setattr(registry, "load_submitter", lambda *_: queue)
     return queue
 
 

@@ -154,7 +154,7 @@ async def test_killed_while_it_is_submitted(home: Home, monkeypatch: pytest.Monk
     """Who kills it waits until there is something to kill."""
     folder, _ = recorded(home)
     submitter = Elsewhere(folder, ApplicationStatus(alive=True))
-    monkeypatch.setattr(job_status, "load_submitter", lambda *_: submitter)
+    monkeypatch.setattr(registry, "load_submitter", lambda *_: submitter)
     with aborted_submissions.mark_submission(home, JOB):
         killing_it = asyncio.ensure_future(kill(home, JOB))
         await asyncio.sleep(0.2)
@@ -289,7 +289,7 @@ async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.Mon
     logged(folder, started())
     monkeypatch.setattr(job_status, "ANSWER_TIMEOUT_SECONDS", 0.1)
     status = ApplicationStatus(alive=True, address="unix:/no/such/socket", host="far", attempt=1)
-    monkeypatch.setattr(job_status, "load_submitter", lambda *_: Elsewhere(folder, status))
+    monkeypatch.setattr(registry, "load_submitter", lambda *_: Elsewhere(folder, status))
     report = await job_status.load_report(home, JOB)
     assert report.state is JobState.RUNNING
     assert mentions(report.waiting, "unix:/no/such/socket")
@@ -432,7 +432,7 @@ async def test_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.Mon
         raise ConnectionFailed("no answer")
 
     monkeypatch.setattr(actions, "send_kill", deaf)
-    monkeypatch.setattr(job_status, "load_submitter", lambda *_: submitter)
+    monkeypatch.setattr(registry, "load_submitter", lambda *_: submitter)
     async with PlayedMaster(folder, running):
         assert (await kill(home, JOB)).job == JOB
     assert submitter.swept == 1

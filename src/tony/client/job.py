@@ -76,7 +76,7 @@ def attach(job_id: str) -> Job:
         UnknownJobError: there is no such job.
     """
     home = find_state_dir(os.environ)
-    return Job(DirectoryJobView.from_home(home, resolve(home, job_id)))
+    return Job(DirectoryJobView.from_home(home, run(to_thread(resolve, home, job_id))))
 
 
 class JobMethods:

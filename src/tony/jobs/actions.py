@@ -28,6 +28,7 @@ from tony.model.layout import Home, JobFolder
 from tony.model.states import LIVING_TASK_STATES, JobState
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import LOG_LEVELS, Stacks
+from tony.schedulers import registry
 from tony.units import format_duration
 
 _POLL_SECONDS = 0.05
@@ -59,7 +60,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
     actor = actor or get_user_name()
     deadline = clock.monotonic() + ANSWER_TIMEOUT_SECONDS
     folder = home.job(job_id)
-    submitter = job_status.load_submitter(home, record_of(home, job_id))
+    submitter = registry.load_submitter(home, record_of(home, job_id))
     is_local = submitter.capabilities.same_host
     kept: float | None = None
     broken = False
@@ -104,7 +105,7 @@ async def _end_from_here(home: Home, job_id: str, actor: str) -> JobReport:
 
     folder, record = home.job(job_id), record_of(home, job_id)
     report = await to_thread(report_as_logged, folder, record)
-    await job_status.load_submitter(home, record).withdraw(folder, f"killed by {actor}")
+    await registry.load_submitter(home, record).withdraw(folder, f"killed by {actor}")
     return report
 
 
@@ -113,7 +114,7 @@ async def _end_by_scheduler(home: Home, job_id: str, actor: str) -> bool:
 
     Not while it is being submitted: the scheduler would not know the job yet.
     """
-    submitter = job_status.load_submitter(home, record_of(home, job_id))
+    submitter = registry.load_submitter(home, record_of(home, job_id))
     if submitter.capabilities.same_host or aborted_submissions.is_under_way(home, job_id):
         return False
     await submitter.withdraw(home.job(job_id), f"killed by {actor}")

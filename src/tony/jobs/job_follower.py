@@ -26,6 +26,7 @@ from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.submission_record import JobRecord
 from tony.retry import Backoff
+from tony.schedulers import registry
 
 #: Seconds to collect lines before the next read. The first line after a silence is read at once; eight tasks with 200
 #: lines/s each cause 50 reads a second instead of 1,500.
@@ -152,7 +153,7 @@ async def iterate_reports(
     """
     folder = home.job(job_id)
     record = record_of(home, job_id)
-    submitter = job_status.load_submitter(home, record)
+    submitter = registry.load_submitter(home, record)
     is_remote = not submitter.capabilities.same_host
     backoff = _REMOTE_BACKOFF if is_remote else _LOCAL_BACKOFF
     with ChangeWatch() as changes, cached_status.ReportCache(folder if is_remote else None) as report_cache:
@@ -216,7 +217,7 @@ class _StatusPoller:
         self._give_up = clock.monotonic() + _UNREACHABLE_SECONDS - (clock.wall() - record.submitted)
         self._is_away = False
         self._reported_error = ""
-        self._limit = QueueLimit(home.job(record.job_id), record, job_status.load_submitter(home, record))
+        self._limit = QueueLimit(home.job(record.job_id), record, registry.load_submitter(home, record))
 
     def on_answer(self) -> None:
         """Reset the deadline: there was an answer."""

@@ -6,11 +6,15 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from tony.errors import InfraError
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from tony.model.layout import Home
+    from tony.model.submission_record import JobRecord
     from tony.schedulers.capabilities import Capabilities
-    from tony.schedulers.client_interface import Scheduler
+    from tony.schedulers.client_interface import Scheduler, Submitter
 
 _BUILT_IN = {
     "local": "tony.schedulers.local.scheduler:LocalScheduler",
@@ -56,6 +60,21 @@ def load(name: str) -> Scheduler:
     """
     module, _, class_name = class_of(name).partition(":")
     return cast("Scheduler", getattr(import_module(module), class_name)())
+
+
+def load_submitter(home: Home, record: JobRecord) -> Submitter:
+    """Return the client half of a job's scheduler.
+
+    Raises:
+        InfraError: this installation does not have that scheduler.
+    """
+    name = record.spec.scheduler
+    try:
+        return load(name).submitter(home)
+    except LookupError:
+        raise InfraError(
+            f"job {record.job_id} was submitted to scheduler {name!r}, which is not installed here"
+        ) from None
 
 
 def package_of(name: str) -> str:

@@ -15,8 +15,8 @@ from tony.cli.terminal.output import print_json, say, say_all
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
 from tony.jobs.portal_client.address_file import find_running
-from tony.jobs.status.job_status import load_submitter
 from tony.model.layout import Home
+from tony.schedulers.registry import load_submitter
 
 
 @click.command("open")

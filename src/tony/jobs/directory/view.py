@@ -44,6 +44,7 @@ from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.protocol.messages import Stacks
+from tony.schedulers import registry
 from tony.schedulers.client_interface import WebLink
 from tony.storage.stores.local_store import LocalStore
 from tony.storage.stores.store_interface import joined
@@ -233,7 +234,7 @@ class DirectoryJobView(JobView):
             RecordError: the event log cannot be read.
             SchedulerError: the job runs in a cluster whose files cannot be read.
         """
-        submitter = job_status.load_submitter(self.home, record_of(self.home, self.id))
+        submitter = registry.load_submitter(self.home, record_of(self.home, self.id))
         tail = EventTail(self.folder)
         with ChangeWatch() as changes:
             changes.add(self.folder.path)

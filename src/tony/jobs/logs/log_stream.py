@@ -13,6 +13,7 @@ from tony.jobs.logs.log_reader import LogLine, group_lines
 from tony.jobs.remote.log_fetcher import bring, fetch_logs, find_remote_submitter
 from tony.jobs.status import job_status
 from tony.model.layout import Home
+from tony.schedulers import registry
 
 #: Seconds to collect lines before the next read.
 _BATCH_SECONDS = 0.02
@@ -63,5 +64,5 @@ async def iterate_lines(
                         changed = await tail.wait_change()
                 except TimeoutError:
                     changed = None
-                    if is_remote or job_status.load_submitter(home, record).am_alive(folder) is False:
+                    if is_remote or registry.load_submitter(home, record).am_alive(folder) is False:
                         await job_status.load_report(home, job_id)

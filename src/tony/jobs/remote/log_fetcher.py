@@ -32,7 +32,7 @@ from tony.protocol.error_codes import Code
 from tony.protocol.output_messages import LOG_PIECE, LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
 from tony.schedulers.client_interface import Submitter
-from tony.schedulers.registry import has_remote_logs
+from tony.schedulers.registry import has_remote_logs, load_submitter
 
 #: Bytes that all open requests together may return.
 _CREDIT_BYTES = 8 << 20
@@ -306,7 +306,7 @@ def find_remote_submitter(home: Home, record: JobRecord) -> Submitter | None:
     if not has_remote_logs(record.spec.scheduler):
         return None
     try:
-        submitter = job_status.load_submitter(home, record)
+        submitter = load_submitter(home, record)
     except InfraError:
         return None
     return None if submitter.capabilities.same_folder else submitter

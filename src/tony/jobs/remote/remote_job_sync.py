@@ -215,7 +215,7 @@ async def refresh(home: Home, job_id: str) -> None:
         SchedulerError: nothing can be fetched, and there is no local copy.
     """
     folder, record = home.job(job_id), record_of(home, job_id)
-    submitter = registry.load(record.spec.scheduler).submitter(home)
+    submitter = registry.load_submitter(home, record)
     if submitter.capabilities.same_host or folder.am_log.exists():  # the AM's log is written after everything else
         return
     deadline = clock.monotonic() + _END_TIMEOUT_SECONDS
@@ -257,7 +257,7 @@ async def load_session_reasons(home: Home, job_id: str, last: int, *, ended: boo
         ended: the job has ended, so nothing more will be written.
     """
     folder = home.job(job_id)
-    submitter = registry.load(record_of(home, job_id).spec.scheduler).submitter(home)
+    submitter = registry.load_submitter(home, record_of(home, job_id))
     pauses = () if submitter.capabilities.same_host else _LOG_RETRY_SECONDS[:1] if ended else _LOG_RETRY_SECONDS
     reasons = await to_thread(session_reasons, folder)
     for pause in pauses:

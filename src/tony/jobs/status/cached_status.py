@@ -33,8 +33,8 @@ async def load_last_known_report(home: Home, job_id: str) -> JobReport:
     folder, record = home.job(job_id), record_of(home, job_id)
     fresh = True
     try:
-        await registry.load(record.spec.scheduler).submitter(home).fetch(folder)
-    except (InfraError, LookupError):
+        await registry.load_submitter(home, record).fetch(folder)
+    except InfraError:
         fresh = False
     return replace(await to_thread(load_cached_report, folder, record, fresh=fresh), waiting=_AM_UNREACHABLE)
 
@@ -102,8 +102,8 @@ def _read_cached(folder: JobFolder) -> JobReport | None:
 def add_stop_hint(home: Home, job_id: str, error: ConnectionFailed) -> ConnectionFailed:
     """Add to the error what will happen to a job on another machine whose AM is alive but does not answer."""
     try:
-        is_local = registry.load(record_of(home, job_id).spec.scheduler).submitter(home).capabilities.same_host
-    except LookupError:
+        is_local = registry.load_submitter(home, record_of(home, job_id)).capabilities.same_host
+    except InfraError:
         return error
     if is_local or error.no_listener:
         return error

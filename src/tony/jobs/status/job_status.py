@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from tony import clock
-from tony.errors import ConnectionFailed, InfraError
+from tony.errors import ConnectionFailed
 from tony.history import event_log
 from tony.history.job_record import pending_report, read_summary, record_of
 from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS, describe_delay, request_report
@@ -32,20 +32,6 @@ PROMPT = 1.0
 _POLL_SECONDS = 0.02
 #: On other machines polls cost more, so pauses grow.
 _REMOTE_BACKOFF = Backoff(first=_POLL_SECONDS, factor=1.3, most=0.3)
-
-
-def load_submitter(home: Home, record: JobRecord) -> Submitter:
-    """Return the client half of a job's scheduler.
-
-    Raises:
-        InfraError: this installation does not have that scheduler.
-    """
-    try:
-        return registry.load(record.spec.scheduler).submitter(home)
-    except LookupError:
-        raise InfraError(
-            f"job {record.job_id} was submitted to scheduler {record.spec.scheduler!r}, which is not installed here"
-        ) from None
 
 
 async def load_report(home: Home, job_id: str, timeout: float | None = None) -> JobReport:
@@ -72,7 +58,7 @@ async def load_report(home: Home, job_id: str, timeout: float | None = None) -> 
         if ended is not None:
             return ended
         record = record or record_of(home, job_id)
-        submitter = submitter or load_submitter(home, record)
+        submitter = submitter or registry.load_submitter(home, record)
         started_at = clock.monotonic()
         try:
             found = await _poll(folder, record, submitter)
