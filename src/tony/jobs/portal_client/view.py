@@ -74,10 +74,14 @@ class PortalJobView(JobView):
                         positions[log.name] = _LogPosition(
                             name, 0 if tail is None else await self._find_tail(log, tail)
                         )
-                    async for lines in self._read_log(positions[log.name], log.size):
+                    position = positions[log.name]
+                    if log.size < position.offset:
+                        self._notice(f"{log.name} was rotated while it was read: some of its output is missing")
+                        position.offset = log.size
+                    async for lines in self._read_log(position, log.size):
                         yield lines
                     if is_last:
-                        yield positions[log.name].take_incomplete()
+                        yield position.take_incomplete()
             if is_last:
                 return
             tail = None

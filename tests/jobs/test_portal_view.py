@@ -1,0 +1,57 @@
+"""Tests of `tony.jobs.portal_client.view`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from tests.jobs.fake_am import JOB, TWO_WORKERS, recorded, standing
+from tony.jobs.logs.log_names import Selection
+from tony.jobs.portal_client import view
+from tony.jobs.portal_client.client import PortalClient, RemoteLog
+from tony.jobs.portal_client.view import PortalJobView
+from tony.model.ids import TaskId
+from tony.model.job_report import JobReport
+from tony.model.layout import Home
+from tony.model.states import JobState, TaskState
+
+_LOG = "worker-0.s1.t1.out"
+
+
+class FakePortal:
+    """A portal at which one log has other content at each poll."""
+
+    def __init__(self, report: JobReport, contents: list[bytes]) -> None:
+        self._report = report
+        self._contents = contents
+
+    def fetch_report(self, job_id: str, *, tasks: bool) -> JobReport:
+        return self._report if len(self._contents) > 1 else replace(self._report, state=JobState.SUCCEEDED)
+
+    def fetch_logs(self, job_id: str, task: TaskId) -> tuple[list[RemoteLog], str]:
+        if len(self._contents) > 1:
+            self._content = self._contents.pop(0)
+        else:
+            self._content = self._contents[0]
+        size = len(self._content)
+        return [RemoteLog(name=_LOG, task="worker:0", session=1, try_=1, stream="out", size=size)], ""
+
+    def fetch_log_bytes(self, job_id: str, name: str, offset: int, most: int) -> bytes:
+        return self._content[offset : offset + most]
+
+
+async def test_a_log_that_is_rotated_while_it_is_followed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines printed after the rotation are shown, and a notice says that some are missing."""
+    monkeypatch.setattr(view, "_POLL_SECONDS", 0)
+    folder, record = recorded(home, spec=TWO_WORKERS)
+    report = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    contents = [b"one\ntwo\nthree\n", b"three\n", b"three\nfour\n"]
+    notices: list[str] = []
+    portal: Any = FakePortal(replace(report, tasks=report.tasks[:1]), contents)
+    job = PortalJobView(cast(PortalClient, portal), JOB, notices.append)
+    output = [line async for lines in job.output(Selection(), follow=True) for line in lines]
+    assert [line.data for line in output] == [b"one", b"two", b"three", b"four"]
+    assert len(notices) == 1
+    assert _LOG in notices[0]
