@@ -178,9 +178,6 @@ class Bringing(Elsewhere):
     async def describe_foreign(self, job_id: str) -> str:
         return f"{job_id} is ACCEPTED"
 
-    def owns(self, job_id: str) -> bool:
-        return True
-
 
 async def test_given_up_by_its_scheduler(home: Home) -> None:
     """The master has heard a signal only, and nobody wished for it: the cluster has failed the job."""
@@ -401,6 +398,7 @@ async def test_a_job_without_a_record(home: Home, monkeypatch: pytest.MonkeyPatc
     """The scheduler tells how it stands; nothing of it is kept here."""
     folder = home.job(JOB)
     place = SimpleNamespace(submitter=lambda _: Bringing(folder, None, {}))
+    monkeypatch.setattr(registry, "find_owner", lambda _: "elsewhere")
     monkeypatch.setattr(registry, "load", lambda _: place)
     with pytest.raises(SchedulerError, match=f"^{JOB} is ACCEPTED$"):
         await remote_job_sync.adopt(home, JOB)

@@ -11,6 +11,7 @@ from tony.errors import UnknownJobError
 from tony.history.directory_scan import newest_jobs, scan
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home
+from tony.schedulers import registry
 
 #: Abbreviation for the newest job.
 LAST = "last"
@@ -66,15 +67,11 @@ def resolve(home: Home, text: str) -> str:
     matches = [job_id for job_id in found if home.job(job_id).job.exists()]
     if len(matches) == 1:
         return matches[0]
-    if not matches and JOB_ID.fullmatch(text) and _is_cluster_id(text):
+    if not matches and JOB_ID.fullmatch(text) and registry.find_owner(text):
         if _adopt(home, text):
             return text
         raise UnknownJobError(f"there is no job {text!r}, neither in {home.jobs} nor in the cluster.")
     raise UnknownJobError(_explain(home, text, list_job_ids(home), matches))
-
-
-def _is_cluster_id(text: str) -> bool:
-    return text.startswith("application_")  # so far the only ids that clusters assign
 
 
 def _adopt(home: Home, text: str) -> bool:

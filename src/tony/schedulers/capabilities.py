@@ -26,6 +26,8 @@ class Capabilities:
         chooses: can keep containers off a host (`ContainerAllocator.exclude`).
         enlists: executors start before they know their task, and ask the AM for it (`EnlistingAllocator`).
         honours: settings of roles that have an effect.
+        cluster_ids: regular expression of the job ids that its cluster allocates, by which any machine finds a job;
+            empty if the client creates the ids.
     """
 
     gang: bool
@@ -34,3 +36,4 @@ class Capabilities:
     chooses: bool = False
     enlists: bool = False
     honours: frozenset[RoleSetting] = frozenset()
+    cluster_ids: str = ""

@@ -202,10 +202,6 @@ class Submitter(ABC):
         """
         return ""
 
-    def owns(self, job_id: str) -> bool:
-        """Return True if this scheduler allocated the id, so that the job can be found by it from any machine."""
-        return False
-
     async def application_status(self, job_id: str) -> ApplicationStatus | None:
         """Return the scheduler's current view of a job; None where the job directory has everything.
 

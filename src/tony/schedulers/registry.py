@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
@@ -93,6 +94,15 @@ def capabilities_of(name: str) -> Capabilities:
         LookupError: there is none of that name.
     """
     return cast("Capabilities", import_module(f"{package_of(name)}.capabilities").CAPABILITIES)
+
+
+def find_owner(job_id: str) -> str | None:
+    """Return the name of the scheduler whose cluster allocates such ids; None if there is none."""
+    for name in names():
+        pattern = capabilities_of(name).cluster_ids
+        if pattern and re.fullmatch(pattern, job_id, re.ASCII):
+            return name
+    return None
 
 
 def has_remote_logs(name: str) -> bool:

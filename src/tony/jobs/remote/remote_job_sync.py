@@ -277,22 +277,20 @@ async def adopt(home: Home, job_id: str) -> bool:
         UnrecordedJobError: the scheduler knows the job, but it has no job directory; the message says its status.
         SchedulerError: the scheduler cannot be reached.
     """
-    folder = home.job(job_id)
-    for name in registry.names():
-        submitter = registry.load(name).submitter(home)
-        if not submitter.owns(job_id):
-            continue
-        prepare(home)
-        folder.path.mkdir(mode=0o700, exist_ok=True)
-        try:
-            await submitter.fetch(folder)
-        finally:
-            if not folder.job.exists():
-                shutil.rmtree(folder.path, ignore_errors=True)
-        if not folder.job.exists() and (why := await submitter.describe_foreign(job_id)):
-            raise UnrecordedJobError(why)
-        return folder.job.exists()
-    return False
+    owner = registry.find_owner(job_id)
+    if owner is None:
+        return False
+    folder, submitter = home.job(job_id), registry.load(owner).submitter(home)
+    prepare(home)
+    folder.path.mkdir(mode=0o700, exist_ok=True)
+    try:
+        await submitter.fetch(folder)
+    finally:
+        if not folder.job.exists():
+            shutil.rmtree(folder.path, ignore_errors=True)
+    if not folder.job.exists() and (why := await submitter.describe_foreign(job_id)):
+        raise UnrecordedJobError(why)
+    return folder.job.exists()
 
 
 async def kill_foreign(home: Home, job_id: str) -> bool:
@@ -301,8 +299,8 @@ async def kill_foreign(home: Home, job_id: str) -> bool:
     Raises:
         SchedulerError: the scheduler cannot be reached.
     """
-    submitters = (registry.load(name).submitter(home) for name in registry.names())
-    return await next(submitter for submitter in submitters if submitter.owns(job_id)).kill_foreign(job_id)
+    owner = registry.find_owner(job_id)
+    return owner is not None and await registry.load(owner).submitter(home).kill_foreign(job_id)
 
 
 async def _report_ended(

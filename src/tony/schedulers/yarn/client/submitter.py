@@ -206,13 +206,6 @@ class YarnSubmitter(Submitter):
 
     # --- after ----------------------------------------------------------------------------------------------------
 
-    def owns(self, job_id: str) -> bool:
-        try:
-            ids.parse_application_id(job_id)
-        except ids.InvalidId:
-            return False
-        return True
-
     async def application_status(self, job_id: str) -> ApplicationStatus | None:
         report = await self._report(job_id)
         if report is None:
