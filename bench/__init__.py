@@ -27,7 +27,8 @@ and its name goes into `ROWS` of `bench/__main__.py`. The pieces:
   A figure called `cpu` (seconds of user and system time of all processes involved) is shown next to every time of
   that way: on a loaded machine it says more than the wall clock.
 - `harness.Line` is one line of the table, for figures that come from elsewhere. `Line.missing("torchrun", "no Python
-  with torch")` says why one could not be measured; `CannotRun("...")`, raised in `measure`, says it for the whole row.
+  with torch")` says why one could not be measured; `CannotRunError("...")`, raised in `measure`, says it for the
+  whole row.
 - `workshop.Workshop` is a clean home, an empty source folder and the `tony` of this environment; it waits for every
   process of its jobs and adds up their CPU time, and leaves none behind.
 - `small_cluster.SmallCluster` is a real Hadoop inside a workshop, for as long as a row needs it.

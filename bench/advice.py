@@ -16,14 +16,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.harness import Bench, CannotRun, Figures, Result, interleaved, main
+from bench.harness import Bench, CannotRunError, Figures, Result, interleaved, main
 from bench.harness import at_most_times as times
 from bench.measured_processes import Workshop, tony
 from tests.advice.jobs import load_own_facts
 from tony.advice.engine import advise
 from tony.advice.heuristic import Heuristic
 from tony.advice.patch_writer import apply
-from tony.advice.registry import built_in_heuristics
+from tony.advice.registry import load_built_in_heuristics
 from tony.client.submission import check
 from tony.history.job_record import record_of
 from tony.model.layout import Home
@@ -78,7 +78,7 @@ def measure(quick: bool) -> Result:
         )
     same = {figure for way in ("before", "after") for figure in rounds.values(way, "done")}
     if len(same) != 1:
-        raise CannotRun(f"the two did not do the same work: {same}")
+        raise CannotRunError(f"the two did not do the same work: {same}")
     return Result(
         lines=(
             rounds.line("the same work, after", "after", "work", against="before", target=times(1.05)),
@@ -94,7 +94,7 @@ def _hasty() -> Sequence[Heuristic]:
     small = {"seconds": 0.3, "least": 1.0}
     return [
         cls(**{each.name: small[each.name] for each in cls.thresholds if each.name in small})
-        for cls in built_in_heuristics()
+        for cls in load_built_in_heuristics()
     ]
 
 
@@ -105,7 +105,7 @@ def _improve(shop: Workshop, before: Path, after: Path) -> list[str]:
     shutil.copyfile(before, after)
     applied = apply(after, record_of(home, job), found.patch, lambda resolved: check(resolved, home))
     if len(applied.made) < 3:
-        raise CannotRun(f"too little was proposed: {applied.made}")
+        raise CannotRunError(f"too little was proposed: {applied.made}")
     return [f"{change.key} = {change.old} -> {change.new}" for change in applied.made]
 
 
@@ -117,7 +117,7 @@ def _run(shop: Workshop, file: Path) -> Figures:
     done = shop.run(tony("submit", str(file)))
     told = re.search(r"TOOK (\{.*\})", done.output)
     if told is None:
-        raise CannotRun(f"the program said nothing: {done.output[-1000:]}")
+        raise CannotRunError(f"the program said nothing: {done.output[-1000:]}")
     took = json.loads(told[1])
     return {"work": took["wall"], "spent": took["cpu"], "done": took["done"]}
 

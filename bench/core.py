@@ -15,7 +15,19 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from bench import event_sequences
-from bench.harness import Bench, CannotRun, Figures, Line, Result, Rounds, Unit, at_least, at_most, interleaved, main
+from bench.harness import (
+    Bench,
+    CannotRunError,
+    Figures,
+    Line,
+    Result,
+    Rounds,
+    Unit,
+    at_least,
+    at_most,
+    interleaved,
+    main,
+)
 from bench.measured_processes import Workshop
 from tony.core.application import Application
 from tony.core.events import Snapshot
@@ -95,7 +107,7 @@ def _live(spec: JobSpec, story: event_sequences.Story, end: JobState) -> Figures
         counts[event.kind] += 1
         longest[event.kind] = max(longest[event.kind], took)
     if app.state.job is not end or app.state.refused:
-        raise CannotRun(f"the story is wrong: {app.state.job.value}, {app.state.refused} events refused")
+        raise CannotRunError(f"the story is wrong: {app.state.job.value}, {app.state.refused} events refused")
     begin = time.perf_counter()
     app.compute_digest()
     return {
@@ -149,7 +161,7 @@ def _replay(shop: Workshop, seed: int, events: int) -> Figures:
     done = shop.run(["env", f"PYTHONHASHSEED={seed}", sys.executable, "-c", _REPLAY, str(shop.path)])
     replayed, checked, mismatch = json.loads(done.output)
     if mismatch or replayed != events:
-        raise CannotRun(f"the replay went wrong after {replayed} of {events} events: {mismatch}")
+        raise CannotRunError(f"the replay went wrong after {replayed} of {events} events: {mismatch}")
     return {**done.figures, "checked": checked}
 
 

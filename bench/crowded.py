@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from bench.harness import CannotRun
+from bench.harness import CannotRunError
 from bench.memory import memory_of
 from tests.support.child_modules import module_command
 from tests.support.executor_load import LoadEvent, LoadProfile
@@ -36,7 +36,7 @@ from tony.protocol.client_messages import GetReport, Report
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials
 from tony.rpc import connect
-from tony.testing.sample_jobs import prepared_job
+from tony.testing.sample_jobs import build_prepared_job
 
 #: Seconds after which something is taken to hang. Far above what anything takes on a loaded machine.
 TIMEOUT_SECONDS = 300.0
@@ -83,7 +83,7 @@ def play(framework: str, tasks: int, steady: float) -> Crowded:
         steady: seconds to measure in steady state.
 
     Raises:
-        CannotRun: something of it failed; the text says what.
+        CannotRunError: something of it failed; the text says what.
     """
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as home:
         folder, credentials = submitted(Path(home), framework, tasks)
@@ -93,8 +93,10 @@ def play(framework: str, tasks: int, steady: float) -> Crowded:
                 asyncio.run(until_granted(address, credentials, tasks))
                 with players(address, credentials, tasks) as crowd:
                     return _play(master, crowd, tasks, steady)
-            except (CannotRun, OSError) as error:
-                raise CannotRun(f"{error}; the application master said: {folder.am_log.read_text()[-2000:]}") from error
+            except (CannotRunError, OSError) as error:
+                raise CannotRunError(
+                    f"{error}; the application master said: {folder.am_log.read_text()[-2000:]}"
+                ) from error
 
 
 def _play(master: subprocess.Popen[bytes], crowd: Sequence[Players], tasks: int, steady: float) -> Crowded:
@@ -165,7 +167,7 @@ def submitted(
         tls=tls,
         max_restarts=restarts,
     )
-    job = prepared_job(home, spec, job_id="bench-1")
+    job = build_prepared_job(home, spec, job_id="bench-1")
     record = replace(job.record, submitted=clock.wall(), framework_module=registry.home_of(framework))
     credentials = make_credentials(tls=tls is TlsMode.ALWAYS)
     job.folder.secret_job.write_text(json.dumps(to_plain(record)))
@@ -197,7 +199,7 @@ def address_of(folder: JobFolder, master: subprocess.Popen[bytes]) -> str:
     until = time.monotonic() + TIMEOUT_SECONDS
     while not folder.am.exists():
         if master.poll() is not None or time.monotonic() > until:
-            raise CannotRun("the application master did not come up")
+            raise CannotRunError("the application master did not come up")
         time.sleep(0.01)
     return str(json.loads(folder.am.read_text())["address"])
 
@@ -223,7 +225,7 @@ def cpu_at_end(master: subprocess.Popen[bytes]) -> float:
     _, status, usage = os.wait4(master.pid, 0)
     master.returncode = os.waitstatus_to_exitcode(status)
     if master.returncode:
-        raise CannotRun(f"the application master ended with {master.returncode}")
+        raise CannotRunError(f"the application master ended with {master.returncode}")
     return usage.ru_utime + usage.ru_stime
 
 
@@ -246,11 +248,11 @@ class Players:
         """Waits until something came true."""
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], TIMEOUT_SECONDS)[0]:
-            raise CannotRun(f"not all players have {what} within {TIMEOUT_SECONDS:g} s")
+            raise CannotRunError(f"not all players have {what} within {TIMEOUT_SECONDS:g} s")
         line = self._process.stdout.readline()
         if not line.startswith(b"{"):
             rest = self._process.communicate()[0]
-            raise CannotRun(f"players failed before all had {what}: {(line + rest).decode()[-2000:]}")
+            raise CannotRunError(f"players failed before all had {what}: {(line + rest).decode()[-2000:]}")
         moment = from_plain(LoadEvent, json.loads(line))
         assert moment.what == what, moment
         return moment

@@ -33,7 +33,7 @@ from bench.crowded import (
     submitted,
     until_granted,
 )
-from bench.harness import CannotRun
+from bench.harness import CannotRunError
 from tests.support.executor_load import container_of
 from tony.am.recovery import recover_state
 from tony.jobs.am_client import request_report
@@ -74,7 +74,7 @@ def play(framework: str, tasks: int) -> Survived:
     """Plays one job whose nodes fail once.
 
     Raises:
-        CannotRun: something of it failed; the text says what.
+        CannotRunError: something of it failed; the text says what.
     """
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as home:
         folder, credentials = submitted(Path(home), framework, tasks, restarts=1)
@@ -84,8 +84,10 @@ def play(framework: str, tasks: int) -> Survived:
                 asyncio.run(until_granted(address, credentials, tasks))
                 with players(address, credentials, tasks) as crowd:
                     return _play(master, folder, crowd, tasks)
-            except (CannotRun, OSError) as error:
-                raise CannotRun(f"{error}; the application master said: {folder.am_log.read_text()[-2000:]}") from error
+            except (CannotRunError, OSError) as error:
+                raise CannotRunError(
+                    f"{error}; the application master said: {folder.am_log.read_text()[-2000:]}"
+                ) from error
 
 
 def _play(master: subprocess.Popen[bytes], folder: JobFolder, crowd: Sequence[Players], tasks: int) -> Survived:
@@ -104,7 +106,7 @@ def _play(master: subprocess.Popen[bytes], folder: JobFolder, crowd: Sequence[Pl
     everybody(crowd, "repeated", order="repeat")
     report = asyncio.run(request_report(folder))
     if report.session != 2 or any(task.state is not TaskState.RUNNING for task in report.tasks):
-        raise CannotRun(f"what was said of session 1 counted in session {report.session}")
+        raise CannotRunError(f"what was said of session 1 counted in session {report.session}")
     everybody(crowd, "left", order="exit")
     cpu_at_end(master)
     refused = recover_state(folder, record).app.state.refused
@@ -141,7 +143,7 @@ def _replace(folder: JobFolder, crowd: Sequence[Players], tasks: int, count: int
             crowd[_player_of(index, tasks, len(crowd))].tell(f"come:{index}={container}={session}")
         seen = len(lines)
         if time.monotonic() > deadline:
-            raise CannotRun(f"{seen} of {count} lost containers were replaced")
+            raise CannotRunError(f"{seen} of {count} lost containers were replaced")
         time.sleep(_TICK)
 
 

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from bench.harness import Bench, CannotRun, Figures, Line, Result, Unit, at_most, interleaved, main
+from bench.harness import Bench, CannotRunError, Figures, Line, Result, Unit, at_most, interleaved, main
 from tests.support.hanging_store import HangingStore
 from tony.history import metrics_schema
 from tony.history.event_log import MAX_FOREIGN_LOG_BYTES, VERSION
@@ -42,7 +42,7 @@ from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.job_index.index_schema import IndexEntry
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes
 from tony.storage.stores.local_store import LocalStore
-from tony.testing.sample_jobs import prepared_job
+from tony.testing.sample_jobs import build_prepared_job
 from tony.web.app import create
 from tony.web.user_authentication import Authenticator
 from tony.web.uvicorn_server import listen, serve
@@ -129,7 +129,7 @@ class CrowdedPortal:
         self._said, self._told = process.stdout, process.stdin
         line = self._said.readline()
         if not line:
-            raise CannotRun("the portal did not start")
+            raise CannotRunError("the portal did not start")
         self.port, self.token = json.loads(line)
 
     def ask(self, path: str, *, as_ben: bool = False) -> tuple[int, bytes]:
@@ -167,7 +167,7 @@ class CrowdedPortal:
             deadline = time.monotonic() + _CEILING_SECONDS
             while self.callers() < before + 2:
                 if time.monotonic() > deadline:
-                    raise CannotRun("the requests do not hang")
+                    raise CannotRunError("the requests do not hang")
             yield connections
         finally:
             for connection in connections:
@@ -210,7 +210,7 @@ def write_hostile_records(others: Path, count: int, *, quick: bool) -> list[str]
         kind = kinds[number % len(kinds)]
         tasks = MAX_FOREIGN_TASKS if kind is _large_gang else 2
         spec = JobSpec(name=kind.__name__, roles={"worker": Role(command=("true",), instances=tasks)})
-        prepared = prepared_job(others, spec, job)
+        prepared = build_prepared_job(others, spec, job)
         write_json(prepared.folder.job, {**_plain(to_plain(prepared.record)), "user": "ben"})
         kind(prepared.folder, 20 if quick else 1)
         made.append(job)
@@ -307,7 +307,7 @@ def _list(portal: CrowdedPortal) -> Figures:
     began = time.perf_counter()
     status, _ = portal.ask("/api/v1/jobs")
     if status != 200:
-        raise CannotRun(f"the list of jobs was answered {status}")
+        raise CannotRunError(f"the list of jobs was answered {status}")
     return {"wall": time.perf_counter() - began}
 
 
@@ -318,14 +318,14 @@ def memory_with_hostile_records(folder: Path, count: int, *, quick: bool) -> int
         deadline = time.monotonic() + _CEILING_SECONDS
         while portal.ask(f"/api/v1/jobs/{jobs[-1]}/files")[0] == 404:
             if time.monotonic() > deadline:
-                raise CannotRun("the records are not found")
+                raise CannotRunError("the records are not found")
             time.sleep(0.1)
         with ThreadPoolExecutor(2) as pool:
             paths = [f"/api/v1/jobs/{job}{part}" for job in jobs for part in _PARTS]
             paths += [f"/job/{job}{part}" for job in jobs for part in ("", "/timeline", "/metrics")]
             for status, _ in pool.map(portal.ask, paths):  # the owner may see damaged records, too
                 if status == 500:
-                    raise CannotRun("a hostile record is a bug of the portal's")
+                    raise CannotRunError("a hostile record is a bug of the portal's")
         return portal.memory()
 
 

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.crowded import TIMEOUT_SECONDS, address_of, running_master, submitted, until_granted
-from bench.harness import Bench, CannotRun, Figures, Line, Result, Unit, at_least, at_most, interleaved, main
+from bench.harness import Bench, CannotRunError, Figures, Line, Result, Unit, at_least, at_most, interleaved, main
 from tests.support.executor_load import address_of as port_of
 from tests.support.executor_load import container_of
 from tony import clock
@@ -97,8 +97,10 @@ async def _master(seconds: float) -> tuple[float, Sequence[float]]:
                 address = address_of(folder, master)
                 await until_granted(address, credentials, _EXECUTORS)
                 return await _talk(address, credentials, seconds)
-            except (CannotRun, OSError) as error:
-                raise CannotRun(f"{error}; the application master said: {folder.am_log.read_text()[-2000:]}") from error
+            except (CannotRunError, OSError) as error:
+                raise CannotRunError(
+                    f"{error}; the application master said: {folder.am_log.read_text()[-2000:]}"
+                ) from error
 
 
 async def _talk(address: str, credentials: JobCredentials, seconds: float) -> tuple[float, Sequence[float]]:
@@ -190,7 +192,7 @@ class _Talker:
     async def _receive(self) -> Message:
         message = await self._connection.receive()
         if message is None or isinstance(message, Refused):
-            raise CannotRun(f"executor {self._index} was sent away: {message}")
+            raise CannotRunError(f"executor {self._index} was sent away: {message}")
         return message
 
 

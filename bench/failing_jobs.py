@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from bench.harness import CannotRun
+from bench.harness import CannotRunError
 from bench.measured_processes import TIMEOUT_SECONDS, Workshop, interpreter, tony
 from bench.process_facts import status_of
 from tony.errors import TonyError
@@ -139,12 +139,12 @@ def until(found: Callable[[], T | None], what: str, patience: float = TIMEOUT_SE
     """Waits for something.
 
     Raises:
-        CannotRun: in vain.
+        CannotRunError: in vain.
     """
     deadline = time.monotonic() + patience
     while (result := found()) is None:
         if time.monotonic() > deadline:
-            raise CannotRun(f"in vain waited {patience:.0f} s for {what}")
+            raise CannotRunError(f"in vain waited {patience:.0f} s for {what}")
         time.sleep(_TICK)
     return result
 

@@ -11,7 +11,7 @@ import statistics
 import sys
 from collections.abc import Sequence
 
-from bench.harness import CPU, Bench, CannotRun, Figures, Result, at_most, interleaved, main
+from bench.harness import CPU, Bench, CannotRunError, Figures, Result, at_most, interleaved, main
 from bench.measured_processes import Workshop, interpreter, tony
 from bench.terminal import Seen, watch
 
@@ -68,7 +68,7 @@ def _figures(seen: Seen) -> Figures:
     first = seen.marks[0][1] if seen.marks else 0
     delays = sorted((at - printed) * _NS for printed, at in arrivals if printed > first)
     if any(seen.codes) or len(delays) < 2:
-        raise CannotRun(f"{len(delays)} lines, exit codes {seen.codes}: {seen.text[-2000:]}")
+        raise CannotRunError(f"{len(delays)} lines, exit codes {seen.codes}: {seen.text[-2000:]}")
     return {"median": statistics.median(delays), "late": delays[int(0.95 * len(delays))], CPU: seen.cpu}
 
 

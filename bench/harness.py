@@ -17,7 +17,7 @@ Figures = Mapping[str, float]
 CPU = "cpu"
 
 
-class CannotRun(Exception):  # noqa: N818 - not an error: a fact about this machine
+class CannotRunError(Exception):
     """This row cannot be measured here; the text says why."""
 
 
@@ -228,14 +228,14 @@ def run_all(benches: Sequence[Bench], arguments: Sequence[str]) -> int:
         print(f"{bench.name}: {bench.title} (load {load})", file=sys.stderr, flush=True)
         try:
             result = bench.measure(options.quick)
-        except CannotRun as reason:
+        except CannotRunError as reason:
             print(f"{bench.name} was not measured: {reason}", file=sys.stderr, flush=True)
             done.append((bench, Result(lines=(Line.missing(bench.title, str(reason)),))))
             continue
         done.append((bench, result))
         if not (options.quick or options.dry):
             results.keep(bench, result, machine=f"{machine.size()}, load {load} at its start")
-    print(table.of([line for _, result in done for line in result.lines]))
+    print(table.format_table([line for _, result in done for line in result.lines]))
     for bench, result in done:
         for note in result.notes:
             print(f"{bench.name}: {note}")

@@ -95,7 +95,7 @@ async def _journal(
     folder: Path, configuration: Configuration, appends: _Appends, quick: bool
 ) -> tuple[float, list[float]]:
     """Writes a second without a waiting effect, and how long effects waited."""
-    cluster = ClusterClients.of(configuration, {})
+    cluster = ClusterClients.from_configuration(configuration, {})
     journals._WAIT_SECONDS = (
         TIMEOUT_SECONDS  # it is to be seen how long they wait; in a job an effect waits for 3 s at most
     )
@@ -119,7 +119,7 @@ async def _journal(
 
         def write(*, urgent: bool) -> int:
             file.write(_EVENT)
-            journal.wrote(file.tell(), urgent=urgent)
+            journal.note_written(file.tell(), urgent=urgent)
             return file.tell()
 
         file.write(_EVENT)

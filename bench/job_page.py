@@ -36,7 +36,7 @@ from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
-from tony.testing.sample_jobs import prepared_job
+from tony.testing.sample_jobs import build_prepared_job
 from tony.web.app import create
 from tony.web.assets import load_assets
 from tony.web.authorization import AccessDenied, PortalAction, PortalUser
@@ -145,7 +145,7 @@ def _asker(loop: asyncio.AbstractEventLoop, app: ASGIApp) -> Callable[[str], Fig
 def _write(home: Home, tasks: int, size: int) -> None:
     """The record of the job, and a log of that size."""
     spec = replace(ordinary_spec(tasks), name="a job of many tasks")
-    prepared = prepared_job(home.path, spec, _JOB)
+    prepared = build_prepared_job(home.path, spec, _JOB)
     folder = prepared.folder
     write_json(folder.job, to_plain(replace(prepared.record, user="ann", submitted=_SUBMITTED)))
     app = Application(_JOB, spec)

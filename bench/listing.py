@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench.harness import Bench, CannotRun, Figures, Result, at_most, interleaved, main
+from bench.harness import Bench, CannotRunError, Figures, Result, at_most, interleaved, main
 from bench.measured_processes import Workshop, tony, wait_all
 from tony.model.layout import Home
 
@@ -24,7 +24,7 @@ def measure(quick: bool) -> Result:
         wait_all()
         _copy(home, original, jobs - 1)
         if len(shop.ask("list", "--json")) != jobs:
-            raise CannotRun(f"tony list does not show {jobs} jobs")
+            raise CannotRunError(f"tony list does not show {jobs} jobs")
 
         def first() -> Figures:
             home.index.unlink()

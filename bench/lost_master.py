@@ -13,7 +13,7 @@ import sys
 import time
 
 from bench.failing_jobs import NS, TASKS, LocalJob, Programs, came_back, events_of, kill, until
-from bench.harness import Bench, CannotRun, Figures, Result, Unit, at_most, interleaved, main
+from bench.harness import Bench, CannotRunError, Figures, Result, Unit, at_most, interleaved, main
 from bench.measured_processes import Workshop
 from bench.process_facts import status_of
 
@@ -43,7 +43,7 @@ def _figures(shop: Workshop, programs: Programs, *settings: str) -> Figures:
     with LocalJob(shop, programs, *settings) as job:
         whereabouts = job.wait_full().am
         if whereabouts is None:
-            raise CannotRun("the report names no application master")
+            raise CannotRunError("the report names no application master")
         killed = kill(whereabouts.pid)
         job.wait_full(attempt=2)
         answered = time.time_ns()

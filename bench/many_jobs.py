@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from bench.harness import CPU, Bench, CannotRun, Figures, Result, Unit, at_most, interleaved, main
+from bench.harness import CPU, Bench, CannotRunError, Figures, Result, Unit, at_most, interleaved, main
 from bench.measured_processes import Workshop, interpreter, tony, wait_all
 from tony.core.events import Started
 from tony.history.event_log import read, segments
@@ -74,7 +74,7 @@ def _together(shop: Workshop, commands: Sequence[Sequence[str]]) -> Figures:
         programs = [shop.start(command, stdout=output, stderr=output) for command in commands]
         cpu = wait_all(programs)
     if any(program.returncode for program in programs):
-        raise CannotRun(f"a command failed: {(shop.path / 'together.out').read_text()[-2000:]}")
+        raise CannotRunError(f"a command failed: {(shop.path / 'together.out').read_text()[-2000:]}")
     return {"wall": time.monotonic() - begin, "begin": wall, CPU: cpu}
 
 

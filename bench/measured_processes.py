@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bench.harness import CPU, CannotRun, Figures
+from bench.harness import CPU, CannotRunError, Figures
 from tony.linux.process import descendants, set_child_subreaper
 
 #: Seconds after which a measurement is given up. Far above what any takes on a loaded machine.
@@ -85,7 +85,7 @@ class Workshop:
         """Runs a program to its end and waits for everything that it started.
 
         Raises:
-            CannotRun: it failed, and `check` is set.
+            CannotRunError: it failed, and `check` is set.
         """
         with tempfile.TemporaryFile(dir=self.path) as output:
             begin = time.monotonic()
@@ -97,7 +97,7 @@ class Workshop:
             output.seek(0)
             text = output.read().decode(errors="replace")
         if check and program.returncode:
-            raise CannotRun(f"{' '.join(command)} ended with {program.returncode}: {text[-2000:]}")
+            raise CannotRunError(f"{' '.join(command)} ended with {program.returncode}: {text[-2000:]}")
         return Finished(code=program.returncode, output=text, wall=wall, cpu=cpu)
 
     def submit(self, *words: str) -> Path:
@@ -111,7 +111,7 @@ class Workshop:
             timeout=TIMEOUT_SECONDS,
         )
         if done.returncode:
-            raise CannotRun(f"tony run {' '.join(words)} ended with {done.returncode}: {done.stderr.decode()}")
+            raise CannotRunError(f"tony run {' '.join(words)} ended with {done.returncode}: {done.stderr.decode()}")
         return Path(json.loads(done.stdout)["folder"])
 
     def ask(self, *words: str) -> Any:
@@ -123,7 +123,7 @@ def tony(*words: str) -> list[str]:
     """The command line of this environment's `tony`."""
     path = Path(sysconfig.get_path("scripts")) / "tony"
     if not path.exists():
-        raise CannotRun(f"there is no {path}: make env")
+        raise CannotRunError(f"there is no {path}: make env")
     return [str(path), *words]
 
 
@@ -151,7 +151,7 @@ def wait_all(programs: Sequence[subprocess.Popen[bytes]] = (), patience: float =
         Their CPU seconds, with those of the children that they waited for.
 
     Raises:
-        CannotRun: some still live after `patience` seconds.
+        CannotRunError: some still live after `patience` seconds.
     """
     mine = {program.pid: program for program in programs}
     cpu = 0.0
@@ -166,7 +166,7 @@ def wait_all(programs: Sequence[subprocess.Popen[bytes]] = (), patience: float =
             if pid in mine:
                 mine[pid].returncode = os.waitstatus_to_exitcode(status)
         elif time.monotonic() > deadline:
-            raise CannotRun(f"processes still live after {patience:.0f} s: {descendants(os.getpid())}")
+            raise CannotRunError(f"processes still live after {patience:.0f} s: {descendants(os.getpid())}")
         else:
             time.sleep(_TICK)
 

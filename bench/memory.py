@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bench.harness import Bench, CannotRun, Figures, Line, Result, Rounds, Unit, at_most, interleaved, main
+from bench.harness import Bench, CannotRunError, Figures, Line, Result, Rounds, Unit, at_most, interleaved, main
 from bench.measured_processes import Workshop, interpreter, tony
 from bench.terminal import Seen, watch
 from tony.linux.process import descendants
@@ -93,7 +93,7 @@ def _job(shop: Workshop, script: Path) -> Figures:
     command = tony("run", "-n", str(_TASKS), "--", interpreter(), str(script), str(go))
     seen = watch(shop, [command], each=look)
     if any(seen.codes) or not look.figures:
-        raise CannotRun(f"the job ended with {seen.codes}: {seen.text[-2000:]}")
+        raise CannotRunError(f"the job ended with {seen.codes}: {seen.text[-2000:]}")
     return look.figures
 
 
@@ -131,7 +131,7 @@ def memory_of(pid: int) -> Mapping[str, int]:
         name.lower(): int(size) * 1024 for name, size in re.findall(r"^(Rss|Pss):\s+(\d+) kB", rollup, re.MULTILINE)
     }
     if len(found) != 2:
-        raise CannotRun(f"/proc/{pid}/smaps_rollup tells nothing")
+        raise CannotRunError(f"/proc/{pid}/smaps_rollup tells nothing")
     return found
 
 

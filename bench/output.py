@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.harness import Bench, CannotRun, Figures, Line, Result, Rounds, Unit, at_most, interleaved, main
+from bench.harness import Bench, CannotRunError, Figures, Line, Result, Rounds, Unit, at_most, interleaved, main
 from bench.measured_processes import TIMEOUT_SECONDS, Workshop, interpreter, wait_all
 from tony.linux.process import descendants
 
@@ -146,7 +146,7 @@ def _wait(path: Path) -> None:
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while not path.exists():
         if time.monotonic() > deadline:
-            raise CannotRun(f"the program never made {path.name}")
+            raise CannotRunError(f"the program never made {path.name}")
         time.sleep(0.002)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from bench.harness import Bench, CannotRun, Figures, Line, Result, Unit, at_most, interleaved, main
+from bench.harness import Bench, CannotRunError, Figures, Line, Result, Unit, at_most, interleaved, main
 from tony.model.job_query import JobSort, Query, to_words
 from tony.model.job_report import FailureClass
 from tony.model.job_summary import JobHead
@@ -68,7 +68,7 @@ def measure(quick: bool) -> Result:
     with tempfile.TemporaryDirectory(prefix="tony-bench-") as folder:
         index = JobIndex(Path(folder) / "index.db")
         if not index.claim():
-            raise CannotRun("another process holds the lock of a new file")
+            raise CannotRunError("another process holds the lock of a new file")
         wall, processor = _fill(index, jobs)
         index.close()
         size = sum(path.stat().st_size for path in Path(folder).iterdir())

@@ -33,7 +33,7 @@ def keep(bench: Bench, result: Result, *, machine: str, path: Path = RESULTS) ->
 
 def text_of(bench: Bench, result: Result, *, machine: str, date: str) -> str:
     """The section of one row."""
-    parts = [f"## {bench.name}", f"{bench.title}. {date}, {machine}.", table.of(result.lines)]
+    parts = [f"## {bench.name}", f"{bench.title}. {date}, {machine}.", table.format_table(result.lines)]
     if result.notes:
         parts.append("\n".join(f"- {note}" for note in result.notes))
     return "\n\n".join(parts) + "\n"

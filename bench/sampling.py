@@ -100,7 +100,7 @@ def _looks(count: int) -> Figures:
 
     async def look() -> None:
         for _ in range(count):
-            await to_thread(lambda: used.look(process.below()))
+            await to_thread(lambda: used.measure(process.list_below()))
 
     asyncio.run(look())
     before = time.process_time()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from bench.harness import CannotRun
+from bench.harness import CannotRunError
 from bench.measured_processes import TIMEOUT_SECONDS, Workshop, tony
 
 
@@ -37,11 +37,11 @@ class SmallCluster:
         self._mini("stop")
 
     def _mini(self, *words: str) -> None:
-        """Raises `CannotRun` with what it says: that Java or Maven are missing, for one."""
+        """Raises `CannotRunError` with what it says: that Java or Maven are missing, for one."""
         command = tony("mini", *words)
         try:
             done = subprocess.run(command, env=self._environ, capture_output=True, timeout=TIMEOUT_SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            raise CannotRun(f"tony mini {words[0]} did not end in {TIMEOUT_SECONDS:.0f} s") from None
+            raise CannotRunError(f"tony mini {words[0]} did not end in {TIMEOUT_SECONDS:.0f} s") from None
         if done.returncode:
-            raise CannotRun(f"tony mini {words[0]}: {done.stderr.decode(errors='replace').strip()[-2000:]}")
+            raise CannotRunError(f"tony mini {words[0]}: {done.stderr.decode(errors='replace').strip()[-2000:]}")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from bench.harness import CPU, Bench, CannotRun, Figures, Line, Result, at_most_times, interleaved, main
+from bench.harness import CPU, Bench, CannotRunError, Figures, Line, Result, at_most_times, interleaved, main
 from bench.measured_processes import Workshop, interpreter, tony
 from bench.terminal import watch
 
@@ -65,7 +65,9 @@ def _figures(shop: Workshop, commands: Sequence[Sequence[str]]) -> Figures:
     seen = watch(shop, commands)
     lines = seen.arrivals(r"\bat (\d{19})\b")
     if any(seen.codes) or len(lines) != _TASKS:
-        raise CannotRun(f"{' '.join(commands[0])}: {len(lines)} lines, exit codes {seen.codes}: {seen.text[-2000:]}")
+        raise CannotRunError(
+            f"{' '.join(commands[0])}: {len(lines)} lines, exit codes {seen.codes}: {seen.text[-2000:]}"
+        )
     return {
         "line": max(seen.after(int(text)) for text, _ in lines),
         "terminal": max(seen.after(at) for _, at in lines),

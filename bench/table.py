@@ -13,7 +13,7 @@ _KIB, _MIB = 1 << 10, 1 << 20
 _REASON = 100
 
 
-def of(lines: Sequence[Line]) -> str:
+def format_table(lines: Sequence[Line]) -> str:
     """The table, without the columns in which nothing stands."""
     rows = [_cells(line) for line in lines]
     used = [n for n in range(len(_HEADS)) if n == 0 or any(row[n] for row in rows)]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from bench.harness import CannotRun
+from bench.harness import CannotRunError
 from bench.measured_processes import TIMEOUT_SECONDS, Workshop, wait_all
 
 _COLUMNS, _ROWS = 120, 40
@@ -67,7 +67,7 @@ def watch(shop: Workshop, commands: Sequence[Sequence[str]], *, each: Callable[[
         each: called after each piece.
 
     Raises:
-        CannotRun: they do not end.
+        CannotRunError: they do not end.
     """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
@@ -98,7 +98,7 @@ def _read(
         while living or master in selector.get_map():
             ready = selector.select(TIMEOUT_SECONDS if living else 0)
             if time.monotonic() > deadline:
-                raise CannotRun(f"no end after {TIMEOUT_SECONDS:.0f} s; on the terminal: {seen.text[-2000:]}")
+                raise CannotRunError(f"no end after {TIMEOUT_SECONDS:.0f} s; on the terminal: {seen.text[-2000:]}")
             if not ready:
                 return
             for key, _ in ready:

@@ -22,7 +22,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bench.harness import CPU, Bench, CannotRun, Figures, Line, Result, Rounds, Target, Unit, at_most, interleaved, main
+from bench.harness import (
+    CPU,
+    Bench,
+    CannotRunError,
+    Figures,
+    Line,
+    Result,
+    Rounds,
+    Target,
+    Unit,
+    at_most,
+    interleaved,
+    main,
+)
 from bench.measured_processes import Workshop, cpu_of, tony
 from bench.process_facts import command_line, processor_time, resident, status_of
 from bench.small_cluster import SmallCluster
@@ -128,7 +141,7 @@ class _Submission:
         while sum(bool(re.search(pattern, text)) for _, text in self.lines) < count:
             line = self.program.stdout.readline()
             if not line:
-                raise CannotRun(f"the job ended too early: {self.text[-2000:]}")
+                raise CannotRunError(f"the job ended too early: {self.text[-2000:]}")
             self.lines.append((time.time_ns(), line.decode(errors="replace")))
 
     @property
@@ -141,14 +154,14 @@ class _Submission:
         return (moment - self.begin) * _NS
 
     def end(self) -> resource.struct_rusage:
-        """Reads to the end; notes the moment of it as an empty line. Raises `CannotRun` if it failed."""
+        """Reads to the end; notes the moment of it as an empty line. Raises `CannotRunError` if it failed."""
         assert self.program.stdout is not None
         self.lines += [(time.time_ns(), line.decode(errors="replace")) for line in self.program.stdout]
         _, status, usage = os.wait4(self.program.pid, 0)
         self.lines.append((time.time_ns(), ""))
         self.program.returncode = os.waitstatus_to_exitcode(status)
         if self.program.returncode:
-            raise CannotRun(f"the job ended with {self.program.returncode}: {self.text[-2000:]}")
+            raise CannotRunError(f"the job ended with {self.program.returncode}: {self.text[-2000:]}")
         return usage
 
     def figures(self) -> Figures:
@@ -157,7 +170,7 @@ class _Submission:
         said = [(at, found) for at, text in self.lines if (found := re.search(r"\| at (\d{19})\b", text))]
         accepted = [at for at, text in self.lines if re.search(r"\bjob application_\w+ \(bench\): ", text)]
         if len(said) != _TASKS or len(accepted) != 1:
-            raise CannotRun(f"{len(said)} lines of programs: {self.text[-2000:]}")
+            raise CannotRunError(f"{len(said)} lines of programs: {self.text[-2000:]}")
         printed = max(int(found[1]) for _, found in said)
         return {
             "accepted": self.after(accepted[0]),
@@ -244,7 +257,7 @@ class _Runs:
             memory = {kind: max(map(resident, pids)) for kind, pids in kinds.items()}
         finally:
             self._go.touch()
-            with suppress(CannotRun):
+            with suppress(CannotRunError):
                 submission.end()
         return _memory(memory) + _shares(shares)
 

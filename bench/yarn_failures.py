@@ -25,7 +25,7 @@ from pathlib import Path
 from bench.failing_jobs import NS, SETTLE, TASKS, Programs, came_back, full, kill, until
 from bench.harness import (
     Bench,
-    CannotRun,
+    CannotRunError,
     Figures,
     Line,
     Result,
@@ -159,7 +159,7 @@ class Jobs:
             count = len(job.programs.starts())
             pid = report.tasks[1].executor_pid
             if not pid:
-                raise CannotRun("the report names no executor")
+                raise CannotRunError("the report names no executor")
             wall = job.programs.all_again(kill(pid), count)
             return {"wall": wall, "kept": len(_containers(report) & _containers(job.wait_full()))}
 
@@ -168,7 +168,7 @@ class Jobs:
         with self.one_that_runs() as job:
             pids = running("tony.am.container_main")
             if len(pids) != 1:
-                raise CannotRun(f"{len(pids)} application masters run")
+                raise CannotRunError(f"{len(pids)} application masters run")
             killed = kill(pids[0])
             report = job.wait_full(attempt=2)
             answered = time.time_ns()
@@ -193,7 +193,7 @@ class Jobs:
         path.write_text(f"command = {json.dumps(programs.command)}\n{settings}{_JOB}", encoding="utf-8")
         done = self._tony("submit", "-d", "--json", str(path))
         if done.returncode:
-            raise CannotRun(f"tony submit ended with {done.returncode}: {done.stderr.decode()}")
+            raise CannotRunError(f"tony submit ended with {done.returncode}: {done.stderr.decode()}")
         job = _Job(self._home, JobFolder(Path(json.loads(done.stdout)["folder"])), programs)
         try:
             programs.wait(TASKS)

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.harness import Bench, CannotRun, Figures, Result, Unit, at_least, interleaved, main
+from bench.harness import Bench, CannotRunError, Figures, Result, Unit, at_least, interleaved, main
 from bench.process_facts import processor_time, resident
 from tests.support.hadoop.fake_node_manager import FakeNodeManager
 from tests.support.hadoop.fake_resource_manager import ATTEMPT, FakeResourceManager
@@ -35,7 +35,7 @@ from tony.hadoop.wire.yarn_records import ContainerId
 from tony.isolated_interpreter import command
 from tony.model.job_spec import JobSpec, Role
 from tony.schedulers.yarn.launch_payload import JOB, JobPayload, Uploaded, encode_payload
-from tony.testing.sample_jobs import prepared_job
+from tony.testing.sample_jobs import build_prepared_job
 
 _CONTAINERS, _NODES = 200, 20
 _TIMEOUT_SECONDS = 120.0
@@ -98,9 +98,9 @@ async def _play(tasks: int, count: int) -> Figures:
 
 async def _moment(master: subprocess.Popen[bytes], folder: Path, deadline: float) -> None:
     if master.poll() is not None:
-        raise CannotRun(f"the application master ended with {master.returncode}: {_said(folder)}")
+        raise CannotRunError(f"the application master ended with {master.returncode}: {_said(folder)}")
     if time.monotonic() > deadline:
-        raise CannotRun(f"not all are launched after {_TIMEOUT_SECONDS:.0f} s: {_said(folder)}")
+        raise CannotRunError(f"not all are launched after {_TIMEOUT_SECONDS:.0f} s: {_said(folder)}")
     await asyncio.sleep(_TICK)
 
 
@@ -158,7 +158,7 @@ def _papers(
     folder: Path, tasks: int, manager: FakeResourceManager, nodes: Sequence[FakeNodeManager], files: PlayedWebHdfs
 ) -> JobPayload:
     spec = JobSpec(name="launch", command="true", scheduler="yarn", roles={"worker": Role(instances=tasks)})
-    job = prepared_job(folder / "submitter", spec, job_id="application_1410901177871_0001")
+    job = build_prepared_job(folder / "submitter", spec, job_id="application_1410901177871_0001")
     return JobPayload(
         record=replace(job.record, submitted=clock.wall(), framework_module=frameworks.home_of("none")),
         credentials=make_credentials(tls=True),

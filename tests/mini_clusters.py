@@ -111,7 +111,7 @@ class Running:
         """The cluster, with the daemons back that an earlier test has killed."""
         state = self.cluster.state
         for daemon in state.daemons:
-            if daemon.name not in state.living():
+            if daemon.name not in state.find_running():
                 self.cluster.restart(daemon.name)
         return self.cluster
 

@@ -1,25 +1,25 @@
 """All errors that this package raises on purpose.
 
     TonyError
-    ├── UserError                 the input or the user's program
-    │   ├── ConfigError           rejected before anything started; carries all problems     exit 2
-    │   ├── ArchiveError          an archive that is damaged, or would extract outside       exit 2
-    │   ├── UnknownJobError       an unknown job id                                          exit 2
-    │   └── ProgramError          the user's program (or its limits) failed the job          exit 1
-    │       └── Overdue           a time limit enforced by the scheduler was exceeded
-    ├── InfraError                cluster, network, machine                                  exit 3
-    │   ├── ConnectionFailed      the other side cannot be reached, or the connection broke
-    │   ├── SchedulerError        the scheduler refused, or did not answer
-    │   │   ├── NoClusterError    no cluster is configured, or the configured one has ended
-    │   │   ├── SchedulerLost     the scheduler stopped answering while the job ran
-    │   │   └── AttemptLost       the scheduler has ended the application master, and the job with it
-    │   └── StorageError          a file system refused (full, read-only, missing)
-    ├── KilledError               the job was killed on request                              exit 4
-    └── PlatformError             a bug in tony                                              exit 70
-        ├── InvalidTransition     a transition that the table of the state machine lacks
-        ├── ProtocolError         the other side broke the wire protocol; `code` says how
-        └── RecordError           an event log or job directory is damaged
-            └── NewerRecordError  it was written by a newer version                          exit 2
+    ├── UserError                       the input or the user's program
+    │   ├── ConfigError                 rejected before anything started; carries all problems     exit 2
+    │   ├── ArchiveError                an archive that is damaged, or would extract outside       exit 2
+    │   ├── UnknownJobError             an unknown job id                                          exit 2
+    │   └── ProgramError                the user's program (or its limits) failed the job          exit 1
+    │       └── TimeLimitExceededError  a time limit enforced by the scheduler was exceeded
+    ├── InfraError                      cluster, network, machine                                  exit 3
+    │   ├── ConnectionFailedError       the other side cannot be reached, or the connection broke
+    │   ├── SchedulerError              the scheduler refused, or did not answer
+    │   │   ├── NoClusterError          no cluster is configured, or the configured one has ended
+    │   │   ├── SchedulerLostError      the scheduler stopped answering while the job ran
+    │   │   └── AttemptLostError        the scheduler has ended the application master, and the job with it
+    │   └── StorageError                a file system refused (full, read-only, missing)
+    ├── KilledError                     the job was killed on request                              exit 4
+    └── PlatformError                   a bug in tony                                              exit 70
+        ├── InvalidTransitionError      a transition that the table of the state machine lacks
+        ├── ProtocolError               the other side broke the wire protocol; `code` says how
+        └── RecordError                 an event log or job directory is damaged
+            └── NewerRecordError        it was written by a newer version                          exit 2
 
 A message says what failed, the setting and its value, where it was set, and what to do.
 """
@@ -105,7 +105,7 @@ class ProgramError(UserError):
     exit_code = ExitCode.PROGRAM_FAILED
 
 
-class Overdue(ProgramError):  # noqa: N818 - a noun reads better where it is raised
+class TimeLimitExceededError(ProgramError):
     """The scheduler ended the job because it exceeded a time limit that the scheduler enforces."""
 
 
@@ -115,7 +115,7 @@ class InfraError(TonyError):
     exit_code = ExitCode.INFRASTRUCTURE
 
 
-class ConnectionFailed(InfraError):  # noqa: N818 - a noun reads better where it is raised
+class ConnectionFailedError(InfraError):
     """The other side cannot be reached, or the connection broke.
 
     Attributes:
@@ -145,15 +145,15 @@ class UnrecordedJobError(SchedulerError):
     """The scheduler knows the job, but there is no job directory to read (yet)."""
 
 
-class SchedulerLost(SchedulerError):  # noqa: N818 - a noun reads better where it is raised
+class SchedulerLostError(SchedulerError):
     """The scheduler stopped answering, and the job cannot continue without it."""
 
 
-class AttemptLost(SchedulerError):  # noqa: N818 - as above
+class AttemptLostError(SchedulerError):
     """The scheduler ended an application master, and the job with it, although no user asked for that."""
 
 
-class NotInCharge(SchedulerError):  # noqa: N818 - as above
+class AttemptSupersededError(SchedulerError):
     """A later AM attempt has taken over the job, or will: this one changes nothing and exits."""
 
 
@@ -173,7 +173,7 @@ class PlatformError(TonyError):
     exit_code = ExitCode.BUG
 
 
-class InvalidTransition(PlatformError):  # noqa: N818 - a noun reads better where it is raised
+class InvalidTransitionError(PlatformError):
     """A requested transition is not in the state machine's table; `story` lists the last steps of the object."""
 
     def __init__(self, message: str, story: Sequence[str] = ()) -> None:

@@ -129,7 +129,7 @@ class Invented:
     def peaks(self, role: str | None = None) -> Mapping[str, Mapping[str, Peak]]:
         return {task: found for task, found in self.used.items() if role in (None, task.rpartition(":")[0])}
 
-    def of_role(
+    def read_role_series(
         self, role: str, name: str, since: float | None = None, until: float | None = None, most: int = 500
     ) -> RolePoints:
         return RolePoints(role=role, series=name, every=1.0, most=tuple(self.curves.get(role, ()))[:most])

@@ -16,8 +16,8 @@ from tony.advice import registry
 from tony.advice.engine import advise, combine_changes
 from tony.advice.facts import Facts
 from tony.advice.heuristic import Heuristic
-from tony.advice.heuristics.memory_over_requested import MemoryOverAsked
-from tony.advice.recommendation import Finding, Saving, SettingChange, Severity
+from tony.advice.heuristics.memory_over_requested import MemoryOverRequested
+from tony.advice.recommendation import Recommendation, Saving, SettingChange, Severity
 
 
 class Broken(Heuristic):
@@ -27,8 +27,8 @@ class Broken(Heuristic):
     title = "t"
     thresholds = ()
 
-    def look(self, facts: Facts) -> Iterator[Finding]:
-        yield self.finding(Severity.LOW, "begun", ())
+    def evaluate(self, facts: Facts) -> Iterator[Recommendation]:
+        yield self.recommend(Severity.LOW, "begun", ())
         raise ZeroDivisionError("by zero")
 
 
@@ -51,8 +51,8 @@ def over_asked() -> Facts:
 
 def test_one_that_fails_is_named_and_the_others_go_on() -> None:
     """What another package does is no reason to say nothing."""
-    advice = advise(over_asked(), [Broken(), MemoryOverAsked()])
-    assert ["memory-over-asked"] == [finding.heuristic for finding in advice.findings]
+    advice = advise(over_asked(), [Broken(), MemoryOverRequested()])
+    assert ["memory-over-asked"] == [each.heuristic for each in advice.findings]
     assert ("the heuristic broken failed: ZeroDivisionError: by zero",) == advice.problems
 
 
@@ -60,7 +60,7 @@ def test_heuristics_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that can be loaded take part; of the others it is said why not."""
     points = [Point("fine", Broken), Point("gone", ImportError("no module")), Point("odd", dict)]
     monkeypatch.setattr(registry, "_plug_ins", lambda: points)
-    found, problems = registry.all_heuristics()
+    found, problems = registry.load_heuristics()
     assert "broken" == found[-1].name
     assert mention_each(
         list(problems), ("gone (them:Thing)", "no module"), ("odd (them:Thing)", "tony.advice.heuristic.Heuristic")
@@ -69,13 +69,13 @@ def test_heuristics_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_thresholds_can_be_others() -> None:
     """By name; a name that there is not is a mistake."""
-    assert not list(MemoryOverAsked(runs=100).look(over_asked()))
+    assert not list(MemoryOverRequested(runs=100).evaluate(over_asked()))
     with pytest.raises(ValueError, match="has no threshold frobs"):
-        MemoryOverAsked(frobs=1)
+        MemoryOverRequested(frobs=1)
 
 
-def finding(severity: Severity, *changes: SettingChange) -> Finding:
-    return Finding(
+def recommendation(severity: Severity, *changes: SettingChange) -> Recommendation:
+    return Recommendation(
         heuristic="x", severity=severity, role="", says="", evidence=(), saving=Saving(), patch=tuple(changes)
     )
 
@@ -86,13 +86,13 @@ def test_what_does_not_go_together_waits() -> None:
     others = SettingChange(key="roles.worker.memory", old='"8g"', new='"2g"')
     fewer = SettingChange(key="roles.ps.instances", old="4", new="2")
     cores = SettingChange(key="roles.worker.vcores", old="2", new="4")
-    high, low = finding(Severity.HIGH, fewer, cores), finding(Severity.LOW, memory, others)
+    high, low = recommendation(Severity.HIGH, fewer, cores), recommendation(Severity.LOW, memory, others)
     assert ((fewer, cores), (memory, others)) == combine_changes([high, low])
     assert ((memory, others), ()) == combine_changes([low])
     more = replace(others, new='"16g"')
-    assert ((cores, more), ()) == combine_changes([finding(Severity.HIGH, cores, more)])
+    assert ((cores, more), ()) == combine_changes([recommendation(Severity.HIGH, cores, more)])
     fewer_cores = replace(cores, old="4", new="2")
-    assert ((fewer_cores, others), ()) == combine_changes([finding(Severity.HIGH, fewer_cores, others)])
+    assert ((fewer_cores, others), ()) == combine_changes([recommendation(Severity.HIGH, fewer_cores, others)])
 
 
 def test_servers_that_are_too_many_and_too_large() -> None:

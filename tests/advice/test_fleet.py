@@ -12,9 +12,9 @@ from tests.advice.fleet import Plan, facts, play, run
 from tests.advice.jobs import PLANTED, healthy
 from tony.advice.engine import advise
 from tony.advice.facts import Facts
-from tony.advice.heuristics.checkpoint_interval import overhead
+from tony.advice.heuristics.checkpoint_interval import compute_overhead
 from tony.advice.recommendation import Advice, SettingChange
-from tony.advice.registry import built_in_heuristics
+from tony.advice.registry import load_built_in_heuristics
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState
 from tony.units import parse_duration, parse_size
@@ -34,7 +34,7 @@ def advised(kind: str, seed: int) -> tuple[Plan, Facts, Advice]:
 
 def test_every_heuristic_has_its_waste() -> None:
     """Whoever adds a heuristic plants what it looks for."""
-    assert {heuristic.name for heuristic in built_in_heuristics()} == set(PLANTED)
+    assert {heuristic.name for heuristic in load_built_in_heuristics()} == set(PLANTED)
 
 
 def test_of_a_hundred_healthy_jobs_nothing_is_said() -> None:
@@ -50,7 +50,7 @@ def test_more_than_nine_of_ten_wastes_are_found() -> None:
     for kind in PLANTED:
         advices = [advised(kind, seed)[2] for seed in range(EACH)]
         assert not [problem for advice in advices for problem in advice.problems]
-        found[kind] = sum(kind in {finding.heuristic for finding in advice.findings} for advice in advices)
+        found[kind] = sum(kind in {each.heuristic for each in advice.findings} for advice in advices)
     assert sum(found.values()) > 0.9 * EACH * len(PLANTED), found
     assert min(found.values()) > EACH / 2, found
 
@@ -71,7 +71,7 @@ def test_no_proposal_hurts_the_next_run(kind: str) -> None:
                     _ends_no_good_run(change, plan, known)
                 if change.key.endswith(".vcores"):
                     name = change.key.split(".")[1]
-                    assert int(change.new) >= (later.roles[name].most("cpu") or 0.0) or int(change.new) > int(
+                    assert int(change.new) >= (later.roles[name].find_maximum("cpu") or 0.0) or int(change.new) > int(
                         change.old
                     )
                 if change.key.endswith(".gpus"):
@@ -102,7 +102,7 @@ def _is_no_slower(change: SettingChange, known: Facts) -> None:
     failures = sum(len(run.failures) for run in known.runs)
     if failures:
         mttf = sum(run.running for run in known.runs) / failures
-        assert overhead(saves.cost, every, mttf) < overhead(saves.cost, saves.every, mttf)
+        assert compute_overhead(saves.cost, every, mttf) < compute_overhead(saves.cost, saves.every, mttf)
 
 
 def _ends_no_good_run(change: SettingChange, plan: Plan, known: Facts) -> None:

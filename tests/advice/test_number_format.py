@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.facts import mentions
-from tony.advice.heuristic import count, format_evidence, saved
+from tony.advice.heuristic import format_count, format_evidence, format_saving
 from tony.advice.recommendation import Evidence, Interval, Saving
 from tony.units import Unit, format_amount, format_number
 
@@ -37,7 +37,7 @@ def test_amounts(value: float, measure: Unit, text: str) -> None:
 
 def test_savings() -> None:
     """Only what is known; one number where both ends read alike."""
-    assert "" == saved(Saving())
+    assert "" == format_saving(Saving())
     saving = Saving(gpu_hours=Interval(1.0, 2.5), gb_hours=Interval(3.0, 3.0), seconds=Interval(60.0, 120.0))
-    assert mentions(saved(saving), "1 to 2.5 GPU-hours", "3 GB-hours", "1 m 00 s to 2 m 00 s")
-    assert ("1 run", "2 runs") == (count(1, "run"), count(2, "run"))
+    assert mentions(format_saving(saving), "1 to 2.5 GPU-hours", "3 GB-hours", "1 m 00 s to 2 m 00 s")
+    assert ("1 run", "2 runs") == (format_count(1, "run"), format_count(2, "run"))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.config.specs import as_tables, jobs
-from tony.advice.patch import apply_changes, as_diff, parts_of
+from tony.advice.patch import apply_changes, format_diff, parts_of
 from tony.advice.recommendation import SettingChange
 from tony.errors import UserError
 from tony.model.job_spec import JobSpec
@@ -146,7 +146,7 @@ def test_a_diff_has_each_table_once() -> None:
         "  [params]",
         '- "a.b" = 1',
         '+ "a.b" = 2',
-    ] == as_diff(changes)
+    ] == format_diff(changes)
 
 
 @settings(max_examples=40)

@@ -13,7 +13,7 @@ from tests.advice import jobs
 from tests.advice.fleet import Plan, facts, play, run
 from tony.advice.engine import advise
 from tony.advice.facts import Facts, is_same_job, run_of
-from tony.advice.recommendation import Finding, Saving
+from tony.advice.recommendation import Recommendation, Saving
 from tony.advice.wasted_hours import compute_unused
 from tony.history.metrics_reader import Peak
 from tony.model.job_spec import MIB
@@ -21,8 +21,8 @@ from tony.model.progress import CheckpointRecord
 from tony.model.states import JobState
 
 
-def found(plan: Plan, seed: int = 0) -> dict[str, Finding]:
-    return {finding.heuristic: finding for finding in advise(facts(plan, Random(seed))).findings}
+def found(plan: Plan, seed: int = 0) -> dict[str, Recommendation]:
+    return {each.heuristic: each for each in advise(facts(plan, Random(seed))).findings}
 
 
 def worker(plan: Plan, **use: object) -> Plan:
@@ -108,9 +108,9 @@ def test_fewer_gpus_only_where_they_are_not_missed(
     role = plan.spec.roles["worker"]
     role = replace(role, resources=replace(role.resources, gpus=4), procs_per_task=procs)
     plan = worker(replace(plan, spec=replace(plan.spec, roles={"worker": role})), devices=devices, opened=opened)
-    finding = found(plan)["gpus-idle"]
-    assert ([gpus] if gpus else []) == [change.new for change in finding.patch]
-    assert bool(finding.hint) == (gpus is None)
+    recommendation = found(plan)["gpus-idle"]
+    assert ([gpus] if gpus else []) == [change.new for change in recommendation.patch]
+    assert bool(recommendation.hint) == (gpus is None)
 
 
 def test_an_interval_is_proposed_only_where_it_is_told() -> None:
@@ -119,9 +119,9 @@ def test_an_interval_is_proposed_only_where_it_is_told() -> None:
     (change,) = found(plan)["checkpoint-bound"].patch
     assert ("params.save_every", plan.spec.params["save_every"]) == (change.key, change.old)
     for params in ({"save_every": "77"}, {"epochs": change.old}, {"save_every": change.old, "save_too": change.old}):
-        finding = found(replace(plan, spec=replace(plan.spec, params=params)))["checkpoint-bound"]
-        assert () == finding.patch
-        assert "every" in finding.hint
+        recommendation = found(replace(plan, spec=replace(plan.spec, params=params)))["checkpoint-bound"]
+        assert () == recommendation.patch
+        assert "every" in recommendation.hint
     seconds = replace(
         plan, save_steps=12345, spec=replace(plan.spec, env={"CKPT_SECONDS": "45"}, params={}), save_every=45.0
     )
@@ -152,8 +152,8 @@ def test_restarts_that_once_helped() -> None:
 def test_late_failures_get_no_proposal() -> None:
     """Something may be saved by then."""
     plan = jobs.restarts_in_vain(Random(0))
-    finding = found(replace(plan, fails=tuple(3600.0 for _ in plan.fails)))["restarts-in-vain"]
-    assert () == finding.patch
+    recommendation = found(replace(plan, fails=tuple(3600.0 for _ in plan.fails)))["restarts-in-vain"]
+    assert () == recommendation.patch
 
 
 def test_servers_with_a_busy_network_stay() -> None:
@@ -180,7 +180,7 @@ def test_numbers_that_nobody_measured(absurd: float) -> None:
     assert not made.roles["worker"].wholly_measured
     assert compute_unused(made).held.gb_hours > 0
     advice = advise(Facts(runs=(made, made, made)))
-    assert ((), {"checkpoint-bound"}) == (advice.problems, {finding.heuristic for finding in advice.findings})
+    assert ((), {"checkpoint-bound"}) == (advice.problems, {each.heuristic for each in advice.findings})
 
 
 def test_runs_of_one_job() -> None:

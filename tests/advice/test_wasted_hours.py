@@ -9,7 +9,7 @@ import pytest
 
 from tests.advice.fleet import facts
 from tests.advice.jobs import gpus_idle, healthy, idle_after_end, memory_over_asked
-from tony.advice.wasted_hours import Hours, Waste, by_week, compute_unused, week_of
+from tony.advice.wasted_hours import Hours, Waste, compute_unused, format_week, sum_by_week
 from tony.model.job_spec import GIB
 
 
@@ -58,7 +58,7 @@ def one(user: str, at: float, gb: float, gpu: float = 0.0, job: str = "j") -> Wa
 def test_sums_by_user_and_week() -> None:
     """The newest week first, in it who wasted most; weeks are those of ISO 8601, in UTC."""
     monday = 1_769_990_400.0  # 2026-02-02T00:00Z
-    assert ("2026-W05", "2026-W06") == (week_of(monday - 1), week_of(monday))
+    assert ("2026-W05", "2026-W06") == (format_week(monday - 1), format_week(monday))
     wastes = [
         one("ann", monday - 1, 5.0),
         one("ann", monday, 1.0, job="a"),
@@ -66,7 +66,7 @@ def test_sums_by_user_and_week() -> None:
         one("bob", monday, 1.0, gpu=2.0),
         replace(one("cem", monday, 0.0), parts={}),
     ]
-    weeks = by_week(wastes)
+    weeks = sum_by_week(wastes)
     assert [("2026-W06", "bob"), ("2026-W06", "ann"), ("2026-W06", "cem"), ("2026-W05", "ann")] == [
         (week.week, week.user) for week in weeks
     ]

@@ -24,8 +24,8 @@ from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.server import RpcServer
 from tony.schedulers.allocator_interface import AmAddresses, Journal
 from tony.testing.container_faults import Fault
-from tony.testing.fake_scheduler import FakeSource
-from tony.testing.sample_jobs import prepared_job
+from tony.testing.fake_scheduler import FakeAllocator
+from tony.testing.sample_jobs import build_prepared_job
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class PlayedJournal(Journal):
         self.wanted = self.urgent = 0
         self.safe: Callable[[int], None] = lambda size: None
 
-    def wrote(self, size: int, *, urgent: bool) -> None:
+    def note_written(self, size: int, *, urgent: bool) -> None:
         self.wanted = size
         if urgent:
             self.urgent = size
@@ -66,12 +66,12 @@ class PlayedJob:
         self.listens = ""
         self.deaths = 0
         self._again = asyncio.Event()
-        self.job = prepared_job(folder, spec, job_id="test-1")
+        self.job = build_prepared_job(folder, spec, job_id="test-1")
         self.spec = spec
         self._behaviour = behaviour
         self._tasks: set[asyncio.Task[None]] = set()
         self.credentials = make_credentials(tls=tls)
-        self.source = FakeSource(faults=faults, launched=self._launched)
+        self.source = FakeAllocator(faults=faults, launched=self._launched)
         self.journal: PlayedJournal | None = None
         self.attempt = 0
         self.tls = tls

@@ -16,7 +16,7 @@ from tony.model.codec import to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
 from tony.model.states import AfterCondition
-from tony.testing.sample_jobs import prepared_job
+from tony.testing.sample_jobs import build_prepared_job
 
 #: Runs `allow_connections` under limits of its own, and says what became of them.
 _CODE = """
@@ -71,7 +71,7 @@ def test_only_those_that_start_together_must_fit() -> None:
 
 def test_a_refused_job_ends_with_that_verdict(tmp_path: Path) -> None:
     """It is no bug: exit code 3, and the reason is in the summary."""
-    job = prepared_job(tmp_path, workers(1000), job_id="test-1")
+    job = build_prepared_job(tmp_path, workers(1000), job_id="test-1")
     job.folder.secret_job.write_text(json.dumps(to_plain(job.record)))
     subprocess.run(
         command("tony.am.main", str(job.folder.path)),

@@ -21,7 +21,7 @@ class FakeJournal(Journal):
     def __init__(self) -> None:
         self.urgent = 0
 
-    def wrote(self, size: int, *, urgent: bool) -> None:
+    def note_written(self, size: int, *, urgent: bool) -> None:
         self.urgent = size if urgent else self.urgent
 
     async def finish(self) -> None:

@@ -7,16 +7,16 @@ import pytest
 from tony.am.fatal_errors import report_fatal_error
 from tony.errors import (
     ArchiveError,
-    AttemptLost,
+    AttemptLostError,
     ConfigError,
-    ConnectionFailed,
-    InvalidTransition,
-    Overdue,
+    ConnectionFailedError,
+    InvalidTransitionError,
     PlatformError,
     Problem,
     SchedulerError,
-    SchedulerLost,
+    SchedulerLostError,
     StorageError,
+    TimeLimitExceededError,
 )
 from tony.model.job_report import AmReport, Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
@@ -44,15 +44,15 @@ def standing(*tasks: TaskReport, failure: Failure | None = None) -> JobReport:
 
 CAUSES = [
     (SchedulerError("the cluster is away"), INFRASTRUCTURE, "refused", 3, "the cluster is away"),
-    (ConnectionFailed("nobody there"), INFRASTRUCTURE, "refused", 3, "nobody there"),
-    (SchedulerLost("the RM is away"), INFRASTRUCTURE, "scheduler-lost", 3, "the RM is away"),
-    (AttemptLost("its node is lost"), INFRASTRUCTURE, "am-lost", 3, "its node is lost"),
-    (Overdue("its time is over"), USER, "lifetime", 1, "its time is over"),
+    (ConnectionFailedError("nobody there"), INFRASTRUCTURE, "refused", 3, "nobody there"),
+    (SchedulerLostError("the RM is away"), INFRASTRUCTURE, "scheduler-lost", 3, "the RM is away"),
+    (AttemptLostError("its node is lost"), INFRASTRUCTURE, "am-lost", 3, "its node is lost"),
+    (TimeLimitExceededError("its time is over"), USER, "lifetime", 1, "its time is over"),
     (StorageError("no space"), INFRASTRUCTURE, "storage", 3, "no space"),
     (ConfigError([Problem(key="tls", message="final.")]), USER, "refused", 2, "tls: final."),
     (ArchiveError("env.tar.gz is damaged"), USER, "refused", 2, "env.tar.gz is damaged"),
     (PlatformError("the adapter failed"), PLATFORM, "bug", 70, "the adapter failed"),
-    (InvalidTransition("cannot"), PLATFORM, "bug", 70, "cannot"),
+    (InvalidTransitionError("cannot"), PLATFORM, "bug", 70, "cannot"),
     (KeyError("x"), PLATFORM, "bug", 70, "a bug in the application master: KeyError: 'x'"),
 ]
 
@@ -96,7 +96,7 @@ def test_a_signal_that_comes_with_the_end_of_its_time() -> None:
     killed = Failure(
         failure_class=FailureClass.KILLED, cause=FailureCause.KILLED, reason="by SIGTERM", session=1, at=1.0
     )
-    last = report_fatal_error(standing(failure=killed), Overdue("its time is over"), 1012.5)
+    last = report_fatal_error(standing(failure=killed), TimeLimitExceededError("its time is over"), 1012.5)
     assert last.failure
     assert (last.failure.reason, last.failure.others) == ("its time is over", ())
 

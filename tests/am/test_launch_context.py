@@ -18,7 +18,7 @@ from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
 from tony.model.states import DistributedMode, RendezvousKind, ReservedPort, RoleKind
 from tony.protocol.launch import TaskPart
-from tony.testing.sample_jobs import prepared_job
+from tony.testing.sample_jobs import build_prepared_job
 
 SPEC = JobSpec(
     command="train",
@@ -47,7 +47,7 @@ SPEC = JobSpec(
 
 def part(folder: Path, who: str, spec: JobSpec = SPEC) -> TaskPart:
     """A task's part in session 3 of attempt 2."""
-    record = prepared_job(folder, spec, job_id="j-1").record
+    record = build_prepared_job(folder, spec, job_id="j-1").record
     return build_task_part(
         record,
         load(home_of(spec.framework)),
@@ -121,14 +121,14 @@ def test_an_adapter_that_breaks_is_named(tmp_path: Path) -> None:
         def choose_rendezvous(self, spec: JobSpec, task: TaskId) -> RendezvousKind | None:
             raise KeyError("oh")
 
-    record = replace(prepared_job(tmp_path, SPEC).record, framework_module="my.own:Broken")
+    record = replace(build_prepared_job(tmp_path, SPEC).record, framework_module="my.own:Broken")
     with pytest.raises(PlatformError, match=r"the framework adapter my\.own:Broken failed: KeyError: 'oh'"):
         build_task_part(record, Broken(), 1, Launch(container="c", task=task("chief:0"), session=1), "unix:/x", 0.0)
 
 
 def test_what_a_container_is_waited_for(tmp_path: Path) -> None:
     """An environment takes longer than files, so it is named."""
-    record = prepared_job(tmp_path, SPEC).record
+    record = build_prepared_job(tmp_path, SPEC).record
     assert build_container_setup(record, "worker") == "copying its files"
     item = StagedItem(name="env", digest="0" * 64, size=1, placement=Placement.PYTHON)
     staged = StagedJob(roles={"worker": StagedRole(items=(item,))})

@@ -11,7 +11,7 @@ import pytest
 from tests.am.in_process_job import PlayedJob, play, succeed
 from tests.core.specs import OK, workers
 from tests.support.waiting import wait_until
-from tony.am.log_relay import CREDIT, LogRelay
+from tony.am.log_relay import MAX_BUFFERED_BYTES, LogRelay
 from tony.errors import ProtocolError
 from tony.model.ids import TaskId
 from tony.protocol.client_messages import KillJob
@@ -206,11 +206,11 @@ def test_nonsense_is_refused(wrong: dict[str, object]) -> None:
 def test_open_requests_are_bounded() -> None:
     """What may wait for one client has a limit; what was answered, or asked anew, does not count any more."""
     scene = Scene()
-    for _ in range(3 * CREDIT // LOG_PIECE):
+    for _ in range(3 * MAX_BUFFERED_BYTES // LOG_PIECE):
         scene.on_request()
     assert scene.client.refused == []
     scene.relay.drop(scene.client.me, DropLog(reader=7))
-    for number in range(CREDIT // LOG_PIECE):
+    for number in range(MAX_BUFFERED_BYTES // LOG_PIECE):
         scene.on_request(number)
     assert scene.client.refused == []
     scene.on_request(-1)

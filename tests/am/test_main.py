@@ -40,8 +40,8 @@ from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.client_connection import connect
 from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, Sink
 from tony.schedulers.client_interface import PreparedJob
-from tony.testing.fake_scheduler import FakeSource
-from tony.testing.sample_jobs import prepared_job
+from tony.testing.fake_scheduler import FakeAllocator
+from tony.testing.sample_jobs import build_prepared_job
 
 
 class Cluster:
@@ -51,7 +51,7 @@ class Cluster:
         make: makes the source; told what to call at a launch.
     """
 
-    def __init__(self, behaviour: Behaviour, make: Callable[..., FakeSource] = FakeSource) -> None:
+    def __init__(self, behaviour: Behaviour, make: Callable[..., FakeAllocator] = FakeAllocator) -> None:
         self.executors: list[PlayedExecutor] = []
         self._behaviour = behaviour
         self._tasks: set[asyncio.Task[None]] = set()
@@ -72,7 +72,7 @@ class Cluster:
 
 def submitted(folder: Path, spec: JobSpec) -> PreparedJob:
     """A job as a client leaves it to its application master."""
-    job = prepared_job(folder, spec, job_id="test-1")
+    job = build_prepared_job(folder, spec, job_id="test-1")
     job = replace(job, record=replace(job.record, submitted=clock.wall(), framework_module=_NONE))
     job.folder.secret_job.write_text(json.dumps(to_plain(job.record)))
     job.folder.credentials.write_text(json.dumps(to_plain(make_credentials(tls=False))))
@@ -159,7 +159,7 @@ def test_it_refuses_what_this_site_does_not_allow(tmp_path: Path, monkeypatch: p
     assert clusters[0].source.log == []
 
 
-class NoSource(FakeSource):
+class NoSource(FakeAllocator):
     """A scheduler that cannot be used."""
 
     async def open(self, sink: Sink, addresses: AmAddresses = NOT_LISTENING) -> None:
@@ -173,7 +173,7 @@ def test_a_scheduler_that_cannot_be_used(tmp_path: Path) -> None:
     assert report.failure.reason == "the cluster is away"
 
 
-class Buggy(FakeSource):
+class Buggy(FakeAllocator):
     """A source with a bug."""
 
     async def launch(self, container: str, task: TaskPart, credentials: AmCredentials) -> None:
@@ -196,7 +196,7 @@ def test_a_bug_is_a_verdict(tmp_path: Path) -> None:
     assert closed == [True]
 
 
-class Stuck(FakeSource):
+class Stuck(FakeAllocator):
     """A source that never comes to its end."""
 
     async def close(self) -> None:
@@ -204,7 +204,7 @@ class Stuck(FakeSource):
         await asyncio.Event().wait()
 
 
-class Broken(FakeSource):
+class Broken(FakeAllocator):
     """A source that fails at its end."""
 
     async def close(self) -> None:
@@ -212,13 +212,13 @@ class Broken(FakeSource):
         raise OSError("the disk is gone")
 
 
-class Slow(FakeSource):
+class Slow(FakeAllocator):
     """One whose scheduler is away when it is to be told."""
 
     told = False
 
     async def finish(self, report: JobReport) -> None:
-        await asyncio.sleep(3 * am.CLOSING)
+        await asyncio.sleep(3 * am.CLOSE_TIMEOUT_SECONDS)
         Slow.told = True
 
 
@@ -226,17 +226,17 @@ def test_a_scheduler_that_is_away_at_the_end_is_told_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long that takes: it would take the job for lost."""
-    monkeypatch.setattr(am, "CLOSING", 0.1)
+    monkeypatch.setattr(am, "CLOSE_TIMEOUT_SECONDS", 0.1)
     attempted(tmp_path, workers(1), lambda: Cluster(lambda part, message: OK, Slow))
     assert Slow.told
 
 
 @pytest.mark.parametrize("make", [Stuck, Broken])
 def test_an_end_that_fails_does_not_hide_the_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: type[FakeSource]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: type[FakeAllocator]
 ) -> None:
     """Containers that cannot be given back keep neither the summary nor those who wait for it."""
-    monkeypatch.setattr(am, "CLOSING", 0.1)
+    monkeypatch.setattr(am, "CLOSE_TIMEOUT_SECONDS", 0.1)
     report = attempted(tmp_path, workers(1), lambda: Cluster(lambda part, message: OK, make))
     assert verdict(report) == (JobState.SUCCEEDED, 0, None)
 
@@ -282,7 +282,7 @@ def test_told_to_end_while_the_scheduler_is_being_reached(tmp_path: Path) -> Non
     """SIGTERM ends the job as killed at any time, and the log begins with the attempt all the same."""
     opening: list[bool] = []
 
-    class Slow(FakeSource):
+    class Slow(FakeAllocator):
         async def open(self, sink: Sink, addresses: AmAddresses = NOT_LISTENING) -> None:
             opening.append(True)
             await asyncio.Event().wait()
@@ -307,7 +307,7 @@ def test_a_scheduler_that_counts_attempts_decides_whether_the_job_ends(
 
     left = [f"{name}: the job is left for the next AM attempt" for name in ("SIGTERM", "SIGINT")]
 
-    class Counting(FakeSource):
+    class Counting(FakeAllocator):
         attempt = 1
 
     async def meanwhile(folder: JobFolder, cluster: Cluster) -> None:
@@ -324,7 +324,7 @@ def test_a_scheduler_that_counts_attempts_decides_whether_the_job_ends(
 def test_a_scheduler_that_needs_an_exit_code_gets_one(tmp_path: Path) -> None:
     """It may see nothing else of the end of a job."""
 
-    class Counting(FakeSource):
+    class Counting(FakeAllocator):
         def exit_code(self, report: JobReport) -> int:
             return 42 if report.state is JobState.FAILED else 0
 
@@ -353,8 +353,8 @@ def test_an_am_listens_where_its_scheduler_says(tmp_path: Path) -> None:
     job.folder.credentials.write_text(json.dumps(to_plain(make_credentials(tls=True))))
     seen: list[str] = []
 
-    class Forwarded(FakeSource):
-        capabilities = replace(FakeSource.capabilities, same_host=False)
+    class Forwarded(FakeAllocator):
+        capabilities = replace(FakeAllocator.capabilities, same_host=False)
         host = "node-1"
         listen_host = "127.0.0.1"
         dialed_by = "forwarding"
@@ -374,7 +374,7 @@ def test_an_adapter_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     job = submitted(tmp_path, workers(1))
     record = replace(job.record, framework_module="nowhere:Nothing")
     job.folder.secret_job.write_text(json.dumps(to_plain(record)))
-    source = FakeSource()
+    source = FakeAllocator()
     asyncio.run(am.run_attempt(job.folder, lambda _: source))
     report = left(job.folder)
     assert verdict(report) == (JobState.FAILED, 70, "bug")

@@ -25,7 +25,7 @@ from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
 from tony.model.states import JobState, TlsMode
 from tony.protocol.launch import JobCredentials
-from tony.testing.sample_jobs import prepared_job
+from tony.testing.sample_jobs import build_prepared_job
 
 #: Far more than anything here takes on a loaded machine.
 CEILING = 120.0
@@ -38,7 +38,7 @@ def job_of(framework: str) -> JobSpec:
 
 def submitted(home: Path, framework: str) -> tuple[JobFolder, JobCredentials]:
     """A job as a client leaves it to its application master."""
-    job = prepared_job(home, job_of(framework), job_id="test-1")
+    job = build_prepared_job(home, job_of(framework), job_id="test-1")
     record = replace(job.record, submitted=clock.wall(), framework_module=registry.home_of(framework))
     credentials = make_credentials(tls=True)
     job.folder.secret_job.write_text(json.dumps(to_plain(record)))

@@ -106,7 +106,7 @@ def test_a_deadline_that_was_cancelled_is_no_event(tmp_path: Path) -> None:
     job, finish = play(tmp_path, spec, runs_on, meanwhile=meanwhile)
     assert finish.exit_code == 0
     kinds = [entry.event.kind for entry in job.entries()]
-    assert "deadline" not in kinds[kinds.index("gathered") :]
+    assert "deadline" not in kinds[kinds.index("gang-size") :]
 
 
 def test_an_executor_whose_container_is_gone_is_cut_off_in_the_end(tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_an_adapter_that_fails_is_named(tmp_path: Path) -> None:
         def boom(*_: object) -> None:
             raise KeyError("nope")
 
-        job.master._starts._framework.shared = boom  # type: ignore[method-assign,assignment]
+        job.master._starts._framework.build_shared = boom  # type: ignore[method-assign,assignment]
 
     with pytest.raises(Exception, match=r"adapter .* failed: KeyError"):
         play(tmp_path, workers(1), meanwhile=meanwhile)

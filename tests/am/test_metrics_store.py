@@ -90,7 +90,7 @@ def test_from_the_wire_to_a_client_and_to_the_file(tmp_path: Path) -> None:
     with open_metrics(job.job.folder.metrics) as metrics:
         assert metrics.tasks() == ("worker:0", "worker:1")
         assert metrics.series() == ("cpu", "rss")
-        assert metrics.newest()["worker:0"]["rss"] == 1000.0
+        assert metrics.read_newest()["worker:0"]["rss"] == 1000.0
         (saved,) = metrics.checkpoints()
         assert (saved.task, saved.step, round(saved.until - saved.since, 6)) == ("worker:1", 7, 1e-5)
     assert job.replayed().mismatch is None  # nothing of it is an event
@@ -170,7 +170,7 @@ def test_a_file_that_cannot_be_written_ends_no_job(tmp_path: Path, monkeypatch: 
     asyncio.run(finished(job))
     assert finish.exit_code == 0
     with open_metrics(job.job.folder.metrics) as metrics:
-        assert metrics.newest()["worker:0"]["cpu"] == 1.0
+        assert metrics.read_newest()["worker:0"]["cpu"] == 1.0
         assert (len(metrics.progress()), len(metrics.checkpoints())) == (1, 1)
 
 
@@ -460,9 +460,9 @@ def test_a_large_job_is_written_in_pieces(tmp_path: Path) -> None:
     asyncio.run(run())
     with open_metrics(tmp_path / "metrics.db") as metrics:
         assert len(metrics.tasks()) == 250
-        assert all(metrics.newest()[f"worker:{n}"]["cpu"] == pytest.approx(n, rel=1e-5) for n in range(0, 250, 37))
+        assert all(metrics.read_newest()[f"worker:{n}"]["cpu"] == pytest.approx(n, rel=1e-5) for n in range(0, 250, 37))
         assert metrics.points("worker:249", "rss").most == (1.0, 40.0, 80.0)
-        role = metrics.of_role("worker", "cpu")
+        role = metrics.read_role_series("worker", "cpu")
         assert role.median[0] == pytest.approx(124.5, rel=1e-3)
         assert (role.most_of[0], role.tasks[0]) == ("worker:249", 250)
 

@@ -37,7 +37,7 @@ def test_an_executor_that_does_not_read_its_spec_holds_up_nobody(tmp_path: Path)
         def long(spec: JobSpec, cluster: ClusterSpec) -> Json:
             return LONG
 
-        job.master._starts._framework.shared = long  # type: ignore[method-assign]
+        job.master._starts._framework.build_shared = long  # type: ignore[method-assign]
         await wait_until(lambda: len(job.executors) == 3)
         deaf, *others = job.executors.values()
         await wait_until(lambda: deaf._connection is not None)

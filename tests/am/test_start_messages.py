@@ -18,7 +18,7 @@ from tony.model.job_spec import ClusterSpec, JobSpec, Role
 from tony.protocol.executor_messages import StartProgram
 from tony.protocol.framing import MAX_FROM_AM, Decoder
 from tony.protocol.messages import Message
-from tony.testing.sample_jobs import prepared_job
+from tony.testing.sample_jobs import build_prepared_job
 
 
 class Listing(Framework):
@@ -28,7 +28,7 @@ class Listing(Framework):
         self.asked = 0
         self.error: Exception | None = None
 
-    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Any:
+    def build_shared(self, spec: JobSpec, cluster: ClusterSpec) -> Any:
         self.asked += 1
         if self.error:
             raise self.error
@@ -46,7 +46,7 @@ def framework() -> Listing:
 @pytest.fixture
 def starts(tmp_path: Path, framework: Listing) -> StartMessages:
     """Of attempt 3 at a job of three workers."""
-    return StartMessages(prepared_job(tmp_path, workers(3)).record, framework, 3)
+    return StartMessages(build_prepared_job(tmp_path, workers(3)).record, framework, 3)
 
 
 def cluster(session: int = 1, version: int = 1) -> ClusterSpec:
@@ -128,7 +128,7 @@ def test_addresses_that_placeholders_ask_for_are_in_the_order(tmp_path: Path, fr
     """Of the role's first task; of no other role, and of none that has not registered."""
     roles = {"ps": Role(), "worker": Role(instances=3)}
     spec = JobSpec(command="run {address.worker}", env={"PS": "{address.ps}"}, roles=roles)
-    starts = StartMessages(prepared_job(tmp_path, spec).record, framework, 1)
+    starts = StartMessages(build_prepared_job(tmp_path, spec).record, framework, 1)
     starts.publish(cluster())
     sent = message(starts.encode(start()))
     assert isinstance(sent, StartProgram)

@@ -14,7 +14,7 @@ _LINE = Line(what="start", value=0.25, against="bare", reference=0.05, ratio=5.0
 
 def test_columns_in_which_nothing_stands_are_left_out() -> None:
     """And every row is as wide as the others."""
-    lines = table.of([_LINE, Line.missing("torchrun", "no torch")]).splitlines()
+    lines = table.format_table([_LINE, Line.missing("torchrun", "no torch")]).splitlines()
     assert ["what", "tony", "compared with", "its value", "ratio", "target", "reached"] == _cells(lines[0])
     assert ["start", "250 ms", "bare", "50.0 ms", "5 ×", "≤ 6 ×", "yes"] == _cells(lines[2])
     assert ["torchrun", "not measured: no torch", "", "", "", "", ""] == _cells(lines[3])
@@ -40,7 +40,7 @@ def test_numbers_are_written_as_people_read_them(value: float, unit: Unit, text:
 
 def test_a_missed_target_is_plain_to_see() -> None:
     line = Line(what="memory", unit=Unit.BYTES, value=64 << 20, target=at_most(60 << 20))
-    assert ["memory", "64.0 MiB", "≤ 60.0 MiB", "NO"] == _cells(table.of([line]).splitlines()[2])
+    assert ["memory", "64.0 MiB", "≤ 60.0 MiB", "NO"] == _cells(table.format_table([line]).splitlines()[2])
 
 
 def test_a_section_is_replaced_in_its_place() -> None:

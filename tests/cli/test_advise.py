@@ -59,7 +59,7 @@ def test_what_is_read_of_files_is_what_was_measured(home: Home) -> None:
             assert (role.peak, role.counted, role.out_of_memory) == (mine.peak, mine.counted, mine.out_of_memory)
             assert role.steps == pytest.approx(mine.steps)
             assert role.growing is mine.growing is False
-            assert role.means("cpu") == pytest.approx(mine.means("cpu"), rel=1e-3)
+            assert role.list_means("cpu") == pytest.approx(mine.list_means("cpu"), rel=1e-3)
 
 
 def test_findings_for_people(tony: Tony, home: Home) -> None:
@@ -86,11 +86,12 @@ def test_findings_as_json(tony: Tony, home: Home) -> None:
     told = tony("advise", ids[-1], "--json").json
     assert {"job", "runs", "findings", "patch", "later", "unknown", "problems", "applied", "refused"} == told.keys()
     assert list(reversed(ids)) == told["runs"]
-    (finding,) = told["findings"]
-    assert ("memory-over-asked", "worker") == (finding["heuristic"], finding["role"])
-    assert 0 < finding["saving"]["gb_hours"]["least"] <= finding["saving"]["gb_hours"]["most"]
-    assert {"what": "tasks", "value": finding["evidence"][-1]["value"], "measure": "count"} == finding["evidence"][-1]
-    assert finding["patch"] == told["patch"]
+    (recommendation,) = told["findings"]
+    assert ("memory-over-asked", "worker") == (recommendation["heuristic"], recommendation["role"])
+    assert 0 < recommendation["saving"]["gb_hours"]["least"] <= recommendation["saving"]["gb_hours"]["most"]
+    last = recommendation["evidence"][-1]
+    assert {"what": "tasks", "value": last["value"], "measure": "count"} == last
+    assert recommendation["patch"] == told["patch"]
     assert told["applied"] is None
     assert [] == tony("advise", ids[0], "--json").json["findings"], "the first run knows nothing of later ones"
 
@@ -154,7 +155,7 @@ def test_a_run_that_cannot_be_read(tony: Tony, home: Home) -> None:
     answer = tony("advise", "last", "--json")
     assert 0 == answer.code
     assert ids[0] in answer.err
-    assert ["memory-over-asked"] == [finding["heuristic"] for finding in answer.json["findings"]]
+    assert ["memory-over-asked"] == [each["heuristic"] for each in answer.json["findings"]]
     assert list(reversed(ids[1:])) == answer.json["runs"]
 
 

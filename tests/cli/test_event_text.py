@@ -70,7 +70,7 @@ CASES: list[tuple[ev.Event, str]] = [
         "worker:1 died -> restart (restart 1 of 2)",
     ),
     (
-        ev.Gathered(session=2, tasks={"worker": 3, "extra": 2}, absent={"worker": (0,)}),
+        ev.GangSizeSet(session=2, tasks={"worker": 3, "extra": 2}, absent={"worker": (0,)}),
         "session 2 has 3 of 4 tasks of worker (without worker:0), all 2 tasks of extra",
     ),
     (ev.KillRequested(actor=Actor("ann")), "ann requested kill"),

@@ -16,7 +16,7 @@ from tests.jobs.fake_am import JOB, failed, recorded, standing
 from tests.web.home_source import HomeSource
 from tests.web.serving import served
 from tony import clock
-from tony.errors import ConnectionFailed
+from tony.errors import ConnectionFailedError
 from tony.history.job_record import write_summary
 from tony.jobs import actions
 from tony.jobs.portal_client.client import PortalClient
@@ -281,7 +281,7 @@ class TestThroughAPortal:
 
         def gone(self: PortalClient, job: str, task: str) -> Stacks:
             asked.append(task)
-            raise ConnectionFailed(f"{portal} cannot be reached")
+            raise ConnectionFailedError(f"{portal} cannot be reached")
 
         monkeypatch.setattr(PortalClient, "fetch_stacks", gone)
         answer = tony("stacks", "--portal", portal, JOB)

@@ -18,7 +18,15 @@ from tests.jobs.fake_am import JOB, recorded, succeeded
 from tony.cli import main as front
 from tony.cli.main import COMMANDS, main
 from tony.config.table.settings_table import SETTINGS
-from tony.errors import ConfigError, ConnectionFailed, KilledError, PlatformError, Problem, RecordError, UnknownJobError
+from tony.errors import (
+    ConfigError,
+    ConnectionFailedError,
+    KilledError,
+    PlatformError,
+    Problem,
+    RecordError,
+    UnknownJobError,
+)
 from tony.frameworks.registry import names
 from tony.history.job_record import write_summary
 from tony.model.layout import Home
@@ -182,7 +190,7 @@ def test_wrong_usage(tony: Tony, arguments: list[str]) -> None:
     ("error", "code", "said"),
     [
         (UnknownJobError("no such job"), 2, "tony: no such job\n"),
-        (ConnectionFailed("not there"), 3, "tony: not there\n"),
+        (ConnectionFailedError("not there"), 3, "tony: not there\n"),
         (KilledError("by ann"), 4, "tony: by ann\n"),
         (RecordError("use a newer tony"), 70, "tony: use a newer tony\n"),
         (UnknownJobError("a\x1b[2Jb\nc"), 2, "tony: a\\x1b[2Jb\ntony: c\n"),

@@ -127,7 +127,7 @@ def test_any_life_fits_its_terminal(seed: int, columns: int) -> None:
     for alphabet in (ASCII, UNICODE):
         lines = format_timeline(line, columns, alphabet)
         assert max(map(count_columns, lines)) <= max(columns, 50)
-        names = {task for task, _ in line.by_task()}
+        names = {task for task, _ in line.group_by_task()}
         assert columns < 80 or names == {
             each.split()[0] for each in lines if each.split()[:1] and each.split()[0] in names
         }

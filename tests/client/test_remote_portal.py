@@ -15,7 +15,7 @@ from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import LONG_AGO, keep
 from tests.web.serving import served
 from tony.client import blocking
-from tony.errors import ConnectionFailed, UnknownJobError, UserError
+from tony.errors import ConnectionFailedError, UnknownJobError, UserError
 from tony.jobs.portal_client import client as portal_client
 from tony.jobs.portal_client import view as portal_view
 from tony.jobs.portal_client.saved_logins import KeptToken, keep_token
@@ -158,7 +158,7 @@ def test_tokens(address: str, here: Home, tokens: TokenFile) -> None:
 def test_what_is_no_portal(here: Home) -> None:
     with pytest.raises(UserError, match="not an address"):
         tony.Portal("ftp://x")
-    with pytest.raises(ConnectionFailed, match="cannot be reached"):
+    with pytest.raises(ConnectionFailedError, match="cannot be reached"):
         [*tony.Portal("http://127.0.0.1:1").jobs()]
 
 

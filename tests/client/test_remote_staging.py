@@ -14,7 +14,7 @@ from tests.facts import mentions
 from tests.storage.samples import tar_of, zip_of
 from tony.model.job_spec import JobSpec, Role
 from tony.model.staged import InPlace, Placement
-from tony.storage.staging.remote_files import NotThere, RemoteFile, RemoteFiles, RemoteFolder
+from tony.storage.staging.remote_files import RemoteFile, RemoteFileNotFoundError, RemoteFiles, RemoteFolder
 
 
 @dataclass(slots=True)
@@ -28,13 +28,13 @@ class Far(RemoteFiles):
     closed: bool = False
     torn: bool = False
 
-    def look(self, address: str) -> RemoteFile | RemoteFolder:
+    def stat(self, address: str) -> RemoteFile | RemoteFolder:
         path = address.removeprefix("hdfs://").removeprefix("nn")
         if path in self.content:
             return self._file(path)
         below = [each for each in self.content if each.startswith(f"{path}/")]
         if not below:
-            raise NotThere(f"there is no hdfs://nn{path}.")
+            raise RemoteFileNotFoundError(f"there is no hdfs://nn{path}.")
         names = [each.removeprefix(f"{path}/") for each in below]
         folders = sorted({name.partition("/")[0] for name in names if "/" in name})
         return RemoteFolder(

@@ -258,7 +258,7 @@ def test_an_image_of_a_site_is_for_the_jobs_of_its_cluster(home: Home, tmp_path:
     resolved = load("job.toml", environ={}, cwd=tmp_path, site_files=[site])
     assert resolved.images == {}
     check(resolved, home)
-    assert RoleSetting.IMAGE in registry.load("yarn").submitter(home).capabilities.honours
+    assert RoleSetting.IMAGE in registry.load("yarn").create_submitter(home).capabilities.honours
 
 
 def test_a_plug_in_is_found_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

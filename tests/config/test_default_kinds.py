@@ -9,7 +9,7 @@ import pytest
 
 from tests.config.jobs import resolve
 from tony.config.load import load
-from tony.config.table.resolved_table import resolved_rows
+from tony.config.table.resolved_table import list_resolved_rows
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import RoleKind
 
@@ -57,7 +57,7 @@ def test_a_kind_of_the_framework_says_so(tmp_path: Path) -> None:
     job = resolve(tmp_path, job_text(ALL))
     (note,) = map(str, job.notes)
     assert note.startswith('roles worker and ps: kind = "untracked" by default of framework "tensorflow": they serve')
-    rows = {row.key: (row.value, row.source) for row in resolved_rows(job)}
+    rows = {row.key: (row.value, row.source) for row in list_resolved_rows(job)}
     assert rows["roles.ps.kind"] == ('"untracked"', 'default of framework "tensorflow"')
     assert rows["roles.chief.kind"] == ('"tracked"', "default")
 

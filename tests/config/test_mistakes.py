@@ -10,7 +10,7 @@ import pytest
 from tests.config.jobs import mistakes, resolve
 from tests.facts import mention_each, mentions
 from tony.config.table.converted_settings import RESERVED_ENV
-from tony.frameworks.base import TaskView, common_environment
+from tony.frameworks.base import TaskView, build_common_environment
 from tony.model.ids import TaskId
 from tony.model.states import DistributedMode
 
@@ -175,7 +175,7 @@ def test_every_variable_that_all_programs_get_is_reserved() -> None:
         address="localhost:1",
         tb_port=6006,
     )
-    assert common_environment(view).keys() <= RESERVED_ENV.keys()
+    assert build_common_environment(view).keys() <= RESERVED_ENV.keys()
 
 
 def test_a_misspelled_parameter_on_the_command_line(tmp_path: Path) -> None:

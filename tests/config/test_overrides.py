@@ -10,7 +10,7 @@ import pytest
 from tests.config.jobs import mistakes, resolve
 from tests.facts import mention_each
 from tony.config.files.layers import Garbled, Written, merge
-from tony.config.files.overrides import from_environment, written
+from tony.config.files.overrides import from_environment, parse_flag_value
 from tony.model.job_spec import GIB
 from tony.model.states import TlsMode
 
@@ -48,9 +48,9 @@ a_b = "1"
 def test_a_flag_is_toml_if_it_can_be(expected: Any, text: str) -> None:
     """Anything else is text as it stands."""
     if text == "2 # no comment":
-        assert 2 == written(text).value
+        assert 2 == parse_flag_value(text).value
     else:
-        assert expected == written(text)
+        assert expected == parse_flag_value(text)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.config.jobs import resolve, write
-from tony.config.table.resolved_table import resolved_rows
+from tony.config.table.resolved_table import list_resolved_rows
 
 JOB = """
 command = "python train.py"
@@ -33,7 +33,7 @@ def test_values_come_with_their_places(tmp_path: Path) -> None:
     """Set ones, inherited ones, defaults; secrets are masked."""
     site = write(tmp_path, "max_restarts = 1\nscheduler.local.gpus = 2", "site.toml")
     resolved = resolve(tmp_path, JOB, sites=[site], sets=["tls=always", "params.x=1"])
-    rows = {row.key: (row.value, row.source) for row in resolved_rows(resolved)}
+    rows = {row.key: (row.value, row.source) for row in list_resolved_rows(resolved)}
     expected = {
         "name": (f'"{tmp_path.name}"', "default"),
         "command": ('"python train.py"', "job.toml:2"),
@@ -66,13 +66,13 @@ def test_values_come_with_their_places(tmp_path: Path) -> None:
 
 def test_a_job_without_roles_shows_its_one_task(tmp_path: Path) -> None:
     """`main` is spelled out like any other role."""
-    rows = {row.key: row for row in resolved_rows(resolve(tmp_path, 'command = "x"'))}
+    rows = {row.key: row for row in list_resolved_rows(resolve(tmp_path, 'command = "x"'))}
     assert ('"x"', "job.toml:1") == (rows["roles.main.command"].value, rows["roles.main.command"].source)
 
 
 def test_rows_are_in_the_order_of_the_table(tmp_path: Path) -> None:
     """The job first, then its roles as the author has them."""
-    keys = [row.key for row in resolved_rows(resolve(tmp_path, JOB))]
+    keys = [row.key for row in list_resolved_rows(resolve(tmp_path, JOB))]
     assert ["name", "framework", "command"] == [key for key in keys if key not in ("tags", "viewers", "editors")][:3]
     roles = list(dict.fromkeys(key.split(".")[1] for key in keys if key.startswith("roles.")))
     assert ["chief", "worker", "e"] == roles
@@ -82,7 +82,7 @@ def test_how_many_there_may_be_comes_with_its_places(tmp_path: Path) -> None:
     """Each end of the range by itself; a range of one number is that number."""
     text = 'command = "x"\n[roles.worker]\ninstances = { min = 2, max = 4 }\n'
     resolved = resolve(tmp_path, text, sets=["roles.worker.instances.max=8", "gang_wait=5s"])
-    rows = {row.key: (row.value, row.source) for row in resolved_rows(resolved)}
+    rows = {row.key: (row.value, row.source) for row in list_resolved_rows(resolved)}
     assert resolved.spec.roles["worker"].task_count_text == "2 to 8"
     assert rows["roles.worker.instances.min"] == ("2", "job.toml:3")
     assert rows["roles.worker.instances.max"] == ("8", "--set")

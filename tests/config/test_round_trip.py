@@ -15,7 +15,7 @@ from tests.config.specs import as_tables, as_toml, jobs
 from tony.config.files.site_policy import check_again
 from tony.config.load import Resolved, load
 from tony.config.secret_masking import redact
-from tony.config.table.resolved_table import resolved_rows
+from tony.config.table.resolved_table import list_resolved_rows
 from tony.config.table.schema_tree import settings as known_settings
 from tony.errors import ConfigError
 from tony.model.codec import from_plain, to_plain
@@ -50,7 +50,7 @@ def test_a_jobspec_goes_through_the_checks_unchanged(folder: Path, spec: JobSpec
     assert spec == resolved.spec
     assert spec == from_plain(JobSpec, to_plain(resolved.spec))
     assert [] == check_again(spec, [])
-    assert resolved_rows(resolved)
+    assert list_resolved_rows(resolved)
     redact(spec)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.config.jobs import resolve
 from tony.config.load import Resolved
-from tony.config.secret_masking import masked, redact
-from tony.config.table.resolved_table import resolved_rows
+from tony.config.secret_masking import mask_secret, redact
+from tony.config.table.resolved_table import list_resolved_rows
 from tony.errors import ConfigError
 from tony.history.event_log import settings_digest
 from tony.model.job_spec import JobSpec, Role
@@ -25,7 +25,7 @@ from tony.model.job_spec import JobSpec, Role
     ],
 )
 def test_a_value_is_masked(expected: str, name: str, value: str) -> None:
-    assert expected == masked(name, value)
+    assert expected == mask_secret(name, value)
 
 
 def test_a_record_is_redacted_everywhere() -> None:
@@ -62,7 +62,7 @@ def test_secrets_that_a_job_names(tmp_path: Path) -> None:
     assert redacted.command == ("train", "--token", "***********", "--license=*********")
     assert redact(redacted) == redacted
     assert settings_digest(redacted) == settings_digest(spec)
-    rows = " ".join(row.value for row in resolved_rows(Resolved(spec=spec, sources={})))
+    rows = " ".join(row.value for row in list_resolved_rows(Resolved(spec=spec, sources={})))
     assert "4711" not in rows
     assert "abc-def" not in rows
 

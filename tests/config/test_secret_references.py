@@ -13,7 +13,7 @@ from tests.facts import mention_each
 from tony.config.files.secret_references import resolve_reference, webhook_error
 from tony.config.load import load
 from tony.config.secret_masking import mask_value, redact
-from tony.config.table.resolved_table import resolved_rows
+from tony.config.table.resolved_table import list_resolved_rows
 from tony.errors import ConfigError
 from tony.history.event_log import settings_digest
 from tony.model.job_spec import JobSpec, Notify
@@ -98,7 +98,7 @@ def test_nothing_that_is_kept_or_shown_has_it() -> None:
     assert redact(kept) == kept
     assert settings_digest(kept) == settings_digest(spec) == settings_digest(JobSpec(command="true"))
     resolved = load(None, overrides=spec, environ={}, site_files=())
-    rows = {row.key: row.value for row in resolved_rows(resolved)}
+    rows = {row.key: row.value for row in list_resolved_rows(resolved)}
     assert rows["notify.webhook"] == '"https://hooks.example.com/***"'
     assert rows["notify.secret"] == '"***"'
     assert mask_value("not an address") == "***"

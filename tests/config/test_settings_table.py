@@ -12,7 +12,7 @@ from tests.facts import mentions
 from tony.config.table.schema_tree import find, settings
 from tony.config.table.settings_doc import settings_rows, settings_table_markdown
 from tony.config.table.settings_table import SETTINGS, Kind, Setting
-from tony.config.table.value_format import canonical
+from tony.config.table.value_format import format_canonical
 from tony.config.value_conversion import convert
 from tony.model.job_spec import JobSpec, Notify, Resources, Role, Timeouts
 
@@ -61,7 +61,7 @@ def test_keys_are_unique_and_are_found_by_their_own_name() -> None:
 )
 def test_a_default_as_it_is_shown_is_read_as_the_default(setting: Setting) -> None:
     """What the docs say may be copied into a job file."""
-    text = canonical(setting, setting.default)
+    text = format_canonical(setting, setting.default)
     raw: object = text.strip('"')
     if setting.kind in (Kind.INTEGER, Kind.TRUTH):
         raw = {"false": False, "true": True}.get(text, int(text) if text.isdigit() else text)

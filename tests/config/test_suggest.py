@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.config.name_suggestions import closest_match, format_known_names, suggest_names
+from tony.config.name_suggestions import find_closest_match, format_known_names, suggest_names
 
 KNOWN = ["max_restarts", "memory", "vcores", "worker", "My-Role"]
 
@@ -23,7 +23,7 @@ KNOWN = ["max_restarts", "memory", "vcores", "worker", "My-Role"]
 )
 def test_the_nearest_name_is_found(expected: str | None, word: str) -> None:
     """Case and dashes do not matter; nothing is better than something far-fetched."""
-    assert expected == closest_match(word, KNOWN)
+    assert expected == find_closest_match(word, KNOWN)
 
 
 def test_a_hint_is_never_empty() -> None:
@@ -38,5 +38,5 @@ def test_a_hint_is_never_empty() -> None:
 def test_among_thousands_only_spelling_is_forgiven() -> None:
     """Looking for likeness there would take minutes over a whole file."""
     many = [f"role-{number}" for number in range(10_000)]
-    assert "role-77" == closest_match("ROLE_77", many)
-    assert closest_match("rol-77", many) is None
+    assert "role-77" == find_closest_match("ROLE_77", many)
+    assert find_closest_match("rol-77", many) is None

@@ -72,7 +72,7 @@ def test_the_line_of_every_kind_of_key() -> None:
 def test_an_unknown_key_has_the_line_of_what_is_around_it() -> None:
     """A key that is missing is looked for where it would stand."""
     lines = scan("a = 1\n[b]\nc = 2\n")
-    assert (2, 3, 1) == (lines.of(("b", "x")), lines.of(("b", "c", "0")), lines.of(("z", "y")))
+    assert (2, 3, 1) == (lines.find_line(("b", "x")), lines.find_line(("b", "c", "0")), lines.find_line(("z", "y")))
 
 
 def test_a_key_that_stands_twice_is_found() -> None:

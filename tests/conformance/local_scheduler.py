@@ -19,7 +19,7 @@ from tony.protocol.launch import AmCredentials, LaunchContext, TaskPart
 from tony.schedulers.local.allocator import LocalAllocator
 from tony.schedulers.local.claims.ledger import HeldClaim, ResourceLedger, create_claim
 from tony.testing import allocator_bench, container_faults
-from tony.testing.sample_jobs import prepared_job, two_roles
+from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 from tony.units import parse_size
 
 STAND_IN = Path(__file__).with_name("recording_executor.py")
@@ -44,8 +44,8 @@ class LocalBench(allocator_bench.Bench):
             "ledger": str(self.ledger),
             **(settings or {}),
         }
-        self.spec = replace(spec or two_roles(), scheduler_settings=values)
-        self.job = prepared_job(folder / "home", self.spec)
+        self.spec = replace(spec or build_two_roles(), scheduler_settings=values)
+        self.job = build_prepared_job(folder / "home", self.spec)
         self.job_id = self.job.folder.job_id
         self.source = LocalAllocator(
             self.job, executor_command=[sys.executable, "-I", "-S", str(STAND_IN), str(folder)]
@@ -76,10 +76,10 @@ class LocalBench(allocator_bench.Bench):
     async def crash_executor(self, container: str) -> None:
         os.kill((await self.report(container))["pid"], signal.SIGKILL)
 
-    async def seen(self, container: str) -> str:
+    async def read_visible_data(self, container: str) -> str:
         return json.dumps((await self.report(container))["seen"])
 
-    async def leftovers(self) -> Sequence[str]:
+    async def list_leftovers(self) -> Sequence[str]:
         marked = [
             *process.with_marker(f"TONY_EXECUTOR={self.job_id}/"),
             *process.with_marker(f"TONY_TASK={self.job_id}/"),
@@ -107,7 +107,7 @@ class LocalBench(allocator_bench.Bench):
         self.ledger.mkdir()
         ledger = ResourceLedger(self.ledger)
         claim = create_claim(job="other", job_name="other", memory=parse_size("1g"), gpus=0)
-        with ledger.locked():
+        with ledger.lock():
             self._other = ledger.post(replace(claim, devices=()))
         ledger.close()
 

@@ -40,7 +40,7 @@ from tony.rpc.server import RpcServer
 from tony.schedulers import registry
 from tony.schedulers.allocator_interface import ContainerAllocator
 from tony.testing import allocator_bench, conformance, container_faults
-from tony.testing.sample_jobs import prepared_job, two_roles
+from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
 RECORDING = "tony.executor.container_main processes.recording:RecordingEnvironment"
 FAULTS = (container_faults.SilentExecutor, container_faults.ContainerExitsBeforeRegistering)
@@ -63,8 +63,8 @@ class EnlistingBench(allocator_bench.Bench):
 
     def __init__(self, folder: Path) -> None:
         settings: dict[str, SettingValue] = {"executor": RECORDING, "slots": 16}
-        self.spec = replace(two_roles(), scheduler="processes", scheduler_settings=settings)
-        self.job = prepared_job(folder / "home", self.spec)
+        self.spec = replace(build_two_roles(), scheduler="processes", scheduler_settings=settings)
+        self.job = build_prepared_job(folder / "home", self.spec)
         self.job_id = self.job.folder.job_id
         self.place = self.job.folder.path / "recorded"
         self.place.mkdir()
@@ -109,7 +109,7 @@ class EnlistingBench(allocator_bench.Bench):
         except SchedulerError as error:
             connection.refuse(Code.STALE, str(error))
 
-    async def next_attempt(self) -> ContainerAllocator:
+    async def start_next_attempt(self) -> ContainerAllocator:
         self.source.abandon()  # type: ignore[attr-defined]
         await self.stop()
         self.source = self._allocator()
@@ -137,13 +137,13 @@ class EnlistingBench(allocator_bench.Bench):
         (note,) = [path for path in (self.job.folder.path / "containers").iterdir() if path.name == container]
         os.kill(json.loads(note.read_bytes()), signal.SIGKILL)
 
-    async def seen(self, container: str) -> str:
+    async def read_visible_data(self, container: str) -> str:
         return json.dumps((await self.record(container))["seen"])
 
     def make_room(self) -> None:
         (self.place / "silent").unlink()
 
-    async def leftovers(self) -> Sequence[str]:
+    async def list_leftovers(self) -> Sequence[str]:
         found = process.with_marker(f"PROCESSES_JOB={self.job.folder.path}\0")
         return [*map(str, found), *map(str, self.job.folder.path.glob("containers/*"))]
 

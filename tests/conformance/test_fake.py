@@ -8,8 +8,8 @@ import pytest
 
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.testing import allocator_bench, conformance, container_faults
-from tony.testing.fake_scheduler import FakeSource
-from tony.testing.sample_jobs import two_roles
+from tony.testing.fake_scheduler import FakeAllocator
+from tony.testing.sample_jobs import build_two_roles
 
 FAULTS = (
     container_faults.SlowContainer,
@@ -22,10 +22,10 @@ FAULTS = (
 
 class FakeBench(allocator_bench.Bench):
     def __init__(self, ordered: Sequence[container_faults.Fault]) -> None:
-        self.spec = two_roles()
+        self.spec = build_two_roles()
         self.job_id = "fake"
         limits = {name: role.instances for name, role in self.spec.roles.items()}
-        self.fake = FakeSource(faults=ordered, limits=limits)
+        self.fake = FakeAllocator(faults=ordered, limits=limits)
         self.source = self.fake
 
     async def fetch_payload(self, container: str) -> tuple[TaskPart, AmCredentials]:
@@ -43,10 +43,10 @@ class FakeBench(allocator_bench.Bench):
     async def crash_executor(self, container: str) -> None:
         self.fake.end(container, "its executor was killed by SIGKILL")
 
-    async def seen(self, container: str) -> str:
+    async def read_visible_data(self, container: str) -> str:
         return repr(self.fake.containers[container])
 
-    async def leftovers(self) -> Sequence[str]:
+    async def list_leftovers(self) -> Sequence[str]:
         return list(self.fake.containers)
 
 

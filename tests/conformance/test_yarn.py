@@ -97,11 +97,11 @@ class PlayedBench(allocator_bench.Bench):
     async def crash_executor(self, container: str) -> None:
         self._end(container, 137)
 
-    async def seen(self, container: str) -> str:
+    async def read_visible_data(self, container: str) -> str:
         context = self.played.node(container).running[container]
         return str((context.environment, context.commands, context.local_resources))
 
-    async def leftovers(self) -> Sequence[str]:
+    async def list_leftovers(self) -> Sequence[str]:
         return [format_container(each) for each in self.played.manager.live]
 
 

@@ -13,11 +13,11 @@ from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline
-from tony.core.policies.restart_policy import LAUNCH_RESTARTS
+from tony.core.policies.restart_policy import MAX_LAUNCH_RESTARTS
 from tony.core.reason_sentences import describe_opening
 from tony.core.steps.container_loss import REPORT_WAIT_SECONDS
 from tony.core.steps.containers import MAX_LAUNCHES
-from tony.errors import InvalidTransition
+from tony.errors import InvalidTransitionError
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
@@ -453,7 +453,7 @@ def test_a_container_that_ends_before_registering_is_replaced() -> None:
     """Uncharged; after three of them in each of three sessions in a row the job fails as infrastructure."""
     simulation = Simulation(workers(1))
     simulation.begin()
-    for _ in range(MAX_LAUNCHES * (1 + LAUNCH_RESTARTS)):
+    for _ in range(MAX_LAUNCHES * (1 + MAX_LAUNCH_RESTARTS)):
         simulation.run(until=lambda: bool(simulation.executors))
         if not simulation.executors:
             simulation.advance()  # the back-off
@@ -759,7 +759,7 @@ def test_registration_time_out() -> None:
             simulation.deliver_pending()
         elif not simulation.advance():
             break
-    assert simulation.app.state.session == 1 + LAUNCH_RESTARTS
+    assert simulation.app.state.session == 1 + MAX_LAUNCH_RESTARTS
     assert outcome(simulation) == ("failed", 3, "registration-timeout")
 
 
@@ -978,7 +978,7 @@ def test_attempts_rise() -> None:
     """An attempt that does not rise is a bug of the shell: refused, state unchanged."""
     simulation = started(workers(1))
     before = simulation.app.compute_digest()
-    with pytest.raises(InvalidTransition):
+    with pytest.raises(InvalidTransitionError):
         simulation.app.handle(ev.AttemptStarted(attempt=1, wall=0.0, settings="x"), 2.0)
     assert simulation.app.compute_digest() == before
 

@@ -7,7 +7,7 @@ import pytest
 from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tests.support.simulation import Simulation
 from tony.core import events as ev
-from tony.core.policies.restart_policy import FREE_RESTARTS
+from tony.core.policies.restart_policy import MAX_FREE_RESTARTS
 from tony.core.report_builder import ReportContext, build_report
 from tony.model.actor import Actor
 from tony.model.ids import TaskId
@@ -54,7 +54,7 @@ def test_a_restart_that_somebody_orders_is_not_charged(restarts: int) -> None:
 def test_as_often_as_somebody_wants() -> None:
     """Orders use up nothing that is kept for bad luck."""
     cluster = running()
-    for number in range(2 * FREE_RESTARTS):
+    for number in range(2 * MAX_FREE_RESTARTS):
         cluster.deliver(RESTART)
         cluster.settle()
         assert seen(cluster).session == number + 2

@@ -100,8 +100,8 @@ def test_it_makes_do_with_what_there_is_after_the_wait() -> None:
     assert (simulation.demand, timers(simulation)) == ({"worker": 3}, set())
     spec = published(simulation)[0].spec
     assert (spec.roles, spec.absent) == ({"worker": ("h:1", "h:2", "h:3")}, {"worker": (3,)})
-    said = [event for event, _ in simulation.log if isinstance(event, ev.Gathered)]
-    assert said == [ev.Gathered(session=1, tasks={"worker": 3}, absent={"worker": (3,)})]
+    said = [event for event, _ in simulation.log if isinstance(event, ev.GangSizeSet)]
+    assert said == [ev.GangSizeSet(session=1, tasks={"worker": 3}, absent={"worker": (3,)})]
 
 
 def test_what_is_said_of_it() -> None:

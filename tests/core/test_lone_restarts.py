@@ -13,7 +13,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import node_exclusion_policy
-from tony.core.policies.restart_policy import FREE_RESTARTS
+from tony.core.policies.restart_policy import MAX_FREE_RESTARTS
 from tony.core.steps.containers import MAX_LAUNCHES
 from tony.core.steps.executor_reports import STOP_CAUSE_WAIT_SECONDS
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -206,7 +206,7 @@ def test_what_cannot_be_launched_is_not_tried_for_ever(mode: DistributedMode) ->
 def test_the_bad_luck_of_one_task_ends_as_well() -> None:
     """After ten in a row the job is told that something is wrong."""
     simulation = started(job(max_restarts=0, backoff=0.0))
-    for _ in range(FREE_RESTARTS + 1):
+    for _ in range(MAX_FREE_RESTARTS + 1):
         container = simulation.app.state.tasks[task("worker:1")].container
         assert container
         simulation.lose(container, "preempted", silent=True, blameless=True)
@@ -323,7 +323,7 @@ def test_a_host_on_which_tasks_failed_twice_is_left_out_for_an_hour() -> None:
     simulation.run()
     assert len(made(simulation, act.Exclude)) == 1
     simulation.advance()
-    assert simulation.now == node_exclusion_policy.LENGTH
+    assert simulation.now == node_exclusion_policy.EXCLUSION_SECONDS
     assert made(simulation, act.Include) == [act.Include(host="h")]
 
 
@@ -336,7 +336,7 @@ def test_hosts_are_not_blamed_for_what_others_did() -> None:
         simulation.run()
     simulation.exit(task("worker:0"), FAILED)
     simulation.run()
-    simulation.now = node_exclusion_policy.WINDOW + 1
+    simulation.now = node_exclusion_policy.WINDOW_SECONDS + 1
     simulation.exit(task("worker:0"), FAILED)
     simulation.run()
     assert made(simulation, act.Exclude) == []

@@ -19,7 +19,7 @@ from tony.core.transitions import (
     find_next_job_state,
     find_next_task_state,
 )
-from tony.errors import InvalidTransition
+from tony.errors import InvalidTransitionError
 from tony.model.states import ENDED_JOB_STATES, ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
 
@@ -37,7 +37,7 @@ def test_every_move_of_a_task(state: TaskState, move: TaskMove) -> None:
         assert job.roles["worker"].counts == {each: int(each is target) for each in TaskState}
         assert job.roles["worker"].arrived == ({0} if target is TaskState.REGISTERED else set())
     else:
-        with pytest.raises(InvalidTransition, match=f"worker:0 is {state.value}: cannot {move.value}"):
+        with pytest.raises(InvalidTransitionError, match=f"worker:0 is {state.value}: cannot {move.value}"):
             job.move_task(task, move, 7.0)
         assert build_fingerprint(job) == before
 
@@ -53,7 +53,7 @@ def test_every_move_of_a_job(state: JobState, move: JobMove) -> None:
         job.move_job(move)
         assert job.job is JOB_TABLE[state, move]
     else:
-        with pytest.raises(InvalidTransition, match=f"the job is {state.value}: cannot {move.value}"):
+        with pytest.raises(InvalidTransitionError, match=f"the job is {state.value}: cannot {move.value}"):
             job.move_job(move)
         assert build_fingerprint(job) == before
 

@@ -8,7 +8,7 @@ from tests.core.specs import OK, task, with_restarts, workers
 from tests.facts import mentions
 from tests.support.simulation import Simulation
 from tony.core import events as ev
-from tony.core.policies.failure_policy import DRIFT, SLACK, compute_latest_exit_time
+from tony.core.policies.failure_policy import DRIFT, SLACK_SECONDS, compute_latest_exit_time
 from tony.core.reason_sentences import describe_note
 from tony.model.actor import Actor
 from tony.model.states import JobState, TaskState
@@ -48,7 +48,7 @@ def until(simulation: Simulation, end: float) -> None:
 
 def test_the_arithmetic() -> None:
     """Lease and stop grace by a clock that is 5 % too slow, and time to notice."""
-    assert compute_latest_exit_time(1000.0, 600.0, 30.0) == 1000.0 + 630.0 * (1 + DRIFT) + SLACK
+    assert compute_latest_exit_time(1000.0, 600.0, 30.0) == 1000.0 + 630.0 * (1 + DRIFT) + SLACK_SECONDS
     assert pytest.approx(1691.5) == compute_latest_exit_time(1000.0, 600.0, 30.0)
 
 

@@ -13,7 +13,7 @@ from tony.advice.engine import advise
 from tony.advice.heuristic import Heuristic
 from tony.advice.patch_writer import apply
 from tony.advice.recommendation import Advice
-from tony.advice.registry import built_in_heuristics
+from tony.advice.registry import load_built_in_heuristics
 from tony.client.submission import check
 from tony.history.job_record import record_of
 from tony.model.layout import Home
@@ -75,7 +75,8 @@ def hasty() -> list[Heuristic]:
     """All heuristics, for jobs of seconds: what is long, large and often is all that is different."""
     small = {"seconds": 0.3, "least": 1.0, "runs": 2}
     return [
-        cls(**{name: value for name, value in small.items() if name in _names(cls)}) for cls in built_in_heuristics()
+        cls(**{name: value for name, value in small.items() if name in _names(cls)})
+        for cls in load_built_in_heuristics()
     ]
 
 

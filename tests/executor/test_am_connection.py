@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.waiting import wait_until
-from tony.errors import ConnectionFailed, ProtocolError
+from tony.errors import ConnectionFailedError, ProtocolError
 from tony.executor.control.am_connection import AmConnection
 from tony.executor.control.lease import Lease
 from tony.executor.control.session_protocol import EndExecutor, ProtocolAction, SessionProtocol, StartTaskAttempt
@@ -69,8 +69,8 @@ class Line:
         self.closed = True
 
 
-GONE = ConnectionFailed("nobody listens there", no_listener=True)
-UNKNOWN = ConnectionFailed("no route")
+GONE = ConnectionFailedError("nobody listens there", no_listener=True)
+UNKNOWN = ConnectionFailedError("no route")
 
 
 class World:

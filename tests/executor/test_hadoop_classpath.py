@@ -18,7 +18,7 @@ from tests.executor.test_program_environment import CONTAINER, TASK, task_with
 from tests.facts import mentions
 from tests.support.waiting import block_until
 from tony.executor.program import hadoop_classpath
-from tony.executor.program.hadoop_classpath import HadoopClasspath, expand_folders, find, is_wanted
+from tony.executor.program.hadoop_classpath import HadoopClasspath, expand_folders, find, is_enabled
 from tony.executor.program.spawn import Reaper
 from tony.linux.process import is_alive
 from tony.model.exit_status import ExitReason
@@ -161,7 +161,7 @@ def test_nobody_wants_it(master: Master, guest: Start, jars: Path) -> None:
 def test_who_wants_it(wanted: bool, own: dict[str, str], more: dict[str, Any]) -> None:
     """LinkedIn TonY's users switch it off by SKIP_HADOOP_PATH."""
     task = task_with(**{"hadoop_classpath": True, **more})
-    assert is_wanted(task, CONTAINER, own) == wanted
+    assert is_enabled(task, CONTAINER, own) == wanted
 
 
 def test_where_it_is_looked_for(tmp_path: Path) -> None:

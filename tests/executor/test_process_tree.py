@@ -16,7 +16,7 @@ def test_control_group_is_killed_in_one_stroke_where_the_kernel_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Members that fork and exit all the time would outrun signals to single processes."""
-    monkeypatch.setattr(process, "below", list)  # what runs below pytest, such as a cluster, must live on
+    monkeypatch.setattr(process, "list_below", list)  # what runs below pytest, such as a cluster, must live on
     nobody = 2**22 + 1  # more than any pid
     (tmp_path / "cgroup.procs").write_text(f"{nobody}\n")
     (tmp_path / "cgroup.kill").write_text("")
@@ -36,17 +36,17 @@ process.set_child_subreaper()
 helper = subprocess.Popen(["sleep", "600"])
 searched = []
 if sys.argv[1] == "unlisted":
-    process.own_children = lambda: None
+    process.list_own_children = lambda: None
 with_marker = process.with_marker
 process.with_marker = lambda text: searched.append(text) or with_marker(text)
 family = ProcessTree("TONY_TASK=test/" + str(os.getpid()), (), lambda: {helper.pid})
-print(family.is_over())
+print(family.is_finished())
 print(asyncio.run(family.end()), len(searched))
 program = subprocess.Popen(
     ["bash", "-c", "env -i setsid sleep 600 & echo $!; exec sleep 600"], stdout=subprocess.PIPE, start_new_session=True
 )
 daemon = int(program.stdout.readline())
-print(family.is_over(), daemon in family.list_contained())
+print(family.is_finished(), daemon in family.list_contained())
 
 
 async def end():
@@ -65,7 +65,7 @@ def reap():
 
 
 print(asyncio.run(end()), len(searched) > 0)
-print(process.is_alive(program.pid), process.is_alive(daemon), process.is_alive(helper.pid), family.is_over())
+print(process.is_alive(program.pid), process.is_alive(daemon), process.is_alive(helper.pid), family.is_finished())
 helper.kill()
 """
 
@@ -73,7 +73,7 @@ helper.kill()
 @pytest.mark.parametrize("way", ["listed", "unlisted"])
 def test_who_lost_its_parent_is_found_without_any_mark(way: str) -> None:
     """Whether or not the kernel lists children; where it does, nobody is searched for who is not there."""
-    if process.own_children() is None:
+    if process.list_own_children() is None:
         pytest.skip("a kernel without CONFIG_PROC_CHILDREN")
     source = str(Path(process.__file__).parents[2])
     said = subprocess.run(

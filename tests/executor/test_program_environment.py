@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from tony.executor.program.program_environment import (
-    LaunchFailed,
+    LaunchFailedError,
     build_command_line,
     build_environments,
     build_task_view,
     check_sizes,
 )
 from tony.frameworks import registry as frameworks
-from tony.frameworks.base import Framework, TaskView, common_environment
+from tony.frameworks.base import Framework, TaskView, build_common_environment
 from tony.frameworks.no_framework import NoFramework
 from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.ids import TaskId
@@ -57,7 +57,7 @@ START = StartProgram(attempt=1, session=2, try_=3, version=1, shared=None)
 class TwoProcesses(Framework):
     """Sets a variable per process, and one that the user might like to set."""
 
-    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Any:
+    def build_shared(self, spec: JobSpec, cluster: ClusterSpec) -> Any:
         return None
 
     def environment(self, shared: Any, task: TaskView) -> Sequence[Mapping[str, str]]:
@@ -125,7 +125,7 @@ def test_the_address_of_a_role_is_filled_in() -> None:
         lambda: build_environments(task, CONTAINER, NoFramework(), None, seen, {}),
     ):
         with pytest.raises(
-            LaunchFailed, match=r"\{address.head\} is not known: head has not started, or has already ended"
+            LaunchFailedError, match=r"\{address.head\} is not known: head has not started, or has already ended"
         ):
             attempt()
 
@@ -219,9 +219,9 @@ def test_job_inside_a_job_keeps_the_outer_marker() -> None:
 def test_long_strings_are_refused_with_their_size() -> None:
     """Linux passes 128 KiB in one string and not a byte more."""
     check_sizes(["run"], {"A": "x" * (131072 - 3)})
-    with pytest.raises(LaunchFailed, match="TF_CONFIG has 200011 bytes"):
+    with pytest.raises(LaunchFailedError, match="TF_CONFIG has 200011 bytes"):
         check_sizes(["run"], {"TF_CONFIG": "x" * 200000})
-    with pytest.raises(LaunchFailed, match="string of 200001 bytes"):
+    with pytest.raises(LaunchFailedError, match="string of 200001 bytes"):
         check_sizes(["bash", "-c", "x" * 200000], {})
 
 
@@ -254,7 +254,7 @@ def test_of_a_session_without_some_a_task_sees_the_others_only() -> None:
     order = replace(START, absent={"worker": (0, 1)}, instances={"worker": 2}, num_tasks=2)
     seen = build_task_view(task, order, "h1:5000", 6006)
     assert (str(seen.task), dict(seen.instances), seen.num_tasks, seen.tb_port) == ("worker:0", {"worker": 2}, 2, 6006)
-    assert common_environment(seen)["IS_CHIEF"] == "true"
+    assert build_common_environment(seen)["IS_CHIEF"] == "true"
     assert build_task_view(replace(task, index=3), order, "h1:5000", 6007).tb_port is None
     assert build_task_view(task, START, "h1:5000", 6006).tb_port is None
     placed = replace(task, command="run {index} of {num_tasks}")

@@ -30,7 +30,7 @@ class Used(ProcessUsage):
         self._do = look
         self.looks = 0
 
-    def look(self, pids: Sequence[int]) -> dict[str, float]:
+    def measure(self, pids: Sequence[int]) -> dict[str, float]:
         self.looks += 1
         self._do()
         return {"cpu": float(len(pids))}

@@ -37,7 +37,7 @@ ADAPTER = """
 from tony.frameworks.base import Framework
 class Backwards(Framework):
     name = "backwards"
-    def shared(self, spec, cluster): return None
+    def build_shared(self, spec, cluster): return None
     def environment(self, shared, task): return [{}]
 """
 

@@ -123,7 +123,7 @@ def test_a_variable_that_turns_out_too_long(lab: Lab) -> None:
         "from tony.frameworks.base import Framework\n"
         "class Wordy(Framework):\n"
         "    name = 'wordy'\n"
-        "    def shared(self, spec, cluster): return None\n"
+        "    def build_shared(self, spec, cluster): return None\n"
         "    def environment(self, shared, task): return [{'TF_CONFIG': 200_000 * 'x'}]\n"
     )
     job = lab.job_file('command = "true"\nframework = "wordy"\n[roles.worker]\ninstances = 2\n')

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tony.executor.program.python_hook_variables import build_variables as companions
-from tony.frameworks.base import Framework, TaskView, common_environment
+from tony.frameworks.base import Framework, TaskView, build_common_environment
 from tony.frameworks.registry import home_of, load
 from tony.linux.port_reservation import Reservation, reserve
 from tony.model.codec import Json
@@ -42,7 +42,7 @@ class Gang:
         """What the application master would send to all."""
         if self.spec.distributed_mode is DistributedMode.FCFS:
             return None
-        return self.framework.shared(self.spec, self.cluster)
+        return self.framework.build_shared(self.spec, self.cluster)
 
     def view(self, task: TaskId) -> TaskView:
         roles = self.spec.effective_roles
@@ -124,7 +124,7 @@ class RealGang:
                 tracked = spec.effective_roles[task.role].kind is RoleKind.TRACKED
                 environment = {
                     **_surroundings(),
-                    **common_environment(gang.view(task)),
+                    **build_common_environment(gang.view(task)),
                     **variables,
                     **spec.env_of(task.role),
                 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tony.frameworks.base import common_environment
+from tony.frameworks.base import build_common_environment
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import DistributedMode, RoleKind
@@ -21,19 +21,19 @@ ROLES = {"chief": Role(), "worker": Role(instances=2), "ps": Role(kind=RoleKind.
 def test_variables_of_a_chief_and_of_a_restart(make_gang: GangMaker) -> None:
     """As in LinkedIn TonY: there only where they say something."""
     view = make_gang(JobSpec(roles=ROLES)).view(TaskId("chief", 0))
-    assert common_environment(view)["IS_CHIEF"] == "true"
-    later = common_environment(replace(view, session=3, attempt=2))
+    assert build_common_environment(view)["IS_CHIEF"] == "true"
+    later = build_common_environment(replace(view, session=3, attempt=2))
     assert (later["NUM_AM_RETRIES"], later["ATTEMPT_NUMBER"], later["SESSION_ID"]) == ("2", "1", "3")
 
 
 @pytest.mark.parametrize("mode", list(DistributedMode))
 def test_mode_is_written_as_in_the_original(make_gang: GangMaker, mode: DistributedMode) -> None:
     view = make_gang(JobSpec(roles=ROLES, distributed_mode=mode)).view(TaskId("worker", 0))
-    assert common_environment(view)["DISTRIBUTED_MODE"] == mode.name
+    assert build_common_environment(view)["DISTRIBUTED_MODE"] == mode.name
 
 
 def test_tensorboard_port(make_gang: GangMaker) -> None:
     """TB_PORT appears only where a port was reserved for it."""
     view = make_gang(JobSpec(roles=ROLES)).view(TaskId("chief", 0))
-    assert common_environment(replace(view, tb_port=6006))["TB_PORT"] == "6006"
-    assert "TB_PORT" not in common_environment(view)
+    assert build_common_environment(replace(view, tb_port=6006))["TB_PORT"] == "6006"
+    assert "TB_PORT" not in build_common_environment(view)

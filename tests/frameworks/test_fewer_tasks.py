@@ -15,7 +15,7 @@ from tony.config.load import load as load_job
 from tony.core.actions import Launch, Start
 from tony.errors import ConfigError
 from tony.executor.program.program_environment import build_task_view
-from tony.frameworks.base import common_environment
+from tony.frameworks.base import build_common_environment
 from tony.frameworks.horovod import Horovod
 from tony.frameworks.registry import home_of, load, names
 from tony.model.ids import TaskId
@@ -69,7 +69,11 @@ def told(spec: JobSpec, cluster: ClusterSpec) -> dict[str, Any]:
             assert isinstance(order, StartProgram)
             part = build_task_part(record, framework, 1, Launch(container="c", task=task, session=1), "unix:/x", 1.0)
             seen = build_task_view(part, order, address, 6006 if part.wants_tb_port else None)
-            found[address] = common_environment(seen), framework.environment(order.shared, seen), dict(seen.instances)
+            found[address] = (
+                build_common_environment(seen),
+                framework.environment(order.shared, seen),
+                dict(seen.instances),
+            )
     return found
 
 

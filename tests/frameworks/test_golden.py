@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.frameworks.base import TaskView, common_environment
+from tony.frameworks.base import TaskView, build_common_environment
 from tony.frameworks.registry import home_of, load, names
 from tony.model.codec import Json, from_plain
 from tony.model.ids import TaskId
@@ -23,8 +23,8 @@ def outputs(case: Json) -> Json:
     spec = from_plain(JobSpec, case["job"])
     cluster = from_plain(ClusterSpec, case["cluster"])
     framework = load(home_of(spec.framework))
-    job = spec.without(cluster.absent)
-    shared = json.loads(json.dumps(framework.shared(job, cluster)))
+    job = spec.leave_out(cluster.absent)
+    shared = json.loads(json.dumps(framework.build_shared(job, cluster)))
     environments = {}
     for task in spec.task_ids:
         absent = cluster.absent.get(task.role, ())
@@ -45,7 +45,7 @@ def outputs(case: Json) -> Json:
                 tb_port=6006 if seen == spec.tensorboard_task else None,
             )
             own = framework.environment(shared, view)
-            environments[str(task)] = [{**common_environment(view), **variables} for variables in own]
+            environments[str(task)] = [{**build_common_environment(view), **variables} for variables in own]
     return {"shared": shared, "environments": environments}
 
 

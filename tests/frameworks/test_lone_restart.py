@@ -35,7 +35,7 @@ def test_who_can(name: str, can: str, cannot: str) -> None:
     """Who computes together cannot; who stands beside that can."""
     adapter = load(home_of(name))
     spec = job(*can.split(), *cannot.split(), framework=name)
-    found = {role: adapter.lone_restart(spec, role) for role in spec.roles}
+    found = {role: adapter.check_lone_restart(spec, role) for role in spec.roles}
     assert [role for role, why in found.items() if why is None] == can.split()
     assert all(why and not why.endswith(".") for role, why in found.items() if role in cannot.split())
 
@@ -43,20 +43,20 @@ def test_who_can(name: str, can: str, cannot: str) -> None:
 def test_the_only_task_of_a_computation_can() -> None:
     alone = JobSpec(command="x", roles={"worker": Role(), "evaluator": Role()})
     for name in ("pytorch", "jax", "horovod", "tensorflow"):
-        assert load(home_of(name)).lone_restart(alone, "worker") is None
-    assert load(home_of("standalone")).lone_restart(JobSpec(command="x"), "main") is None
+        assert load(home_of(name)).check_lone_restart(alone, "worker") is None
+    assert load(home_of("standalone")).check_lone_restart(JobSpec(command="x"), "main") is None
 
 
 def test_tensorflow_without_servers_or_without_a_gang() -> None:
     """Workers without ps wait for each other; with fcfs nobody knows anybody."""
     adapter = load(home_of("tensorflow"))
-    assert "wait for each other" in str(adapter.lone_restart(job("chief", "worker"), "worker"))
-    assert adapter.lone_restart(job("worker", "ps", distributed_mode=DistributedMode.FCFS), "ps") is None
+    assert "wait for each other" in str(adapter.check_lone_restart(job("chief", "worker"), "worker"))
+    assert adapter.check_lone_restart(job("worker", "ps", distributed_mode=DistributedMode.FCFS), "ps") is None
 
 
 def test_a_plug_in_that_says_nothing_cannot() -> None:
     """It was made before the question."""
-    assert Framework.lone_restart(load(home_of("none")), job("worker"), "worker")
+    assert Framework.check_lone_restart(load(home_of("none")), job("worker"), "worker")
 
 
 def test_the_wrong_choice_is_refused_with_the_way_out(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_counts_are_of_processes(servers: int, workers: int, per_server: int, pe
     )
     assert keys(spec) == []
     addresses = {name: tuple(f"h:{n}" for n in range(role.instances)) for name, role in spec.roles.items()}
-    shared = MxNet().shared(spec, ClusterSpec(session=1, version=1, roles=addresses))
+    shared = MxNet().build_shared(spec, ClusterSpec(session=1, version=1, roles=addresses))
     assert shared == {"scheduler": "h:0", "servers": servers * per_server, "workers": workers * per_worker}
 
 

@@ -18,7 +18,7 @@ class TooSlow(BaseException):
     """An input kept us busy for longer than any input of its size should. No `except Exception` swallows it."""
 
 
-class TooMuchMemory(AssertionError):  # noqa: N818 - a noun reads better where it is raised
+class TooMuchMemoryError(AssertionError):
     """An input made us hold more memory than any input of its size should."""
 
 
@@ -33,7 +33,7 @@ def bounded(*, seconds: float, memory: int, exact: bool = True) -> Iterator[None
 
     Raises:
         TooSlow: in the middle of whatever runs when the time is up.
-        TooMuchMemory: afterwards.
+        TooMuchMemoryError: afterwards.
     """
     before = signal.signal(signal.SIGPROF, _too_slow)
     began = time.process_time()
@@ -74,7 +74,7 @@ def _grown(most: int) -> Iterator[None]:
 
 def _judge(peak: int, most: int) -> None:
     if peak > most:
-        raise TooMuchMemory(f"{peak:,} bytes at the worst moment; {most:,} are allowed")
+        raise TooMuchMemoryError(f"{peak:,} bytes at the worst moment; {most:,} are allowed")
 
 
 def _too_slow(number: int, frame: FrameType | None) -> None:

@@ -18,7 +18,7 @@ from tony.errors import ConfigError
 LONGEST_MESSAGE = 2000
 
 
-class BadMessage(AssertionError):  # noqa: N818 - a noun reads better where it is raised
+class BadMessageError(AssertionError):
     """An error of the right kind with a text that helps nobody, or harms."""
 
 
@@ -90,13 +90,13 @@ def check_message(error: Exception) -> None:
     """Holds the text of an error, or each of its problems, to what a person can read.
 
     Raises:
-        BadMessage: it is empty, very long, or has characters that a terminal would act on.
+        BadMessageError: it is empty, very long, or has characters that a terminal would act on.
     """
     texts = [str(problem) for problem in error.problems] if isinstance(error, ConfigError) else [str(error)]
     for text in texts:
         if not text.strip():
-            raise BadMessage(f"{type(error).__name__} says nothing") from error
+            raise BadMessageError(f"{type(error).__name__} says nothing") from error
         if len(text) > LONGEST_MESSAGE:
-            raise BadMessage(f"{type(error).__name__} says {len(text)} characters: {text[:200]!a}...") from error
+            raise BadMessageError(f"{type(error).__name__} says {len(text)} characters: {text[:200]!a}...") from error
         if not all(line.isprintable() for line in text.split("\n")):
-            raise BadMessage(f"{type(error).__name__} says what cannot be shown: {text[:200]!a}") from error
+            raise BadMessageError(f"{type(error).__name__} says what cannot be shown: {text[:200]!a}") from error

@@ -53,10 +53,12 @@ def logins(
 def test_a_name_is_enough_where_nothing_is_proved() -> None:
     """HADOOP_USER_NAME before that of the process; somebody else's with HADOOP_PROXY_USER."""
     mine = pwd.getpwuid(os.geteuid()).pw_name
-    assert LoginIdentity.simple(mine) == logins().login_for_resource_manager(RM)
-    assert LoginIdentity.simple("alice") == logins(None, {"HADOOP_USER_NAME": "alice"}).login_for_resource_manager(RM)
+    assert LoginIdentity.from_user(mine) == logins().login_for_resource_manager(RM)
+    assert LoginIdentity.from_user("alice") == logins(None, {"HADOOP_USER_NAME": "alice"}).login_for_resource_manager(
+        RM
+    )
     environ = {"HADOOP_USER_NAME": "alice", "HADOOP_PROXY_USER": "bob"}
-    assert LoginIdentity.simple("bob", "alice") == logins(None, environ).login_for_resource_manager(RM)
+    assert LoginIdentity.from_user("bob", "alice") == logins(None, environ).login_for_resource_manager(RM)
     assert mine == find_user_name(Configuration.load(given=KERBEROS), {"HADOOP_USER_NAME": "alice"})
 
 

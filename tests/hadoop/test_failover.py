@@ -29,19 +29,19 @@ from tony.address import Address
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.failover import (
+    DaemonsUnavailableError,
     FailoverProxy,
     Policy,
-    Unavailable,
     build_connection_options,
     build_resource_manager_policy,
 )
 from tony.hadoop.ipc.connection import IpcConnection
 from tony.hadoop.ipc.errors import (
     AccessControlError,
-    CallTimeout,
+    CallTimeoutError,
     ConnectError,
     ConnectFailure,
-    ConnectionLost,
+    ConnectionLostError,
     LoginError,
     SafeModeError,
     SaslError,
@@ -149,7 +149,7 @@ async def test_an_idle_connection_that_broke_is_made_again_at_once() -> None:
 
 async def test_what_may_have_been_carried_out_is_sent_again_only_if_the_method_bears_it() -> None:
     async with pair() as (one, two, both):
-        for fault, error in ((DropResponse(executed=True), ConnectionLost), (Silence(), CallTimeout)):
+        for fault, error in ((DropResponse(executed=True), ConnectionLostError), (Silence(), CallTimeoutError)):
             for server in (one, two):
                 server.forgive()
                 server.order(fault, method=WHO.name)
@@ -178,7 +178,7 @@ async def test_silence_counts_from_the_question_on() -> None:
     """One that hangs, and is alone, is not asked again when its silence was longer than the patience."""
     async with daemon() as server, proxy(server, policy=with_fields(QUICK, give_up_after=1.0)) as only:
         server.order(Silence(), times=2)
-        with pytest.raises(Unavailable, match=r"EchoService.* 1\.\d s"):
+        with pytest.raises(DaemonsUnavailableError, match=r"EchoService.* 1\.\d s"):
             await only.call(ECHO, HI, timeout=1.2)
         assert 1 == len(server.calls)
 
@@ -248,7 +248,7 @@ async def test_it_is_given_up_in_the_end_with_all_that_was_tried() -> None:
     async with pair() as (one, two, both):
         await one.stop()
         two.order(standby(), times=1000)
-        with pytest.raises(Unavailable) as caught:
+        with pytest.raises(DaemonsUnavailableError) as caught:
             await both.call(ECHO, HI, give_up_after=0.0)
         service, first, second = str(caught.value).splitlines()
         assert "EchoService" in service
@@ -257,7 +257,7 @@ async def test_it_is_given_up_in_the_end_with_all_that_was_tried() -> None:
         assert [("d0", ConnectError), ("d1", StandbyError)] == [(d.id, type(e)) for d, e in caught.value.failures]
         loop = asyncio.get_running_loop()
         before = loop.time()
-        with pytest.raises(Unavailable):
+        with pytest.raises(DaemonsUnavailableError):
             await both.call(ECHO, HI, give_up_after=0.3)
         assert 0.3 <= loop.time() - before < 15
 
@@ -281,7 +281,7 @@ async def test_pauses_lie_between_rounds_not_within() -> None:
 
         both._connector = refused
         both._pause = drawn  # type: ignore[method-assign]
-        with pytest.raises(Unavailable):
+        with pytest.raises(DaemonsUnavailableError):
             await both.call(ECHO, HI)
         assert events[2::3] == ["pause"] * len(events[2::3]) != []
         assert events.count("try") == len(tried) == len(events) - len(events[2::3])
@@ -302,7 +302,7 @@ async def test_unknown_hosts_are_a_mistake_until_they_were_known() -> None:
 
         only._connector = named
         places[:] = [ConnectFailure.UNKNOWN_HOST]
-        with pytest.raises(Unavailable):
+        with pytest.raises(DaemonsUnavailableError):
             await only.call(ECHO, HI)
         places[:] = [ConnectFailure.TIMED_OUT, None, ConnectFailure.UNKNOWN_HOST, ConnectFailure.UNKNOWN_HOST, None]
         assert HI == await only.call(ECHO, HI)
@@ -318,11 +318,11 @@ async def test_a_new_login_takes_a_new_connection() -> None:
         server.order(hold)
         call = asyncio.create_task(only.call(WHO, HI))
         await hold.is_held.wait()
-        await only.login_as(LoginIdentity.simple("bob"))
+        await only.login_as(LoginIdentity.from_user("bob"))
         assert "bob None None" == (await only.call(WHO, HI)).text
         hold.release()
         assert "alice None None" == (await call).text
-        await only.login_as(lambda daemon: LoginIdentity.simple(f"for-{daemon.id}"))
+        await only.login_as(lambda daemon: LoginIdentity.from_user(f"for-{daemon.id}"))
         assert "for-d0 None None" == (await only.call(WHO, HI)).text
 
 
@@ -355,9 +355,9 @@ async def test_a_closed_proxy_stays_closed() -> None:
         await server.wait_called(ECHO.name)
         await only.close()
         await only.close()
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionLostError):
             await call
-        with pytest.raises(ConnectionLost, match="closed"):
+        with pytest.raises(ConnectionLostError, match="closed"):
             await only.call(ECHO, HI)
 
 

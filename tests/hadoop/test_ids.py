@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.hadoop.ids import (
-    InvalidId,
+    InvalidIdError,
     find_application,
     format_application,
     format_container,
@@ -78,13 +78,13 @@ def test_the_application_may_stand_in_either_field() -> None:
 )
 def test_texts_that_are_no_names(text: str) -> None:
     """The error shows the text, and what such a name looks like."""
-    with pytest.raises(InvalidId, match="application_"):
+    with pytest.raises(InvalidIdError, match="application_"):
         parse_application_id(text or "  ")
 
 
 def test_containers_and_attempts_are_told_apart() -> None:
     """One is not the other."""
-    with pytest.raises(InvalidId, match="not the name of a container"):
+    with pytest.raises(InvalidIdError, match="not the name of a container"):
         parse_container_id("appattempt_1_0001_000001")
-    with pytest.raises(InvalidId, match="too large"):
+    with pytest.raises(InvalidIdError, match="too large"):
         parse_container_id("container_e99999999_1_0001_01_000001")

@@ -25,7 +25,7 @@ from tony.hadoop.wire.reports import (
     ApplicationSubmissionContext,
 )
 from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext, Resource
-from tony.hadoop.yarn.application_client import ApplicationClient, ApplicationRejected
+from tony.hadoop.yarn.application_client import ApplicationClient, ApplicationRejectedError
 from tony.mini.cluster import MiniCluster
 
 ENVIRON = {"HADOOP_USER_NAME": "alice"}
@@ -66,7 +66,7 @@ async def submitted(client: ApplicationClient, **given: Any) -> ApplicationRepor
 
 async def test_what_the_resource_manager_refuses(cluster: MiniCluster) -> None:
     async with manager(cluster) as client:
-        with pytest.raises(ApplicationRejected, match="unknown queue: nowhere"):
+        with pytest.raises(ApplicationRejectedError, match="unknown queue: nowhere"):
             await submitted(client, queue="nowhere")
         with pytest.raises(InvalidResourceRequestError, match="memory-mb"):
             await submitted(client, resource=Resource(memory=10**8, vcores=1))

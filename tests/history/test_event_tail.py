@@ -21,21 +21,21 @@ def folder(tmp_path: Path) -> JobFolder:
 def test_before_the_first_event_there_is_nothing(folder: JobFolder) -> None:
     """A job that is just coming up has no log yet."""
     tail = EventTail(folder)
-    assert list(tail.new()) == []
+    assert list(tail.read_new()) == []
     logged(folder, [Queued(reason="a")])
-    assert [entry.event for entry in tail.new()] == [Queued(reason="a")]
+    assert [entry.event for entry in tail.read_new()] == [Queued(reason="a")]
 
 
 def test_it_reads_what_the_whole_log_says(folder: JobFolder) -> None:
     """Over attempts, too: the same entries as reading the log at once."""
     tail = EventTail(folder)
     logged(folder, [Queued(reason="a"), Queued(reason="no room")])
-    first = list(tail.new())
+    first = list(tail.read_new())
     logged(folder, [Queued(reason="b")], attempt=2, first_seq=3)
-    rest = list(tail.new())
+    rest = list(tail.read_new())
     assert first + rest == list(read(segments(folder.path)))
     assert [(entry.seq, entry.attempt) for entry in first + rest] == [(1, 1), (2, 1), (3, 2)]
-    assert list(tail.new()) == []
+    assert list(tail.read_new()) == []
 
 
 def test_a_line_that_is_not_whole_waits(folder: JobFolder) -> None:
@@ -45,9 +45,9 @@ def test_a_line_that_is_not_whole_waits(folder: JobFolder) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:-5])
     tail = EventTail(folder)
-    assert [entry.seq for entry in tail.new()] == [1]
+    assert [entry.seq for entry in tail.read_new()] == [1]
     path.write_bytes(whole)
-    assert [entry.seq for entry in tail.new()] == [2]
+    assert [entry.seq for entry in tail.read_new()] == [2]
 
 
 def test_a_torn_header_waits(folder: JobFolder) -> None:
@@ -57,9 +57,9 @@ def test_a_torn_header_waits(folder: JobFolder) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:20])
     tail = EventTail(folder)
-    assert list(tail.new()) == []
+    assert list(tail.read_new()) == []
     path.write_bytes(whole)
-    assert [entry.seq for entry in tail.new()] == [1]
+    assert [entry.seq for entry in tail.read_new()] == [1]
 
 
 @pytest.mark.parametrize("line", ["{}", "[]", "x", '{"seq": 1, "at": 0, "wall": 0, "event": "flown", "data": {}}'])
@@ -69,11 +69,11 @@ def test_what_is_no_event_is_said(folder: JobFolder, line: str) -> None:
     with folder.events(1).open("a") as file:
         file.write(f"{line}\n")
     with pytest.raises(RecordError, match=r"events\.1\.jsonl:2: not an event"):
-        list(EventTail(folder).new())
+        list(EventTail(folder).read_new())
 
 
 def test_what_is_no_log_is_said(folder: JobFolder) -> None:
     """So does that of a file that is something else."""
     folder.events(1).write_text("hello\n")
     with pytest.raises(RecordError, match="is not an event log"):
-        list(EventTail(folder).new())
+        list(EventTail(folder).read_new())

@@ -9,7 +9,7 @@ import pytest
 
 from tests.jobs.fake_am import JOB, job_of, recorded, succeeded
 from tony.errors import RecordError
-from tony.history.job_record import pending_report, read_job, read_summary, write_summary
+from tony.history.job_record import build_pending_report, read_job, read_summary, write_summary
 from tony.history.json_files import write_json
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
@@ -93,7 +93,7 @@ def test_a_summary_makes_the_round_trip(tmp_path: Path) -> None:
 def test_before_anything_runs_every_task_is_pending(tmp_path: Path) -> None:
     """A job that was only recorded has all its tasks, no application master and no exit code."""
     folder, record = recorded(Home(tmp_path))
-    report = pending_report(folder, record)
+    report = build_pending_report(folder, record)
     assert (report.job, report.state, report.session, report.attempt) == (JOB, JobState.SUBMITTED, 0, 0)
     assert (report.am, report.exit_code, report.failure) == (None, None, None)
     assert [(t.task, t.state, t.session) for t in report.tasks] == [

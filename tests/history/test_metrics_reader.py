@@ -67,8 +67,8 @@ def test_what_was_written_is_read(path: Path) -> None:
         assert metrics.points("ps:0", "cpu").at == (205.0,)
         assert metrics.points("worker:0", "cpu").mean == pytest.approx((0.5, 1.5, 1.0), rel=1e-5)
         assert metrics.points("worker:7", "cpu").at == metrics.points("worker:0", "pss").at == ()
-        assert metrics.newest()["worker:0"]["rss"] == 3000.0
-        newest = metrics.newest()
+        assert metrics.read_newest()["worker:0"]["rss"] == 3000.0
+        newest = metrics.read_newest()
         assert (newest["worker:0"]["rss"], newest["ps:0"]) == (3000.0, {"cpu": 2.0})
         assert metrics.progress() == (TOLD,) == metrics.progress("worker:0")
         assert metrics.checkpoints() == (SAVED,)
@@ -116,11 +116,11 @@ def test_a_later_attempt_goes_on(path: Path) -> None:
     written(path, part(first=35, cpu=[1.0] * 60, rss=[5.0] * 60), part("worker:1", cpu=[7.0]))
     writer = MetricsWriter(path, "job-1", 5.0)
     assert writer.went_on
-    kept = {each.task: each for each in writer.kept()}
+    kept = {each.task: each for each in writer.read_stored_metrics()}
     assert (kept["worker:0"].first, kept["worker:0"].width) == (35, 5.0)
     assert kept["worker:0"].series == {"cpu": flat([1.0] * 60), "rss": flat([5.0] * 60)}
     assert kept["worker:1"].series == {"cpu": flat([7.0])}
-    assert (writer.kept_progress(), writer.kept_checkpoints()) == ([TOLD], 1)
+    assert (writer.read_stored_progress(), writer.count_stored_checkpoints()) == ([TOLD], 1)
     writer.write([part("worker:2", first=100, pss=[1.0])], [], [CheckpointRecord("worker:2", 2, 1, 70, 1.0, 2.0)])
     writer.close()
     with open_metrics(path) as metrics:
@@ -134,7 +134,7 @@ def test_a_gap_without_end_fills_no_memory(path: Path) -> None:
     far = 10_000_000 * layout.CHUNK
     written(path, part(cpu=[1.0] * 40, rss=[5.0] * 40), part(first=far + 3, cpu=[2.0]))
     writer = MetricsWriter(path, "job-1", 5.0)
-    (kept,) = writer.kept()
+    (kept,) = writer.read_stored_metrics()
     writer.close()
     assert (kept.first, kept.series["cpu"]) == (far + 3, flat([2.0]))
     assert [math.isnan(value) for value in kept.series["rss"]] == [True] * 3
@@ -171,7 +171,7 @@ def test_what_is_missing_is_not_known(path: Path) -> None:
     with open_metrics(path) as metrics:
         assert (metrics.known, metrics.problem) == (False, "no metrics were recorded")
         assert (metrics.progress(), metrics.checkpoints(), metrics.peaks(), metrics.series()) == ((), (), {}, ())
-        assert metrics.of_role("worker", "cpu").at == ()
+        assert metrics.read_role_series("worker", "cpu").at == ()
     assert not path.exists()
 
 
@@ -198,7 +198,7 @@ def test_damage_in_the_middle_hides_what_is_damaged(path: Path) -> None:
         with open_metrics(path) as metrics:
             for task in (*metrics.tasks(), "worker:1"):
                 metrics.points(task, "cpu")
-            metrics.of_role("worker", "rss")
+            metrics.read_role_series("worker", "rss")
             metrics.peaks()
             metrics.progress()
             metrics.checkpoints()
@@ -276,7 +276,7 @@ def test_a_write_that_nobody_waits_for_ends_before_the_file_is_closed(path: Path
     closed.set()
     thread.join()
     with open_metrics(path) as metrics:
-        assert metrics.newest()["worker:0"]["rss"] == 1.0
+        assert metrics.read_newest()["worker:0"]["rss"] == 1.0
     with pytest.raises(StorageError, match="closed"):
         writer.write([part(rss=[1.0])])
 
@@ -299,12 +299,12 @@ def test_the_median_of_a_role_and_who_is_far_from_it(path: Path) -> None:
     parts = [part(f"worker:{n}", cpu=[float(n)] * 40) for n in range(5)]
     written(path, *parts, part("worker:9", cpu=[90.0] * 10, width=20.0), part("ps:0", cpu=[1000.0] * 40))
     with open_metrics(path) as metrics:
-        points = metrics.of_role("worker", "cpu")
+        points = metrics.read_role_series("worker", "cpu")
         assert (points.every, len(points.at), points.at[0]) == (20.0, 10, 20.0)
         assert set(points.median) == {2.5}
         assert (set(points.least), set(points.least_of)) == ({0.0}, {"worker:0"})
         assert (set(points.most), set(points.most_of), set(points.tasks)) == ({90.0}, {"worker:9"}, {6})
-        assert len(metrics.of_role("worker", "cpu", most=3).at) <= 3
+        assert len(metrics.read_role_series("worker", "cpu", most=3).at) <= 3
 
 
 def test_people_read_it_with_any_tool(path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.support.invariants import find_violations
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.state_digest import MACHINE
-from tony.errors import InvalidTransition
+from tony.errors import InvalidTransitionError
 from tony.history.event_log import LogEntry, read, segments
 from tony.history.replay import Replay, replay
 from tony.model.codec import from_plain
@@ -153,6 +153,6 @@ def test_no_order_of_real_events_breaks_the_machine(name: str, data: st.DataObje
     for entry in numbered([first, *(rest[place] for place in places)]):
         try:
             app.handle(entry.event, entry.at)
-        except InvalidTransition:
+        except InvalidTransitionError:
             assert isinstance(entry.event, ev.SessionOpened)
         assert find_violations(app) == []

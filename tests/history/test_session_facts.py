@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.jobs.fake_am import logged, recorded
 from tony.core.events import Event, FailureClassified, FailureResponse, SessionOpened, Snapshot
 from tony.history.event_log import segments
-from tony.history.session_facts import TELLING, lone_restarts, session_reasons, session_sizes
+from tony.history.session_facts import TELLING, list_lone_restarts, read_session_reasons, read_session_sizes
 from tony.model.ids import TaskId
 from tony.model.layout import Home
 
@@ -15,14 +15,14 @@ from tony.model.layout import Home
 def test_reasons(tmp_path: Path) -> None:
     """Other events, and lines that make no sense, say nothing."""
     folder, _ = recorded(Home(tmp_path))
-    assert session_reasons(folder) == {}
+    assert read_session_reasons(folder) == {}
     logged(
         folder,
         [SessionOpened(session=1, reason="go"), Snapshot(digest="x"), SessionOpened(session=2, reason="it failed")],
     )
     with segments(folder.path)[-1].open("ab") as file:
         file.write(b'"session-opened" torn\n{"event": "session-opened"}\n')
-    assert session_reasons(folder) == {1: "go", 2: "it failed"}
+    assert read_session_reasons(folder) == {1: "go", 2: "it failed"}
 
 
 def test_lone_restarts(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_lone_restarts(tmp_path: Path) -> None:
         task=TaskId("worker", 0), failure="it failed", decision=FailureResponse.RESTART, reason="why"
     )
     logged(folder, [opened[0], first, gang, opened[1], second])
-    assert lone_restarts(folder) == [(1, first), (2, second)]
+    assert list_lone_restarts(folder) == [(1, first), (2, second)]
 
 
 def test_of_what_somebody_else_told() -> None:
@@ -49,6 +49,6 @@ def test_of_what_somebody_else_told() -> None:
     )
     told: list[Event] = [SessionOpened(session=1, reason="go"), first, SessionOpened(session=2, reason="it failed")]
     assert all(isinstance(event, TELLING) for event in told)
-    assert session_reasons(told) == {1: "go", 2: "it failed"}
-    assert lone_restarts(told) == [(1, first)]
-    assert session_sizes(told) == {}
+    assert read_session_reasons(told) == {1: "go", 2: "it failed"}
+    assert list_lone_restarts(told) == [(1, first)]
+    assert read_session_sizes(told) == {}

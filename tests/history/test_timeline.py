@@ -33,7 +33,7 @@ def phases(line: Timeline, name: str) -> list[tuple[str, float, float]]:
 
 def check(line: Timeline) -> None:
     """Spans of a task follow each other from 0 to the end, and differ from their neighbours."""
-    for name, spans in line.by_task():
+    for name, spans in line.group_by_task():
         assert spans[0].since == 0.0, name
         assert spans[-1].until == line.until, name
         for one, other in itertools.pairwise(spans):

@@ -16,7 +16,7 @@ from typing import Any, Self
 from tony.client.credential_creation import make_credentials
 from tony.core.events import Event
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
-from tony.history.job_record import pending_report, write_summary
+from tony.history.job_record import build_pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.model.codec import from_plain, to_plain
 from tony.model.failure_facts import ExitFacts
@@ -42,7 +42,7 @@ from tony.protocol.launch import JobCredentials
 from tony.protocol.messages import Done, Message, SetLogLevel, Stacks
 from tony.rpc.connection import RpcConnection
 from tony.rpc.server import RpcServer
-from tony.testing.sample_jobs import prepared_job
+from tony.testing.sample_jobs import build_prepared_job
 
 JOB = "local-20260101-000000-0a1b2c"
 TWO_WORKERS = JobSpec(name="digits", command="true", roles={"worker": Role(instances=2)})
@@ -54,7 +54,7 @@ def recorded(
     home: Home, job_id: str = JOB, spec: JobSpec = TWO_WORKERS, submitted: float = LONG_AGO
 ) -> tuple[JobFolder, JobRecord]:
     """A job's folder as a client leaves it that was about to start the application master."""
-    job = prepared_job(home.path, spec, job_id)
+    job = build_prepared_job(home.path, spec, job_id)
     record = replace(job.record, submitted=submitted, host="here")
     write_json(job.folder.job, to_plain(record))
     write_json(job.folder.credentials, to_plain(make_credentials(tls=False)))
@@ -68,7 +68,7 @@ def job_of(folder: JobFolder) -> dict[str, Any]:
 
 def standing(folder: JobFolder, record: JobRecord, state: JobState, task: TaskState) -> JobReport:
     """A report in which every task is in one state."""
-    report = pending_report(folder, record)
+    report = build_pending_report(folder, record)
     tasks = tuple(replace(t, state=task, session=1, try_=1, host="here") for t in report.tasks)
     return replace(report, state=state, tasks=tasks, session=1, attempt=1, am=AmReport(pid=os.getpid(), host="here"))
 

@@ -64,8 +64,8 @@ class Office(Scheduler):
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
 
-    def submitter(self, home: Home) -> Submitter:
+    def create_submitter(self, home: Home) -> Submitter:
         return self.desk
 
-    def source(self, job: PreparedJob) -> ContainerAllocator:
+    def create_allocator(self, job: PreparedJob) -> ContainerAllocator:
         raise AssertionError("the client has no use for containers")

@@ -10,8 +10,8 @@ import pytest
 from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded
 from tests.support.waiting import wait_until
 from tony import clock
-from tony.errors import ConnectionFailed
-from tony.history.job_record import pending_report
+from tony.errors import ConnectionFailedError
+from tony.history.job_record import build_pending_report
 from tony.history.kill_request import KillRequest, load_kill_request
 from tony.jobs import actions
 from tony.jobs.actions import kill
@@ -25,7 +25,7 @@ async def test_a_job_that_is_coming_up(home: Home) -> None:
     folder, record = recorded(home, submitted=clock.wall())
     asking = asyncio.ensure_future(kill(home, JOB))
     await asyncio.sleep(0.02)
-    async with PlayedMaster(folder, pending_report(folder, record)) as master:
+    async with PlayedMaster(folder, build_pending_report(folder, record)) as master:
         await asking
         assert master.kills or load_kill_request(folder)  # it may have been found between its lock and its first word
 
@@ -34,7 +34,7 @@ async def test_a_job_that_never_comes_up(home: Home, monkeypatch: pytest.MonkeyP
     """The waiting has an end, and is no success."""
     recorded(home, submitted=clock.wall())
     monkeypatch.setattr(actions, "ANSWER_TIMEOUT_SECONDS", 0.1)
-    with pytest.raises(ConnectionFailed, match="has no running application master"):
+    with pytest.raises(ConnectionFailedError, match="has no running application master"):
         await kill(home, JOB)
 
 
@@ -44,11 +44,13 @@ async def test_a_master_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) 
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
 
     async def deaf(*_: object) -> None:
-        raise ConnectionFailed("no answer")
+        raise ConnectionFailedError("no answer")
 
     monkeypatch.setattr(actions, "send_kill", deaf)
     async with PlayedMaster(folder, running):
-        with pytest.raises(ConnectionFailed, match=r"no answer\. If it hangs, kill it with `kill -9 \d+` on here;"):
+        with pytest.raises(
+            ConnectionFailedError, match=r"no answer\. If it hangs, kill it with `kill -9 \d+` on here;"
+        ):
             await kill(home, JOB)
 
 
@@ -60,7 +62,7 @@ async def test_a_job_that_ends_at_this_very_moment(home: Home, monkeypatch: pyte
 
         async def cut_off(*_: object) -> None:
             await master.finish(succeeded(folder, record))
-            raise ConnectionFailed("the connection broke: connection reset by peer")
+            raise ConnectionFailedError("the connection broke: connection reset by peer")
 
         monkeypatch.setattr(actions, "send_kill", cut_off)
         assert await kill(home, JOB) == succeeded(folder, record)

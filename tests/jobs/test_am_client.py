@@ -12,7 +12,7 @@ import pytest
 
 from tests.jobs.fake_am import PlayedMaster, recorded, standing
 from tests.jobs.recording_scheduler import Desk
-from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageError
+from tony.errors import ConnectionFailedError, ProtocolError, RecordError, StorageError
 from tony.history.json_files import write_json
 from tony.jobs import am_client
 from tony.jobs.am_client import AmLocation, locate_am, request_report, send_kill, watch
@@ -69,13 +69,13 @@ async def test_a_scheduler_connects_its_clients(
             return connected
 
     class Distant(Scheduler):
-        def submitter(self, home: Home) -> Dialing:
+        def create_submitter(self, home: Home) -> Dialing:
             return Dialing()
 
     async with PlayedMaster(folder, running(job)):
         there = {**json.loads(folder.am.read_text()), "address": "unix:/nowhere", "dialed_by": "distant"}
         write_json(folder.am, there)
-        with pytest.raises(ConnectionFailed, match="distant"):
+        with pytest.raises(ConnectionFailedError, match="distant"):
             await request_report(folder)
         monkeypatch.setattr(registry, "load", lambda name: Distant())
         assert await request_report(folder) == running(job)
@@ -85,12 +85,12 @@ async def test_a_scheduler_connects_its_clients(
 async def test_nobody_is_there(job: tuple[JobFolder, JobRecord]) -> None:
     """Before it comes up, and after it has ended."""
     folder, _ = job
-    with pytest.raises(ConnectionFailed) as caught:
+    with pytest.raises(ConnectionFailedError) as caught:
         await request_report(folder)
     assert caught.value.no_listener
     write_json(folder.am, {"pid": 1, "host": "h", "attempt": 1, "address": "unix:/x"})
     folder.credentials.unlink()
-    with pytest.raises(ConnectionFailed) as caught:
+    with pytest.raises(ConnectionFailedError) as caught:
         await request_report(folder)
     assert caught.value.no_listener
 
@@ -101,7 +101,7 @@ async def test_credentials_behind_a_link_are_not_used(job: tuple[JobFolder, JobR
     async with PlayedMaster(folder, running(job)):
         folder.secret.rename(tmp_path / "secret")
         folder.secret.symlink_to(tmp_path / "secret")
-        with pytest.raises(ConnectionFailed) as caught:
+        with pytest.raises(ConnectionFailedError) as caught:
             await request_report(folder)
         assert caught.value.no_listener
 
@@ -131,7 +131,7 @@ async def test_an_address_where_nobody_listens(job: tuple[JobFolder, JobRecord])
     folder, _ = job
     async with PlayedMaster(folder, running(job)):
         pass
-    with pytest.raises(ConnectionFailed) as caught:
+    with pytest.raises(ConnectionFailedError) as caught:
         await request_report(folder)
     assert caught.value.no_listener
 
@@ -146,7 +146,7 @@ async def test_one_that_does_not_answer(job: tuple[JobFolder, JobRecord], monkey
             return
 
     async with Deaf(folder, running(job)):
-        with pytest.raises(ConnectionFailed, match=r"answer within 0\.1 s") as caught:
+        with pytest.raises(ConnectionFailedError, match=r"answer within 0\.1 s") as caught:
             await request_report(folder)
     assert not caught.value.no_listener
 
@@ -160,7 +160,7 @@ async def test_one_that_hangs_up(job: tuple[JobFolder, JobRecord]) -> None:
             connection.close()
 
     async with Rude(folder, running(job)):
-        with pytest.raises(ConnectionFailed, match="without an answer") as caught:
+        with pytest.raises(ConnectionFailedError, match="without an answer") as caught:
             await request_report(folder)
     assert caught.value.no_listener
 

@@ -20,7 +20,7 @@ from tests.jobs.test_scheduler_status import Elsewhere
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.cli.main import main
-from tony.errors import ConnectionFailed
+from tony.errors import ConnectionFailedError
 from tony.history.json_files import write_json
 from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS
 from tony.jobs.job_follower import _StatusPoller
@@ -84,7 +84,7 @@ async def test_a_dead_master_whose_supervisor_was_stopped(
         }
         write_json(folder.am, {**there, "supervisor": supervisor})
         began = clock.monotonic()
-        with pytest.raises(ConnectionFailed, match=f"is dead, .* was stopped; .*: kill -CONT {supervisor}"):
+        with pytest.raises(ConnectionFailedError, match=f"is dead, .* was stopped; .*: kill -CONT {supervisor}"):
             await job_status.load_report(home, JOB)
         assert clock.monotonic() - began < ANSWER_TIMEOUT_SECONDS
         jobs = await list_jobs(home, Filter())
@@ -104,9 +104,9 @@ async def test_a_dead_master_whose_supervisor_was_stopped(
 def test_the_way_out_of_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is replaced after a while, and the job can be ended."""
     folder, _ = recorded(home)
-    silent = ConnectionFailed("no answer from tls:far:1 within 10 s")
+    silent = ConnectionFailedError("no answer from tls:far:1 within 10 s")
     assert add_stop_hint(home, JOB, silent) is silent  # of this machine: that is said elsewhere
-    monkeypatch.setattr(registry, "load", lambda _: SimpleNamespace(submitter=lambda _: Elsewhere(folder)))
+    monkeypatch.setattr(registry, "load", lambda _: SimpleNamespace(create_submitter=lambda _: Elsewhere(folder)))
     said = str(add_stop_hint(home, JOB, silent))
     assert said.startswith(f"{silent}. User programs continue")
     assert mentions(said, f"tony kill {JOB}")

@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 from tony import clock
 from tony.core.events import SessionOpened
 from tony.errors import NoClusterError, ProtocolError, SchedulerError, UnknownJobError
-from tony.history.job_record import pending_report, write_summary
+from tony.history.job_record import build_pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.jobs.job_follower import follow
 from tony.jobs.logs.log_names import Selection
@@ -75,7 +75,7 @@ async def test_from_beginning_to_end(home: Home, job: Recorded) -> None:
     """Every report the master sends, every line, and the last report as the answer."""
     folder, record = job
     diary = Diary()
-    async with PlayedMaster(folder, pending_report(folder, record)) as master, asyncio.TaskGroup() as group:
+    async with PlayedMaster(folder, build_pending_report(folder, record)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: master.watched)
         master.change(running(job))
@@ -124,7 +124,7 @@ async def test_before_the_master_comes_up(home: Home) -> None:
     async with asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: diary.reports)
-        assert diary.reports == [pending_report(folder, record)]
+        assert diary.reports == [build_pending_report(folder, record)]
         async with PlayedMaster(folder, running(job)) as master:
             await wait_until(lambda: master.watched)
             await master.finish(succeeded(folder, record))

@@ -95,10 +95,10 @@ class FarScheduler(Scheduler):
     name = "far"
     theirs = Far()
 
-    def submitter(self, home: Home) -> Submitter:
+    def create_submitter(self, home: Home) -> Submitter:
         return FarScheduler.theirs
 
-    def source(self, job: PreparedJob) -> ContainerAllocator:
+    def create_allocator(self, job: PreparedJob) -> ContainerAllocator:
         raise NotImplementedError
 
 

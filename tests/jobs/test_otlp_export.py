@@ -13,7 +13,7 @@ import pytest
 
 from tests.history.test_goodput import SAID, trained
 from tests.history.test_otlp_trace import spans_of, traced
-from tony.errors import ConnectionFailed, InfraError, UserError
+from tony.errors import ConnectionFailedError, InfraError, UserError
 from tony.jobs.otlp_export import build_traces_url, parse_headers, send
 
 
@@ -134,7 +134,7 @@ def test_some_spans_are_not_wanted() -> None:
 def test_nobody_is_there() -> None:
     with collector() as made:
         url = made.url
-    with pytest.raises(ConnectionFailed, match=f"no collector answers at {url}/v1/traces"):
+    with pytest.raises(ConnectionFailedError, match=f"no collector answers at {url}/v1/traces"):
         send(build_traces_url(url), traced(trained()), pause=lambda seconds: None)
 
 

@@ -13,7 +13,7 @@ from tests.jobs.recording_scheduler import Desk
 from tony import clock
 from tony.core import events as ev
 from tony.errors import SchedulerError
-from tony.history.job_record import pending_report, read_summary
+from tony.history.job_record import build_pending_report, read_summary
 from tony.jobs.job_follower import iterate_reports
 from tony.jobs.status.queue_timeout import QueueLimit
 from tony.model.job_report import JobReport
@@ -113,18 +113,18 @@ async def test_a_master_that_came_up_just_then_has_the_last_word(home: Home, que
 def test_the_limit_is_for_the_time_before_the_master(home: Home) -> None:
     """Not for a job that has none, not before it is over, not after a master has run, not where masters run at once."""
     folder, record = recorded(home, spec=LIMITED, submitted=clock.wall() - 100.0)
-    waiting = pending_report(folder, record)
+    waiting = build_pending_report(folder, record)
 
-    def is_over(spec: JobSpec = LIMITED, submitter: Submitter | None = None, age: float = 100.0) -> bool:
+    def is_exceeded(spec: JobSpec = LIMITED, submitter: Submitter | None = None, age: float = 100.0) -> bool:
         told = replace(record, spec=spec, submitted=clock.wall() - age)
-        return QueueLimit(folder, told, submitter or Queue()).is_over(waiting)
+        return QueueLimit(folder, told, submitter or Queue()).is_exceeded(waiting)
 
-    assert is_over()
-    assert not is_over(TWO_WORKERS)
-    assert not is_over(submitter=Desk())
-    assert not is_over(age=1.0)
+    assert is_exceeded()
+    assert not is_exceeded(TWO_WORKERS)
+    assert not is_exceeded(submitter=Desk())
+    assert not is_exceeded(age=1.0)
     limit = QueueLimit(folder, record, Queue())
-    assert not limit.is_over(replace(waiting, state=JobState.QUEUED))
-    assert not limit.is_over(replace(waiting, attempt=1))
+    assert not limit.is_exceeded(replace(waiting, state=JobState.QUEUED))
+    assert not limit.is_exceeded(replace(waiting, attempt=1))
     logged(folder, [ev.AttemptStarted(attempt=1, wall=1.0, settings="x", pid=4711, host="far")])
-    assert not is_over()
+    assert not is_exceeded()

@@ -21,7 +21,7 @@ from tony.jobs.remote import scheduler_logs
 from tony.jobs.remote.remote_record import RemoteRecord
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
-from tony.model.submission_record import ORIGINAL
+from tony.model.submission_record import LINKEDIN_TONY
 from tony.schedulers import registry
 from tony.schedulers.client_interface import LogSink, WebLink
 
@@ -178,7 +178,7 @@ async def test_what_is_not_far(home: Home, played: Played) -> None:
     """Of a job of this machine all is here; of LinkedIn TonY's, the cluster's own tools show it; a damaged record says
     that it is."""
     folder, record, scheduler = played
-    write_json(folder.job, to_plain(replace(record, tony_version=ORIGINAL)))
+    write_json(folder.job, to_plain(replace(record, tony_version=LINKEDIN_TONY)))
     assert "yarn logs -applicationId" in await RemoteRecord(home, folder).bring("worker:0")
     write_json(folder.job, to_plain(replace(record, spec=replace(record.spec, scheduler="local"))))
     assert await RemoteRecord(home, folder).bring("worker:0") == ""

@@ -33,7 +33,7 @@ class Cluster(Desk):
         super().__init__()
         self.asked = 0
 
-    async def all_jobs(self) -> Sequence[ListEntry]:
+    async def list_jobs(self) -> Sequence[ListEntry]:
         self.asked += 1
         if self.error:
             raise self.error

@@ -15,7 +15,7 @@ from tests.facts import mentions
 from tests.jobs.fake_am import JOB, LONG_AGO, PlayedMaster, logged, recorded, standing
 from tests.jobs.test_finalize_lost import exited, started
 from tony.core.events import Event, KillRequested
-from tony.errors import ConnectionFailed, Problem, SchedulerError
+from tony.errors import ConnectionFailedError, Problem, SchedulerError
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.jobs import actions
@@ -397,7 +397,7 @@ async def test_its_master_and_its_record_are_out_of_reach(home: Home) -> None:
 async def test_a_job_without_a_record(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The scheduler tells how it stands; nothing of it is kept here."""
     folder = home.job(JOB)
-    place = SimpleNamespace(submitter=lambda _: Bringing(folder, None, {}))
+    place = SimpleNamespace(create_submitter=lambda _: Bringing(folder, None, {}))
     monkeypatch.setattr(registry, "find_owner", lambda _: "elsewhere")
     monkeypatch.setattr(registry, "load", lambda _: place)
     with pytest.raises(SchedulerError, match=f"^{JOB} is ACCEPTED$"):
@@ -427,7 +427,7 @@ async def test_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.Mon
     submitter = Elsewhere(folder)
 
     async def deaf(*_: object) -> None:
-        raise ConnectionFailed("no answer")
+        raise ConnectionFailedError("no answer")
 
     monkeypatch.setattr(actions, "send_kill", deaf)
     monkeypatch.setattr(registry, "load_submitter", lambda *_: submitter)

@@ -10,8 +10,8 @@ import pytest
 from tests.jobs.fake_am import JOB, PlayedMaster, job_of, logged, recorded, standing, succeeded
 from tests.support.waiting import wait_until
 from tony import clock
-from tony.errors import ConnectionFailed, InfraError
-from tony.history.job_record import pending_report, write_summary
+from tony.errors import ConnectionFailedError, InfraError
+from tony.history.job_record import build_pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.jobs.status import job_status
 from tony.model.layout import Home
@@ -25,7 +25,7 @@ async def test_a_connection_that_breaks_because_the_job_ends(home: Home, monkeyp
 
         async def cut_off(_: object) -> None:
             await master.finish(succeeded(folder, record))
-            raise ConnectionFailed("the connection broke: connection reset by peer")
+            raise ConnectionFailedError("the connection broke: connection reset by peer")
 
         monkeypatch.setattr(job_status, "request_report", cut_off)
         assert await job_status.load_report(home, JOB) == succeeded(folder, record)
@@ -38,11 +38,11 @@ async def test_a_connection_that_breaks_again_is_told(home: Home, monkeypatch: p
 
     async def cut_off(it: object) -> None:
         asked.append(it)
-        raise ConnectionFailed("the connection broke")
+        raise ConnectionFailedError("the connection broke")
 
     monkeypatch.setattr(job_status, "request_report", cut_off)
     async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
-        with pytest.raises(ConnectionFailed, match="the connection broke"):
+        with pytest.raises(ConnectionFailedError, match="the connection broke"):
             await job_status.load_report(home, JOB)
     assert len(asked) == 2
 
@@ -50,19 +50,19 @@ async def test_a_connection_that_breaks_again_is_told(home: Home, monkeypatch: p
 async def test_a_job_that_is_just_submitted_is_pending(home: Home) -> None:
     """Its application master is not there yet, and nobody says that it died."""
     folder, record = recorded(home, submitted=clock.wall())
-    assert await job_status.load_report(home, JOB) == pending_report(folder, record)
+    assert await job_status.load_report(home, JOB) == build_pending_report(folder, record)
     folder.am_lock.touch()
-    assert await job_status.load_report(home, JOB) == pending_report(folder, record)
+    assert await job_status.load_report(home, JOB) == build_pending_report(folder, record)
     assert not folder.summary.exists()
 
 
 async def test_a_master_that_comes_up_is_not_asked_yet(home: Home) -> None:
     """It lives, and has not logged anything: every task is pending."""
     folder, record = recorded(home)
-    async with PlayedMaster(folder, pending_report(folder, record)) as master:
+    async with PlayedMaster(folder, build_pending_report(folder, record)) as master:
         folder.am.unlink()
         folder.events(1).unlink()
-        assert await job_status.load_report(home, JOB) == pending_report(folder, record)
+        assert await job_status.load_report(home, JOB) == build_pending_report(folder, record)
         assert master.asked == 0
 
 
@@ -109,9 +109,9 @@ async def test_a_master_that_never_answers_is_an_error(home: Home, monkeypatch: 
     """It lives, so nobody may say that the job has ended."""
     folder, record = recorded(home)
     monkeypatch.setattr(job_status, "ANSWER_TIMEOUT_SECONDS", 0.2)
-    async with PlayedMaster(folder, pending_report(folder, record)):
+    async with PlayedMaster(folder, build_pending_report(folder, record)):
         folder.am.unlink()
-        with pytest.raises(ConnectionFailed, match=r"does not answer; see .*am\.log"):
+        with pytest.raises(ConnectionFailedError, match=r"does not answer; see .*am\.log"):
             await job_status.load_report(home, JOB)
     assert not folder.summary.exists()
 

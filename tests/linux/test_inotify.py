@@ -18,7 +18,7 @@ async def test_a_change_before_waiting_is_not_missed(tmp_path: Path) -> None:
         watch.add(tmp_path)
         (tmp_path / "a").write_text("x")
         assert await watch.wait_change() == {tmp_path / "a"}
-        assert watch.changed() == set()
+        assert watch.take_changes() == set()
 
 
 async def test_a_change_while_waiting_wakes(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ async def test_too_many_changes_mean_look_at_all(tmp_path: Path) -> None:
         for n in range(MOST + 2):
             files[n % 2].write(b"x")
         answers = [await watch.wait_change() for _ in range(1)]
-        while (changed := watch.changed()) != set():
+        while (changed := watch.take_changes()) != set():
             answers.append(changed)
         assert None in answers
         for file in files:
@@ -81,7 +81,7 @@ async def test_without_inotify_it_looks_again(tmp_path: Path, monkeypatch: pytes
     with ChangeWatch() as watch:
         watch.add(tmp_path)
         assert await watch.wait_change() is None
-        assert watch.changed() is None
+        assert watch.take_changes() is None
 
 
 async def test_a_folder_that_is_not_there_is_looked_at_again(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tony.linux import listening_sockets
-from tony.linux.listening_sockets import listening_inodes
+from tony.linux.listening_sockets import list_listening_inodes
 
 
 @pytest.fixture(params=["netlink", "tables"])
@@ -39,12 +39,12 @@ def server(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
 def test_only_who_listens_is_told(way: str, server: socket.socket) -> None:
     """Bound is not listening; a connection to the port is none either."""
     port = server.getsockname()[1]
-    assert listening_inodes(port) == {}
+    assert list_listening_inodes(port) == {}
     server.listen()
     inode = os.fstat(server.fileno()).st_ino
-    assert listening_inodes(port) == {inode: os.getuid()}
+    assert list_listening_inodes(port) == {inode: os.getuid()}
     with socket.create_connection(server.getsockname()[:2], timeout=10):
-        assert listening_inodes(port) == {inode: os.getuid()}
+        assert list_listening_inodes(port) == {inode: os.getuid()}
 
 
 def test_several_listen_on_one_port(way: str) -> None:
@@ -57,7 +57,7 @@ def test_several_listen_on_one_port(way: str) -> None:
             each.bind(("127.0.0.1", port))
             each.listen()
             port = each.getsockname()[1]
-        assert listening_inodes(port) == {os.fstat(each.fileno()).st_ino: os.getuid() for each in servers}
+        assert list_listening_inodes(port) == {os.fstat(each.fileno()).st_ino: os.getuid() for each in servers}
     finally:
         for each in servers:
             each.close()

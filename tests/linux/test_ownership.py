@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tony.linux.plain_files import only_root_can_change
+from tony.linux.plain_files import is_changed_by_root_only
 
 OTHER_USER = 12345
 
 
 def test_a_program_of_the_system_is_roots() -> None:
-    assert only_root_can_change(os.path.realpath("/bin/sh"))
+    assert is_changed_by_root_only(os.path.realpath("/bin/sh"))
 
 
 def test_a_file_that_is_not_there() -> None:
-    assert not only_root_can_change("/no/such/file")
+    assert not is_changed_by_root_only("/no/such/file")
 
 
 @pytest.mark.parametrize("changed", ["owner", "mode", "folder's owner", "folder's mode"])
@@ -29,15 +29,15 @@ def test_a_file_that_others_can_change(tmp_path: Path, changed: str) -> None:
     folder.mkdir(mode=0o755)
     file.touch(mode=0o755)
     path = os.path.realpath(file)
-    assert only_root_can_change(path)
+    assert is_changed_by_root_only(path)
     target = folder if "folder" in changed else file
     if "owner" in changed:
         os.chown(target, OTHER_USER, OTHER_USER)
     else:
         target.chmod(0o775)
-    assert not only_root_can_change(path)
+    assert not is_changed_by_root_only(path)
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/bin/sh")
-    assert not only_root_can_change(str(tmp_path / "link"))
+    assert not is_changed_by_root_only(str(tmp_path / "link"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tony.linux.port_reservation import PortsExhausted, Reservation, listeners, reserve
+from tony.linux.port_reservation import PortsExhaustedError, Reservation, listeners, reserve
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_servers_that_reuse_can_listen_on_a_held_port(
 def test_we_may_listen_there_ourselves(reservation: Reservation) -> None:
     """Whoever connects waits in the kernel until somebody serves; a second one is told that the port is taken."""
     with reservation.listen() as listening, socket.create_connection(("127.0.0.1", reservation.port), timeout=5):
-        with pytest.raises(PortsExhausted, match=f"port {reservation.port}, just reserved, cannot be listened on"):
+        with pytest.raises(PortsExhaustedError, match=f"port {reservation.port}, just reserved, cannot be listened on"):
             reservation.listen()
         listening.accept()[0].close()
     reservation.listen().close()  # it is as it was before
@@ -70,7 +70,7 @@ def test_two_reservations_never_share_a_port() -> None:
     first = find_free_run(3)
     held = [reserve((first, first + 2)) for _ in range(3)]
     assert sorted(each.port for each in held) == [first, first + 1, first + 2]
-    with pytest.raises(PortsExhausted, match=rf"all 3 ports of port_range = {first}-{first + 2}"):
+    with pytest.raises(PortsExhaustedError, match=rf"all 3 ports of port_range = {first}-{first + 2}"):
         reserve((first, first + 2))
     held[1].close()
     again = reserve((first, first + 2))
@@ -142,7 +142,7 @@ def find_free_run(size: int) -> int:
         try:
             held = [reserve((port, port)) for port in range(first, first + size)]
             return first
-        except PortsExhausted:
+        except PortsExhaustedError:
             continue
         finally:
             for each in held:

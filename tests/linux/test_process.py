@@ -65,39 +65,39 @@ def test_descendants_are_listed_parents_first(marker: str) -> None:
         child.wait()
 
 
-@pytest.mark.skipif(process.own_children() is None, reason="a kernel without CONFIG_PROC_CHILDREN")
+@pytest.mark.skipif(process.list_own_children() is None, reason="a kernel without CONFIG_PROC_CHILDREN")
 def test_own_children_are_listed_until_they_are_waited_for(marker: str) -> None:
     """Those of every thread, zombies too; grandchildren are not ours."""
-    before = set(process.own_children() or ())
+    before = set(process.list_own_children() or ())
     nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"
     with start(marker, sys.executable, "-c", nested) as child, ThreadPoolExecutor(1) as thread:
         assert child.stdout is not None
         child.stdout.readline()
         other = thread.submit(subprocess.Popen, ["true"]).result()
-        assert {*(process.own_children() or ())} - before == {child.pid, other.pid}
+        assert {*(process.list_own_children() or ())} - before == {child.pid, other.pid}
         block_until(lambda: not process.is_alive(other.pid))
-        assert other.pid in (process.own_children() or ())
+        assert other.pid in (process.list_own_children() or ())
         other.wait()
-        assert {*(process.own_children() or ())} - before == {child.pid}
+        assert {*(process.list_own_children() or ())} - before == {child.pid}
         process.sweep(marker)
         child.wait()
-    assert {*(process.own_children() or ())} == before
+    assert {*(process.list_own_children() or ())} == before
 
 
 @pytest.mark.parametrize("listed", [True, False])
 def test_below_are_those_that_descend_from_us(marker: str, listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parents before children, zombies left out; the same where the kernel does not list children."""
     if not listed:
-        monkeypatch.setattr(process, "own_children", lambda: None)
+        monkeypatch.setattr(process, "list_own_children", lambda: None)
     nested = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"
     with start(marker, sys.executable, "-c", nested) as child:
         assert child.stdout is not None
         grandchild = int(child.stdout.readline())
-        found = process.below()
+        found = process.list_below()
         assert found.index(child.pid) < found.index(grandchild)
         assert {*found} == {*process.descendants(os.getpid())}
         os.kill(grandchild, signal.SIGKILL)
-        block_until(lambda: child.pid not in process.below())
+        block_until(lambda: child.pid not in process.list_below())
         child.wait()
 
 
@@ -130,7 +130,7 @@ def test_memory_grows_with_what_a_process_touches(marker: str) -> None:
             twice = [child.pid, child.pid]
             # It still goes from the line that it printed to its sleep, over pages that it had not touched.
             block_until(lambda: process.memory_of(twice) == 2 * process.memory_of([child.pid]))
-            rss, pss = process.memory_of([child.pid]), process.shared_memory_of([child.pid])
+            rss, pss = process.memory_of([child.pid]), process.measure_shared_memory([child.pid])
             assert 64 << 20 < pss <= rss < 128 << 20
         finally:
             child.kill()
@@ -197,6 +197,6 @@ print(os.stat("/proc/self/environ").st_uid)
 def test_own_peak_is_ours_alone() -> None:
     """What a large parent held when it forked us does not count."""
     ballast = bytearray(b"x") * (200 << 20)
-    code = "from tony.linux.process import own_peak; print(own_peak())"
+    code = "from tony.linux.process import read_own_peak; print(read_own_peak())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 1 << 20 < int(done.stdout) < len(ballast)

@@ -84,7 +84,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
 def passed(used: ProcessUsage, pids: list[int]) -> tuple[dict[str, float], float]:
     """A look, and the seconds since the one before."""
     before = used._at
-    values = used.look(pids)
+    values = used.measure(pids)
     assert before is not None
     assert used._at is not None
     return values, used._at - before
@@ -94,9 +94,9 @@ def test_what_a_process_uses(program: Program) -> None:
     """Processor time since it was started, open files, threads, memory."""
     used = ProcessUsage(since=clock.monotonic() - 10)  # it may have been started long ago
     program.do("burn", 0.3)
-    before = used.look([program.pid])
+    before = used.measure([program.pid])
     program.do("open", 50)
-    after = used.look([program.pid])
+    after = used.measure([program.pid])
     assert before["cpu"] * 10 == pytest.approx(0.3, abs=0.25)
     assert (before["threads"], after["files"] - before["files"]) == (1, 50)
     assert before["rss"] > 1 << 20
@@ -107,7 +107,7 @@ def test_the_first_look_at_an_old_process_says_no_rate(program: Program) -> None
     """What it did before we knew of it is not counted as done just now."""
     program.do("burn", 0.3)
     used = ProcessUsage()
-    assert "cpu" not in used.look([program.pid])
+    assert "cpu" not in used.measure([program.pid])
     values, seconds = passed(used, [program.pid])
     assert values["cpu"] * seconds < 0.2
 
@@ -115,7 +115,7 @@ def test_the_first_look_at_an_old_process_says_no_rate(program: Program) -> None
 def test_a_child_that_nobody_saw_counts(program: Program) -> None:
     """It came and went between two looks; its parent has inherited what it used."""
     used = ProcessUsage()
-    used.look([program.pid])
+    used.measure([program.pid])
     program.do("child", 0.4)
     values, seconds = passed(used, [program.pid])
     assert values["cpu"] * seconds == pytest.approx(0.4, abs=0.2)
@@ -124,7 +124,7 @@ def test_a_child_that_nobody_saw_counts(program: Program) -> None:
 def test_a_child_that_was_seen_does_not_count_twice(program: Program) -> None:
     """What its parent inherits when it has ended was counted while it lived."""
     used = ProcessUsage()
-    used.look([program.pid])
+    used.measure([program.pid])
     _, child = program.do("stay", 0.5).split()
     values, seconds = passed(used, [program.pid, int(child)])
     assert values["cpu"] * seconds == pytest.approx(0.5, abs=0.2)
@@ -140,9 +140,9 @@ def test_a_child_that_was_seen_does_not_count_twice(program: Program) -> None:
 def test_a_zombie_that_is_not_seen_is_no_burst_later(program: Program) -> None:
     """One that has ended and is not waited for is missing in a look; when it is waited for, nothing is new."""
     used = ProcessUsage()
-    used.look([program.pid])
+    used.measure([program.pid])
     _, child = program.do("stay", 0.5).split()
-    used.look([program.pid, int(child)])
+    used.measure([program.pid, int(child)])
     os.kill(int(child), signal.SIGKILL)
     block_until(lambda: Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
     values, seconds = passed(used, [program.pid])
@@ -155,22 +155,22 @@ def test_a_zombie_that_is_not_seen_is_no_burst_later(program: Program) -> None:
 def test_bytes_written_are_counted(program: Program) -> None:
     """As the kernel accounts them, at the disk; a file system in memory has none."""
     used = ProcessUsage()
-    used.look([program.pid])
+    used.measure([program.pid])
     program.do("write", 1 << 20)
     values, seconds = passed(used, [program.pid])
     assert values["disk-write"] * seconds == pytest.approx(1 << 20, rel=0.5) or values["disk-write"] == 0
 
 
 def test_whoever_is_gone_is_nobody() -> None:
-    values = ProcessUsage().look([(1 << 22) + 1])
+    values = ProcessUsage().measure([(1 << 22) + 1])
     assert (values["rss"], values["threads"], values["files"]) == (0, 0, 0)
 
 
 def test_pss_is_not_asked_for_all_the_time(program: Program) -> None:
     """The kernel walks all pages for it."""
     used = ProcessUsage()
-    assert "pss" in used.look([program.pid])
-    assert "pss" not in used.look([program.pid])
+    assert "pss" in used.measure([program.pid])
+    assert "pss" not in used.measure([program.pid])
 
 
 def group(folder: Path, **files: str) -> str:
@@ -194,7 +194,7 @@ def test_a_group_counts_for_all_in_it(tmp_path: Path) -> None:
         memory__events="oom 1\noom_kill 2\n",
     )
     used = ProcessUsage([folder], since=clock.monotonic() - 10)
-    first = used.look([])
+    first = used.measure([])
     assert (first["oom-kills"], first["cpu"]) == (0, 0)
     group(
         tmp_path / "g",
@@ -217,7 +217,7 @@ def test_a_group_of_version_1(tmp_path: Path) -> None:
     )
     used = ProcessUsage([memory, cpu], since=clock.monotonic() - 4)
     group(tmp_path / "cpu", cpuacct__usage="3000000000\n")
-    values = used.look([])
+    values = used.measure([])
     assert values["cpu"] == pytest.approx(0.5, rel=0.05)
     assert values["major-faults"] == 0
     assert "throttled" not in values
@@ -230,11 +230,11 @@ def test_a_limit_of_version_1_is_known(tmp_path: Path) -> None:
         cpu__stat="nr_periods 10\nnr_throttled 5\nthrottled_time 2000000\n",
     )
     assert cgroup_measures.has_cpu_limit(folder)
-    assert cgroup_measures.throttling(folder) == (10, 5, 0.002)
+    assert cgroup_measures.read_throttling(folder) == (10, 5, 0.002)
 
 
 def test_our_own_groups_are_found() -> None:
-    assert all(os.path.isdir(folder) for folder in container_cgroup.around())
+    assert all(os.path.isdir(folder) for folder in container_cgroup.list_own_folders())
 
 
 def test_the_network_is_that_of_the_namespace() -> None:

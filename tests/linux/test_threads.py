@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.waiting import wait_until
 from tony.errors import OverloadedError
-from tony.linux.thread_pools import Lane, Slots, acting_for, current_user
+from tony.linux.thread_pools import Lane, Slots, act_for, get_current_user
 
 #: Seconds after which something that must happen has not.
 CEILING = 60.0
@@ -40,7 +40,7 @@ async def begin(lane: Lane, user: str | None, gate: threading.Event) -> asyncio.
         begun.set()
         return gate.wait(CEILING)
 
-    with acting_for(user):
+    with act_for(user):
         task = asyncio.get_running_loop().create_task(lane.run(hang))
     await wait_until(begun.is_set)
     return task
@@ -50,11 +50,11 @@ def test_a_user_whose_work_hangs_delays_no_other_user(gate: threading.Event) -> 
     async def test() -> None:
         lane = Lane("a page", CEILING)
         hanging = [await begin(lane, "ben", gate) for _ in range(2)]
-        with acting_for("ben"):
+        with act_for("ben"):
             waiting = [asyncio.get_running_loop().create_task(lane.run(threading.get_ident)) for _ in range(6)]
-        with acting_for("ann"):
-            assert await lane.run(current_user) == "ann"
-        assert await lane.run(current_user) is None
+        with act_for("ann"):
+            assert await lane.run(get_current_user) == "ann"
+        assert await lane.run(get_current_user) is None
         assert not any(task.done() for task in waiting)
         gate.set()
         await asyncio.gather(*hanging, *waiting)
@@ -65,14 +65,14 @@ def test_a_user_whose_work_hangs_delays_no_other_user(gate: threading.Event) -> 
 def test_work_that_takes_too_long_is_left_behind_and_keeps_its_slot(gate: threading.Event) -> None:
     async def test() -> None:
         lane = Lane("a page", 0.01)
-        with acting_for("ben"):
+        with act_for("ben"):
             for _ in range(2):
                 with pytest.raises(OverloadedError, match="a page could not be read within 0 s: its storage"):
                     await lane.run(gate.wait, CEILING)
             with pytest.raises(OverloadedError, match="2 of your earlier requests are still waiting for a page"):
                 await lane.run_for(CEILING, threading.get_ident)
         gate.set()
-        with acting_for("ben"):
+        with act_for("ben"):
             while True:
                 try:
                     assert await lane.run_for(CEILING, lambda: 7) == 7
@@ -98,7 +98,7 @@ def test_a_timeout_of_the_work_itself_is_not_taken_for_ours() -> None:
         raise TimeoutError("of the work")
 
     async def test() -> None:
-        with acting_for("ben"), pytest.raises(TimeoutError, match="of the work"):
+        with act_for("ben"), pytest.raises(TimeoutError, match="of the work"):
             await Lane("a page", CEILING).run(fail)
 
     run(test)
@@ -107,22 +107,22 @@ def test_a_timeout_of_the_work_itself_is_not_taken_for_ours() -> None:
 def test_slots_are_free_again_after_requests_that_were_given_up(gate: threading.Event) -> None:
     async def test() -> None:
         slots = Slots(1, 3, 2)
-        with acting_for("ben"):
+        with act_for("ben"):
             held = [await slots.acquire() for _ in range(2)]
             waiting = asyncio.get_running_loop().create_task(slots.acquire())
             await asyncio.sleep(0)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
-        with acting_for("ann"):
+        with act_for("ann"):
             other = await slots.acquire()
-        with acting_for("zoe"):
+        with act_for("zoe"):
             last = asyncio.get_running_loop().create_task(slots.acquire())
             await asyncio.sleep(0)
             assert not last.done()
         for slot in (*held, other):
             slot.release()
         (await last).release()
-        with acting_for("ben"):
+        with act_for("ben"):
             for slot in [await slots.acquire() for _ in range(2)]:
                 slot.release()
 
@@ -136,7 +136,7 @@ def test_where_no_thread_can_be_started_work_runs_in_the_loop(monkeypatch: pytes
     async def test() -> None:
         lane = Lane("a page", CEILING)
         monkeypatch.setattr(threading.Thread, "start", refuse)
-        with acting_for("ben"):
+        with act_for("ben"):
             assert [await lane.run(threading.get_ident) for _ in range(3)] == [threading.get_ident()] * 3
 
     run(test)

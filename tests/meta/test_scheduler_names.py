@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tony
-from tony.schedulers.registry import built_in_names
+from tony.schedulers.registry import list_built_in_names
 
 PACKAGE = Path(tony.__file__).parent
-NAMES = "|".join(built_in_names())
+NAMES = "|".join(list_built_in_names())
 #: Modules and packages that may, and why.
 ALLOWED = {
     "schedulers/registry.py": "the line",
@@ -30,7 +30,7 @@ NAMED = re.compile(rf"{NAMES}|.*(\bscheduler\.|--scheduler )({NAMES})\b.*", re.D
 def _modules() -> Iterator[Path]:
     for path in sorted(PACKAGE.rglob("*.py")):
         own = path.relative_to(PACKAGE).as_posix()
-        if not own.startswith((*(f"schedulers/{name}/" for name in built_in_names()), *OTHER_MEANINGS)):
+        if not own.startswith((*(f"schedulers/{name}/" for name in list_built_in_names()), *OTHER_MEANINGS)):
             yield path
 
 

@@ -70,7 +70,7 @@ def test_nodes_have_names_and_sizes_of_their_own(cluster: MiniCluster) -> None:
 
 def test_nobody_else_reaches_it(cluster: MiniCluster) -> None:
     """Every daemon listens on loopback only."""
-    pids = {process.pid for process in cluster.state.living().values()}
+    pids = {process.pid for process in cluster.state.find_running().values()}
     inodes = {
         os.readlink(f"/proc/{pid}/fd/{number}")[len("socket:[") : -1]
         for pid in pids
@@ -214,7 +214,7 @@ def test_a_daemon_that_dies_at_once_says_why(tmp_path: Path) -> None:
         assert "the ResourceManager (rm) died; end of" in str(caught.value)
         assert "Illegal capacity sum of 0.5 for children of queue root" in str(caught.value)
         assert [] == with_marker(f"{MARKER}={cluster.places.path}")
-        assert cluster.places.log("rm").exists()
+        assert cluster.places.find_log("rm").exists()
     finally:
         cluster.stop()
     assert not cluster.places.path.exists()

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from tony.mini.hadoop_command_script import write
-from tony.mini.layout import Places
+from tony.mini.layout import ClusterLayout
 
 
 def hadoop(folder: Path, *words: str, name: str = "hadoop") -> subprocess.CompletedProcess[str]:
@@ -18,7 +18,7 @@ def hadoop(folder: Path, *words: str, name: str = "hadoop") -> subprocess.Comple
     (jars / "b.jar").touch()
     (java / "bin" / "java").write_text('#!/bin/sh\nfor word; do echo "$word"; done\n')
     (java / "bin" / "java").chmod(0o755)
-    places = Places(folder / "mini")
+    places = ClusterLayout(folder / "mini")
     write(java, jars, places)
     return subprocess.run([places.bin / name, *words], capture_output=True, text=True, check=False)
 

@@ -13,11 +13,11 @@ from tony.mini import PROPERTY
 from tony.mini.cluster_state import ClusterState
 from tony.mini.daemon_commands import MiniDaemon, command, daemons, parse
 from tony.mini.free_ports import choose_ports
-from tony.mini.layout import Places
+from tony.mini.layout import ClusterLayout
 from tony.mini.options import HadoopProperty, Label, MiniOptions
 from tony.mini.site_xml import file_of, hosts, render
 
-PLACES = Places(Path("/home/me/.tony/mini"))
+PLACES = ClusterLayout(Path("/home/me/.tony/mini"))
 
 
 def state_of(options: MiniOptions) -> ClusterState:

@@ -24,7 +24,7 @@ from tony.mini.cluster import MiniCluster
 from tony.mini.cluster_state import ClusterState, Process
 from tony.mini.daemon_commands import MARKER
 from tony.mini.daemon_logs import log_tail
-from tony.mini.layout import Places
+from tony.mini.layout import ClusterLayout
 from tony.mini.options import HadoopProperty, Label, MiniOptions
 from tony.model.layout import Home
 
@@ -134,7 +134,7 @@ def test_what_is_written_down_is_read_back(tmp_path: Path) -> None:
         processes={"nn": Process(pid=os.getpid(), started=0)},
         ready=True,
     )
-    places = Places(tmp_path)
+    places = ClusterLayout(tmp_path)
     cluster_state.save(places, written)
     assert written == cluster_state.load(places)
     assert [places.state] == list(tmp_path.iterdir())

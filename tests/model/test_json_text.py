@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.value_strategies import PLAIN
 from tony.model import strict_json
 from tony.model.codec import Json
-from tony.model.strict_json import BadJson, NestedTooDeeply, loads
+from tony.model.strict_json import InvalidJsonError, JsonDepthError, loads
 
 #: Makes of a short text a long one that says the same.
 PADDING = " " * strict_json._SHORT
@@ -27,7 +27,7 @@ def outcome(text: str | bytes) -> tuple[str, str]:
     """The value, or what is wrong with the text."""
     try:
         value = loads(text)
-    except BadJson as error:
+    except InvalidJsonError as error:
         return "", str(error)
     return json.dumps(value), ""
 
@@ -76,7 +76,7 @@ def test_numbers_are_read(padding: str, number: str, value: float) -> None:
 def test_numbers_beyond_are_refused(as_bytes: bool, padding: str, number: str, why: str) -> None:
     """Wherever they stand, also where nobody asks for them."""
     text = f'{{"known":1,"é":[{padding}{number}]}}'
-    with pytest.raises(BadJson) as caught:
+    with pytest.raises(InvalidJsonError) as caught:
         loads(text.encode() if as_bytes else text)
     assert str(caught.value) == why
 
@@ -96,10 +96,10 @@ def test_a_long_text_is_read_as_it_was_written(plain: Json) -> None:
 
 @pytest.mark.parametrize("padding", ["", PADDING], ids=["short", "long"])
 def test_what_is_no_text_is_told(padding: str) -> None:
-    with pytest.raises(BadJson, match=r"^not UTF-8$"):
+    with pytest.raises(InvalidJsonError, match=r"^not UTF-8$"):
         loads(b'["\xff"]' + padding.encode())
-    with pytest.raises(BadJson, match=r"^not UTF-8$"):
+    with pytest.raises(InvalidJsonError, match=r"^not UTF-8$"):
         loads('["\\ud800"]' + padding)
     assert loads('["\ud800"]' + padding, halves=True) == ["\ud800"]
-    with pytest.raises(NestedTooDeeply):
+    with pytest.raises(JsonDepthError):
         loads("[" * 100_000 + padding)

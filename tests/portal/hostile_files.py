@@ -152,7 +152,7 @@ def _read(folder: JobFolder) -> None:
             print(error)
     for path in folder.path.glob("metrics*.db"):
         with open_metrics(path, own=False) as metrics:
-            metrics.newest()
+            metrics.read_newest()
             metrics.peaks()
             metrics.progress()
             metrics.checkpoints()

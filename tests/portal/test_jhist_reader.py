@@ -13,12 +13,12 @@ from tony.model.job_report import FailureClass
 from tony.model.states import JobState, TaskState
 from tony.portal.histories import jhist_reader
 from tony.portal.histories.history_layouts import list_places
-from tony.portal.histories.jhist_reader import Original
+from tony.portal.histories.jhist_reader import LinkedInTonyJob
 from tony.portal.histories.record_reader import read
 from tony.storage.stores.local_store import LocalStore
 
 
-def seen(root: Path) -> Original:
+def seen(root: Path) -> LinkedInTonyJob:
     """The one job in a folder of records."""
     store = LocalStore(root)
     return jhist_reader.read(store, of.APP, store.list(of.APP))

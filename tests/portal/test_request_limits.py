@@ -26,7 +26,7 @@ from tony.errors import OverloadedError, RecordError, StorageError
 from tony.history.job_record import read_summary, write_summary
 from tony.jobs.directory.view import DirectoryJobView
 from tony.linux import thread_pools
-from tony.linux.thread_pools import acting_for, to_thread
+from tony.linux.thread_pools import act_for, to_thread
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.layout import Home
@@ -39,7 +39,7 @@ from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.job_index.index_schema import IndexEntry
 from tony.storage.stores.local_store import LocalStore
 from tony.web.app import create
-from tony.web.job_source import STORES
+from tony.web.job_provider import STORES
 from tony.web.user_authentication import Authenticator
 
 #: Seconds after which an answer that must come has not.
@@ -187,13 +187,13 @@ def test_two_users_who_look_at_one_job_do_not_wait_for_each_other(tmp_path: Path
 
         view = DirectoryJobView(folder, refuse, is_own=False)
         loop = asyncio.get_running_loop()
-        with acting_for("ben"):
+        with act_for("ben"):
             hanging = [loop.create_task(to_thread(gate.wait, CEILING)) for _ in range(2)]
             await asyncio.sleep(0)
             waiting = loop.create_task(view.status())
             await asyncio.sleep(0)
         try:
-            with acting_for("ann"):
+            with act_for("ann"):
                 async with asyncio.timeout(CEILING):
                     assert (await view.status()).job == JOBS[0]
             assert not any(task.done() for task in hanging)
@@ -259,12 +259,12 @@ def test_who_waits_for_what_another_user_copies_is_told_so(
         assert source.index.claim()
         source.index.put([IndexEntry(head=head(job), place=hanging.address, path=job) for job in JOBS[:1]])
         loop = asyncio.get_running_loop()
-        with acting_for("ben"):
+        with act_for("ben"):
             copying = loop.create_task(source.find_job(JOBS[0]))
         try:
             async with asyncio.timeout(CEILING):
                 await wait_until(lambda: hanging.callers)
-                with acting_for("ann"):
+                with act_for("ann"):
                     for _ in range(3):
                         with pytest.raises(OverloadedError, match=r"is being copied for another request"):
                             await source.find_job(JOBS[0])
@@ -298,7 +298,7 @@ def test_ones_own_jobs_are_not_behind_those_of_others(tmp_path: Path, monkeypatc
         source = IndexedJobs(home, [LocalStore(home.path), LocalStore(shared.path)], "jobs")
         assert source.index.claim()
         source.index.put([IndexEntry(head=head(job), place=str(shared.path), path=f"jobs/{job}") for job in JOBS[1:3]])
-        with acting_for("ann"):
+        with act_for("ann"):
             copying = [asyncio.get_running_loop().create_task(source.find_job(job)) for job in JOBS[1:3]]
             try:
                 async with asyncio.timeout(CEILING):

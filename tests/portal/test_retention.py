@@ -19,7 +19,7 @@ from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.retention import (
-    RECENT,
+    RECENT_SECONDS,
     RemovedRecord,
     RetentionCandidate,
     RetentionRules,
@@ -242,7 +242,7 @@ def kept(
 records = st.lists(
     st.tuples(
         st.sampled_from(["ann", "bob"]),
-        st.floats(0, 10 * RECENT),
+        st.floats(0, 10 * RECENT_SECONDS),
         st.integers(0, 100),
         st.sampled_from(JobState),
         st.booleans(),
@@ -257,7 +257,7 @@ records = st.lists(
 )
 rules = st.builds(
     RetentionRules,
-    age=st.none() | st.floats(0, 10 * RECENT),
+    age=st.none() | st.floats(0, 10 * RECENT_SECONDS),
     jobs=st.none() | st.integers(0, 10),
     size=st.none() | st.integers(0, 500),
     user=st.sampled_from(["", "", "ann"]),
@@ -272,7 +272,7 @@ def test_whatever_there_is(made: list[RetentionCandidate], asked: RetentionRules
     for each in made:
         if each.head.job in going:
             assert each.head.ended is not None
-            assert each.head.ended < NOW - RECENT
+            assert each.head.ended < NOW - RECENT_SECONDS
             assert not each.head.pinned
             assert not each.head.damaged
             assert asked.user in ("", each.head.user)
@@ -289,7 +289,7 @@ def test_whatever_there_is(made: list[RetentionCandidate], asked: RetentionRules
             and each.head.user == user
             and asked.user in ("", user)
             and each.head.ended is not None
-            and each.head.ended < NOW - RECENT
+            and each.head.ended < NOW - RECENT_SECONDS
             and not each.head.pinned
             and not each.head.damaged
         ]

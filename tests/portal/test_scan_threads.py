@@ -12,7 +12,7 @@ import pytest
 from tony.errors import StorageError
 from tony.portal.histories import scan_threads
 from tony.portal.histories.scan_threads import (
-    FULL,
+    FULL_SCAN_SECONDS,
     ScanThreads,
     compute_failed_pause,
     compute_full_pause,
@@ -77,7 +77,7 @@ def test_looks_that_cost_much_come_seldom(tmp_path: Path, paid: FileStore) -> No
         assert requests / compute_quick_pause(paid, 0.0, requests) <= 4.0
         assert compute_quick_pause(LocalStore(tmp_path), 0.0, requests) < 5.0
     assert compute_full_pause(paid, 4_000) == 4_000.0
-    assert compute_full_pause(paid, 10) == compute_full_pause(LocalStore(tmp_path), 1_000_000) == FULL
+    assert compute_full_pause(paid, 10) == compute_full_pause(LocalStore(tmp_path), 1_000_000) == FULL_SCAN_SECONDS
     assert compute_full_pause(paid, 1_000_000) < 86_400.0
 
 
@@ -95,8 +95,8 @@ def test_a_look_at_everything_that_fails_is_not_repeated_at_once(
         store.write(f"2026/01/0{day}/local-2026010{day}-000000-0a1b2c/am.log", b"x")
     monkeypatch.setattr(scan_threads, "_RETRY_SECONDS", 0.0)
     monkeypatch.setattr(scan_threads, "_COSTLY_SECONDS", 0.0)
-    monkeypatch.setattr(scan_threads, "_QUICK_RATE", 1e9)
-    monkeypatch.setattr(scan_threads, "_FULL_RATE", 1e-9)
+    monkeypatch.setattr(scan_threads, "_QUICK_SCANS_PER_SECOND", 1e9)
+    monkeypatch.setattr(scan_threads, "_FULL_SCANS_PER_SECOND", 1e-9)
     watches = ScanThreads(index, [store])
     watches.start()
     try:
@@ -112,7 +112,7 @@ def test_a_look_at_everything_that_fails_is_not_repeated_at_once(
 
 def test_a_look_for_what_is_new_that_fails_has_its_price(index: JobIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     """As any other, at a folder on the way to which others were asked for."""
-    monkeypatch.setattr(scan_threads, "_QUICK_RATE", 1e-9)
+    monkeypatch.setattr(scan_threads, "_QUICK_SCANS_PER_SECOND", 1e-9)
     store = Refusing("intermediate")
     store.write("jobs/x/am.log", b"x")
     store.write("intermediate/x/am.log", b"x")

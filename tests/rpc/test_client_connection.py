@@ -19,7 +19,7 @@ import pytest
 from tests.rpc.recording_server import JOB, OTHER_JOB, QUESTION, Place, connected, hello, raw, serving, with_token_of
 from tests.support.waiting import wait_until
 from tony import isolated_interpreter
-from tony.errors import ConnectionFailed, ProtocolError
+from tony.errors import ConnectionFailedError, ProtocolError
 from tony.linux import resource_limits
 from tony.model.codec import to_plain
 from tony.protocol.client_messages import GetReport
@@ -354,7 +354,7 @@ async def test_closing_the_server_ends_everything(place: Place) -> None:
             assert await connection.receive() == Done()
             assert await connection.receive() is None
         assert (server.get_statistics().open, server.get_statistics().unauthenticated) == (0, 0)
-        with pytest.raises(ConnectionFailed, match="cannot connect to") as caught:
+        with pytest.raises(ConnectionFailedError, match="cannot connect to") as caught:
             await connect(address, place.job.executors)
         assert caught.value.no_listener
 
@@ -397,7 +397,7 @@ async def test_an_application_master_that_says_nothing_is_given_up(place: Place,
         stranger = await asyncio.start_server(silence, "127.0.0.1", 0)
         address = f"tls:127.0.0.1:{stranger.sockets[0].getsockname()[1]}"
     async with stranger:
-        with pytest.raises(ConnectionFailed, match=r"no answer from .* within 0\.1 s") as caught:
+        with pytest.raises(ConnectionFailedError, match=r"no answer from .* within 0\.1 s") as caught:
             await connect(address, place.job.executors, timeout=0.1)
         await left.wait()
     assert not caught.value.no_listener
@@ -418,7 +418,8 @@ async def test_a_stranger_at_the_address_is_not_taken_for_the_application_master
         address = f"tls:127.0.0.1:{stranger.sockets[0].getsockname()[1]}"
     async with stranger:
         with pytest.raises(
-            (ConnectionFailed, ProtocolError), match=r"not this job's application master|is not an application master"
+            (ConnectionFailedError, ProtocolError),
+            match=r"not this job's application master|is not an application master",
         ):
             await connect(address, place.job.executors)
 
@@ -549,7 +550,7 @@ async def test_a_connection_that_comes_while_the_server_closes_is_closed(place: 
             for _ in range(turns):
                 await asyncio.sleep(0)
             await server.close()
-            with contextlib.suppress(ConnectionFailed, ProtocolError):
+            with contextlib.suppress(ConnectionFailedError, ProtocolError):
                 (await knocking).abort()
         gc.collect()
     assert [str(each.message) for each in forgotten] == []

@@ -9,7 +9,7 @@ import pytest
 
 from tests.rpc.recording_server import JOB, OTHER_JOB, Diary, Place, hello, raw, serving, with_token_of
 from tests.support.waiting import wait_until
-from tony.errors import ConnectionFailed, ProtocolError
+from tony.errors import ConnectionFailedError, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Summon
 from tony.protocol.framing import MAX_SUMMON, encode
@@ -58,7 +58,7 @@ async def test_an_application_master_is_heard() -> None:
 async def test_nobody_else_is(credentials: AmCredentials, kind: PeerKind) -> None:
     """Neither executors nor clients, who hold the token, nor an application master of another job."""
     async with listening() as (server, diary, address):
-        with pytest.raises((ConnectionFailed, ProtocolError)):
+        with pytest.raises((ConnectionFailedError, ProtocolError)):
             await connect(address, credentials, kind)
         is_ours = credentials.ca == JOB.am.ca
         async with raw(address, credentials, secure=is_ours, name=PEER_NAME) as peer:
@@ -72,7 +72,7 @@ async def test_a_caller_says_nothing_to_somebody_else() -> None:
     """At an executor's address another may listen by now. It does not get to see the token."""
     for credentials in (OTHER_JOB.executors, JOB.am):
         async with listening(credentials) as (server, _, address):
-            with pytest.raises(ConnectionFailed, match="certificate is not one of this job"):
+            with pytest.raises(ConnectionFailedError, match="certificate is not one of this job"):
                 await connect(address, JOB.am, PeerKind.MASTER)
             await wait_until(lambda: not server.get_statistics().unauthenticated)
             assert server.get_statistics().refused == {Code.TLS: 1}

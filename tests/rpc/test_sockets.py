@@ -13,7 +13,7 @@ import pytest
 
 from tests.rpc.recording_server import JOB, QUESTION, Diary, Place, connected, serving
 from tests.support.waiting import wait_until
-from tony.errors import ConnectionFailed, InfraError, ProtocolError
+from tony.errors import ConnectionFailedError, InfraError, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.launch import AmCredentials
 from tony.rpc import RpcServer, connect
@@ -97,7 +97,7 @@ async def test_an_impossible_path_is_told(folder: Path, address: str) -> None:
 async def test_where_nobody_listens_nobody_is_there(folder: Path, name: str) -> None:
     """No folder, no file, or a file that a killed process left: all are `no_listener`."""
     listen_unix(str(folder / "stale.sock")).close()
-    with pytest.raises(ConnectionFailed, match="cannot connect to unix:") as caught:
+    with pytest.raises(ConnectionFailedError, match="cannot connect to unix:") as caught:
         await connect(f"unix:{folder}/{name}", JOB.executors)
     assert caught.value.no_listener
 
@@ -105,7 +105,7 @@ async def test_where_nobody_listens_nobody_is_there(folder: Path, name: str) -> 
 async def test_a_file_that_is_no_socket_is_not_nobody(folder: Path) -> None:
     """It refuses connections like a stale one; the answer is the same, since no application master can be there."""
     (folder / "file").write_text("")
-    with pytest.raises(ConnectionFailed) as caught:
+    with pytest.raises(ConnectionFailedError) as caught:
         await connect(f"unix:{folder}/file", JOB.executors)
     assert caught.value.no_listener
 
@@ -126,7 +126,7 @@ async def test_a_full_queue_is_waited_for(folder: Path) -> None:
             except BlockingIOError:
                 break
         try:
-            with pytest.raises(ConnectionFailed, match=r"within 0\.1 s") as caught:
+            with pytest.raises(ConnectionFailedError, match=r"within 0\.1 s") as caught:
                 await connect(f"unix:{path}", JOB.executors, timeout=0.1)
             assert not caught.value.no_listener
         finally:
@@ -165,7 +165,7 @@ async def test_another_user_is_refused_on_both_sides(folder: Path, monkeypatch: 
         # Patched: there is no second user in a test.
         monkeypatch.setattr("tony.rpc.connection.find_peer_process", refuse)
         with pytest.raises(
-            ConnectionFailed, match=r"not this job's application master .* belongs to user 54321"
+            ConnectionFailedError, match=r"not this job's application master .* belongs to user 54321"
         ) as caught:
             await connect(address, JOB.executors)
         assert not caught.value.no_listener
@@ -189,7 +189,7 @@ async def test_a_port_where_nobody_listens_is_gone() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-        with pytest.raises(ConnectionFailed, match="Connection refused") as caught:
+        with pytest.raises(ConnectionFailedError, match="Connection refused") as caught:
             await connect(f"tls:127.0.0.1:{port}", JOB.executors)
     assert caught.value.no_listener
 

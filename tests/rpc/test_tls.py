@@ -15,7 +15,7 @@ import pytest
 
 from tests.rpc.recording_server import JOB, OTHER_JOB, QUESTION, Place, connected, hello, raw, serving, with_token_of
 from tests.support.waiting import wait_until
-from tony.errors import ConnectionFailed
+from tony.errors import ConnectionFailedError
 from tony.protocol.framing import encode
 from tony.protocol.messages import SetLogLevel
 from tony.rpc import connect
@@ -32,7 +32,9 @@ def place() -> Place:
 async def test_a_client_of_another_job_finds_that_this_is_not_its_application_master(place: Place) -> None:
     """It says nothing, not even its token, to a certificate that its authority did not sign."""
     async with serving(place) as (server, diary, address):
-        with pytest.raises(ConnectionFailed, match="the other side's certificate is not one of this job") as caught:
+        with pytest.raises(
+            ConnectionFailedError, match="the other side's certificate is not one of this job"
+        ) as caught:
             await connect(address, OTHER_JOB.executors)
         assert not caught.value.no_listener
         await wait_until(lambda: server.get_statistics().refused == {"tls": 1})
@@ -44,7 +46,7 @@ async def test_a_certificate_of_another_job_is_refused(place: Place) -> None:
     """Even if it trusts us, and has the right token."""
     mixed = replace(with_token_of(JOB, OTHER_JOB.executors), ca=JOB.executors.ca)
     async with serving(place) as (server, diary, address):
-        with pytest.raises(ConnectionFailed, match=r"not this job's application master .* unknown ca"):
+        with pytest.raises(ConnectionFailedError, match=r"not this job's application master .* unknown ca"):
             await connect(address, mixed)
         assert (server.get_statistics().refused, diary.ends) == ({"tls": 1}, [])
 
@@ -84,7 +86,7 @@ async def test_an_executors_pair_does_not_pass_for_the_application_master(place:
     """An executor that listened at its address could not take the job over."""
     false = Place(address=place.address, job=replace(JOB, am=JOB.executors), scheme="tls")
     async with serving(false) as (server, _, address):
-        with pytest.raises(ConnectionFailed, match=r"not this job's application master .* Hostname mismatch"):
+        with pytest.raises(ConnectionFailedError, match=r"not this job's application master .* Hostname mismatch"):
             await connect(address, JOB.executors)
         await wait_until(lambda: server.get_statistics().refused == {"tls": 1})
 

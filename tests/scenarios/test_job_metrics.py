@@ -97,7 +97,7 @@ def test_a_job_is_measured(lab: Lab, scheduler: str) -> None:
     with open_metrics(folder.metrics) as kept:
         assert kept.tasks() == tasks
         assert wanted <= set(kept.series())
-        assert kept.newest()["printer:0"]["user.loss"] == pytest.approx(0.5)
+        assert kept.read_newest()["printer:0"]["user.loss"] == pytest.approx(0.5)
         for task in ("teller:0", "stranger:0"):
             saved = [each.step for each in kept.checkpoints(task)]
             assert saved[-1] == 424242, "one that was written at the very end"

@@ -259,7 +259,7 @@ def test_e11_a_master_that_throws_fails_the_job(lab: Lab) -> None:
         "from tony.frameworks.base import Framework\n"
         "class Bad(Framework):\n"
         "    name = 'bad'\n"
-        "    def shared(self, spec, cluster): raise KeyError('boom')\n"
+        "    def build_shared(self, spec, cluster): raise KeyError('boom')\n"
         "    def environment(self, shared, task): return [{}]\n"
     )
     done = lab.submit(lab.roles(OK, "", 'framework = "bad"'), env=plug_in(lab, "bad", "Bad", text))

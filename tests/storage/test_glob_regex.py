@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
-from tony.storage.staging.ignore_rules import quick
+from tony.storage.staging.ignore_rules import simplify_regex
 
 GLOBS = st.lists(st.sampled_from(["a", "b", "*", "*", "?", "/", "[ab]", "[!a]", "**/", "/**", "\\*"]), max_size=9)
 PATHS = st.text("ab*/", min_size=1, max_size=8)
@@ -34,8 +34,8 @@ def test_it_matches_what_it_matched(glob: str, path: str) -> None:
         return
     plain = regex.replace("[^a]", "(?!/)[^a]")
     for text in (path, f"{path}/"):
-        ours, theirs = re.search(quick(regex), text), re.search(plain, text)
-        assert (ours and ours.span()) == (theirs and theirs.span()), (regex, quick(regex))
+        ours, theirs = re.search(simplify_regex(regex), text), re.search(plain, text)
+        assert (ours and ours.span()) == (theirs and theirs.span()), (regex, simplify_regex(regex))
 
 
 @pytest.mark.parametrize("glob", ["*a" * 20 + "b", "a**" * 20 + "b", "?*" * 20 + "b", "*[ab]" * 20 + "c", "*a*" * 30])
@@ -45,5 +45,5 @@ def test_it_ends(glob: str) -> None:
     assert regex is not None
     began = time.process_time()
     for path in ("a" * 255, "a/" * 100 + "a" * 255):
-        re.search(quick(regex), path)
+        re.search(simplify_regex(regex), path)
     assert time.process_time() - began < 5

@@ -20,7 +20,7 @@ from tony.schedulers.yarn.client.artifacts import collect_in_place, list_file_sy
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
-from tony.storage.staging.remote_files import NotThere, RemoteFile, RemoteFolder
+from tony.storage.staging.remote_files import RemoteFile, RemoteFileNotFoundError, RemoteFolder
 
 
 @pytest.fixture
@@ -54,7 +54,9 @@ def known(hdfs: PlayedWebHdfs, *, in_place: bool = True) -> Iterator[HdfsFiles]:
         "dfs.namenode.rpc-address.other": "elsewhere:8020",
         "dfs.namenode.http-address.other": f"127.0.0.1:{hdfs.port}",
     }
-    cluster = ClusterClients.of(Configuration.load(None, {}, given={**given, **other}), {"HADOOP_USER_NAME": "ann"})
+    cluster = ClusterClients.from_configuration(
+        Configuration.load(None, {}, given={**given, **other}), {"HADOOP_USER_NAME": "ann"}
+    )
     with closing(HdfsFiles(cluster, in_place=in_place)) as files:
         yield files
 
@@ -64,17 +66,17 @@ def test_files(hdfs: PlayedWebHdfs) -> None:
     with known(hdfs) as files:
         modified = hdfs.files["/open/x"].modified_ms
         expected = RemoteFile(address="hdfs://nn:8020/open/x", size=10, timestamp=modified, public=True)
-        assert files.look("hdfs:///open/x") == expected
-        assert files.look("hdfs://nn:8020/open/x") == expected
-        found = files.look("hdfs://other/open/x")
+        assert files.stat("hdfs:///open/x") == expected
+        assert files.stat("hdfs://nn:8020/open/x") == expected
+        found = files.stat("hdfs://other/open/x")
         assert isinstance(found, RemoteFile)
         assert found.address == "hdfs://other/open/x"
         assert found.key != expected.key
         for path in ("/open/mine", "/closed/x"):
-            found = files.look(f"hdfs://{path}")
+            found = files.stat(f"hdfs://{path}")
             assert isinstance(found, RemoteFile)
             assert not found.public
-        assert files.look("hdfs:///open") == RemoteFolder(
+        assert files.stat("hdfs:///open") == RemoteFolder(
             files=(
                 RemoteFile(address="hdfs://nn:8020/open/mine", size=0, timestamp=modified),
                 RemoteFile(address="hdfs://nn:8020/open/x", size=10, timestamp=modified, public=True),
@@ -88,7 +90,7 @@ def test_files(hdfs: PlayedWebHdfs) -> None:
 def test_fetched_files_are_nobody_elses(hdfs: PlayedWebHdfs) -> None:
     """Nobody looks at folders above for those."""
     with known(hdfs, in_place=False) as files:
-        found = files.look("hdfs:///open/x")
+        found = files.stat("hdfs:///open/x")
     assert isinstance(found, RemoteFile)
     assert not found.public
     assert hdfs.requests == [("GETFILESTATUS", "/open/x")]
@@ -97,18 +99,18 @@ def test_fetched_files_are_nobody_elses(hdfs: PlayedWebHdfs) -> None:
 def test_what_is_wrong(hdfs: PlayedWebHdfs) -> None:
     """Missing, forbidden, a file system that is not known: mistakes of the job file. One that is down is not."""
     with known(hdfs) as files:
-        with pytest.raises(NotThere, match=r"hdfs://nn:8020/gone does not exist\."):
-            files.look("hdfs:///gone")
+        with pytest.raises(RemoteFileNotFoundError, match=r"hdfs://nn:8020/gone does not exist\."):
+            files.stat("hdfs:///gone")
         hdfs.fail_next("GETFILESTATUS", Trouble.FORBIDDEN)
         with pytest.raises(ValueError, match=r"/open/x cannot be read: .*Permission denied"):
-            files.look("hdfs:///open/x")
+            files.stat("hdfs:///open/x")
         hdfs.fail_next("OPEN", Trouble.FORBIDDEN)
         with pytest.raises(ValueError, match="/open/x cannot be read"):
             files.open(RemoteFile(address="hdfs:///open/x", size=1, timestamp=1))
         with pytest.raises(ValueError, match="unknown file system"):
-            files.look("hdfs://a:port/x")
+            files.stat("hdfs://a:port/x")
         with pytest.raises(ConnectError, match=r"It is hdfs://127\.0\.0\.1:1"):
-            files.look("hdfs://127.0.0.1:1/x")
+            files.stat("hdfs://127.0.0.1:1/x")
 
 
 def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +119,7 @@ def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     home = Home(tmp_path)
     with pytest.raises(ValueError, match="Set HADOOP_CONF_DIR"):
-        registry.load("local").submitter(home).remote_files(JobSpec(), {})
+        registry.load("local").create_submitter(home).remote_files(JobSpec(), {})
     (tmp_path / "core-site.xml").write_text(
         "<configuration><property><name>fs.defaultFS</name><value>hdfs://nn</value></property></configuration>"
     )
@@ -127,11 +129,11 @@ def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         environ={},
     )
     assert said.other_schedulers == {"yarn": {"conf": str(tmp_path), "queue": "q"}}
-    assert not registry.load("local").submitter(home).remote_files(said.spec, said.other_schedulers).in_place
+    assert not registry.load("local").create_submitter(home).remote_files(said.spec, said.other_schedulers).in_place
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    assert not registry.load("local").submitter(home).remote_files(said.spec, {}).in_place
+    assert not registry.load("local").create_submitter(home).remote_files(said.spec, {}).in_place
     spec = JobSpec(scheduler="yarn", scheduler_settings={"conf": str(tmp_path)})
-    assert registry.load("yarn").submitter(home).remote_files(spec, {}).in_place
+    assert registry.load("yarn").create_submitter(home).remote_files(spec, {}).in_place
 
 
 def test_what_nodes_are_told() -> None:

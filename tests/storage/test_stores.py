@@ -15,7 +15,7 @@ from tony.model.layout import Home
 from tony.storage.hdfs.hdfs_store import HdfsStore
 from tony.storage.stores.fsspec_store import FsspecStore
 from tony.storage.stores.local_store import LocalStore
-from tony.storage.stores.store_interface import PIECE, FileStore, joined
+from tony.storage.stores.store_interface import PIECE, FileStore, join_path
 
 Make = Callable[[Path], FileStore]
 STORES: dict[str, Make] = {
@@ -154,7 +154,7 @@ def test_what_a_driver_raises_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatc
 
 def test_paths() -> None:
     """Empty parts are left out."""
-    assert [joined("", "a"), joined("a", "b", ""), joined()] == ["a", "a/b", ""]
+    assert [join_path("", "a"), join_path("a", "b", ""), join_path()] == ["a", "a/b", ""]
 
 
 def test_nothing_outside_is_removed(tmp_path: Path) -> None:

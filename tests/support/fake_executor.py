@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 
-from tony.errors import ConnectionFailed
+from tony.errors import ConnectionFailedError
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.protocol.executor_messages import (
     Ack,
@@ -84,7 +84,7 @@ class PlayedExecutor:
                     continue
                 try:
                     await self._converse()
-                except ConnectionFailed:
+                except ConnectionFailedError:
                     if not self._told:  # once started, it waits for the next AM attempt
                         raise
                     await asyncio.sleep(0.01)

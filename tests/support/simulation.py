@@ -15,7 +15,7 @@ from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.reason_sentences import describe_opening
-from tony.core.session_size_event import build_gathered_event
+from tony.core.session_size_event import build_gang_size_event
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
@@ -349,7 +349,7 @@ class Simulation:
             case act.Renew() | act.Start() | act.Stop():
                 self._command(action)
             case act.Publish(spec=spec):
-                said = build_gathered_event(self.app.state.spec, spec)
+                said = build_gang_size_event(self.app.state.spec, spec)
                 if said:
                     self._send(said)
             case act.Release(container=container):

@@ -28,7 +28,7 @@ _CONCURRENT_REPORTS = 50
 
 
 class HomeSource:
-    """The `Source` of one state directory.
+    """The `JobProvider` of one state directory.
 
     Args:
         user: owner of the state directory, as shown on pages.

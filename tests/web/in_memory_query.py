@@ -21,7 +21,7 @@ def select_jobs(heads: Collection[JobHead], query: Query, now: float, problems: 
     Raises:
         ValueError: `query.after` is not a page cursor.
     """
-    found = [head for head in heads if query.takes(head)]
+    found = [head for head in heads if query.matches(head)]
     known = [head for head in found if _sort_value(head, query.sort, now) is not None]
     unknown = [head for head in found if _sort_value(head, query.sort, now) is None]
     known.sort(key=lambda head: (_sort_value(head, query.sort, now) or 0, head.job), reverse=query.descending)

@@ -23,7 +23,7 @@ from tony.model.ids import log_file_name
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
-from tony.testing.sample_jobs import prepared_job
+from tony.testing.sample_jobs import build_prepared_job
 from tony.web.user_authentication import TrustedProxy
 from tony.web.uvicorn_server import PEER
 
@@ -45,7 +45,7 @@ def keep(
     lived = life(seed)
     cluster = lived.cluster
     said: JobSpec = replace(lived.spec, **{"name": "digits", **spec})
-    prepared = prepared_job(home.path, said, job)
+    prepared = build_prepared_job(home.path, said, job)
     folder = prepared.folder
     record = replace(prepared.record, user=user, submitted=LONG_AGO, host="here", sources={"name": "job.toml:1"})
     write_json(folder.job, to_plain(record))

@@ -73,7 +73,7 @@ def test_what_takes_long_goes_on_when_somebody_asks_again(
     asyncio.run(look())
 
 
-def _counts(found: unused_resources.Wasted) -> tuple[int, int, int]:
+def _counts(found: unused_resources.UnusedHours) -> tuple[int, int, int]:
     return found.jobs, found.unknown, found.left
 
 

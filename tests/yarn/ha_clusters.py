@@ -26,7 +26,7 @@ from tony.mini.cluster import MiniCluster
 from tony.mini.cluster_state import ClusterState
 from tony.mini.daemon_commands import MiniDaemon
 from tony.mini.free_ports import choose_ports
-from tony.mini.layout import Places
+from tony.mini.layout import ClusterLayout
 from tony.mini.options import HadoopProperty, MiniOptions
 from tony.model.layout import Home
 
@@ -138,14 +138,14 @@ class PairedCluster(MiniCluster):
         return replace(state, options=replace(options, settings=(*options.settings, *_addresses(state, self.places))))
 
     def _spawn(self, state: ClusterState, daemon: MiniDaemon) -> ClusterState:
-        folder = self.places.of(daemon.name)
+        folder = self.places.find_data_folder(daemon.name)
         if daemon.name == "nn2" and not (folder / "name").exists():  # the first was just formatted
-            shutil.copytree(self.places.of("nn") / "name", folder / "name")
+            shutil.copytree(self.places.find_data_folder("nn") / "name", folder / "name")
         return super()._spawn(state, daemon)
 
-    def _missing(self, state: ClusterState, since: Mapping[str, float]) -> str | None:
+    def _explain_not_ready(self, state: ClusterState, since: Mapping[str, float]) -> str | None:
         """Whoever lives has come up, and one of each pair is active, the first if nobody is; then as ever."""
-        living = state.living()
+        living = state.find_running()
         for pair, members in PAIRS.items():
             there = [name for name in members if name in living]
             for name in there:
@@ -156,7 +156,7 @@ class PairedCluster(MiniCluster):
                     _tell(state, there[0], Standing.ACTIVE)
                 except HadoopError as error:
                     return f"{there[0]} does not become active: {error}"
-        return super()._missing(_as_seen(state), since)
+        return super()._explain_not_ready(_as_seen(state), since)
 
     def _initialize(self, state: ClusterState) -> None:
         super()._initialize(_as_seen(state))
@@ -179,7 +179,7 @@ def _id(name: str) -> str:
     return name if name[-1].isdigit() else f"{name}1"
 
 
-def _addresses(state: ClusterState, places: Places) -> list[HadoopProperty]:
+def _addresses(state: ClusterState, places: ClusterLayout) -> list[HadoopProperty]:
     """Where each member listens, and for each who it is itself."""
     found = [HadoopProperty(key="dfs.namenode.shared.edits.dir", value=(places.path / "edits").as_uri())]
     for name in PAIRS["rm"]:
@@ -194,7 +194,9 @@ def _addresses(state: ClusterState, places: Places) -> list[HadoopProperty]:
             found.append(HadoopProperty(key=key, value=state.address(f"{name}.{port}")))
         found.append(HadoopProperty(key="dfs.ha.namenode.id", value=_id(name), daemon=name))
         found.append(
-            HadoopProperty(key="dfs.namenode.name.dir", value=(places.of(name) / "name").as_uri(), daemon=name),
+            HadoopProperty(
+                key="dfs.namenode.name.dir", value=(places.find_data_folder(name) / "name").as_uri(), daemon=name
+            ),
         )
     return found
 
@@ -209,7 +211,7 @@ def _as_seen(state: ClusterState) -> ClusterState:
 
 
 def _active(state: ClusterState, pair: str) -> str | None:
-    living = state.living()
+    living = state.find_running()
     found = (name for name in PAIRS[pair] if name in living and _standing(state, name) is Standing.ACTIVE)
     return next(found, None)
 
@@ -230,7 +232,7 @@ async def _ask(
 ) -> Response:
     port = "rpc" if MiniDaemon(name).kind.value == "nn" else "admin"
     address = parse_address(state.address(f"{name}.{port}"), 0)
-    connection = await connect(address, LoginIdentity.simple(user()), protocol=_HA_PROTOCOL)
+    connection = await connect(address, LoginIdentity.from_user(user()), protocol=_HA_PROTOCOL)
     try:
         return await connection.call(method, request, timeout=timeout)
     finally:

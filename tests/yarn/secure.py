@@ -124,7 +124,7 @@ class SecureCluster(MiniCluster):
     def as_client(self, principal: str = _SUPERUSER) -> Iterator[ClusterClients]:
         """The cluster as a client in this process sees it that has somebody's ticket, and no token file."""
         with as_if(self.client_environment(principal)):
-            yield ClusterClients.of(Configuration.load(self.conf, {}), {})
+            yield ClusterClients.from_configuration(Configuration.load(self.conf, {}), {})
 
     def _variables(self, state: ClusterState) -> dict[str, str]:
         conf = self._kdc.environment["KRB5_CONFIG"]
@@ -134,7 +134,7 @@ class SecureCluster(MiniCluster):
         self._keys.write_settings(self.conf)
         return super()._spawn(state, daemon)
 
-    def _missing(self, state: ClusterState, since: Mapping[str, float]) -> str | None:
+    def _explain_not_ready(self, state: ClusterState, since: Mapping[str, float]) -> str | None:
         """Hadoop's pages want a ticket, so ask as a client does; a NameNode in safe mode gives out no token."""
         try:
             with self.as_client() as cluster, cluster.web_files() as files:

@@ -58,7 +58,7 @@ def kinds(data: bytes) -> list[str]:
 
 def wait_event(lab: YarnLab, job: str, kind: str, count: int = 1) -> None:
     """Until so many events of a kind are in HDFS."""
-    files = ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {}).web_files()
+    files = ClusterClients.from_configuration(Configuration.load(lab.cluster.conf, {}), {}).web_files()
 
     def there() -> bool:
         try:

@@ -36,7 +36,7 @@ from tony.hadoop.tokens.credentials import from_message
 from tony.hadoop.wire.reports import ApplicationSubmissionContext
 from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext, Resource
 from tony.hadoop.yarn.application_client import ApplicationClient
-from tony.history.job_record import pending_report
+from tony.history.job_record import build_pending_report
 from tony.linux.process import is_alive
 from tony.mini.cluster import MiniCluster
 from tony.protocol.launch import AmCredentials, JobCredentials, TaskLaunch, TaskPart
@@ -45,7 +45,7 @@ from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JobPayload, Uploaded, decode_payload
 from tony.testing import allocator_bench, conformance, container_faults
-from tony.testing.sample_jobs import credentials, prepared_job, two_roles
+from tony.testing.sample_jobs import build_credentials, build_prepared_job, build_two_roles
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
 
@@ -67,7 +67,7 @@ class RealBench(allocator_bench.Bench):
     """
 
     def __init__(self, source: YarnAllocator, job_id: str, folder: Path) -> None:
-        self.source, self.spec, self.job_id = source, two_roles(), job_id
+        self.source, self.spec, self.job_id = source, build_two_roles(), job_id
         self._folder = folder
         self._later: list[asyncio.Task[None]] = []
 
@@ -100,10 +100,10 @@ class RealBench(allocator_bench.Bench):
     async def crash_executor(self, container: str) -> None:
         os.kill((await self._report(container))["pid"], signal.SIGKILL)
 
-    async def seen(self, container: str) -> str:
+    async def read_visible_data(self, container: str) -> str:
         return json.dumps((await self._report(container))["seen"])
 
-    async def leftovers(self) -> Sequence[str]:
+    async def list_leftovers(self) -> Sequence[str]:
         return [str(pid) for pid in processes_of(self.job_id)]
 
     def provoke(self, fault: container_faults.Fault) -> None:
@@ -124,14 +124,14 @@ async def bench(
     cluster: MiniCluster, runtime: Uploaded, folder: Path, wanted: Sequence[container_faults.Fault]
 ) -> AsyncIterator[RealBench]:
     """A source whose job is an application of its own."""
-    hadoop = ClusterClients.of(Configuration.load(cluster.conf), os.environ)
+    hadoop = ClusterClients.from_configuration(Configuration.load(cluster.conf), os.environ)
     async with hadoop.applications() as client:
         application, token = await _unmanaged(client)
         nodes = {node.id.host or "": node.rack or "" for node in await client.nodes() if node.id}
-        job = prepared_job(folder / "home", two_roles(), ids.format_application(application))
+        job = build_prepared_job(folder / "home", build_two_roles(), ids.format_application(application))
         papers = JobPayload(
             record=job.record,
-            credentials=JobCredentials(am=credentials(), executors=credentials()),
+            credentials=JobCredentials(am=build_credentials(), executors=build_credentials()),
             runtime=runtime,
             objects={},
             configuration=hadoop.collect_needed_settings(),
@@ -157,7 +157,7 @@ async def bench(
             yield made
         finally:
             await source.close()
-            await source.finish(pending_report(job.folder, job.record))
+            await source.finish(build_pending_report(job.folder, job.record))
             with suppress(HadoopError):
                 await client.kill(application)
 
@@ -201,11 +201,11 @@ def checked(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[dict
     """All clauses that were chosen, some at a time."""
     folder = Path(tempfile.mkdtemp(prefix="tony-contract-"))
     cluster = clusters.shared()
-    hadoop = ClusterClients.of(Configuration.load(cluster.conf), os.environ)
+    hadoop = ClusterClients.from_configuration(Configuration.load(cluster.conf), os.environ)
     names = [item.name.partition("[")[2].rstrip("]") for item in request.session.items if item.path == Path(__file__)]
     files, pool = hadoop.web_files(), ThreadPoolExecutor(AT_ONCE)
-    normal = allocator_bench.TIMEOUT_SECONDS, allocator_bench.QUIET
-    allocator_bench.TIMEOUT_SECONDS, allocator_bench.QUIET = CEILING, QUIET
+    normal = allocator_bench.TIMEOUT_SECONDS, allocator_bench.QUIET_SECONDS
+    allocator_bench.TIMEOUT_SECONDS, allocator_bench.QUIET_SECONDS = CEILING, QUIET
     try:
         files.make_directories(f"/tmp/{folder.name}", 0o755)
         found = {}
@@ -220,7 +220,7 @@ def checked(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[dict
         yield found
     finally:
         pool.shutdown(cancel_futures=True)
-        allocator_bench.TIMEOUT_SECONDS, allocator_bench.QUIET = normal
+        allocator_bench.TIMEOUT_SECONDS, allocator_bench.QUIET_SECONDS = normal
         files.delete(f"/tmp/{folder.name}", recursive=True)
         files.close()
         shutil.rmtree(folder, ignore_errors=True)

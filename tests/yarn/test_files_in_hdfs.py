@@ -51,7 +51,7 @@ def zipped() -> bytes:
 def folder(lab: YarnLab) -> Iterator[tuple[WebHdfs, str]]:
     """A folder of HDFS of the test's own."""
     place = f"/tmp/{lab.root.name}"
-    with ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {}).web_files() as files:
+    with ClusterClients.from_configuration(Configuration.load(lab.cluster.conf, {}), {}).web_files() as files:
         yield files, place
         files.delete(place, recursive=True)
 
@@ -109,7 +109,7 @@ def test_files_in_place(lab: YarnLab) -> None:
 
 def hdfs_name(lab: YarnLab) -> str:
     """The default file system by its whole name."""
-    return ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {}).files.uri
+    return ClusterClients.from_configuration(Configuration.load(lab.cluster.conf, {}), {}).files.uri
 
 
 def test_mistakes(lab: YarnLab) -> None:

@@ -105,7 +105,7 @@ async def found_behind_a_standby(
     daemons: Sequence[ServiceAddress], method: Method[Any, Any], request: ProtoMessage
 ) -> str:
     """Who carries a call out that the first one asked refuses, for it is standby."""
-    login = LoginIdentity.simple(user())
+    login = LoginIdentity.from_user(user())
     connection = await connect(daemons[0].address, login, protocol=method.protocol)
     try:
         with pytest.raises(StandbyError):
@@ -168,8 +168,8 @@ def test_a_resource_manager_steps_back(lab: PairedLab) -> None:
     for link in list_application_links(settings, job, ended=False):  # the standby's lead to the other's
         status, page, _ = fetch(link.href)
         assert (status, job in page) == (200, True), link
-    doors = list_resource_managers(settings, door="admin.address", port=8033)
-    assert asyncio.run(found_behind_a_standby(doors[::-1], _REFRESH, Nothing())) == "rm1"
+    addresses = list_resource_managers(settings, address_key="admin.address", port=8033)
+    assert asyncio.run(found_behind_a_standby(addresses[::-1], _REFRESH, Nothing())) == "rm1"
     assert {task: each["pid"] for task, each in lab.tasks(job).items()} == {t: e["pid"] for t, e in before.items()}
     lab.pairs.tell("rm", Standing.STANDBY)
     (lab.out / "gate").touch()  # nobody is there to tell the end to

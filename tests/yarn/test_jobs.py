@@ -132,7 +132,7 @@ def _prove_page(lab: YarnLab, job: str) -> None:
 
 async def _own_page(lab: YarnLab, job: str) -> str:
     """Where the application master itself shows it."""
-    cluster = ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {})
+    cluster = ClusterClients.from_configuration(Configuration.load(lab.cluster.conf, {}), {})
     async with cluster.applications() as client:
         report = await client.report(ids.parse_application_id(job))
     return urllib.parse.urlsplit(report.original_tracking_url or "").netloc

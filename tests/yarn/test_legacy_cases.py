@@ -63,7 +63,7 @@ class Old:
             "tony.application.hdfs-conf-path": str(conf / "hdfs-site.xml"),
             "tony.application.yarn-conf-path": str(conf / "yarn-site.xml"),
         }
-        with ClusterClients.of(Configuration.load(conf, {}), {}).web_files() as files:
+        with ClusterClients.from_configuration(Configuration.load(conf, {}), {}).web_files() as files:
             files.create(f"{self.place}/libs/one.jar", b"no jar")
 
     def xml(self, name: str, settings: Mapping[str, str]) -> Path:
@@ -97,7 +97,7 @@ class Old:
         return done
 
     def close(self) -> None:
-        with ClusterClients.of(Configuration.load(self.lab.cluster.conf, {}), {}).web_files() as files:
+        with ClusterClients.from_configuration(Configuration.load(self.lab.cluster.conf, {}), {}).web_files() as files:
             files.delete(self.place, recursive=True)
 
 
@@ -226,7 +226,7 @@ def test_e19_from_python(old: Old, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_e26_the_time_until_the_master_runs(old: Old, clusters: Clusters) -> None:
     """Nobody has room for the master for longer than tony.am.startup-timeout: the job is ended, and says so."""
     lab = old.lab
-    nodes = [name for name in (f"nm{n}" for n in range(1, 10)) if name in lab.cluster.state.living()]
+    nodes = [name for name in (f"nm{n}" for n in range(1, 10)) if name in lab.cluster.state.find_running()]
     for node in nodes:
         lab.cluster.kill(node, signal.SIGSTOP)
     try:

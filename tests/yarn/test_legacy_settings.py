@@ -34,7 +34,7 @@ def test_settings_of_the_application(lab: YarnLab) -> None:
     }
     (lab.root / "notes.txt").write_text("noted", encoding="utf-8")
     place = f"/tmp/{lab.root.name}/tony.xml"
-    with ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {}).web_files() as files:
+    with ClusterClients.from_configuration(Configuration.load(lab.cluster.conf, {}), {}).web_files() as files:
         files.create(place, xml(settings).encode())
         done = lab.tony("cluster-submit", "--conf_file", f"hdfs://{place}", "-shell_env", "B=own", timeout=300)
         files.delete(place.rpartition("/")[0], recursive=True)

@@ -42,7 +42,7 @@ def test_its_lifetime_is_over(lab: YarnLab) -> None:
 
 
 async def _kill(lab: YarnLab, job: str) -> None:
-    cluster = ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {})
+    cluster = ClusterClients.from_configuration(Configuration.load(lab.cluster.conf, {}), {})
     async with cluster.applications() as client:
         await client.kill(ids.parse_application_id(job), "killed by hand")
 

@@ -108,4 +108,4 @@ async def _kill(lab: YarnLab, job: str) -> None:
 
 
 def _cluster(lab: YarnLab) -> ClusterClients:
-    return ClusterClients.of(Configuration.load(lab.cluster.conf, {}), {})
+    return ClusterClients.from_configuration(Configuration.load(lab.cluster.conf, {}), {})

@@ -140,7 +140,7 @@ def test_framework_of_ones_own(lab: YarnLab) -> None:
         class Leader(Framework):
             name = "leader"
 
-            def shared(self, spec, cluster):
+            def build_shared(self, spec, cluster):
                 return {"leader": cluster.roles["worker"][0]}
 
             def environment(self, shared, task):

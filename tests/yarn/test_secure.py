@@ -79,7 +79,7 @@ url = f"https://{os.environ['WEB']}/webhdfs/v1{path}?delegation={to_url_string(t
 ask("PUT", json.loads(ask("PUT", url + "CREATE"))["Location"], b"over HTTP")
 (out / "web").write_bytes(ask("GET", json.loads(ask("GET", url + "OPEN"))["Location"]))
 
-closed = ClusterClients.of(Configuration.load(conf, {}), os.environ).recover_lease(path)
+closed = ClusterClients.from_configuration(Configuration.load(conf, {}), os.environ).recover_lease(path)
 (out / "rpc").write_text(str(closed))
 
 java = [os.environ["JAVA_HOME"] + "/bin/java", "-Xmx96m", "-cp", f"{conf}:{os.environ['JARS']}/*"]
@@ -130,7 +130,7 @@ def with_ticket(secure: SecureCluster) -> Iterator[ClusterClients]:
 
 def as_cluster(secure: SecureCluster) -> ClusterClients:
     """As a client sees it that has no token file."""
-    return ClusterClients.of(Configuration.load(secure.conf, {}), {})
+    return ClusterClients.from_configuration(Configuration.load(secure.conf, {}), {})
 
 
 def test_a_job(lab: SecureLab) -> None:
@@ -243,7 +243,7 @@ def test_without_a_ticket(with_ticket: ClusterClients, lab: SecureLab, monkeypat
     (token,) = credentials.tokens.values()
     write_file(lab.root / "tokens", credentials)
     monkeypatch.setenv("KRB5CCNAME", "FILE:/nowhere")
-    brought = ClusterClients.of(settings, {"HADOOP_TOKEN_FILE_LOCATION": str(lab.root / "tokens")})
+    brought = ClusterClients.from_configuration(settings, {"HADOOP_TOKEN_FILE_LOCATION": str(lab.root / "tokens")})
     assert brought.user == user()
     assert asyncio.run(brought.collect_job_credentials(())).tokens == {token.service: token}
     path = f"/user/{user()}/{lab.root.name}"
@@ -255,7 +255,7 @@ def test_without_a_ticket(with_ticket: ClusterClients, lab: SecureLab, monkeypat
         files.delete(path)
     with (
         pytest.raises(LoginError, match="Get a ticket with kinit"),
-        ClusterClients.of(settings, {}).web_files() as files,
+        ClusterClients.from_configuration(settings, {}).web_files() as files,
     ):
         files.find("/")
     web = brought.configuration.get("dfs.namenode.http-address")

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tony.advice.facts import Facts
 from tony.advice.heuristic import RUNS_THAT_PROVE, Heuristic
-from tony.advice.recommendation import Advice, Finding, SettingChange, Severity
-from tony.advice.registry import all_heuristics
+from tony.advice.recommendation import Advice, Recommendation, SettingChange, Severity
+from tony.advice.registry import load_heuristics
 from tony.units import parse_size
 
 _ORDER = {severity: number for number, severity in enumerate(Severity)}
@@ -21,37 +21,39 @@ def advise(facts: Facts, heuristics: Sequence[Heuristic] | None = None) -> Advic
     """
     problems = list(facts.problems)
     if heuristics is None:
-        heuristics, broken = all_heuristics()
+        heuristics, broken = load_heuristics()
         problems += broken
-    findings: list[Finding] = []
+    recommendations: list[Recommendation] = []
     for heuristic in heuristics:
         try:
-            findings += list(heuristic.look(facts))
+            recommendations += list(heuristic.evaluate(facts))
         except Exception as error:  # a bug in one of them, perhaps in another package, must not hide the others
             problems.append(f"the heuristic {heuristic.name} failed: {type(error).__name__}: {error}")
-    findings.sort(key=lambda finding: _ORDER[finding.severity])
-    patch, later = combine_changes(findings)
+    recommendations.sort(key=lambda recommendation: _ORDER[recommendation.severity])
+    patch, later = combine_changes(recommendations)
     return Advice(
         job=facts.run.job,
         runs=tuple(run.job for run in facts.runs),
-        findings=tuple(findings),
+        findings=tuple(recommendations),
         patch=patch,
         later=later,
-        unknown=tuple(_unknown(facts)),
+        unknown=tuple(_find_unknowns(facts)),
         problems=tuple(problems),
     )
 
 
-def combine_changes(findings: Iterable[Finding]) -> tuple[tuple[SettingChange, ...], tuple[SettingChange, ...]]:
-    """Split the changes of several findings into those for now, and those to make after a run with them.
+def combine_changes(
+    recommendations: Iterable[Recommendation],
+) -> tuple[tuple[SettingChange, ...], tuple[SettingChange, ...]]:
+    """Split the changes of several recommendations into those for now, and those to make after a run with them.
 
-    Of two changes of one value, the one of the more severe finding counts. Changes of a role's memory and cores wait if
-    its load will change: with fewer servers each has more load, and with more cores there may be more data workers,
-    which use memory.
+    Of two changes of one value, the one of the more severe recommendation counts. Changes of a role's memory and cores
+    wait if its load will change: with fewer servers each has more load, and with more cores there may be more data
+    workers, which use memory.
     """
     found: dict[str, SettingChange] = {}
-    for finding in findings:
-        for change in finding.patch:
+    for recommendation in recommendations:
+        for change in recommendation.patch:
             found.setdefault(change.key, change)
     later = [change for change in found.values() if _needs_wait(change, found)]
     return tuple(change for change in found.values() if change not in later), tuple(later)
@@ -68,12 +70,12 @@ def _needs_wait(change: SettingChange, others: Mapping[str, SettingChange]) -> b
     return more and name == "memory" and parse_size(change.new.strip('"')) < parse_size(change.old.strip('"'))
 
 
-def _unknown(facts: Facts) -> Iterable[str]:
+def _find_unknowns(facts: Facts) -> Iterable[str]:
     """Yield what could not be checked for lack of data."""
     run = facts.run
     if not any(known.used for known in run.roles.values()):
         yield "Resource use: there are no metrics."
-    elif any(known.gpus and not known.means("gpu0.util") for known in run.roles.values()):
+    elif any(known.gpus and not known.list_means("gpu0.util") for known in run.roles.values()):
         yield "GPU use: there are no GPU metrics."
     if not run.ledger.has_steps:
         yield "Steps: none were reported with tony.progress."

@@ -22,7 +22,7 @@ class ProgramExit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class FailureRecord:
     """A classified failure.
 
     Attributes:
@@ -48,8 +48,8 @@ class Exits:
     """Collects exits and failures from a stream of events."""
 
     ended: list[ProgramExit] = field(default_factory=list)
-    failed: list[Failed] = field(default_factory=list)
-    over_memory: list[str] = field(default_factory=list)  #: role of each task attempt that ran out of memory
+    failed: list[FailureRecord] = field(default_factory=list)
+    out_of_memory_roles: list[str] = field(default_factory=list)  #: role of each task attempt that ran out of memory
     _last: dict[str, ProgramExit] = field(default_factory=dict)
     _tasks: dict[str, str] = field(default_factory=dict)  #: container -> task
     _session: int = 0
@@ -72,20 +72,20 @@ class Exits:
                 self.ended.append(found)
                 self._last[name] = found
                 if status.reason is ExitReason.MEMORY:
-                    self.over_memory.append(task.role)
+                    self.out_of_memory_roles.append(task.role)
             case ev.ContainerEnded(container=container, kill=ev.ClusterKill.MEMORY_LIMIT):
                 died = self._tasks.get(container, "")
                 last = self._last.get(died)
                 is_counted = last and last.session == self._session and last.status.reason is ExitReason.MEMORY
                 if died and not is_counted:
-                    self.over_memory.append(died.rpartition(":")[0])
+                    self.out_of_memory_roles.append(died.rpartition(":")[0])
             case ev.FailureClassified(task=task, failure=failure, decision=decision):
                 name = "" if task is None else str(task)
                 last = self._last.get(name)
                 if last is not None and last.session != self._session:
                     last = None
                 self.failed.append(
-                    Failed(
+                    FailureRecord(
                         at=at,
                         session=self._session,
                         task=name,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from tony.advice.exit_facts import Exits, Failed, ProgramExit
+from tony.advice.exit_facts import Exits, FailureRecord, ProgramExit
 from tony.core.events import FailureResponse
 from tony.history.event_log import LogEntry
 from tony.history.goodput import HOUR, Bucket, GoodputLedger, TaskLedger, ledger
@@ -41,14 +41,14 @@ class MeasuredRun(ProgressRecords, Protocol):
     def peaks(self, role: str | None = None) -> Mapping[str, Mapping[str, Peak]]:
         """Return task -> series -> its extremes and mean."""
 
-    def of_role(
+    def read_role_series(
         self, role: str, name: str, since: float | None = None, until: float | None = None, most: int = 500
     ) -> RolePoints:
         """Return one series over all tasks of a role."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saves:
+class CheckpointStats:
     """Checkpoints of the task that saved most of them.
 
     Attributes:
@@ -111,11 +111,11 @@ class RoleFacts:
         found = [task["pss"].most if "pss" in task else task["rss"].most for task in self.used.values() if _has(task)]
         return int(max(found)) if found else None
 
-    def most(self, series: str) -> float | None:
+    def find_maximum(self, series: str) -> float | None:
         """Return the maximum of a series over all tasks."""
         return max((task[series].most for task in self.used.values() if series in task), default=None)
 
-    def means(self, series: str) -> Mapping[str, float]:
+    def list_means(self, series: str) -> Mapping[str, float]:
         """Return task -> mean of a series, for tasks that have it."""
         return {name: task[series].mean for name, task in self.used.items() if series in task}
 
@@ -147,8 +147,8 @@ class Run:
     ledger: GoodputLedger
     sessions: int
     running: float
-    failures: tuple[Failed, ...] = ()
-    saves: Saves | None = None
+    failures: tuple[FailureRecord, ...] = ()
+    saves: CheckpointStats | None = None
     furthest: Mapping[int, float] = field(default_factory=dict)  #: session -> the highest reported step
 
     @property
@@ -183,7 +183,7 @@ class Facts:
         """The run that the recommendations are for."""
         return self.runs[0]
 
-    def of(self, role: str) -> list[tuple[Run, RoleFacts]]:
+    def find_role(self, role: str) -> list[tuple[Run, RoleFacts]]:
         """Return a role in all runs that have it."""
         return [(run, run.roles[role]) for run in self.runs if role in run.roles]
 
@@ -233,9 +233,9 @@ def run_of(
         exits=exits,
         tasks=sums.tasks,
         measured=measured,
-        peaks=_sane(measured.peaks() if measured else {}),
+        peaks=_drop_impossible(measured.peaks() if measured else {}),
         steps=_seconds_per_step(measured),
-        running=_running(line),
+        running=_sum_run_times(line),
         hosts={task.task: task.host for task in report.tasks if task.host} if report else {},
     )
     roles = {name: _role_facts(name, role, evidence) for name, role in spec.effective_roles.items()}
@@ -255,8 +255,8 @@ def run_of(
         sessions=len(line.sessions),
         running=max((found.longest for found in roles.values() if found.kind is RoleKind.TRACKED), default=0.0),
         failures=tuple(exits.failed),
-        saves=_saves(measured.checkpoints() if measured else ()),
-        furthest=_furthest(measured),
+        saves=_summarize_checkpoints(measured.checkpoints() if measured else ()),
+        furthest=_find_last_steps(measured),
     )
 
 
@@ -275,7 +275,7 @@ class _Evidence:
 
 def _role_facts(name: str, role: Role, evidence: _Evidence) -> RoleFacts:
     role_tasks = [task for task in evidence.tasks if task.role == name]
-    peak, counted = _peak(name, evidence.exits.ended, evidence.peaks)
+    peak, counted = _find_peak(name, evidence.exits.ended, evidence.peaks)
     return RoleFacts(
         role=name,
         kind=role.kind,
@@ -284,27 +284,27 @@ def _role_facts(name: str, role: Role, evidence: _Evidence) -> RoleFacts:
         vcores=role.resources.vcores,
         gpus=role.resources.gpus,
         procs=role.procs_per_task,
-        held=math.fsum(map(_held, role_tasks)) / HOUR,
+        held=math.fsum(map(_sum_held, role_tasks)) / HOUR,
         idle=math.fsum(task.held[Bucket.IDLE.value] or 0.0 for task in role_tasks) / HOUR,
-        ran=_tasks_of(name, evidence.running),
+        ran=_select_tasks(name, evidence.running),
         peak=peak,
         counted=counted,
-        used=_tasks_of(name, evidence.peaks),
-        growing=_growing(name, evidence.measured),
-        steps=_tasks_of(name, evidence.steps),
-        out_of_memory=evidence.exits.over_memory.count(name),
-        hosts=_tasks_of(name, evidence.hosts),
+        used=_select_tasks(name, evidence.peaks),
+        growing=_is_growing(name, evidence.measured),
+        steps=_select_tasks(name, evidence.steps),
+        out_of_memory=evidence.exits.out_of_memory_roles.count(name),
+        hosts=_select_tasks(name, evidence.hosts),
     )
 
 
-def _tasks_of(role: str, values: Mapping[str, T]) -> dict[str, T]:
+def _select_tasks(role: str, values: Mapping[str, T]) -> dict[str, T]:
     return {task: value for task, value in values.items() if _role(task) == role}
 
 
 # --- the parts --------------------------------------------------------------------------------------------------------
 
 
-def _sane(peaks: Mapping[str, Mapping[str, Peak]]) -> Mapping[str, Mapping[str, Peak]]:
+def _drop_impossible(peaks: Mapping[str, Mapping[str, Peak]]) -> Mapping[str, Mapping[str, Peak]]:
     """Drop impossible numbers: job directories are untrusted."""
     return {
         task: {
@@ -324,11 +324,11 @@ def _role(task: str) -> str:
     return task.rpartition(":")[0]
 
 
-def _held(task: TaskLedger) -> float:
+def _sum_held(task: TaskLedger) -> float:
     return math.fsum(value for value in task.held.values() if value is not None)
 
 
-def _running(line: Timeline) -> dict[str, float]:
+def _sum_run_times(line: Timeline) -> dict[str, float]:
     found: dict[str, float] = {}
     for span in line.spans:
         if span.what is TaskPhase.RUNNING:
@@ -336,7 +336,9 @@ def _running(line: Timeline) -> dict[str, float]:
     return found
 
 
-def _peak(role: str, ended: Sequence[ProgramExit], peaks: Mapping[str, Mapping[str, Peak]]) -> tuple[int | None, int]:
+def _find_peak(
+    role: str, ended: Sequence[ProgramExit], peaks: Mapping[str, Mapping[str, Peak]]
+) -> tuple[int | None, int]:
     """Return the peak memory of a role from exit reports and metrics, and the number of tasks with a known peak."""
     found: dict[str, float] = {}
     for program_exit in ended:
@@ -349,10 +351,10 @@ def _peak(role: str, ended: Sequence[ProgramExit], peaks: Mapping[str, Mapping[s
     return (int(max(found.values())) if found else None), len(found)
 
 
-def _growing(role: str, measured: MeasuredRun | None) -> bool | None:
+def _is_growing(role: str, measured: MeasuredRun | None) -> bool | None:
     """Return True if memory was significantly higher in the last quarter of the run than before."""
     for name in ("pss", "rss"):
-        points = measured.of_role(role, name, most=_MAX_SAMPLES) if measured else None
+        points = measured.read_role_series(role, name, most=_MAX_SAMPLES) if measured else None
         if points and len(points.most) >= _MIN_SAMPLES and all(map(math.isfinite, points.most)):
             edge = len(points.most) * 3 // 4
             return max(points.most[edge:]) > _GROWTH_FACTOR * max(points.most[:edge])
@@ -369,14 +371,14 @@ def _seconds_per_step(measured: MeasuredRun | None) -> dict[str, float]:
     return {task: seconds / steps for task, (seconds, steps) in sums.items()}
 
 
-def _furthest(measured: MeasuredRun | None) -> dict[int, float]:
+def _find_last_steps(measured: MeasuredRun | None) -> dict[int, float]:
     found: dict[int, float] = {}
     for progress in measured.progress() if measured else ():
         found[progress.session] = max(found.get(progress.session, progress.step), progress.step)
     return found
 
 
-def _saves(saved: Sequence[CheckpointRecord]) -> Saves | None:
+def _summarize_checkpoints(saved: Sequence[CheckpointRecord]) -> CheckpointStats | None:
     by_task: dict[str, list[CheckpointRecord]] = {}
     for each in saved:
         if not 0 <= each.since <= each.until < MAX_DURATION:
@@ -392,7 +394,7 @@ def _saves(saved: Sequence[CheckpointRecord]) -> Saves | None:
         if (one.session, one.try_) == (other.session, other.try_)
     ]
     strides = {other.step - one.step for one, other in pairs}
-    return Saves(
+    return CheckpointStats(
         task=task,
         count=len(role_tasks),
         cost=statistics.fmean(each.until - each.since for each in role_tasks),

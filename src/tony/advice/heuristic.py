@@ -1,4 +1,4 @@
-"""Base class of heuristics (thresholds, and a function from facts to findings), and what several of them share."""
+"""Base class of heuristics (thresholds, and a function from facts to recommendations), and what several share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tony.advice.facts import Facts, RoleFacts, Run
-from tony.advice.recommendation import Evidence, Finding, Interval, Saving, SettingChange, Severity
+from tony.advice.recommendation import Evidence, Interval, Recommendation, Saving, SettingChange, Severity
 from tony.model.job_spec import GIB, MIB
 from tony.units import Unit, format_amount, format_duration, format_exact_size, format_number
 
@@ -20,7 +20,7 @@ SECONDS_THAT_PROVE = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A number that decides whether a finding is reported.
+    """A number that decides whether a recommendation is reported.
 
     Attributes:
         meaning: one line.
@@ -43,7 +43,7 @@ class Heuristic(ABC):
     """A heuristic. What it recommends must never make a job fail or run slower.
 
     Attributes:
-        name: name of the finding and its help page, `memory-over-asked`.
+        name: name of the recommendation and its help page, `memory-over-asked`.
         title: a few words.
         thresholds: the table of thresholds.
         limits: name -> value of the thresholds.
@@ -62,12 +62,12 @@ class Heuristic(ABC):
         self.limits.update(limits)
 
     @abstractmethod
-    def look(self, facts: Facts) -> Iterator[Finding]:
-        """Yield its findings; none if the necessary data is missing."""
+    def evaluate(self, facts: Facts) -> Iterator[Recommendation]:
+        """Yield its recommendations; none if the necessary data is missing."""
 
     # --- helpers -----------------------------------------------------------------------------------
 
-    def proofs(
+    def find_proofs(
         self, facts: Facts, role: str, enough: Callable[[RoleFacts], bool] = lambda known: True
     ) -> list[tuple[Run, RoleFacts]]:
         """Return a role in the runs that count as proof; empty if they are too few.
@@ -77,12 +77,12 @@ class Heuristic(ABC):
         """
         found = [
             (run, known)
-            for run, known in facts.of(role)
+            for run, known in facts.find_role(role)
             if run.succeeded and known.longest >= self.limits["seconds"] and not known.out_of_memory and enough(known)
         ]
         return found if len(found) >= self.limits["runs"] else []
 
-    def finding(
+    def recommend(
         self,
         severity: Severity,
         says: str,
@@ -93,9 +93,9 @@ class Heuristic(ABC):
         patch: tuple[SettingChange, ...] = (),
         hint: str = "",
         runs: int = 1,
-    ) -> Finding:
-        """Create a finding of this heuristic."""
-        return Finding(
+    ) -> Recommendation:
+        """Create a recommendation of this heuristic."""
+        return Recommendation(
             heuristic=self.name,
             severity=severity,
             role=role,
@@ -113,18 +113,18 @@ def change_role_setting(role: str, name: str, old: str, new: str) -> tuple[Setti
     return (SettingChange(key=f"roles.{role}.{name}", old=old, new=new),)
 
 
-def size(value: int) -> str:
+def format_size(value: int) -> str:
     """Return a size as in a job file."""
     return f'"{format_exact_size(value)}"'
 
 
-def rounded_memory(need: float) -> int:
+def round_memory(need: float) -> int:
     """Round bytes up: to 64 MiB below one GiB, to a quarter of a GiB above."""
     step = 64 * MIB if need <= GIB else 256 * MIB
     return math.ceil(need / step) * step
 
 
-def severity_of_share(share: float, medium: float, high: float) -> Severity:
+def grade_share(share: float, medium: float, high: float) -> Severity:
     """Return the severity for a share of the whole."""
     return Severity.HIGH if share >= high else Severity.MEDIUM if share >= medium else Severity.LOW
 
@@ -134,13 +134,13 @@ def format_evidence(evidence: Evidence) -> str:
     return f"{evidence.what}: {format_amount(evidence.value, evidence.measure)}"
 
 
-def between(interval: Interval, unit: str) -> str:
+def format_interval(interval: Interval, unit: str) -> str:
     """Return `3 to 4.5 GB-hours`, or `3 GB-hours` if both ends look the same."""
     least, most = format_number(interval.least), format_number(interval.most)
     return f"{least if least == most else f'{least} to {most}'} {unit}"
 
 
-def saved(saving: Saving) -> str:
+def format_saving(saving: Saving) -> str:
     """Return the saving per run; empty if unknown."""
     return ", ".join(_parts(saving))
 
@@ -152,12 +152,12 @@ def _parts(saving: Saving) -> Iterable[str]:
         (saving.core_hours, "core-hours"),
     ):
         if interval:
-            yield between(interval, unit)
+            yield format_interval(interval, unit)
     if saving.seconds:
         least, most = (format_duration(each) for each in (saving.seconds.least, saving.seconds.most))
         yield least if least == most else f"{least} to {most}"
 
 
-def count(of: int, noun: str) -> str:
+def format_count(of: int, noun: str) -> str:
     """Return `1 run`, `3 runs`."""
     return f"{of} {noun}{'' if of == 1 else 's'}"

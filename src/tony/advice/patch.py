@@ -15,10 +15,10 @@ from tony.errors import UserError
 _PARTS = re.compile(r'"(?:[^"\\]|\\.)*"|[^."]+')
 
 
-def as_diff(changes: Sequence[SettingChange]) -> list[str]:
+def format_diff(changes: Sequence[SettingChange]) -> list[str]:
     """Return changes as a diff: lines of TOML with `-` and `+`, grouped by table."""
     lines: list[str] = []
-    for table, current in _by_table(changes).items():
+    for table, current in _group_by_table(changes).items():
         if table:
             lines.append(f"  [{table}]")
         for change, name in current:
@@ -28,7 +28,7 @@ def as_diff(changes: Sequence[SettingChange]) -> list[str]:
     return lines
 
 
-def _by_table(changes: Iterable[SettingChange]) -> dict[str, list[tuple[SettingChange, str]]]:
+def _group_by_table(changes: Iterable[SettingChange]) -> dict[str, list[tuple[SettingChange, str]]]:
     found: dict[str, list[tuple[SettingChange, str]]] = {}
     for change in sorted(changes, key=lambda change: "." in change.key):  # settings outside of tables come first
         table, _, name = change.key.rpartition(".")
@@ -66,11 +66,11 @@ def _apply_change(text: str, change: SettingChange) -> str:
         new = str(new)
     if present == new and type(present) is type(new):
         return text
-    wanted = _set(values, key, new)
+    expected = _set(values, key, new)
     methods = (_edit_with_tomlkit,) if present is not None else (_insert_line, _edit_with_tomlkit)
     for method in methods:
         made = method(text, key, new)
-        if made is not None and _has_values(made, wanted):
+        if made is not None and _has_values(made, expected):
             return made
     raise UserError(f"cannot set {change.key} to {change.new} without changing other values; edit the file yourself.")
 
@@ -82,9 +82,9 @@ def _value(written: str) -> Any:
         return written
 
 
-def _has_values(text: str, wanted: Mapping[str, Any]) -> bool:
+def _has_values(text: str, expected: Mapping[str, Any]) -> bool:
     try:
-        return tomllib.loads(text) == wanted
+        return tomllib.loads(text) == expected
     except tomllib.TOMLDecodeError:
         return False
 
@@ -151,12 +151,12 @@ def _insert_line(text: str, key: tuple[str, ...], new: Any) -> str | None:
         if not line.endswith("\n"):
             line = f"{line}\n"
         end = "\r\n" if line.endswith("\r\n") else "\n"
-        more = f"{match[1]}{key[-1]} = {_written(new)}{end}"
+        more = f"{match[1]}{key[-1]} = {_format_value(new)}{end}"
         return "".join([*lines[: number - 1], line, more, *lines[number:]])
     return None
 
 
-def _written(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'

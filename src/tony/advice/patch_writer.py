@@ -25,7 +25,7 @@ def is_toml(path: Path) -> bool:
     return not is_linkedin_xml(path) and path.suffix.lower() not in (".yaml", ".yml")
 
 
-def why_not_written(path: Path) -> str:
+def explain_read_only(path: Path) -> str:
     """Return why a job file cannot be edited; empty if it can."""
     if is_linkedin_xml(path):
         return (
@@ -82,7 +82,7 @@ def _differences(file: JobSpec, job: JobSpec) -> list[str]:
     return found
 
 
-def why_elsewhere(change: SettingChange, file: JobSpec, record: JobRecord) -> str:
+def explain_foreign_value(change: SettingChange, file: JobSpec, record: JobRecord) -> str:
     """Return why a change does not belong in the file: its value differs from the job's, or was set elsewhere."""
     source = record.sources.get(change.key, "")
     if source.startswith(("--", "env ", "argument")):
@@ -133,11 +133,11 @@ def apply(
         UserError: the file cannot be edited, is not the job's, or would not be valid with the changes.
         StorageError: it cannot be read or written.
     """
-    why = why_not_written(path)
+    why = explain_read_only(path)
     if why:
         raise UserError(why)
     spec = resolve_again(path, record).spec
-    reasons = {change: why_elsewhere(change, spec, record) for change in changes}
+    reasons = {change: explain_foreign_value(change, spec, record) for change in changes}
     made = tuple(change for change in changes if not reasons[change])
     mark, before = _read(path)
     after = apply_changes(before, made)

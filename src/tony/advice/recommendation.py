@@ -10,7 +10,7 @@ from tony.units import Unit
 
 
 class Severity(Enum):
-    """Severity of a finding, most severe first."""
+    """Severity of a recommendation, most severe first."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -19,7 +19,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One number that supports a finding; `what` is its label."""
+    """One number that supports a recommendation; `what` is its label."""
 
     what: str
     value: float
@@ -71,7 +71,7 @@ class SettingChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Recommendation:
     """One recommendation.
 
     Attributes:
@@ -101,14 +101,14 @@ class Advice:
     Attributes:
         runs: jobs that were read, newest first; the first one is the job itself.
         unknown: what could not be checked for lack of data; one sentence each.
-        patch: the changes of all findings that can be made together.
+        patch: the changes of all recommendations that can be made together.
         later: the other changes, to make after a run with the patch, which changes the load.
         problems: heuristics that failed, job directories that could not be read; one sentence each.
     """
 
     job: str
     runs: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Recommendation, ...]
     patch: tuple[SettingChange, ...]
     later: tuple[SettingChange, ...] = ()
     unknown: tuple[str, ...] = ()

@@ -13,32 +13,32 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "tony.advice"
-#: Module -> class, in the order of findings of the same severity.
+#: Module -> class, in the order of recommendations of the same severity.
 _BUILT_IN = {
-    "idle_gpus": "GpusIdle",
-    "memory_under_requested": "MemoryTight",
-    "memory_over_requested": "MemoryOverAsked",
+    "idle_gpus": "IdleGpus",
+    "memory_under_requested": "MemoryUnderRequested",
+    "memory_over_requested": "MemoryOverRequested",
     "data_bound": "DataBound",
     "checkpoint_interval": "CheckpointInterval",
     "checkpoint_bound": "CheckpointBound",
     "skewed_ranks": "SkewedRanks",
-    "futile_restarts": "RestartsInVain",
-    "containers_held_after_exit": "IdleAfterEnd",
+    "futile_restarts": "FutileRestarts",
+    "containers_held_after_exit": "ContainersHeldAfterExit",
     "parameter_servers": "ParameterServers",
-    "cpu_under_requested": "CpuUnderAsked",
-    "cpu_over_requested": "CpuOverAsked",
-    "startup_overhead": "StartUp",
+    "cpu_under_requested": "CpuUnderRequested",
+    "cpu_over_requested": "CpuOverRequested",
+    "startup_overhead": "StartupOverhead",
 }
 
 
-def built_in_heuristics() -> tuple[type[Heuristic], ...]:
+def load_built_in_heuristics() -> tuple[type[Heuristic], ...]:
     """Return the classes of this package."""
     return tuple(getattr(import_module(f"tony.advice.heuristics.{name}"), cls) for name, cls in _BUILT_IN.items())
 
 
-def all_heuristics() -> tuple[tuple[Heuristic, ...], tuple[str, ...]]:
+def load_heuristics() -> tuple[tuple[Heuristic, ...], tuple[str, ...]]:
     """Return an instance of each heuristic, and an error for each that cannot be loaded."""
-    found: list[Heuristic] = [heuristic() for heuristic in built_in_heuristics()]
+    found: list[Heuristic] = [heuristic() for heuristic in load_built_in_heuristics()]
     problems = []
     for point in sorted(_plug_ins(), key=lambda point: point.name):
         try:

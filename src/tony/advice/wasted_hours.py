@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tony.advice.facts import RoleFacts, Run, devices, gigabytes
-from tony.advice.heuristic import rounded_memory
-from tony.advice.heuristics.idle_gpus import GpusIdle
-from tony.advice.heuristics.memory_over_requested import MemoryOverAsked
+from tony.advice.heuristic import round_memory
+from tony.advice.heuristics.idle_gpus import IdleGpus
+from tony.advice.heuristics.memory_over_requested import MemoryOverRequested
 from tony.history.goodput import Bucket
 
 #: Buckets of goodput that count as unused.
@@ -76,8 +76,8 @@ def compute_unused(run: Run) -> Waste:
         memory, gpus = sums.gb_hours.get(bucket.value), sums.gpu_hours.get(bucket.value)
         if memory or gpus:
             parts[bucket.value] = Hours(gb_hours=memory or 0.0, gpu_hours=gpus or 0.0)
-    lost = {name: _lost_share(run, name) for name in run.roles}
-    unused = [_unused(known, 1 - lost[name]) for name, known in run.roles.items()]
+    lost = {name: _compute_lost_share(run, name) for name in run.roles}
+    unused = [_compute_unused_of_role(known, 1 - lost[name]) for name, known in run.roles.items()]
     beyond = total(unused)
     if beyond.gb_hours or beyond.gpu_hours:
         parts["unused"] = beyond
@@ -92,18 +92,18 @@ def compute_unused(run: Run) -> Waste:
     )
 
 
-def by_week(wastes: Iterable[Waste], worst: int = 3) -> tuple[WeekOfWaste, ...]:
+def sum_by_week(wastes: Iterable[Waste], worst: int = 3) -> tuple[WeekOfWaste, ...]:
     """Return sums by user and week: newest week first, then most unused GPU-hours, then GB-hours."""
     groups: dict[tuple[str, str], list[Waste]] = {}
     for waste in wastes:
-        groups.setdefault((week_of(waste.at), waste.user), []).append(waste)
+        groups.setdefault((format_week(waste.at), waste.user), []).append(waste)
     found = [_week(user, week, group, worst) for (week, user), group in groups.items()]
     found.sort(key=lambda each: (each.wasted.gpu_hours, each.wasted.gb_hours), reverse=True)
     found.sort(key=lambda each: each.week, reverse=True)
     return tuple(found)
 
 
-def week_of(at: float) -> str:
+def format_week(at: float) -> str:
     """Return the week of a time, seconds since 1970: `2026-W47`."""
     year, week, _ = datetime.fromtimestamp(at, UTC).isocalendar()
     return f"{year}-W{week:02d}"
@@ -131,7 +131,7 @@ def _week(user: str, week: str, wastes: list[Waste], worst: int) -> WeekOfWaste:
     )
 
 
-def _lost_share(run: Run, role: str) -> float:
+def _compute_lost_share(run: Run, role: str) -> float:
     """Return the share of the reserved time of a role that already counts as lost."""
     held_seconds = [task.held for task in run.ledger.tasks if task.role == role]
     whole = math.fsum(value for held in held_seconds for value in held.values() if value is not None)
@@ -139,17 +139,18 @@ def _lost_share(run: Run, role: str) -> float:
     return lost / whole if whole else 0.0
 
 
-def _unused(known: RoleFacts, rest: float) -> Hours:
+def _compute_unused_of_role(known: RoleFacts, rest: float) -> Hours:
     """Return what was reserved and never used, outside of the lost time; zero without metrics."""
     hours = known.held * rest
     memory = 0.0
     if known.peak is not None and known.counted >= known.tasks and not known.out_of_memory:
         limits = _MEMORY.limits
-        needed = rounded_memory(limits["headroom"] * known.peak + limits["reserve"])
+        needed = round_memory(limits["headroom"] * known.peak + limits["reserve"])
         memory = max(0.0, gigabytes(known.memory - needed))
     found = devices(known) or []
     idle = sum(device.util.most < _GPUS.limits["used"] for device in found)
     return Hours(gb_hours=hours * memory, gpu_hours=hours * idle / known.tasks if known.tasks else 0.0)
 
 
-_MEMORY, _GPUS = MemoryOverAsked(), GpusIdle()
+_MEMORY = MemoryOverRequested()
+_GPUS = IdleGpus()

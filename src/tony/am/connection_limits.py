@@ -12,7 +12,7 @@ from tony.model.job_spec import JobSpec
 #: Open files that the AM needs itself: log, sockets, modules being imported. Its scheduler may need more.
 AM_OPEN_FILES = 40
 #: For clients, and for executors that reconnect before their old connections are known to be dead.
-_SPARE = 200
+_SPARE_CONNECTIONS = 200
 #: Maximum number of tunnels of a job, and open files for each: its client's connection and its executor's.
 _MAX_TUNNELS = 256
 _FILES_PER_TUNNEL = 2
@@ -27,7 +27,7 @@ def allow_connections(spec: JobSpec) -> None:
     groups = [*roles_together(spec), {name: spec.effective_roles[name] for name in spec.setup_roles}]
     together = max(sum(role.instances for role in roles.values()) for roles in groups)
     needed = AM_OPEN_FILES + together
-    limit = allow_open_files(AM_OPEN_FILES + len(spec.task_ids) + _SPARE)
+    limit = allow_open_files(AM_OPEN_FILES + len(spec.task_ids) + _SPARE_CONNECTIONS)
     if limit < needed:
         raise InfraError(
             f"{together} tasks start together, and each keeps a connection to the application master: that needs "
@@ -41,6 +41,6 @@ def raise_tunnel_limit(tasks: int) -> int:
 
     Call it only when a tunnel is requested: child processes inherit the limit.
     """
-    others = AM_OPEN_FILES + tasks + _SPARE
+    others = AM_OPEN_FILES + tasks + _SPARE_CONNECTIONS
     limit = allow_open_files(others + _FILES_PER_TUNNEL * _MAX_TUNNELS)
     return min(max(limit - others, 0) // _FILES_PER_TUNNEL, _MAX_TUNNELS)

@@ -11,7 +11,7 @@ from tony.schedulers.allocator_interface import Journal
 
 
 @dataclass(slots=True)
-class _Held:
+class _DelayedActions:
     """Actions that wait until the first `size` bytes of the log are durable."""
 
     size: int
@@ -35,9 +35,9 @@ class DurabilityBarrier:
         self._perform = perform
         self._journal: Journal | None = None
         self._durable = 0
-        self._held: deque[_Held] = deque()
+        self._held: deque[_DelayedActions] = deque()
         self._waiting_actions = 0  # how many of them have actions
-        self._unacknowledged: deque[_Held] = deque()  # performed, but not durable
+        self._unacknowledged: deque[_DelayedActions] = deque()  # performed, but not durable
 
     def attach_journal(self, journal: Journal | None) -> None:
         """Wait for a journal from now on; without one the log counts as durable at once."""
@@ -56,7 +56,7 @@ class DurabilityBarrier:
             self._perform(actions, acknowledge)
             return
         urgent = any(action.shows for action in actions)
-        self._journal.wrote(size, urgent=urgent)
+        self._journal.note_written(size, urgent=urgent)
         if size <= self._durable or not (urgent or has_reports or self._waiting_actions):
             self._perform(actions, acknowledge)
         elif urgent or self._waiting_actions:
@@ -86,7 +86,7 @@ class DurabilityBarrier:
                 self._perform(actions, _skip_acknowledgement)
 
     def _hold(self, size: int, actions: Sequence[Action], acknowledge: Callable[[], None]) -> None:
-        self._held.append(_Held(size, actions, acknowledge))
+        self._held.append(_DelayedActions(size, actions, acknowledge))
         self._waiting_actions += bool(actions)
 
 

@@ -299,14 +299,14 @@ class Executors:
                 peer.printed = True
                 return FirstOutput(task=peer.task, session=message.session, try_=message.try_)
             case ProgramExited():
-                wanted = self._app.state.roles[peer.task.role].spec.exports
+                exports = self._app.state.roles[peer.task.role].spec.exports
                 return Exited(
                     task=peer.task,
                     session=message.session,
                     try_=message.try_,
                     status=_limit_status(message.status),
                     at=round(max(0.0, self._now() - max(0.0, message.ago)), 6),
-                    exports={name: _cut(message.exports[name]) for name in wanted if name in message.exports},
+                    exports={name: _cut(message.exports[name]) for name in exports if name in message.exports},
                 )
         return None
 

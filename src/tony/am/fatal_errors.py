@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tony.errors import (
-    AttemptLost,
+    AttemptLostError,
     ConfigError,
     ExitCode,
     InfraError,
-    Overdue,
-    SchedulerLost,
+    SchedulerLostError,
     StorageError,
+    TimeLimitExceededError,
     TonyError,
     UserError,
 )
@@ -21,8 +21,8 @@ from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
 from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
 _CAUSES: Mapping[type[InfraError], FailureCause] = {
-    AttemptLost: FailureCause.AM_LOST,
-    SchedulerLost: FailureCause.SCHEDULER_LOST,
+    AttemptLostError: FailureCause.AM_LOST,
+    SchedulerLostError: FailureCause.SCHEDULER_LOST,
     StorageError: FailureCause.STORAGE,
 }
 
@@ -39,7 +39,11 @@ def report_fatal_error(report: JobReport, error: Exception, wall: float) -> JobR
         [str(problem) for problem in error.problems] if isinstance(error, ConfigError) else [_format_reason(error)]
     )
     # A scheduler that enforces its time limit also sends a signal: that is not a second cause.
-    by_signal = isinstance(error, Overdue) and report.failure and report.failure.failure_class is FailureClass.KILLED
+    by_signal = (
+        isinstance(error, TimeLimitExceededError)
+        and report.failure
+        and report.failure.failure_class is FailureClass.KILLED
+    )
     if report.failure and not by_signal:
         reasons += [report.failure.reason, *report.failure.others]
     failure = Failure(
@@ -64,7 +68,7 @@ def report_fatal_error(report: JobReport, error: Exception, wall: float) -> JobR
 
 
 def _classify(error: Exception) -> tuple[FailureClass, FailureCause, ExitCode]:
-    if isinstance(error, Overdue):
+    if isinstance(error, TimeLimitExceededError):
         return FailureClass.USER, FailureCause.LIFETIME, error.exit_code
     if isinstance(error, UserError):
         return FailureClass.USER, FailureCause.REFUSED, error.exit_code

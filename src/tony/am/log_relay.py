@@ -18,7 +18,7 @@ from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
 from tony.rpc.connection import RpcConnection
 
 #: Bytes that all open requests of one client may return: so much may be buffered for it here.
-CREDIT = 16 << 20
+MAX_BUFFERED_BYTES = 16 << 20
 #: Streams that one client may read: two of each task of the largest possible job.
 _MAX_READERS = 40_000
 #: Maximum characters of a file's name.
@@ -30,7 +30,7 @@ _LARGEST = 2**62
 
 
 @dataclass(slots=True, eq=False)
-class _Reader:
+class _RelayReader:
     """One client's reader of one stream.
 
     Attributes:
@@ -65,9 +65,9 @@ class LogRelay:
         self._tasks = tasks
         self._late = late
         self._numbers = count(1)
-        self._readers: dict[int, _Reader] = {}
-        self._of_client: dict[RpcConnection, dict[int, _Reader]] = {}
-        self._of_task: dict[TaskId, dict[int, _Reader]] = {}
+        self._readers: dict[int, _RelayReader] = {}
+        self._of_client: dict[RpcConnection, dict[int, _RelayReader]] = {}
+        self._of_task: dict[TaskId, dict[int, _RelayReader]] = {}
         self._credit: dict[RpcConnection, int] = {}
         self._exited: set[TaskId] = set()
         self._is_finished = False
@@ -92,15 +92,15 @@ class LogRelay:
             if len(client_readers) >= _MAX_READERS:
                 client.refuse(Code.BUSY, f"{len(client_readers)} streams are being read already, which is the maximum")
                 return
-            reader = _Reader(next(self._numbers), client, task, message, missed=self._late or task in self._exited)
+            reader = _RelayReader(next(self._numbers), client, task, message, missed=self._late or task in self._exited)
             self._readers[reader.number] = client_readers[message.reader] = reader
             self._of_task.setdefault(task, {})[reader.number] = reader
         elif reader.open:
             self._close(reader)
         self._credit[client] = self._credit.get(client, 0) + message.most
         reader.request, reader.open = message, True
-        if self._credit[client] > CREDIT:
-            client.refuse(Code.BUSY, f"requests for more than {CREDIT} bytes are open")
+        if self._credit[client] > MAX_BUFFERED_BYTES:
+            client.refuse(Code.BUSY, f"requests for more than {MAX_BUFFERED_BYTES} bytes are open")
         elif self._is_finished:
             self._answer(reader, LogPiece(reader=0, missed=reader.missed, over=True))
         elif reader.missed:
@@ -180,25 +180,25 @@ class LogRelay:
             return None, "a number is out of range"
         return task, ""
 
-    def _forward(self, reader: _Reader) -> None:
+    def _forward(self, reader: _RelayReader) -> None:
         reader.sent_last = False
         if not self._send(reader.task, replace(reader.request, reader=reader.number)) and not reader.request.wait:
             self._answer(reader, LogPiece(reader=0))
 
-    def _tell_missed(self, reader: _Reader) -> None:
+    def _tell_missed(self, reader: _RelayReader) -> None:
         reader.missed = False
         self._answer(reader, LogPiece(reader=0, missed=True))
 
-    def _answer(self, reader: _Reader, piece: LogPiece) -> None:
+    def _answer(self, reader: _RelayReader, piece: LogPiece) -> None:
         self._close(reader)
         reader.client.send(replace(piece, reader=reader.request.reader))
 
-    def _close(self, reader: _Reader) -> None:
+    def _close(self, reader: _RelayReader) -> None:
         if reader.open:
             reader.open = False
             self._credit[reader.client] -= reader.request.most
 
-    def _forget(self, reader: _Reader) -> None:
+    def _forget(self, reader: _RelayReader) -> None:
         self._close(reader)
         del self._readers[reader.number]
         self._of_client[reader.client].pop(reader.request.reader, None)

@@ -27,11 +27,20 @@ from tony.am.master import Master
 from tony.am.recovery import apply_stored_kill_requests, recover_state
 from tony.config.files.site_files import default_site_files, is_absent
 from tony.core.events import AttemptStarted, KillRequested
-from tony.errors import ConfigError, ExitCode, InfraError, NotInCharge, Overdue, PlatformError, StorageError, TonyError
+from tony.errors import (
+    AttemptSupersededError,
+    ConfigError,
+    ExitCode,
+    InfraError,
+    PlatformError,
+    StorageError,
+    TimeLimitExceededError,
+    TonyError,
+)
 from tony.frameworks import registry as frameworks
 from tony.frameworks.base import Framework
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, segments, settings_digest
-from tony.history.job_record import pending_report, write_summary
+from tony.history.job_record import build_pending_report, write_summary
 from tony.history.json_files import write_json
 from tony.isolated_interpreter import settle
 from tony.linux import liveness_lock
@@ -57,11 +66,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("tony.am")
 
 #: Seconds that the last report may take to reach subscribers.
-GOODBYE = 5.0
+LAST_REPORT_TIMEOUT_SECONDS = 5.0
 #: Seconds that a scheduler may take to release everything; a process that is left then is stuck in the kernel.
-CLOSING = 60.0
+CLOSE_TIMEOUT_SECONDS = 60.0
 #: Seconds to wait for room on a full disk for the summary, and between two tries.
-DISK_SPACE_TIMEOUT_SECONDS, DISK_SPACE_PAUSE_SECONDS = 10.0, 0.2
+DISK_SPACE_TIMEOUT_SECONDS = 10.0
+DISK_SPACE_PAUSE_SECONDS = 0.2
 
 
 def main() -> int:
@@ -107,7 +117,7 @@ class _Parts:
 
 
 def _load_allocator(job: PreparedJob) -> ContainerAllocator:
-    return schedulers.load(job.record.spec.scheduler).source(job)
+    return schedulers.load(job.record.spec.scheduler).create_allocator(job)
 
 
 def _close_pipe() -> None:
@@ -128,7 +138,7 @@ async def run_attempt(
 
     Raises:
         PlatformError: the folder holds no valid job.
-        NotInCharge: another AM attempt has the job.
+        AttemptSupersededError: another AM attempt has the job.
     """
     job = _load(folder)
     parts = _Parts()
@@ -138,13 +148,13 @@ async def run_attempt(
         assert parts.master is not None
         await parts.master.run(started, addresses)
         report = parts.master.build_report()
-    except NotInCharge as error:
+    except AttemptSupersededError as error:
         log.error("this application master exits and leaves the job unchanged: %s", error)
         await _leave(parts)
         raise
     except Exception as error:  # the outermost handler: a bug of tony is an outcome, too
         report = report_fatal_error(_build_last_report(job, parts), error, clock.wall())
-        expected = isinstance(error, InfraError | ConfigError | Overdue)
+        expected = isinstance(error, InfraError | ConfigError | TimeLimitExceededError)
         log.error("job aborted: %s", report.failure and report.failure.reason, exc_info=not expected and error)
     await _end(folder, parts, report)
     return parts.allocator.exit_code(report) if parts.allocator else 0
@@ -228,7 +238,7 @@ def _build_last_report(job: PreparedJob, parts: _Parts) -> JobReport:
             return parts.master.build_report()
         except Exception:  # may fail for the same reason
             log.exception("the state of the job cannot be determined")
-    return pending_report(job.folder, job.record)
+    return build_pending_report(job.folder, job.record)
 
 
 async def _leave(parts: _Parts) -> None:
@@ -247,7 +257,7 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
     """Close everything. Secrets are removed before the summary is written: the summary marks the end of the job."""
     if parts.allocator:
         with _guard_step("releasing the containers"):
-            async with asyncio.timeout(CLOSING):
+            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                 await parts.allocator.close()
     if parts.master:
         with _guard_step("ending the output streams"):
@@ -270,7 +280,7 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
         log.info("the job %s", report.state.value)
     if parts.master:
         with _guard_step("notifying the subscribers"):
-            await parts.master.subscribers.finish(report, GOODBYE)
+            await parts.master.subscribers.finish(report, LAST_REPORT_TIMEOUT_SECONDS)
     if not folder.summary.exists():
         with _guard_step("writing the summary again"):
             await _write_later(folder, report)

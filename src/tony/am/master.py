@@ -33,8 +33,8 @@ from tony.core.application import Application
 from tony.core.deadline import Deadline
 from tony.core.reason_sentences import describe_opening, describe_stop
 from tony.core.report_builder import Live, ReportContext, build_report
-from tony.core.session_size_event import build_gathered_event, format_sizes
-from tony.errors import InfraError, NotInCharge, SchedulerError
+from tony.core.session_size_event import build_gang_size_event, format_sizes
+from tony.errors import AttemptSupersededError, InfraError, SchedulerError
 from tony.frameworks.base import Framework
 from tony.history.event_log import LogWriter
 from tony.model.actor import Actor
@@ -250,7 +250,7 @@ class Master:
                 self.executors.send(task, Prepare(session=session))
             case act.Publish(spec=spec):
                 self._starts.publish(spec)
-                size = build_gathered_event(self.job.record.spec, spec)
+                size = build_gang_size_event(self.job.record.spec, spec)
                 if size:
                     log.info("session %d has %s", spec.session, format_sizes(size.tasks, size.absent))
                     self.feed(size)
@@ -300,7 +300,7 @@ class Master:
             self._on_attached = calls.on_attached
             await calls.call_all(addresses)
             if calls.superseded:
-                raise NotInCharge(f"executors have obeyed a later AM attempt than {self._attempt}")
+                raise AttemptSupersededError(f"executors have obeyed a later AM attempt than {self._attempt}")
 
     async def _reconcile(self) -> None:
         await self._allocator.open(self.feed, self._addresses)
@@ -378,8 +378,8 @@ class Master:
                 self._has_peers.set()
                 self._on_attached(peer.task)
                 self._allocator.on_attached(peer.container)
-                wanted = self.app.find_reattach_actions(peer.container, peer.incarnation)
-                self.barrier.submit(self._writer.size, wanted, _skip_acknowledgement, has_reports=False)
+                reattach_actions = self.app.find_reattach_actions(peer.container, peer.incarnation)
+                self.barrier.submit(self._writer.size, reattach_actions, _skip_acknowledgement, has_reports=False)
         elif isinstance(message, Enlist):
             self.tasks.start(self._enlist(connection, message))
         elif isinstance(message, JoinTunnel):

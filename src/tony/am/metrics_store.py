@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tony import clock
 from tony.am.series_store import SeriesStore, Track
 from tony.am.step_progress import (
-    INTERVALS_COUNT,
+    MAX_INTERVALS,
     AttemptProgress,
     add_stall,
     condense_stalls,
@@ -94,9 +94,9 @@ class MetricsStore:
         self._now = now
         self._path = path
         self._late = late
-        wanted = state.spec.metrics_interval
-        least = max(wanted, _MIN_INTERVAL_SECONDS, len(state.tasks) / SAMPLES_PER_SECOND)
-        self.interval = least if wanted > 0 else 0.0
+        metrics_interval = state.spec.metrics_interval
+        least = max(metrics_interval, _MIN_INTERVAL_SECONDS, len(state.tasks) / SAMPLES_PER_SECOND)
+        self.interval = least if metrics_interval > 0 else 0.0
         steps = max(STEP_INTERVAL_SECONDS, len(state.tasks) / STEP_REPORTS_PER_SECOND)
         self.step_interval = min(steps, self.interval)
         self.series = SeriesStore([task.name for task in state.tasks.values()], least)
@@ -168,7 +168,7 @@ class MetricsStore:
         stalls = add_stall(progress, step, seen)
         if seen - progress.at > _SAME_REPORT_SECONDS:
             count = max(1, message.step_reports - attempt.reports)
-            attempt.intervals.extend([(seen - progress.at) / count] * min(count, INTERVALS_COUNT))
+            attempt.intervals.extend([(seen - progress.at) / count] * min(count, MAX_INTERVALS))
         attempt.reports = max(attempt.reports, message.step_reports)
         attempt.progress = replace(
             progress,
@@ -401,7 +401,9 @@ class MetricsStore:
             writer = await self._open()
             if not writer.went_on:
                 return
-            kept, progress, count = await self._run_in_writer(lambda: (list(writer.kept()), *_read_progress(writer)))
+            kept, progress, count = await self._run_in_writer(
+                lambda: (list(writer.read_stored_metrics()), *_read_progress(writer))
+            )
         except StorageError as error:
             log.warning("the metrics of earlier AM attempts cannot be read: %s", error)
             return
@@ -463,4 +465,4 @@ class MetricsStore:
 
 
 def _read_progress(writer: MetricsWriter) -> tuple[Sequence[Progress], int]:
-    return writer.kept_progress(), writer.kept_checkpoints()
+    return writer.read_stored_progress(), writer.count_stored_checkpoints()

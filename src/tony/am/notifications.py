@@ -46,7 +46,7 @@ _ENDS = {JobState.SUCCEEDED: "succeeded", JobState.FAILED: "failed", JobState.KI
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Notice:
+class _Notification:
     name: str
     id: str
     body: bytes
@@ -71,8 +71,8 @@ class Notifications:
         self._on = frozenset(notify.on)
         self._job, self._attempt, self._report = job, attempt, report
         self._number = 0
-        self._waiting: deque[_Notice] = deque()
-        self._now: _Notice | None = None
+        self._waiting: deque[_Notification] = deque()
+        self._now: _Notification | None = None
         self._sending: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self._started = False
@@ -96,7 +96,9 @@ class Notifications:
         now = clock.wall()
         body = build_notice(what, reason, report or self._report(), now)
         text = json.dumps(body, separators=(",", ":")).encode()
-        made = _Notice(name=what, id=f"{self._job}.{self._attempt}.{self._number}", body=text, since=clock.monotonic())
+        made = _Notification(
+            name=what, id=f"{self._job}.{self._attempt}.{self._number}", body=text, since=clock.monotonic()
+        )
         if len(self._waiting) == _MAX_WAITING:
             log.warning(
                 "the notification that the job %s was dropped: too many are waiting", self._waiting.popleft().did
@@ -140,7 +142,7 @@ class Notifications:
                 log.exception("a notification could not be sent")
             self._now = None
 
-    async def _send(self, each: _Notice) -> None:
+    async def _send(self, each: _Notification) -> None:
         from tony.am.http_post import WebhookRejectedError, post
 
         assert self._target is not None
@@ -148,8 +150,8 @@ class Notifications:
             try:
                 await post(self._target, each.body, self._build_headers(each), TRY_TIMEOUT_SECONDS)
             except WebhookRejectedError as error:
-                over = clock.monotonic() - each.since > DELIVERY_TIMEOUT_SECONDS
-                if not error.is_retryable or over:
+                is_late = clock.monotonic() - each.since > DELIVERY_TIMEOUT_SECONDS
+                if not error.is_retryable or is_late:
                     often = f" after {tries} tries" if tries > 1 else ""
                     log.warning("%s was not notified that the job %s%s: %s", self._target, each.did, often, error)
                     return
@@ -170,7 +172,7 @@ class Notifications:
         except TimeoutError:
             pass
 
-    def _build_headers(self, each: _Notice) -> Mapping[str, str]:
+    def _build_headers(self, each: _Notification) -> Mapping[str, str]:
         headers = {
             "Content-Type": "application/json",
             "User-Agent": f"tony/{tony.__version__}",

@@ -33,13 +33,13 @@ class PageProcess:
 
     Args:
         user: the job's owner.
-        door: the proxy through which users connect.
+        page_proxy: the proxy through which users connect.
     """
 
-    def __init__(self, folder: Path, user: str, door: PageProxy) -> None:
+    def __init__(self, folder: Path, user: str, page_proxy: PageProxy) -> None:
         self._folder = folder
         self._user = user
-        self._door = door
+        self._page_proxy = page_proxy
         self._key = os.urandom(32).hex()  # kept here, so that pages stay valid when the process is replaced
 
     async def serve(self, listening: socket.socket) -> str:
@@ -47,7 +47,7 @@ class PageProcess:
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", "-c", _CODE),
-                *(str(Path(tony.__file__).parent.parent), self._door.packages),
+                *(str(Path(tony.__file__).parent.parent), self._page_proxy.packages),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 pass_fds=(listening.fileno(),),
@@ -79,17 +79,17 @@ class PageProcess:
         return f"it did not start, and {what}"
 
     def _build_config(self, listening: socket.socket) -> bytes:
-        door = self._door
+        page_proxy = self._page_proxy
         config = {
             "folder": str(self._folder),
             "socket": listening.fileno(),
             "user": self._user,
             "key": self._key,
-            "peers": door.peers,
-            "address": door.proxy,
-            "origins": door.origins,
-            "runs_as": door.runs_as,
-            "vouches": door.vouches,
+            "peers": page_proxy.peers,
+            "address": page_proxy.proxy,
+            "origins": page_proxy.origins,
+            "runs_as": page_proxy.runs_as,
+            "vouches": page_proxy.vouches,
         }
         return json.dumps(config).encode() + b"\n"
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from tony.errors import ConnectionFailed, ProtocolError
+from tony.errors import ConnectionFailedError, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Summon
 from tony.protocol.hello import PeerKind
@@ -49,7 +49,7 @@ async def call_executors(address: str, credentials: AmCredentials, attempt: int,
     """
     try:
         connection = await connect(address, credentials, PeerKind.MASTER, timeout=CALL_TIMEOUT_SECONDS)
-    except (ConnectionFailed, ProtocolError, ValueError) as error:
+    except (ConnectionFailedError, ProtocolError, ValueError) as error:
         log.debug("no executor can be called at %s: %s", address, error)
         return False
     try:

@@ -10,7 +10,7 @@ from tony import clock
 from tony.clock import JobClock
 from tony.core.application import Application
 from tony.core.events import Event, KillRequested
-from tony.errors import InvalidTransition, PlatformError, RecordError
+from tony.errors import InvalidTransitionError, PlatformError, RecordError
 from tony.history.event_log import read, segments
 from tony.history.kill_request import KillRequest, load_kill_request
 from tony.history.replay import replay
@@ -48,7 +48,7 @@ def recover_state(folder: JobFolder, record: JobRecord) -> RecoveredState:
         return RecoveredState(app=app, next_seq=1, clock=JobClock(clock.wall() - record.submitted))
     try:
         result = replay(record.job_id, record.spec, read(logs))
-    except (RecordError, InvalidTransition) as error:
+    except (RecordError, InvalidTransitionError) as error:
         raise PlatformError(f"the event log of earlier AM attempts cannot be read: {error}") from error
     if result.mismatch:
         raise PlatformError(f"the event log of earlier AM attempts cannot be replayed: {result.mismatch}")

@@ -19,7 +19,7 @@ from itertools import islice
 from tony.protocol.client_messages import MAX_POINTS, Points
 
 #: Bytes that all buckets may take.
-BUDGET = 140_000_000
+MAX_BUCKET_BYTES = 140_000_000
 #: Buckets of one series, at least and at most; even, so that they can be halved.
 MIN_BUCKETS = 32
 MAX_BUCKETS = 1024
@@ -77,7 +77,7 @@ class SeriesStore:
         budget: bytes.
     """
 
-    def __init__(self, tasks: Sequence[str], interval: float, budget: int = BUDGET) -> None:
+    def __init__(self, tasks: Sequence[str], interval: float, budget: int = MAX_BUCKET_BYTES) -> None:
         self.interval = interval
         self.tracks = {name: Track(name, number) for number, name in enumerate(tasks)}
         self.names: list[str] = []

@@ -14,7 +14,7 @@ from tony.protocol.executor_messages import StartProgram
 from tony.protocol.framing import encode_for_many
 
 #: Cached commands; others are encoded again.
-_FRAMES = 16
+_MAX_CACHED_FRAMES = 16
 
 
 class StartMessages:
@@ -37,7 +37,7 @@ class StartMessages:
             PlatformError: the adapter failed.
         """
         self._enter(spec.session)
-        job = self._record.spec.without(spec.absent)
+        job = self._record.spec.leave_out(spec.absent)
         if spec.absent:
             instances = {name: role.instances for name, role in job.effective_roles.items()}
             self._extra[spec.version] = {
@@ -49,7 +49,7 @@ class StartMessages:
         if addresses:
             self._extra.setdefault(spec.version, {})["addresses"] = addresses
         try:
-            self._shared[spec.version] = self._framework.shared(job, spec)
+            self._shared[spec.version] = self._framework.build_shared(job, spec)
         except TonyError:
             raise
         except Exception as error:  # the adapter may be third-party: name it
@@ -65,7 +65,7 @@ class StartMessages:
         self._enter(start.session)
         which = (start.version, start.try_, *start.variables.items())
         if which not in self._frames:
-            if len(self._frames) >= _FRAMES:  # a task may restart for weeks within one session
+            if len(self._frames) >= _MAX_CACHED_FRAMES:  # a task may restart for weeks within one session
                 self._frames.clear()
             self._frames[which] = encode_for_many(
                 StartProgram(

@@ -16,8 +16,8 @@ from tony.model.progress import (
 )
 
 #: Intervals between reports, and stalls, kept for each task attempt; of more stalls the shortest are dropped.
-INTERVALS_COUNT = 9
-_STALLS_COUNT = 200
+MAX_INTERVALS = 9
+_MAX_STALLS = 200
 #: Stalls of one task attempt that are sent to a client one by one.
 _STALLS_SENT_COUNT = 3
 #: Minimum number of intervals for a meaningful median.
@@ -39,7 +39,7 @@ class AttemptProgress:
     best: float | None
     changed: bool = True
     reports: int = 1
-    intervals: deque[float] = field(default_factory=lambda: deque(maxlen=INTERVALS_COUNT))
+    intervals: deque[float] = field(default_factory=lambda: deque(maxlen=MAX_INTERVALS))
 
 
 def find_stall_limit(intervals: Sequence[float]) -> float:
@@ -63,7 +63,7 @@ def add_stall(progress: Progress, step: float, at: float) -> tuple[tuple[float, 
     if not is_stalled(progress, until):
         return progress.stalls
     stalls = [*progress.stalls, (round(progress.at, 3), round(until, 3))]
-    if len(stalls) > _STALLS_COUNT:
+    if len(stalls) > _MAX_STALLS:
         stalls.remove(min(stalls, key=lambda stall: stall[1] - stall[0]))
     return tuple(stalls)
 

@@ -89,10 +89,10 @@ class Subscribers:
 
     def _send(self) -> None:
         self._timer = None
-        wanted = [
+        connections = [
             subscriber.connection for subscriber in self._subscribers.values() if subscriber.ages or self._for_all
         ]
-        ready = [connection for connection in wanted if connection.backlog <= _BACKLOG]
+        ready = [connection for connection in connections if connection.backlog <= _BACKLOG]
         if ready:
             started_at = clock.processor()
             report = self._report()
@@ -103,7 +103,7 @@ class Subscribers:
             self._pause = min(_PAUSE_PER_COST * (clock.processor() - started_at), _MAX_PAUSE_SECONDS)
             if self._for_all:
                 self._sent_at = clock.monotonic()
-        self._for_all = len(ready) < len(wanted)
+        self._for_all = len(ready) < len(connections)
         if self._for_all:
             self._timer = asyncio.get_running_loop().call_later(max(_LATE, self._pause), self._send)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import click
 
 from tony.cli.terminal.terminal_text import find_columns
-from tony.config.name_suggestions import closest_match
+from tony.config.name_suggestions import find_closest_match
 
 #: Columns below which click does not narrow its help.
 _CLICK_MIN_COLUMNS = 50
@@ -51,7 +51,7 @@ class CommandGroup(click.Group):
         name = args[0] if args else ""
         names = self.list_known_names(ctx)
         if args and not name.startswith("-") and name not in names:
-            near = closest_match(name, names)
+            near = find_closest_match(name, names)
             hint = f" Did you mean {near!r}?" if near else ""
             ctx.fail(f"No such command {name!r}.{hint}")
         return super().resolve_command(ctx, args)

@@ -99,7 +99,7 @@ _MACHINE_ERRORS = {
 }
 
 
-class _BrokenPipe(Exception):  # noqa: N818 - not an error: the reader has seen enough
+class _OutputClosedError(Exception):
     """Carries a BrokenPipeError past click, which would turn it into exit code 1: "the program failed"."""
 
 
@@ -150,7 +150,7 @@ def _catch_click_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
-        raise _BrokenPipe from error
+        raise _OutputClosedError from error
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -174,7 +174,7 @@ def _run(words: Sequence[str], as_json: bool) -> int:
     try:
         answer = root.main(words, prog_name="tony", standalone_mode=False)
         sys.stdout.flush()
-    except (_BrokenPipe, BrokenPipeError):
+    except (_OutputClosedError, BrokenPipeError):
         return _BROKEN_PIPE
     except click.Abort:
         return _INTERRUPTED

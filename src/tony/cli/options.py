@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from tony.config.name_suggestions import closest_match
+from tony.config.name_suggestions import find_closest_match
 from tony.errors import TonyError
 from tony.history.job_record import record_of
 from tony.jobs.job_ids import LAST, list_job_ids, resolve
@@ -106,7 +106,7 @@ class WordParameter(ChoiceType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Refuse other words."""
-        near = None if value in self.choices else closest_match(str(value), self.choices)
+        near = None if value in self.choices else find_closest_match(str(value), self.choices)
         if near is not None:
             self.fail(f"{value!r}; did you mean {near!r}?", param, ctx)
         return super().convert(value, param, ctx)

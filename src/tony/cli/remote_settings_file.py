@@ -45,7 +45,7 @@ def copy_settings_file(flags: Flags) -> Iterator[Flags]:
 def _read(address: str) -> bytes:
     files = HdfsFiles(find_hdfs(home(), {}))
     try:
-        found = files.look(address)
+        found = files.stat(address)
         if not isinstance(found, RemoteFile):
             raise ValueError("this is a folder, not a file.")
         if found.size > MAX_FILE:

@@ -24,7 +24,7 @@ from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
-from tony.schedulers.registry import built_in_names
+from tony.schedulers.registry import list_built_in_names
 
 if TYPE_CHECKING:
     from tony.cli.follow.following import Companion
@@ -67,7 +67,7 @@ def setting_options(function: F) -> F:
         click.option(
             "--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a setting: roles.worker.memory=2g."
         ),
-        click.option("--scheduler", metavar="NAME", help=f"Scheduler to use: {' or '.join(built_in_names())}."),
+        click.option("--scheduler", metavar="NAME", help=f"Scheduler to use: {' or '.join(list_built_in_names())}."),
     ):
         function = option(function)
     return function
@@ -101,7 +101,7 @@ def submit_and_follow(
     report = follow_to_end(place, job_id, sys.stderr if options.as_json else sys.stdout, early, companion)
     if options.shows_outputs and (sentence := _describe_outputs(report, place.job(job_id))):
         say(sentence, to=sys.stderr if options.as_json else sys.stdout)
-    for name in _unmatched_patterns(resolved.spec, report, place.job(job_id)):
+    for name in _find_unmatched_patterns(resolved.spec, report, place.job(job_id)):
         warn(f"roles.{name}.progress_pattern matched no line of the output")
     if options.as_json:
         print_json(report)
@@ -123,7 +123,7 @@ def _describe_outputs(report: JobReport, folder: JobFolder) -> str:
     return f"Files your program wrote to relative paths are in: {where}"
 
 
-def _unmatched_patterns(spec: JobSpec, report: JobReport, folder: JobFolder) -> list[str]:
+def _find_unmatched_patterns(spec: JobSpec, report: JobReport, folder: JobFolder) -> list[str]:
     """Return the roles of a succeeded job that have a `progress_pattern`, and of which no step is known."""
     names = [name for name, role in spec.effective_roles.items() if role.progress_pattern is not None]
     if not names or report.state is not JobState.SUCCEEDED or not os.path.exists(folder.metrics):

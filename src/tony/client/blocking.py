@@ -48,13 +48,13 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def iterate(stream: AsyncGenerator[T, None]) -> Iterator[T]:
     """Yield the items of an async generator; close it if the caller stops early."""
     try:
-        while (item := run(_next(stream))) is not None:
+        while (item := run(_fetch_next(stream))) is not None:
             yield item[0]
     finally:
         run(stream.aclose())
 
 
-async def _next(stream: AsyncGenerator[T, None]) -> tuple[T] | None:
+async def _fetch_next(stream: AsyncGenerator[T, None]) -> tuple[T] | None:
     async for item in stream:
         return (item,)
     return None
@@ -69,7 +69,7 @@ def _loop() -> asyncio.AbstractEventLoop:
         return _current.loop
 
 
-def blocking(
+def make_blocking(
     method: Callable[Concatenate[V, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
     """Return the blocking version of a view's method, for a class with the view in its attribute `aio`."""
@@ -82,10 +82,10 @@ def blocking(
     return call
 
 
-def blocking_iterator(
+def make_blocking_iterator(
     method: Callable[Concatenate[V, P], AsyncGenerator[T, None]],
 ) -> Callable[Concatenate[Any, P], Iterator[T]]:
-    """Return the blocking version of a view's method that yields items, like `blocking`."""
+    """Return the blocking version of a view's method that yields items, like `make_blocking`."""
 
     @wraps(method)
     def call(job: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:

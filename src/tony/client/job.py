@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tony.client.blocking import blocking, blocking_iterator, run
+from tony.client.blocking import make_blocking, make_blocking_iterator, run
 from tony.client.port_forward import PortForward, open_proxy
 from tony.client.submission import submit as submit_resolved
 from tony.config.files.call_settings import from_spec
@@ -91,12 +91,12 @@ class JobMethods:
         self.id = view.id
         self.aio = view
 
-    status = blocking(JobView.status)
-    wait = blocking(JobView.wait)
-    logs = blocking_iterator(JobView.logs)
-    restart = blocking(JobView.restart)
-    stacks = blocking_iterator(JobView.stacks)
-    set_log_level = blocking(JobView.set_log_level)
+    status = make_blocking(JobView.status)
+    wait = make_blocking(JobView.wait)
+    logs = make_blocking_iterator(JobView.logs)
+    restart = make_blocking(JobView.restart)
+    stacks = make_blocking_iterator(JobView.stacks)
+    set_log_level = make_blocking(JobView.set_log_level)
 
 
 class Job(JobMethods):
@@ -115,9 +115,9 @@ class Job(JobMethods):
     def __repr__(self) -> str:
         return f"tony.attach({self.id!r})"
 
-    reports = blocking_iterator(DirectoryJobView.reports)
-    events = blocking_iterator(DirectoryJobView.events)
-    kill = blocking(DirectoryJobView.kill)
+    reports = make_blocking_iterator(DirectoryJobView.reports)
+    events = make_blocking_iterator(DirectoryJobView.events)
+    kill = make_blocking(DirectoryJobView.kill)
 
     def proxy(
         self, task: str, port: int = 0, *, address: str = "127.0.0.1", local_port: int | None = None

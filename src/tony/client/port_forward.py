@@ -17,7 +17,7 @@ from typing import Self
 
 from tony import clock
 from tony.address import format_host
-from tony.errors import ConnectionFailed, TonyError, UserError
+from tony.errors import ConnectionFailedError, TonyError, UserError
 from tony.history.job_record import record_of
 from tony.jobs.failure_text import format_outcome
 from tony.jobs.logs.log_names import select_named_tasks
@@ -124,7 +124,7 @@ class PortForward:
                     async with open_tunnel(self._folder, self.task, self.task_port) as (connection, _):
                         connected = True
                         await carry(connection, reader, writer)
-                except ConnectionFailed as error:
+                except ConnectionFailedError as error:
                     if connected or not error.no_listener or clock.monotonic() > give_up_at:
                         raise
                     await asyncio.sleep(_RETRY_SECONDS)  # between two AM attempts

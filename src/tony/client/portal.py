@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from tony.client.blocking import blocking
+from tony.client.blocking import make_blocking
 from tony.client.job import JobMethods
 from tony.jobs.portal_client.client import PortalClient
 from tony.jobs.portal_client.portal_address import normalize_address
-from tony.jobs.portal_client.saved_logins import KeptToken, stored_token
+from tony.jobs.portal_client.saved_logins import KeptToken, load_stored_token
 from tony.jobs.portal_client.view import PortalJobView
 from tony.jobs.state_dir import find_state_dir
 from tony.model.job_query import from_words
@@ -44,7 +44,7 @@ class Portal:
     def __init__(self, address: str, token: str | None = None) -> None:
         self.address = normalize_address(address)
         given = None if token is None else KeptToken(portal=self.address, user="", token=token)
-        self._client = PortalClient(self.address, given or stored_token(find_state_dir(os.environ), self.address))
+        self._client = PortalClient(self.address, given or load_stored_token(find_state_dir(os.environ), self.address))
 
     def __repr__(self) -> str:
         return f"tony.Portal({self.address!r})"
@@ -74,7 +74,7 @@ class Portal:
         Raises:
             ValueError: a value is not valid.
             UserError: the portal refuses access.
-            ConnectionFailed: the portal cannot be reached.
+            ConnectionFailedError: the portal cannot be reached.
             InfraError: the portal failed.
         """
         filters: Mapping[str, Any] = {
@@ -130,4 +130,4 @@ class PortalJob(JobMethods):
     def __repr__(self) -> str:
         return f"{self.portal!r}.job({self.id!r})"
 
-    advice = blocking(PortalJobView.advice)
+    advice = make_blocking(PortalJobView.advice)

@@ -19,7 +19,7 @@ from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.storage.staging import staging_requests
 from tony.storage.staging.folder_scan import Scan, find_largest_entries, shorten_path
-from tony.storage.staging.remote_files import NotThere, RemoteFiles
+from tony.storage.staging.remote_files import RemoteFileNotFoundError, RemoteFiles
 from tony.storage.staging.staging_requests import StagingRejectedError, StagingRequest
 from tony.storage.stores.disk_errors import explain_os_error
 from tony.units import format_size
@@ -91,7 +91,7 @@ class _KeyedRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
+class _RoleStaging:
     """Needs of one role: requests in order, and the path of its interpreter on the nodes if it is not staged."""
 
     requests: tuple[_KeyedRequest, ...]
@@ -137,19 +137,21 @@ class _Stager:
 
     # Resolve requests.
 
-    def plan(self) -> dict[str, _Plan]:
+    def plan(self) -> dict[str, _RoleStaging]:
         files = {name: self.plan_files(name) for name in self.spec.effective_roles}
         source = self.plan_source(files.values())
         return {name: self.plan_role(name, source, files[name]) for name in files}
 
-    def plan_role(self, role: str, source: _KeyedRequest | None, files: tuple[_KeyedRequest, ...]) -> _Plan:
+    def plan_role(self, role: str, source: _KeyedRequest | None, files: tuple[_KeyedRequest, ...]) -> _RoleStaging:
         own = self.spec.effective_roles[role].python
         key, text = (f"roles.{role}.python", own) if own else ("python", self.spec.python)
         python = self.resolve_once(key, text, lambda: self.plan_python(text)) if text else None
         first = (source,) if source else ()
         if isinstance(python, StagingRequest) and text:
-            return _Plan(requests=(*first, *files, _KeyedRequest(key=key, text=text, request=python)), python=None)
-        return _Plan(requests=(*first, *files), python=python if isinstance(python, str) else None)
+            return _RoleStaging(
+                requests=(*first, *files, _KeyedRequest(key=key, text=text, request=python)), python=None
+            )
+        return _RoleStaging(requests=(*first, *files), python=python if isinstance(python, str) else None)
 
     def plan_python(self, text: str) -> StagingRequest | str:
         if ":" in str(self.home.path):
@@ -179,7 +181,7 @@ class _Stager:
                 return self.plan_remote_file(entry, renamed=entry.new_name is not None)
             if entry.optional:
                 os.stat(entry.path)
-        except (NotThere, FileNotFoundError, NotADirectoryError):
+        except (RemoteFileNotFoundError, FileNotFoundError, NotADirectoryError):
             if not entry.optional:
                 raise
             self.notice(f"warning: {entry.path} does not exist; the job continues without it (#optional)")
@@ -262,7 +264,7 @@ class _Stager:
 
     # Store them.
 
-    def store(self, plan: _Plan) -> StagedRole:
+    def store(self, plan: _RoleStaging) -> StagedRole:
         items = [self.store_once(request) for request in plan.requests]
         return StagedRole(items=tuple(item for item in items if item is not None), python=plan.python)
 
@@ -311,14 +313,14 @@ class _Stager:
     def report_stored(self, keyed: _KeyedRequest, stored: Stored) -> None:
         request, scan = keyed.request, keyed.request.scan
         label = _format_label(keyed)
-        again = ", unchanged" if stored.reused else ""
+        note = ", unchanged" if stored.reused else ""
         if request.remote and self.files and self.files.in_place:
-            again = ", already in HDFS"
+            note = ", already in HDFS"
         if scan is None:
-            self.notice(f"{label}: {format_size(stored.size)}{again}")
+            self.notice(f"{label}: {format_size(stored.size)}{note}")
             return
         count = sum(found.kind is ManifestEntryKind.FILE for found in scan.found)
-        self.notice(f"{label}: {format_size(scan.size)} in {count} file{'' if count == 1 else 's'}{again}")
+        self.notice(f"{label}: {format_size(scan.size)} in {count} file{'' if count == 1 else 's'}{note}")
         for sentence in scan.skipped[:_MAX_ERRORS]:
             self.notice(f"warning: {label}: {sentence}")
         if scan.left_out:

@@ -16,7 +16,7 @@ import tony
 from tony import clock
 from tony.client.credential_creation import make_credentials
 from tony.client.staging import stage
-from tony.config.files.layers import quoted
+from tony.config.files.layers import quote
 from tony.config.files.secret_references import resolve_reference
 from tony.config.load import Resolved, with_sources
 from tony.config.secret_masking import redact
@@ -51,7 +51,7 @@ def check(resolved: Resolved, home: Home) -> Submitter:
     Raises:
         ConfigError: it cannot; has every reason.
     """
-    submitter = schedulers.load(resolved.spec.scheduler).submitter(home)
+    submitter = schedulers.load(resolved.spec.scheduler).create_submitter(home)
     _check(resolved, submitter)
     return submitter
 
@@ -69,7 +69,7 @@ def _find_unavailable_images(resolved: Resolved, submitter: Submitter) -> list[P
     return [
         Problem(
             key=key,
-            value=quoted(image),
+            value=quote(image),
             message=f"the scheduler {resolved.spec.scheduler} does not support container images. Submit with "
             f"--scheduler {' or '.join(able)}, or leave the image out: for one run with --set {key}=",
         )
@@ -116,7 +116,7 @@ def prepare_submission(resolved: Resolved, home: Home, notice: Notice) -> Iterat
         StorageError: a file system failed. Nothing is left behind.
     """
     resolved = replace(resolved, spec=resolve_reference(resolved.spec, os.environ, resolved.sources))
-    submitter = schedulers.load(resolved.spec.scheduler).submitter(home)
+    submitter = schedulers.load(resolved.spec.scheduler).create_submitter(home)
     same_host = submitter.capabilities.same_host
     tls = resolved.spec.tls is TlsMode.ALWAYS or not same_host
     with _create_credentials(tls) as credentials:

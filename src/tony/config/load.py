@@ -9,22 +9,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tony.config.checks.cross_checks import check, idle_waits
+from tony.config.checks.cross_checks import check, find_idle_waits
 from tony.config.checks.hints import Note, summarize_notes
 from tony.config.checks.plugin_checks import (
+    check_plugin_names,
     default_kind_notes,
     default_kind_source,
     framework_errors,
-    unknown_names,
     with_default_kinds,
 )
-from tony.config.checks.unknown_names import check_names, unused_parameters
+from tony.config.checks.unknown_names import check_names, find_unused_parameters
 from tony.config.files.call_settings import SOURCE, from_call
 from tony.config.files.file_reader import FileRejectedError, read_layer
-from tony.config.files.layers import Branch, Layer, dotted, merge, quoted
+from tony.config.files.layers import Branch, Layer, format_key, merge, quote
 from tony.config.files.overrides import from_environment, from_params, from_sets
 from tony.config.files.site_files import default_site_files
-from tony.config.files.site_policy import Site, broken_finals, over_limits, read_sites
+from tony.config.files.site_policy import Site, check_finals, check_limits, read_sites
 from tony.config.spec_builder import build
 from tony.config.table.converted_settings import read
 from tony.errors import ConfigError, Problem
@@ -100,12 +100,12 @@ def load(
         ConfigError: all errors that were found, in the order of their sources.
     """
     environ = os.environ if environ is None else environ
-    cwd = _current_folder() if cwd is None else cwd
+    cwd = _find_current_folder() if cwd is None else cwd
     site_files = default_site_files(environ) if site_files is None else site_files
     stack = _read_files(job_file, flags, site_files, environ, cwd)
     if assumed is not None:
         stack.own.insert(0, from_call(assumed, cwd, overrides_source))
-    known = stack.merged()
+    known = stack.merge()
     param_layer, param_errors = from_params(params, cwd)
     for layer, errors in (
         from_environment(environ, known, cwd),
@@ -136,7 +136,7 @@ class _LayerStack:
     own: list[Layer] = field(default_factory=list)
     notes: tuple[Note, ...] = ()
 
-    def merged(self) -> Branch:
+    def merge(self) -> Branch:
         """Return all layers as one."""
         return merge([*self.below, *self.own])
 
@@ -151,7 +151,7 @@ def _read_files(
     sites, problems = read_sites(site_files)
     stack = _LayerStack(sites=sites, problems=problems, complete=not problems, job_file=job_file)
     if flags is not None or is_linkedin_xml(job_file):
-        draft, read_all = _translated(flags, job_file, environ, cwd)
+        draft, read_all = _translate_legacy_job(flags, job_file, environ, cwd)
         defaults, given = draft.layers(cwd)
         stack.below.append(defaults)
         stack.own.append(given)
@@ -180,33 +180,33 @@ def _resolve(stack: _LayerStack, known: Branch, param_layer: Layer, cwd: Path) -
         ConfigError: see `load`.
     """
     problems, own = stack.problems, stack.own
-    value_table = read(stack.merged())
-    value_table.origin = None if stack.job_file is None else _shown(stack.job_file)
-    known_framework = unknown_names(value_table)
-    problems += broken_finals(stack.sites, own)
+    value_table = read(stack.merge())
+    value_table.origin = None if stack.job_file is None else _format_job_file(stack.job_file)
+    known_framework = check_plugin_names(value_table)
+    problems += check_finals(stack.sites, own)
     spec = build(value_table, _default_name(stack.job_file, cwd))
-    sources = {dotted(key): found.layer.where(key) for key, found in value_table.found.items()}
+    sources = {format_key(key): found.layer.where(key) for key, found in value_table.found.items()}
     if known_framework and not value_table.broken:
         with_kinds = with_default_kinds(spec, value_table)
         for name, role in with_kinds.roles.items():
             if role.kind is not spec.roles[name].kind:
-                sources[dotted(("roles", name, "kind"))] = default_kind_source(spec.framework)
+                sources[format_key(("roles", name, "kind"))] = default_kind_source(spec.framework)
         spec = with_kinds
     if stack.complete:
         check(spec, value_table)
         check_names(spec, value_table, known, param_layer.values.get("params", {}))
-        problems += over_limits(spec, stack.sites, value_table.source(("roles",)))
+        problems += check_limits(spec, stack.sites, value_table.find_source(("roles",)))
     problems += value_table.problems
     if (
         stack.complete and not value_table.broken and known_framework
     ):  # adapters must not see defaults for invalid values
         problems += with_sources(framework_errors(spec), sources)
     if problems:
-        raise ConfigError([_with_short_key(problem) for problem in _first(_sort_problems(problems))])
+        raise ConfigError([_with_short_key(problem) for problem in _limit_problems(_sort_problems(problems))])
     notes = (
-        *idle_waits(spec, value_table, own),
+        *find_idle_waits(spec, value_table, own),
         *default_kind_notes(spec, sources),
-        *unused_parameters(spec, value_table),
+        *find_unused_parameters(spec, value_table),
     )
     return Resolved(
         spec=spec,
@@ -214,7 +214,7 @@ def _resolve(stack: _LayerStack, known: Branch, param_layer: Layer, cwd: Path) -
         notes=(*stack.notes, *notes),
         job_file=value_table.origin,
         images={
-            dotted(key): str(found.value)
+            format_key(key): str(found.value)
             for key, found in value_table.found.items()
             if len(key) == 3 and (key[0], key[2]) in _IMAGE_SETTINGS and found.value and found.layer in own
         },
@@ -239,7 +239,7 @@ def with_sources(problems: Iterable[Problem], sources: Mapping[str, str]) -> lis
     ]
 
 
-def _first(problems: list[Problem]) -> list[Problem]:
+def _limit_problems(problems: list[Problem]) -> list[Problem]:
     """Return the first problems, and a count of the others."""
     more = len(problems) - _MAX_PROBLEMS
     return problems if more <= 0 else [*problems[:_MAX_PROBLEMS], Problem(key="", message=f"and {more} more errors.")]
@@ -265,10 +265,10 @@ def _sort_problems(problems: Iterable[Problem]) -> list[Problem]:
 
 def _job_layer(job_file: str | os.PathLike[str], cwd: Path) -> Layer:
     path = _path_of(job_file, cwd)
-    return read_layer(path, _shown(job_file), path.parent)
+    return read_layer(path, _format_job_file(job_file), path.parent)
 
 
-def _translated(
+def _translate_legacy_job(
     flags: Flags | None, job_file: str | os.PathLike[str] | None, environ: Mapping[str, str], cwd: Path
 ) -> tuple[DraftJob, bool]:
     from tony.config.legacy.flags import Flags
@@ -280,16 +280,16 @@ def _translated(
     return translate(flags, environ, cwd)
 
 
-def _shown(job_file: str | os.PathLike[str]) -> str:
+def _format_job_file(job_file: str | os.PathLike[str]) -> str:
     shown = os.fsdecode(job_file)
-    return shown if shown.isprintable() else quoted(shown)
+    return shown if shown.isprintable() else quote(shown)
 
 
 def _path_of(job_file: str | os.PathLike[str], cwd: Path) -> Path:
     return cwd / os.path.expanduser(job_file)
 
 
-def _current_folder() -> Path:
+def _find_current_folder() -> Path:
     try:
         return Path.cwd()
     except OSError as error:

@@ -10,7 +10,7 @@ _MAX_COMPARED = 300
 _MAX_LISTED = 12
 
 
-def closest_match(word: str, known: Iterable[str]) -> str | None:
+def find_closest_match(word: str, known: Iterable[str]) -> str | None:
     """Return the most similar known name, ignoring case and dashes; None if none is similar."""
     by_folded = {fold_name(name): name for name in known}
     if fold_name(word) in by_folded:
@@ -25,7 +25,7 @@ def closest_match(word: str, known: Iterable[str]) -> str | None:
 
 def suggest_names(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """Return `did you mean `worker`?`, or `otherwise` if nothing is near."""
-    name = closest_match(word, known)
+    name = find_closest_match(word, known)
     return f"did you mean `{name}`?" if name else otherwise
 
 

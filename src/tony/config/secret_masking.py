@@ -18,7 +18,7 @@ MASK = "***"
 _HOST = re.compile(r"https?://[A-Za-z0-9.-]{1,255}(:\d{1,5})?(?=/|\?|$)")
 
 
-def masked(name: str, value: str, named: Collection[str] = ()) -> str:
+def mask_secret(name: str, value: str, named: Collection[str] = ()) -> str:
     """Return the value for display: a secret is masked, and so is a password in an address.
 
     Args:
@@ -46,21 +46,21 @@ def redact(spec: JobSpec) -> JobSpec:
     roles = {
         name: replace(
             role,
-            env=_masked(role.env, spec, mask),
-            command=_masked_command(role.command, mask),
-            scheduler_settings={name: _masked_settings(each) for name, each in role.scheduler_settings.items()},
+            env=_mask_values(role.env, spec, mask),
+            command=_mask_command(role.command, mask),
+            scheduler_settings={name: _mask_settings(each) for name, each in role.scheduler_settings.items()},
         )
         for name, role in spec.roles.items()
     }
     return replace(
         spec,
-        command=_masked_command(spec.command, mask),
-        env=_masked(spec.env, spec, mask),
-        container_env=_masked(spec.container_env, spec, mask),
-        params=_masked(spec.params, spec, mask),
+        command=_mask_command(spec.command, mask),
+        env=_mask_values(spec.env, spec, mask),
+        container_env=_mask_values(spec.container_env, spec, mask),
+        params=_mask_values(spec.params, spec, mask),
         roles=roles,
-        scheduler_settings=_masked_settings(spec.scheduler_settings),
-        notify=_without_secrets(spec.notify),
+        scheduler_settings=_mask_settings(spec.scheduler_settings),
+        notify=_mask_notify(spec.notify),
     )
 
 
@@ -71,22 +71,22 @@ def build_mask(spec: JobSpec) -> SecretMask:
     return SecretMask(set().union(*(find_secrets(table, spec.secret) for table in tables)))
 
 
-def _without_secrets(notify: Notify) -> Notify:
+def _mask_notify(notify: Notify) -> Notify:
     if notify.webhook is None and notify.secret is None:
         return notify
     webhook, secret = (value if value is None else mask_value(value) for value in (notify.webhook, notify.secret))
     return replace(notify, webhook=webhook, secret=secret)
 
 
-def _masked_settings(settings: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
-    return {name: masked(name, value) if isinstance(value, str) else value for name, value in settings.items()}
+def _mask_settings(settings: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
+    return {name: mask_secret(name, value) if isinstance(value, str) else value for name, value in settings.items()}
 
 
-def _masked(values: Mapping[str, str], spec: JobSpec, mask: SecretMask) -> dict[str, str]:
-    return {name: mask.hide_text(masked(name, value, spec.secret)) for name, value in values.items()}
+def _mask_values(values: Mapping[str, str], spec: JobSpec, mask: SecretMask) -> dict[str, str]:
+    return {name: mask.hide_text(mask_secret(name, value, spec.secret)) for name, value in values.items()}
 
 
-def _masked_command(command: Command | None, mask: SecretMask) -> Command | None:
+def _mask_command(command: Command | None, mask: SecretMask) -> Command | None:
     if command is None or isinstance(command, str):
         return command and mask.hide_text(command)
     return tuple(map(mask.hide_text, command))

@@ -28,29 +28,29 @@ def build(value_table: ValueTable, default_name: str) -> JobSpec:
     scheduler = value_table.value(("scheduler", "name")) or JobSpec().scheduler
     return JobSpec(
         **fields,
-        env=value_table.below(("env",)),
-        container_env=value_table.below(("container_env",)),
-        params=value_table.below(("params",)),
-        groups=value_table.below(("groups",)),
+        env=value_table.list_children(("env",)),
+        container_env=value_table.list_children(("container_env",)),
+        params=value_table.list_children(("params",)),
+        groups=value_table.list_children(("groups",)),
         roles={name: _role(value_table, name) for name in value_table.roles},
         scheduler=scheduler,
-        scheduler_settings=value_table.below(("scheduler", scheduler)),
+        scheduler_settings=value_table.list_children(("scheduler", scheduler)),
     )
 
 
 def _role(value_table: ValueTable, name: str) -> Role:
     place = ("roles", name)
     fields = _fields(value_table, place)
-    others = value_table.below((*place, "resources"))
+    others = value_table.list_children((*place, "resources"))
     if others:
         fields["resources"] = replace(fields.get("resources", Resources()), others=others)
-    fields |= sizes(value_table.below((*place, "instances")))
+    fields |= sizes(value_table.list_children((*place, "instances")))
     return Role(
         **fields,
-        env=value_table.below((*place, "env")),
-        exports=value_table.below((*place, "exports")),
+        env=value_table.list_children((*place, "env")),
+        exports=value_table.list_children((*place, "exports")),
         after={other: condition for _, _, other, condition in conditions(value_table, name)},
-        timeout_after=_timeout_after(value_table.below((*place, "timeout_after"))),
+        timeout_after=_timeout_after(value_table.list_children((*place, "timeout_after"))),
         scheduler_settings={
             key[-1]: values
             for key, values in value_table.children.items()
@@ -70,7 +70,7 @@ def _fields(value_table: ValueTable, place: Key) -> dict[str, Any]:
     """Return field -> value for every setting directly below `place` that sets a field."""
     fields: dict[str, Any] = {}
     nested: dict[str, dict[str, Any]] = {}
-    for name, value in value_table.below(place).items():
+    for name, value in value_table.list_children(place).items():
         node = find((*place, name))
         if node and node.setting and node.setting.attribute:
             outer, _, inner = node.setting.attribute.rpartition(".")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tony.config.files import path_settings
-from tony.config.files.layers import Canonical, Garbled, Written, quoted
+from tony.config.files.layers import Canonical, Garbled, Written, quote
 from tony.config.name_suggestions import suggest_names
 from tony.config.table.settings_table import Kind, Setting
-from tony.config.table.value_format import canonical
+from tony.config.table.value_format import format_canonical
 from tony.units import parse_duration, parse_size
 
 #: Linux takes at most this many bytes in one argument or variable, its closing NUL included (MAX_ARG_STRLEN).
@@ -30,7 +30,7 @@ class ConversionProblem:
     item: int | None = None
 
 
-class WrongValue(ValueError):  # noqa: N818 - a noun reads better where it is raised
+class InvalidValueError(ValueError):
     """A value that its setting cannot have; `items` are the valid items of a list, None in place of the others."""
 
     def __init__(self, *faults: ConversionProblem, items: Sequence[str | None] = ()) -> None:
@@ -47,25 +47,25 @@ def convert(setting: Setting, value: Any, base: Path) -> Any:
         base: absolute folder for relative paths.
 
     Raises:
-        WrongValue: the value is not valid; says what to write instead.
+        InvalidValueError: the value is not valid; says what to write instead.
     """
     if isinstance(value, Garbled):
-        raise WrongValue(ConversionProblem(_garbled(value)))
-    plain = value.value if isinstance(value, Canonical) else _unwrapped(value, setting.kind)
+        raise InvalidValueError(ConversionProblem(_describe_garbled(value)))
+    plain = value.value if isinstance(value, Canonical) else _unwrap(value, setting.kind)
     if plain is None and not isinstance(value, Canonical):
-        raise WrongValue(ConversionProblem("it has no value. Write one, or remove the key."))
+        raise InvalidValueError(ConversionProblem("it has no value. Write one, or remove the key."))
     if isinstance(value, Canonical) and setting.kind in _CANONICAL:
-        return _bounded(setting, _CANONICAL[setting.kind](plain))
+        return _check_bounds(setting, _CANONICAL[setting.kind](plain))
     try:
         if setting.kind is Kind.CHOICE:
             return _choice(setting, plain)
         if setting.kind in _WITH_BASE:
             return _WITH_BASE[setting.kind](plain, base)
-        return _bounded(setting, _PLAIN[setting.kind](plain))
-    except WrongValue:
+        return _check_bounds(setting, _PLAIN[setting.kind](plain))
+    except InvalidValueError:
         raise
     except ValueError as error:
-        raise WrongValue(ConversionProblem(f"{error}{_from_to(setting, plain)}")) from None
+        raise InvalidValueError(ConversionProblem(f"{error}{_from_to(setting, plain)}")) from None
 
 
 def _from_to(setting: Setting, value: Any) -> str:
@@ -75,39 +75,43 @@ def _from_to(setting: Setting, value: Any) -> str:
     return f" For an elastic role: {ELASTIC_EXAMPLE}."
 
 
-def _garbled(value: Garbled) -> str:
+def _describe_garbled(value: Garbled) -> str:
     kind = {"[": "a list", "{": "a table"}.get(value.text.lstrip()[0], "text in quotes")
     meant = " To use it unchanged, put it in single quotes of its own: '...'." if "'" not in value.text else ""
     return f"it begins like {kind} in TOML, but is not valid: {value.why}.{meant}"
 
 
-def _unwrapped(value: Any, kind: Kind, *, is_item: bool = False) -> Any:
+def _unwrap(value: Any, kind: Kind, *, is_item: bool = False) -> Any:
     """Return the plain value, also of list items; or its text where the setting takes text."""
     if isinstance(value, list | tuple):
-        return [_unwrapped(item, kind, is_item=True) for item in value]
+        return [_unwrap(item, kind, is_item=True) for item in value]
     if not isinstance(value, Written):
         return value
     if kind is Kind.WORD or (kind is Kind.COMMAND and is_item):
         return value.text  # numbers are accepted as they are written
     if isinstance(value.value, list):
-        return _unwrapped(value.value, kind)
+        return _unwrap(value.value, kind)
     return value.text if kind in _TEXTUAL and value.is_text else value.value
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def _bounded(setting: Setting, value: Any) -> Any:
+def _check_bounds(setting: Setting, value: Any) -> Any:
     if isinstance(value, int | float) and not isinstance(value, bool):
         low, high = setting.minimum, setting.maximum
         if low is not None and value < low:
-            raise WrongValue(ConversionProblem(f"too small. The minimum is {canonical(setting, _same(value, low))}."))
+            raise InvalidValueError(
+                ConversionProblem(f"too small. The minimum is {format_canonical(setting, _align_type(value, low))}.")
+            )
         if high is not None and value > high:
-            raise WrongValue(ConversionProblem(f"too large. The maximum is {canonical(setting, _same(value, high))}."))
+            raise InvalidValueError(
+                ConversionProblem(f"too large. The maximum is {format_canonical(setting, _align_type(value, high))}.")
+            )
     return value
 
 
-def _same(value: int | float, bound: float) -> int | float:
+def _align_type(value: int | float, bound: float) -> int | float:
     return int(bound) if isinstance(value, int) else bound
 
 
@@ -153,32 +157,32 @@ def _wait(value: Any) -> float | None:
         raise ValueError(f'{error} "off" means no end of the wait, "0s" no wait.') from None
 
 
-def _canonical_size(value: Any) -> int:
+def _convert_canonical_size(value: Any) -> int:
     if isinstance(value, str):
         return _size(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise WrongValue(ConversionProblem(f"expected a number of bytes, not {_kind(value)}."))
+        raise InvalidValueError(ConversionProblem(f"expected a number of bytes, not {_kind(value)}."))
     return value
 
 
-def _canonical_duration(value: Any) -> float:
+def _convert_canonical_duration(value: Any) -> float:
     if isinstance(value, str):
         return _duration(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise WrongValue(ConversionProblem(f"expected a number of seconds, not {_kind(value)}."))
+        raise InvalidValueError(ConversionProblem(f"expected a number of seconds, not {_kind(value)}."))
     return float(value)
 
 
-def _canonical_timeout(value: Any) -> float | None:
-    return _timeout(value) if isinstance(value, str) else _canonical_wait(value) or None
+def _convert_canonical_timeout(value: Any) -> float | None:
+    return _timeout(value) if isinstance(value, str) else _convert_canonical_wait(value) or None
 
 
-def _canonical_wait(value: Any) -> float | None:
+def _convert_canonical_wait(value: Any) -> float | None:
     if isinstance(value, str):
         return _wait(value)
-    seconds = None if value is None else _canonical_duration(value)
+    seconds = None if value is None else _convert_canonical_duration(value)
     if seconds is not None and seconds < 0:
-        raise WrongValue(ConversionProblem("a duration cannot be negative."))
+        raise InvalidValueError(ConversionProblem("a duration cannot be negative."))
     return seconds
 
 
@@ -205,7 +209,7 @@ def _word(value: Any) -> str:
     if isinstance(value, bool):
         raise ValueError(f'true and false are ambiguous as text: write it in quotes, such as "{int(value)}".')
     if isinstance(value, int | float):
-        value = as_text(value)
+        value = format_number(value)
     return _argument(_text(value))
 
 
@@ -218,7 +222,7 @@ def _argument(text: str) -> str:
     return text
 
 
-def as_text(number: int | float) -> str:
+def format_number(number: int | float) -> str:
     """Return a number as text for an argument or variable.
 
     Raises:
@@ -236,7 +240,7 @@ def _choice(setting: Setting, value: Any) -> Enum:
     words = [str(member.value) for member in setting.choices]
     if isinstance(value, str) and value in words:
         return setting.choices(value)
-    known = " or ".join([", ".join(map(quoted, words[:-1])), quoted(words[-1])])
+    known = " or ".join([", ".join(map(quote, words[:-1])), quote(words[-1])])
     hint = suggest_names(value, words) if isinstance(value, str) else ""
     raise ValueError(f"it must be {known}{f'; {hint}' if hint else '.'}")
 
@@ -287,14 +291,14 @@ def _items(values: Any, read: Callable[[Any], str]) -> list[str]:
             faults.append(ConversionProblem(str(error), number))
             partial.append(None)
     if faults:
-        raise WrongValue(*faults, items=partial)
+        raise InvalidValueError(*faults, items=partial)
     return items
 
 
 def _list(value: Any, example: str) -> Any:
     if isinstance(value, list | tuple):
         return value
-    hint = f"[{quoted(value)}]" if isinstance(value, str) and len(value) < 60 else example
+    hint = f"[{quote(value)}]" if isinstance(value, str) and len(value) < 60 else example
     raise ValueError(f"expected a list: {hint}.")
 
 
@@ -319,7 +323,7 @@ def _codes(value: Any) -> tuple[int, ...]:
         except ValueError as error:
             faults.append(ConversionProblem(str(error), number))
     if faults:
-        raise WrongValue(*faults)
+        raise InvalidValueError(*faults)
     return tuple(value)
 
 
@@ -329,11 +333,11 @@ def _files(value: Any, base: Path) -> tuple[str, ...]:
 
 
 def _path(value: Any, base: Path) -> str:
-    return path_settings.absolute(_text(value), base)
+    return path_settings.make_absolute(_text(value), base)
 
 
 def _source(value: Any, base: Path) -> str:
-    return path_settings.absolute_or_address(_text(value), base)
+    return path_settings.make_absolute_or_address(_text(value), base)
 
 
 def _python(value: Any, base: Path) -> str:
@@ -346,7 +350,7 @@ def _secret(value: Any, base: Path) -> str:
         raise ValueError("the text is empty. Leave the key out.")
     kind, _, place = text.partition(":")
     if kind == "file":
-        return f"file:{path_settings.absolute(place, base)}"
+        return f"file:{path_settings.make_absolute(place, base)}"
     if kind == "env" and not (place.isascii() and place.replace("_", "a").isalnum()):
         raise ValueError("write the name of a variable after `env:`, such as env:HOOK.")
     return text
@@ -391,10 +395,10 @@ _WITH_BASE: dict[Kind, Callable[[Any, Path], Any]] = {
     Kind.SECRET: _secret,
 }
 _CANONICAL: dict[Kind, Callable[[Any], Any]] = {
-    Kind.SIZE: _canonical_size,
-    Kind.DURATION: _canonical_duration,
-    Kind.TIMEOUT: _canonical_timeout,
-    Kind.WAIT: _canonical_wait,
+    Kind.SIZE: _convert_canonical_size,
+    Kind.DURATION: _convert_canonical_duration,
+    Kind.TIMEOUT: _convert_canonical_timeout,
+    Kind.WAIT: _convert_canonical_wait,
 }
 #: Kinds that take the text of a flag or plain YAML scalar, even if it looks like a number: `--set name=123`.
 _TEXTUAL = frozenset(

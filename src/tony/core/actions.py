@@ -69,7 +69,7 @@ class Renew(RequestedAction):
 class Publish(RequestedAction):
     """Announce the cluster spec of a session, or a later version of it. Comes before the Starts that use it.
 
-    Feed `Gathered` back if it contains roles that may run with fewer tasks than requested.
+    Feed `GangSizeSet` back if it contains roles that may run with fewer tasks than requested.
     """
 
     kind: ClassVar[str] = "publish"

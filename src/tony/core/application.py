@@ -49,7 +49,7 @@ _HANDLERS: Mapping[type[ev.Event], Callable[[StepContext, Any], None]] = {
     ev.ContainersFound: am_attempts.on_containers_found,
     ev.ReconcileClosed: am_attempts.on_reconcile_closed,
     ev.SessionOpened: session_start.on_opened,
-    ev.Gathered: _ignore,
+    ev.GangSizeSet: _ignore,
     ev.FailureClassified: _ignore,
     ev.Queued: containers.on_queued,
     ev.Unsatisfiable: failure_handling.on_unsatisfiable,
@@ -87,7 +87,8 @@ class Application:
         """Handle one event at time `now` (seconds since the job was accepted) and return the actions, in order.
 
         Raises:
-            InvalidTransition: an impossible event (an AM attempt that does not rise, a session that was not requested).
+            InvalidTransitionError: an impossible event (an AM attempt that does not rise, a session that was not
+                requested).
                 The state is unchanged.
         """
         ctx = StepContext(self.state, now)

@@ -239,7 +239,7 @@ class SessionOpened(LoggedEvent):
 
 
 @value_class
-class Gathered(LoggedEvent):
+class GangSizeSet(LoggedEvent):
     """An elastic gang was published: with how many tasks it starts. For the log only.
 
     Attributes:
@@ -247,7 +247,7 @@ class Gathered(LoggedEvent):
         absent: role -> indexes of the tasks that do not participate.
     """
 
-    kind: ClassVar[str] = "gathered"
+    kind: ClassVar[str] = "gang-size"
     session: int
     tasks: Mapping[str, int]
     absent: Mapping[str, tuple[int, ...]]
@@ -388,7 +388,7 @@ Event = (
     | ContainerEnded
     | Silent
     | SessionOpened
-    | Gathered
+    | GangSizeSet
     | FailureClassified
     | KillRequested
     | RestartRequested

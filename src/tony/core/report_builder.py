@@ -173,8 +173,8 @@ def _explain_pending(state: State, task: Task, now: float, live: Live) -> str:
 def _explain_waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> str:
     """Return which tasks are missing and why, in one sentence; empty if the job waits for nothing."""
     if state.pausing:
-        again = format_duration(max(0.0, (state.timers.get(Deadline(DeadlineKind.GANG_PAUSE)) or now) - now))
-        return f"the gang was incomplete for too long and released its containers; it requests them again in {again}"
+        delay = format_duration(max(0.0, (state.timers.get(Deadline(DeadlineKind.GANG_PAUSE)) or now) - now))
+        return f"the gang was incomplete for too long and released its containers; it requests them again in {delay}"
     if state.queue_reason and not state.final:
         return state.queue_reason + _shrink_deadline(state, now)
     if state.job is JobState.RESTARTING:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tony.core.events import Gathered
+from tony.core.events import GangSizeSet
 from tony.model.job_spec import ClusterSpec, JobSpec
 
 #: Maximum number of tasks listed by name.
 _MAX_NAMED = 5
 
 
-def build_gathered_event(spec: JobSpec, cluster: ClusterSpec) -> Gathered | None:
+def build_gang_size_event(spec: JobSpec, cluster: ClusterSpec) -> GangSizeSet | None:
     """Return the event that records it; None if every published role has all of its tasks by definition."""
     elastic = [name for name in spec.elastic_roles if name in cluster.roles]
     if not elastic:
         return None
-    return Gathered(
+    return GangSizeSet(
         session=cluster.session,
         tasks={name: len(cluster.roles[name]) for name in elastic},
         absent={name: cluster.absent[name] for name in elastic if name in cluster.absent},

@@ -1,7 +1,7 @@
 """The transition tables of tasks and of the job. The diagrams in the docs are generated from them.
 
 Two rules. Every change of a state goes through `find_next_task_state` or `find_next_job_state`. A transition that is
-not in a table raises `InvalidTransition` and changes nothing.
+not in a table raises `InvalidTransitionError` and changes nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from tony.errors import InvalidTransition
+from tony.errors import InvalidTransitionError
 from tony.model.states import JobState, TaskState
 
 
@@ -48,9 +48,10 @@ class JobMove(Enum):
     KILL = "kill"
 
 
-_T, _J = TaskState, JobState
+_T = TaskState
+_J = JobState
 _PREPARING = (_T.REQUESTED, _T.STARTING, _T.REGISTERED)
-_OVER = (_T.SUCCEEDED, _T.FAILED, _T.STOPPED, _T.LOST)
+_ENDED = (_T.SUCCEEDED, _T.FAILED, _T.STOPPED, _T.LOST)
 _UNDECIDED_JOBS = (_J.QUEUED, _J.STARTING, _J.RUNNING, _J.RESTARTING)
 
 TASK_TABLE: Mapping[tuple[TaskState, TaskMove], TaskState] = {
@@ -67,7 +68,7 @@ TASK_TABLE: Mapping[tuple[TaskState, TaskMove], TaskState] = {
     **{(state, TaskMove.FAIL): _T.FAILED for state in (_T.STARTING, _T.REGISTERED, _T.RUNNING, _T.STOPPING)},
     **{(state, TaskMove.LOSE): _T.LOST for state in (_T.RUNNING, _T.STOPPING)},
     **{(state, TaskMove.END): _T.STOPPED for state in (_T.PENDING, *_PREPARING, _T.STOPPING)},
-    **{(state, TaskMove.RESET): _T.PENDING for state in (*_PREPARING, *_OVER)},
+    **{(state, TaskMove.RESET): _T.PENDING for state in (*_PREPARING, *_ENDED)},
 }
 
 JOB_TABLE: Mapping[tuple[JobState, JobMove], JobState] = {
@@ -89,21 +90,21 @@ def find_next_task_state(state: TaskState, move: TaskMove, who: str) -> TaskStat
     """Return the state to which `move` leads a task.
 
     Raises:
-        InvalidTransition: the table has no such transition.
+        InvalidTransitionError: the table has no such transition.
     """
     try:
         return TASK_TABLE[state, move]
     except KeyError:
-        raise InvalidTransition(f"{who} is {state.value}: cannot {move.value}") from None
+        raise InvalidTransitionError(f"{who} is {state.value}: cannot {move.value}") from None
 
 
 def find_next_job_state(state: JobState, move: JobMove) -> JobState:
     """Return the state to which `move` leads the job.
 
     Raises:
-        InvalidTransition: the table has no such transition.
+        InvalidTransitionError: the table has no such transition.
     """
     try:
         return JOB_TABLE[state, move]
     except KeyError:
-        raise InvalidTransition(f"the job is {state.value}: cannot {move.value}") from None
+        raise InvalidTransitionError(f"the job is {state.value}: cannot {move.value}") from None

@@ -40,7 +40,7 @@ from tony.executor.program.spawn import Reaper
 from tony.executor.program.watchdog import Watchdog
 from tony.executor.run_context import RunContext
 from tony.executor.task_run import ProgramRun
-from tony.linux.port_reservation import PortsExhausted
+from tony.linux.port_reservation import PortsExhaustedError
 from tony.model.masking import SecretMask
 from tony.protocol.executor_messages import Attach, Heartbeat, Summon
 from tony.protocol.launch import LaunchContext, TaskPart
@@ -70,7 +70,7 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _End:
+class _ExecutorEnd:
     """The exit code and reason; the last item of the queue."""
 
     code: int
@@ -136,7 +136,7 @@ class Executor:
             on_renew=self._extend_watchdog,
             before_reports=self._outbox.catch_up,
         )
-        self._queue: asyncio.Queue[PrepareSession | StartTaskAttempt | _End] = asyncio.Queue()
+        self._queue: asyncio.Queue[PrepareSession | StartTaskAttempt | _ExecutorEnd] = asyncio.Queue()
         self._run: ProgramRun | None = None
         self._stop_early: StopTaskAttempt | None = None
         self._tunnels: TunnelEndpoint | None = None
@@ -197,7 +197,7 @@ class Executor:
                 self._stop_early = action
                 self._stop_run(action.grace, action.reason)
             case EndExecutor(grace=grace):
-                self._end(grace, _End(code=ExitCode.SUCCEEDED, why="released"))
+                self._end(grace, _ExecutorEnd(code=ExitCode.SUCCEEDED, why="released"))
             case ApplyLogLevel(level=level):
                 logging.getLogger("tony").setLevel(_LEVELS.get(level, logging.INFO))
                 log.info("log level is now %s", level)
@@ -252,7 +252,7 @@ class Executor:
         if self._run:
             self._run.stop(grace, reason)
 
-    def _end(self, grace: float, end: _End) -> None:
+    def _end(self, grace: float, end: _ExecutorEnd) -> None:
         self._stop_run(grace, end.why)
         if not self._ending:
             self._ending = True
@@ -260,14 +260,14 @@ class Executor:
 
     def _on_sigterm(self) -> None:
         why = "the executor received SIGTERM"
-        self._end(self._context.task.stop_grace, _End(code=128 + signal.SIGTERM, why=why))
+        self._end(self._context.task.stop_grace, _ExecutorEnd(code=128 + signal.SIGTERM, why=why))
 
     async def _keep_connection(self) -> None:
         why = await self._connection.keep()
         if self._connection.is_rejected:  # another executor may have this task already: exit at once
-            self._end(0.0, _End(code=ExitCode.INFRASTRUCTURE, why=why))
+            self._end(0.0, _ExecutorEnd(code=ExitCode.INFRASTRUCTURE, why=why))
             return
-        end = _End(code=ExitCode.INFRASTRUCTURE, why=f"lost contact with the application master: {why}")
+        end = _ExecutorEnd(code=ExitCode.INFRASTRUCTURE, why=f"lost contact with the application master: {why}")
         self._end(self._context.task.stop_grace, end)
 
     def _on_reattach_request(self, summon: Summon) -> bool:
@@ -279,17 +279,17 @@ class Executor:
 
     # --- queue ----------------------------------------------------------------------------------------------------
 
-    async def _work(self) -> _End:
+    async def _work(self) -> _ExecutorEnd:
         while True:
             match await self._queue.get():
                 case PrepareSession(session=session):
                     try:
                         self._prepare(session)
-                    except (PortsExhausted, RendezvousError) as error:
-                        return _End(code=ExitCode.INFRASTRUCTURE, why=str(error))
+                    except (PortsExhaustedError, RendezvousError) as error:
+                        return _ExecutorEnd(code=ExitCode.INFRASTRUCTURE, why=str(error))
                 case StartTaskAttempt() as start:
                     await self._run_attempt(start)
-                case _End() as end:
+                case _ExecutorEnd() as end:
                     return end
 
     def _prepare(self, session: int) -> None:
@@ -398,7 +398,7 @@ def _build_hadoop_classpath(
 ) -> HadoopClasspath | None:
     if not context.task.job_settings.hadoop_classpath:
         return None
-    from tony.executor.program.hadoop_classpath import HadoopClasspath, is_wanted  # late: few jobs need it
+    from tony.executor.program.hadoop_classpath import HadoopClasspath, is_enabled  # late: few jobs need it
 
     task, container = context.task, context.container
-    return HadoopClasspath(task, container, environment, reaper) if is_wanted(task, container, environment) else None
+    return HadoopClasspath(task, container, environment, reaper) if is_enabled(task, container, environment) else None

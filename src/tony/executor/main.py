@@ -15,7 +15,7 @@ from tony.errors import ExitCode, PlatformError, TonyError
 from tony.executor.program.watchdog import Watchdog
 from tony.linux import oom_score, process, resource_limits
 from tony.model.codec import DecodeError, from_plain
-from tony.model.strict_json import BadJson, loads
+from tony.model.strict_json import InvalidJsonError, loads
 from tony.protocol.launch import LaunchContext
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def run(file: str | None, wrap: Callable[[Connect], Connect] = lambda connect: c
 def begin(read: Callable[[], LaunchContext], wrap: Callable[[Connect], Connect] = lambda connect: connect) -> int:
     """Run one executor. `read` returns the launch context before anything else is loaded; may raise TonyError."""
     process.hear_signals()
-    score = oom_score.own()
+    score = oom_score.get_own_score()
     process.set_not_dumpable()
     try:
         context = read()
@@ -113,7 +113,7 @@ def decode_context(data: bytes) -> LaunchContext:
         return from_plain(LaunchContext, loads(data), ignore_unknown=True)
     except DecodeError as error:
         raise ValueError(str(error)) from None
-    except BadJson:
+    except InvalidJsonError:
         raise ValueError("it is not JSON") from None  # may hold secrets: not quoted
 
 

@@ -24,7 +24,7 @@ from tony.executor.program.missing_source_hint import explain_missing_file
 from tony.executor.program.printed_values import Exports
 from tony.executor.program.program_environment import (
     MARKER,
-    LaunchFailed,
+    LaunchFailedError,
     build_command_line,
     build_environments,
     build_task_view,
@@ -37,7 +37,7 @@ from tony.executor.run_context import RunContext
 from tony.frameworks import registry as frameworks
 from tony.frameworks.base import TaskView
 from tony.linux import process, resource_limits
-from tony.linux.process import has_marker, own_peak
+from tony.linux.process import has_marker, read_own_peak
 from tony.linux.process_usage import ProcessUsage
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId, log_file_name
@@ -107,8 +107,8 @@ class ProgramRun:
         self._started_at = 0.0
         self._output: Output | None = None
         self._ranks: RankOutput | None = None
-        wanted = run_context.context.task.role_settings.exports
-        self._exports = Exports(wanted) if wanted else None
+        export_patterns = run_context.context.task.role_settings.exports
+        self._exports = Exports(export_patterns) if export_patterns else None
         self._mask = run_context.mask
         self._pids: list[int] = []
         self._ends: list[ProcessExit] = []
@@ -163,7 +163,7 @@ class ProgramRun:
         started_at = clock.monotonic()
         try:
             return await self._run(started_at)
-        except LaunchFailed as error:
+        except LaunchFailedError as error:
             message = self._mask.hide_text(str(error))
             log.error("the program was not started: %s", message)
             await self._process_tree.end()
@@ -270,7 +270,7 @@ class ProgramRun:
                 folder, name, task.job_settings.log_limit, writer, started_at, readers, self._exports, self._mask
             )
         except OSError as error:
-            raise LaunchFailed(
+            raise LaunchFailedError(
                 f"cannot create pipes for its output: {resource_limits.describe_os_error(error)}"
             ) from error
         self._run_context.ports.release_before_start()
@@ -313,11 +313,13 @@ class ProgramRun:
             envs = build_environments(
                 task, container, framework, command.shared, seen, own, more, classpath, command.addresses
             )
-        except LaunchFailed:
+        except LaunchFailedError:
             raise
         except Exception as error:  # a plug-in may raise anything: its task fails with the reason
             log.exception("the framework's adapter failed")
-            raise LaunchFailed(f"framework adapter {task.framework_module}: {type(error).__name__}: {error}") from error
+            raise LaunchFailedError(
+                f"framework adapter {task.framework_module}: {type(error).__name__}: {error}"
+            ) from error
         progress_path = self._progress.path if self._progress else None
         for env in envs:
             env.update(build_variables(env, progress_path, hooks=task.job_settings.python_stacks))
@@ -397,7 +399,7 @@ class ProgramRun:
         deadline = clock.monotonic() + _HELPER_EXIT_SECONDS
         while (
             left := []
-            if self._process_tree.is_over()
+            if self._process_tree.is_finished()
             else [p for p in self._process_tree.list_contained() if process.is_alive(p)]
         ):
             if clock.monotonic() >= deadline:
@@ -463,7 +465,7 @@ class ProgramRun:
 
     def _read_own_largest_process(self) -> int:
         """Return the largest process's peak, unless it may be the executor's: a child is its copy until exec."""
-        return self._largest_process if self._largest_process > own_peak() else 0
+        return self._largest_process if self._largest_process > read_own_peak() else 0
 
     def _on_pids(self, pids: Sequence[int]) -> None:
         unmarked = self._process_tree.select_unmarked(pids)

@@ -18,7 +18,7 @@ from tony.model.job_spec import ClusterSpec, JobSpec
 from tony.model.states import DistributedMode, RendezvousKind
 
 
-def as_it_is(host: str) -> str:
+def keep_host(host: str) -> str:
     """Return the host's name unresolved."""
     return host
 
@@ -55,7 +55,7 @@ class TaskView:
     address: str
     tb_port: int | None = None
     work_folder: str = "."
-    ip_of: Callable[[str], str] = as_it_is
+    ip_of: Callable[[str], str] = keep_host
 
 
 class Framework(ABC):
@@ -68,7 +68,7 @@ class Framework(ABC):
         """Return errors in a job that only this framework can detect. None by default."""
         return ()
 
-    def serving_roles(self, roles: Collection[str]) -> Collection[str]:
+    def find_serving_roles(self, roles: Collection[str]) -> Collection[str]:
         """Return those of a job's roles whose programs serve the others until they are stopped. None by default.
 
         Such a role is untracked unless the job sets its kind: a job that waits for it never ends.
@@ -82,7 +82,7 @@ class Framework(ABC):
         """
         return None
 
-    def elastic(self, spec: JobSpec, role: str) -> str | None:
+    def check_elastic(self, spec: JobSpec, role: str) -> str | None:
         """Check whether a session can run without some tasks of a role (`instances = { min = 2, max = 8 }`).
 
         If so, both halves see only the tasks that take part: `shared` gets a job whose role has as many instances, and
@@ -97,7 +97,7 @@ class Framework(ABC):
         """Return variables of every program that the job may override. None by default."""
         return {}
 
-    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
+    def check_lone_restart(self, spec: JobSpec, role: str) -> str | None:
         """Check whether one task of a role can be restarted while its peers run on (`restart = "task"`).
 
         Returns:
@@ -106,7 +106,7 @@ class Framework(ABC):
         return "its adapter does not support it"
 
     @abstractmethod
-    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+    def build_shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         """AM half: return the value that every task of the session gets. Plain JSON, as small as possible."""
 
     @abstractmethod
@@ -114,7 +114,7 @@ class Framework(ABC):
         """Task half: return the variables of each process of the task, one mapping per process (`procs_per_task`).
 
         `shared` is None in fcfs mode. Called in the executor, with the standard library only. The variables common to
-        all frameworks (JOB_NAME, TASK_INDEX...) are added by `common_environment`, not here.
+        all frameworks (JOB_NAME, TASK_INDEX...) are added by `build_common_environment`, not here.
 
         Raises:
             UserError: the program cannot get what it needs; the message says why and what to do. The task ends as not
@@ -122,7 +122,7 @@ class Framework(ABC):
         """
 
 
-def common_environment(task: TaskView) -> dict[str, str]:
+def build_common_environment(task: TaskView) -> dict[str, str]:
     """Return the variables that every program gets, whatever its framework (names as in LinkedIn TonY)."""
     variables = {
         "JOB_NAME": task.task.role,
@@ -153,7 +153,7 @@ def string_size(name: str, value: str) -> int:
     return len(name.encode()) + len(value.encode(errors="surrogateescape")) + 2
 
 
-def one_process_per_task(spec: JobSpec, framework: str) -> list[Problem]:
+def check_one_process(spec: JobSpec, framework: str) -> list[Problem]:
     """Refuse `procs_per_task` above 1: the framework has one address per task, or needs distinct processes."""
     return [
         Problem(
@@ -167,7 +167,7 @@ def one_process_per_task(spec: JobSpec, framework: str) -> list[Problem]:
     ]
 
 
-def whole_gang(spec: JobSpec, framework: str) -> list[Problem]:
+def check_whole_gang(spec: JobSpec, framework: str) -> list[Problem]:
     """Refuse `distributed_mode = "fcfs"`: a program started before its peers registered lacks their addresses."""
     if spec.distributed_mode is not DistributedMode.FCFS:
         return []

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.errors import Problem, UserError
-from tony.frameworks.base import MAX_STRING, Framework, TaskView, rendezvous_folder, string_size, whole_gang
-from tony.frameworks.ranks import compute_roles, local_rank_variables, lone_rank, roles_together
+from tony.frameworks.base import MAX_STRING, Framework, TaskView, check_whole_gang, rendezvous_folder, string_size
+from tony.frameworks.ranks import compute_roles, explain_lone_rank, local_rank_variables, roles_together
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
@@ -84,7 +84,7 @@ class Horovod(Framework):
     name = "horovod"
 
     def validate(self, spec: JobSpec) -> Sequence[Problem]:
-        return [*whole_gang(spec, self.name), *_wrong_driver(spec)]
+        return [*check_whole_gang(spec, self.name), *_check_driver(spec)]
 
     def choose_rendezvous(self, spec: JobSpec, task: TaskId) -> RendezvousKind | None:
         for world in _worlds(spec):
@@ -95,16 +95,16 @@ class Horovod(Framework):
                 return RendezvousKind.STORE  # rank 0's task in a session without the tasks before it
         return None
 
-    def elastic(self, spec: JobSpec, role: str) -> str | None:
+    def check_elastic(self, spec: JobSpec, role: str) -> str | None:
         return None
 
     def defaults(self) -> Mapping[str, str]:
         return {"HOROVOD_GLOO_TIMEOUT_SECONDS": TIMEOUT}
 
-    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
-        return lone_rank(spec, role)
+    def check_lone_restart(self, spec: JobSpec, role: str) -> str | None:
+        return explain_lone_rank(spec, role)
 
-    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+    def build_shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         worlds = [world for world in _worlds(spec) if all(name in cluster.roles for name in world)]
         return {
             "cluster": {role: list(addresses) for role, addresses in cluster.roles.items()},
@@ -163,7 +163,7 @@ def _host_of(world: Mapping[str, Role]) -> TaskId:
     return TaskId(DRIVER if DRIVER in world else next(iter(world)), 0)
 
 
-def _wrong_driver(spec: JobSpec) -> Iterator[Problem]:
+def _check_driver(spec: JobSpec) -> Iterator[Problem]:
     driver = spec.effective_roles.get(DRIVER)
     if driver is None or not driver.instances:
         return

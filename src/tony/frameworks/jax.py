@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem
-from tony.frameworks.base import Framework, TaskView, whole_gang
-from tony.frameworks.ranks import local_rank_variables, lone_rank, place_of, places, to_shared
+from tony.frameworks.base import Framework, TaskView, check_whole_gang
+from tony.frameworks.ranks import explain_lone_rank, local_rank_variables, place_of, places, to_shared
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
 
@@ -31,15 +31,15 @@ class Jax(Framework):
             for name, role in spec.effective_roles.items()
             if role.resources.gpus % role.procs_per_task
         ]
-        return [*whole_gang(spec, self.name), *uneven]
+        return [*check_whole_gang(spec, self.name), *uneven]
 
-    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
-        return lone_rank(spec, role)
+    def check_lone_restart(self, spec: JobSpec, role: str) -> str | None:
+        return explain_lone_rank(spec, role)
 
-    def elastic(self, spec: JobSpec, role: str) -> str | None:
+    def check_elastic(self, spec: JobSpec, role: str) -> str | None:
         return None
 
-    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+    def build_shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         found = places(spec, cluster)
         devices = {name: _devices_per_process(spec.effective_roles[name]) for name in found}
         return {"places": to_shared(found), "devices": {name: count for name, count in devices.items() if count}}

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tony.errors import Problem
-from tony.frameworks.base import Framework, TaskView, whole_gang
+from tony.frameworks.base import Framework, TaskView, check_whole_gang
 from tony.frameworks.ranks import compute_roles, local_rank_variables, roles_together
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
 
-SCHEDULER, SERVER, WORKER = "scheduler", "server", "worker"
+SCHEDULER = "scheduler"
+SERVER = "server"
+WORKER = "worker"
 ROLES = (SCHEDULER, SERVER, WORKER)
 
 
@@ -24,22 +26,22 @@ class MxNet(Framework):
     name = "mxnet"
 
     def validate(self, spec: JobSpec) -> Sequence[Problem]:
-        problems = [*whole_gang(spec, self.name), *_wrong_roles(spec)]
-        return problems or [*_not_together(spec)]
+        problems = [*check_whole_gang(spec, self.name), *_check_roles(spec)]
+        return problems or [*_check_together(spec)]
 
-    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
+    def check_lone_restart(self, spec: JobSpec, role: str) -> str | None:
         if role in ROLES:
             return "ps-lite does not let a process rejoin that its scheduler has known before"
         return None
 
-    def elastic(self, spec: JobSpec, role: str) -> str | None:
+    def check_elastic(self, spec: JobSpec, role: str) -> str | None:
         return (
             "each server keeps a part of the model, partitioned for a fixed number of servers"
             if role == SERVER
             else None
         )
 
-    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+    def build_shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         if any(name not in cluster.roles for name in ROLES):
             return None
         return {
@@ -71,7 +73,7 @@ def _processes(role: Role) -> int:
     return role.instances * role.procs_per_task
 
 
-def _wrong_roles(spec: JobSpec) -> Iterator[Problem]:
+def _check_roles(spec: JobSpec) -> Iterator[Problem]:
     for name in ROLES:
         role = spec.effective_roles.get(name)
         count = _processes(role) if role else 0
@@ -98,7 +100,7 @@ def _wrong_roles(spec: JobSpec) -> Iterator[Problem]:
             )
 
 
-def _not_together(spec: JobSpec) -> Iterator[Problem]:
+def _check_together(spec: JobSpec) -> Iterator[Problem]:
     if any(all(name in group for name in ROLES) for group in roles_together(spec)):
         return
     late = [name for name in ROLES if spec.effective_roles[name].after]

@@ -15,13 +15,13 @@ class NoFramework(Framework):
 
     name = "none"
 
-    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
+    def check_lone_restart(self, spec: JobSpec, role: str) -> str | None:
         return None
 
-    def elastic(self, spec: JobSpec, role: str) -> str | None:
+    def check_elastic(self, spec: JobSpec, role: str) -> str | None:
         return None
 
-    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+    def build_shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         return None
 
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:

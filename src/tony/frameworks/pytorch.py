@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem
-from tony.frameworks.base import Framework, TaskView, whole_gang
+from tony.frameworks.base import Framework, TaskView, check_whole_gang
 from tony.frameworks.ranks import (
     RoleRanks,
+    explain_lone_rank,
     local_rank,
     local_rank_variables,
-    lone_rank,
     place_of,
     places,
     processes,
@@ -26,15 +26,15 @@ class PyTorch(Framework):
     name = "pytorch"
 
     def validate(self, spec: JobSpec) -> Sequence[Problem]:
-        return whole_gang(spec, self.name)
+        return check_whole_gang(spec, self.name)
 
-    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
-        return lone_rank(spec, role)
+    def check_lone_restart(self, spec: JobSpec, role: str) -> str | None:
+        return explain_lone_rank(spec, role)
 
-    def elastic(self, spec: JobSpec, role: str) -> str | None:
+    def check_elastic(self, spec: JobSpec, role: str) -> str | None:
         return None
 
-    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+    def build_shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         return to_shared(places(spec, cluster))
 
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:

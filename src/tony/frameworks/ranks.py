@@ -30,10 +30,10 @@ def roles_together(spec: JobSpec) -> list[dict[str, Role]]:
     return list(groups.values())
 
 
-def lone_rank(spec: JobSpec, role: str) -> str | None:
+def explain_lone_rank(spec: JobSpec, role: str) -> str | None:
     """Return why one task of a role cannot be restarted alone; None if it has no rank, or the only one.
 
-    The text is as of `Framework.lone_restart`.
+    The text is as of `Framework.check_lone_restart`.
     """
     for group in roles_together(spec):
         ranks = compute_roles(group)

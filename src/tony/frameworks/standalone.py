@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tony.errors import Problem
-from tony.frameworks.base import Framework, TaskView, one_process_per_task
+from tony.frameworks.base import Framework, TaskView, check_one_process
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec
 from tony.model.states import RoleKind
@@ -20,7 +20,7 @@ class Standalone(Framework):
         roles = spec.effective_roles.items()
         counts = {name: role.instances for name, role in roles if role.kind is not RoleKind.SETUP}
         total = sum(counts.values())
-        problems = one_process_per_task(spec, self.name)
+        problems = check_one_process(spec, self.name)
         if total != 1:
             listed = ", ".join(f"{name} {count}" for name, count in counts.items())
             message = (
@@ -30,13 +30,13 @@ class Standalone(Framework):
             problems.insert(0, Problem(key="framework", value=self.name, message=message))
         return problems
 
-    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
+    def check_lone_restart(self, spec: JobSpec, role: str) -> str | None:
         return None
 
-    def elastic(self, spec: JobSpec, role: str) -> str | None:
+    def check_elastic(self, spec: JobSpec, role: str) -> str | None:
         return None
 
-    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+    def build_shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
         return None
 
     def environment(self, shared: Json, task: TaskView) -> Sequence[Mapping[str, str]]:

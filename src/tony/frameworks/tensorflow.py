@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.errors import Problem, UserError
-from tony.frameworks.base import MAX_STRING, Framework, TaskView, one_process_per_task, string_size
-from tony.frameworks.ranks import compute_roles, lone_rank, roles_together
+from tony.frameworks.base import MAX_STRING, Framework, TaskView, check_one_process, string_size
+from tony.frameworks.ranks import compute_roles, explain_lone_rank, roles_together
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec
@@ -19,7 +19,8 @@ ASSUMED_HOST = 32
 _ASSUMED_ADDRESS = "h" * ASSUMED_HOST + ":65535"
 
 #: Roles of a job with parameter servers: a worker there can rejoin under its address.
-PS, WORKER = "ps", "worker"
+PS = "ps"
+WORKER = "worker"
 #: The role that assigns steps to the workers of such a job.
 CHIEF = "chief"
 
@@ -55,10 +56,10 @@ class TensorFlow(Framework):
     name = "tensorflow"
 
     def validate(self, spec: JobSpec) -> Sequence[Problem]:
-        too_many = () if spec.distributed_mode is DistributedMode.FCFS else _too_many(spec)
-        return [*one_process_per_task(spec, self.name), *too_many]
+        too_many = () if spec.distributed_mode is DistributedMode.FCFS else _check_address_list(spec)
+        return [*check_one_process(spec, self.name), *too_many]
 
-    def serving_roles(self, roles: Collection[str]) -> Collection[str]:
+    def find_serving_roles(self, roles: Collection[str]) -> Collection[str]:
         """Return the parameter servers, and the workers where a chief assigns their steps.
 
         Without a chief the workers train by themselves, and exit by themselves.
@@ -67,19 +68,19 @@ class TensorFlow(Framework):
             return ()
         return (PS, WORKER) if CHIEF in roles and WORKER in roles else (PS,)
 
-    def lone_restart(self, spec: JobSpec, role: str) -> str | None:
+    def check_lone_restart(self, spec: JobSpec, role: str) -> str | None:
         group = next((group for group in roles_together(spec) if role in group), {})
         if spec.distributed_mode is DistributedMode.FCFS or role not in compute_roles(group):
             return None
         if PS not in group:
-            return lone_rank(spec, role)
+            return explain_lone_rank(spec, role)
         return None if role == WORKER else f"the workers' shared state is lost with {role}"
 
-    def elastic(self, spec: JobSpec, role: str) -> str | None:
+    def check_elastic(self, spec: JobSpec, role: str) -> str | None:
         return "each ps keeps a part of the model, partitioned for a fixed number of servers" if role == "ps" else None
 
-    def shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
-        outside = _outside(spec)
+    def build_shared(self, spec: JobSpec, cluster: ClusterSpec) -> Json:
+        outside = _find_roles_outside(spec)
         return {
             "cluster": {role: list(addresses) for role, addresses in cluster.roles.items()},
             "outside": [role for role in cluster.roles if role in outside],
@@ -95,7 +96,7 @@ class TensorFlow(Framework):
         return [{variable.name: variable.value for variable in variables}]
 
 
-def _outside(spec: JobSpec) -> set[str]:
+def _find_roles_outside(spec: JobSpec) -> set[str]:
     """Return the roles that are in no TF_CONFIG."""
     sidecars = {name for name, role in spec.effective_roles.items() if role.kind is RoleKind.SIDECAR}
     return (sidecars - {"evaluator"}) | {"tensorboard"}
@@ -115,9 +116,9 @@ def _variable(name: str, value: Json, cluster: Cluster) -> _Variable:
     return _Variable(name, text, len(lengths), sum(lengths))
 
 
-def _too_many(spec: JobSpec) -> Iterator[Problem]:
+def _check_address_list(spec: JobSpec) -> Iterator[Problem]:
     """Refuse a job whose list of addresses will hardly fit; `environment` measures it when the names are known."""
-    outside = sorted(_outside(spec))
+    outside = sorted(_find_roles_outside(spec))
     for roles in roles_together(spec):
         cluster = {name: [_ASSUMED_ADDRESS] * role.instances for name, role in roles.items()}
         tasks = _with_longest_names([TaskId(name, role.instances - 1) for name, role in roles.items()])

@@ -31,7 +31,7 @@ from tony.hadoop.tokens.credentials import (
     select,
 )
 from tony.hadoop.tokens.token import HadoopToken, read_hdfs_owner
-from tony.hadoop.tokens.writable import Malformed
+from tony.hadoop.tokens.writable import MalformedWritableError
 
 _AUTHENTICATION: Final = "hadoop.security.authentication"
 _PROTECTION: Final = "hadoop.rpc.protection"
@@ -81,7 +81,7 @@ def load_token_file(environ: Mapping[str, str]) -> TokenCredentials:
         return read_file(Path(named))
     except OSError as error:
         why = f"{error.strerror or type(error).__name__}."
-    except Malformed as error:
+    except MalformedWritableError as error:
         why = str(error)
     raise ConfigurationError(f"{_TOKEN_FILE} = {escape_line(named)}: cannot be read: {why}", source=_TOKEN_FILE)
 
@@ -136,7 +136,7 @@ class Logins:
         """Return the owner of the tokens or of the ticket."""
         # Late: only secure clusters need it, and programs inside one have no ticket.
         for token in self.credentials.tokens_by_kind(HDFS_DELEGATION):
-            with contextlib.suppress(Malformed):
+            with contextlib.suppress(MalformedWritableError):
                 return read_hdfs_owner(token)
         from tony.hadoop.sasl.gssapi import find_ticket_holder
 
@@ -195,7 +195,7 @@ class Logins:
                 token, protections=self._protections, fallback_to_simple=self._fallback, user=user
             )
         if not self.is_secure:
-            return LoginIdentity.simple(acting_for or self.user, self.user if acting_for else None)
+            return LoginIdentity.from_user(acting_for or self.user, self.user if acting_for else None)
         principal = self._settings.get(principal_key)
         pattern = self._settings.get(f"{principal_key}.pattern")
         if not principal and not pattern:

@@ -32,10 +32,10 @@ from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.errors import (
-    CallTimeout,
+    CallTimeoutError,
     ConnectError,
     ConnectFailure,
-    ConnectionLost,
+    ConnectionLostError,
     HadoopError,
     LoginError,
     RetriableError,
@@ -77,7 +77,7 @@ class Policy:
 DEFAULT_POLICY: Final = Policy()
 
 
-class Unavailable(HadoopError):  # noqa: N818 - a noun reads better where it is raised
+class DaemonsUnavailableError(HadoopError):
     """None of the daemons answered for as long as the policy allows.
 
     Attributes:
@@ -158,8 +158,8 @@ class FailoverProxy:
             give_up_after: seconds until it is given up, instead of the policy's.
 
         Raises:
-            Unavailable: no daemon answered in time.
-            ConnectionLost, CallTimeout: the call may have been carried out, and must not be sent twice.
+            DaemonsUnavailableError: no daemon answered in time.
+            ConnectionLostError, CallTimeoutError: the call may have been carried out, and must not be sent twice.
             HadoopError: any other error of the daemon or of the login.
         """
         limit = self.policy.give_up_after if give_up_after is None else give_up_after
@@ -181,7 +181,7 @@ class FailoverProxy:
                 raise failure
             now = asyncio.get_running_loop().time()
             # A daemon that did not answer has been silent since the call.
-            failed = called_at if isinstance(failure, CallTimeout) else now
+            failed = called_at if isinstance(failure, CallTimeoutError) else now
             since, tries, call_id = min(since, failed), tries + 1, call_id.to_retry()
             if self._is_hopeless() or (now - since >= limit and tries >= len(self.daemons)):
                 raise self._build_unavailable_error(now - since, failure)
@@ -227,7 +227,7 @@ class FailoverProxy:
         """Return the shared connection, opening it if there is none."""
         while True:
             if self._is_closed:
-                raise ConnectionLost(f"{self.name}: the proxy is closed", maybe_executed=False)
+                raise ConnectionLostError(f"{self.name}: the proxy is closed", maybe_executed=False)
             if self._connection is not None and self._connection.is_open:
                 return self._connection
             if self._attempt is None:
@@ -284,7 +284,7 @@ class FailoverProxy:
             return
         self._connection = None
         self._retired.add(connection)
-        is_broken = isinstance(failure, ConnectionLost) and (not failure.maybe_executed or len(self.daemons) == 1)
+        is_broken = isinstance(failure, ConnectionLostError) and (not failure.maybe_executed or len(self.daemons) == 1)
         if not (is_broken and self._is_proven):  # a proven connection that broke is reopened to the same daemon
             self._switch_daemon(failure)
 
@@ -319,7 +319,7 @@ class FailoverProxy:
             named = f"{daemon.id}: " if daemon.id else ""
             lines.append(f"  {named}{error}" + (f" (the address is from {daemon.source})" if daemon.source else ""))
         tried = f" for {format_duration(waited)}" if waited >= 1 else ""
-        return Unavailable("\n".join([f"no {self.name} answers{tried}:", *lines]), failures)
+        return DaemonsUnavailableError("\n".join([f"no {self.name} answers{tried}:", *lines]), failures)
 
 
 class _Attempt:
@@ -333,12 +333,20 @@ class _Attempt:
 
 
 #: What may be otherwise in a moment, or elsewhere.
-_TROUBLE: Final = (ConnectError, ConnectionLost, CallTimeout, StandbyError, RetriableError, LoginError, SaslError)
+_TROUBLE: Final = (
+    ConnectError,
+    ConnectionLostError,
+    CallTimeoutError,
+    StandbyError,
+    RetriableError,
+    LoginError,
+    SaslError,
+)
 
 
 def _may_be_executed(error: HadoopError) -> bool:
     """Return True if a call that failed may have been carried out."""
-    return isinstance(error, CallTimeout) or (isinstance(error, ConnectionLost) and error.maybe_executed)
+    return isinstance(error, CallTimeoutError) or (isinstance(error, ConnectionLostError) and error.maybe_executed)
 
 
 def _is_final(error: HadoopError) -> bool:

@@ -22,7 +22,7 @@ _APPLICATION: Final = re.compile(rf"application_{_NUMBER}_{_NUMBER}")
 _CONTAINER: Final = re.compile(rf"container_(?:e{_NUMBER}_)?{_NUMBER}_{_NUMBER}_{_NUMBER}_{_NUMBER}")
 
 
-class InvalidId(UserError):  # noqa: N818 - a noun reads better where it is raised
+class InvalidIdError(UserError):
     """A text that is not a valid id."""
 
 
@@ -30,7 +30,7 @@ def parse_application_id(text: str) -> ApplicationId:
     """Read `application_1410901177871_0001`.
 
     Raises:
-        InvalidId: it is no such name.
+        InvalidIdError: it is no such name.
     """
     stamp, number = _parse_numbers(_APPLICATION, text, "an application", "application_1410901177871_0001")
     return _build_application(text, stamp, number)
@@ -40,7 +40,7 @@ def parse_container_id(text: str) -> ContainerId:
     """Read `container_1410901177871_0001_01_000005` and `container_e17_1410901177871_0001_01_000005`.
 
     Raises:
-        InvalidId: it is no such name.
+        InvalidIdError: it is no such name.
     """
     epoch, stamp, number, attempt, sequence = _parse_numbers(
         _CONTAINER, text, "a container", "container_e17_1410901177871_0001_01_000005"
@@ -56,13 +56,13 @@ def parse_container_id(text: str) -> ContainerId:
 def _parse_numbers(pattern: re.Pattern[str], text: str, what: str, example: str) -> list[int]:
     match = pattern.fullmatch(text.strip())
     if match is None:
-        raise InvalidId(f"{text!r} is not the name of {what}; such a name looks like {example}")
+        raise InvalidIdError(f"{text!r} is not the name of {what}; such a name looks like {example}")
     return [int(number or 0) for number in match.groups()]
 
 
 def _check_below(text: str, number: int, bits: int) -> int:
     if number >> bits:
-        raise InvalidId(f"{text!r}: {number} is too large a number there")
+        raise InvalidIdError(f"{text!r}: {number} is too large a number there")
     return number
 
 
@@ -97,7 +97,7 @@ def is_of(container: str, application: str) -> bool:
     """Return True if a text is the name of a container of an application."""
     try:
         return format_application(find_application(parse_container_id(container))) == application
-    except InvalidId:
+    except InvalidIdError:
         return False
 
 

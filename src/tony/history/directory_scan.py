@@ -74,7 +74,7 @@ def _with_pin(home: Home, head: JobHead) -> JobHead:
     return replace(head, pinned=True) if os.path.exists(home.job(head.job).pinned) else head
 
 
-def newest_jobs(home: Home) -> str | None:
+def find_newest_job(home: Home) -> str | None:
     """Return the id of the job submitted last, even if a newer version wrote it; None without jobs. Blocking."""
     listing = scan(home)
     submitted = [(head.submitted, head.job) for head in (*listing.ended, *listing.open)]

@@ -162,7 +162,7 @@ def read_header(path: Path) -> Header:
         RecordError: not an event log, or written by a newer version.
         StorageError: the file cannot be read.
     """
-    with opened(path) as file:
+    with open_segment(path) as file:
         line = file.readline(MAX_LINE_BYTES)
     return _header(path, line)
 
@@ -198,7 +198,7 @@ def place_of(segments: Iterable[Path], number: int) -> str:
 def _lines(segments: Iterable[Path]) -> Iterator[tuple[Path, int, bytes, int]]:
     """Yield path, line number (from 1), line and AM attempt of every complete line except headers."""
     for path in segments:
-        with opened(path) as file:
+        with open_segment(path) as file:
             first = file.readline(MAX_LINE_BYTES)
             if not first.endswith(b"\n") and _MAGIC.startswith(first[: len(_MAGIC)]):
                 continue
@@ -301,7 +301,7 @@ _MAGIC = _ENCODER.encode({"format": FORMAT})[:-1].encode()
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def open_segment(path: Path) -> Iterator[BinaryIO]:
     """Open a segment for reading.
 
     Raises:
@@ -378,7 +378,7 @@ class EventTail:
         except (IndexError, OSError):
             return False
 
-    def new(self) -> Iterator[LogEntry]:
+    def read_new(self) -> Iterator[LogEntry]:
         """Yield the events logged since the last call. An incomplete last line is left for the next call.
 
         Raises:
@@ -393,7 +393,7 @@ class EventTail:
 
     def _read_segment(self, path: Path, attempt: int) -> Iterator[LogEntry]:
         name = str(path)
-        with opened(path) as file:
+        with open_segment(path) as file:
             file.seek(self._offset)
             while is_whole(where := f"{name}:{self._line + 1}", line := file.readline(MAX_LINE_BYTES)):
                 self._offset += len(line)

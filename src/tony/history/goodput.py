@@ -106,13 +106,13 @@ def ledger(line: Timeline, marks: ProgressRecords | None = None) -> GoodputLedge
         PlatformError: the buckets do not add up: a bug in tony.
     """
     facts = AttemptFacts(line, marks)
-    tasks = tuple(_build_task_ledger(name, spans, line, facts) for name, spans in line.by_task())
+    tasks = tuple(_build_task_ledger(name, spans, line, facts) for name, spans in line.group_by_task())
     held = _Sums()
     for task in tasks:
         held.add(task, line.roles[task.role])
     seconds = {bucket: _sum(task.seconds[bucket] for task in tasks) for bucket in _BUCKETS}
     while_held = {bucket: _sum(task.held[bucket] for task in tasks) for bucket in _BUCKETS}
-    whole, whole_held = math.fsum(task.whole for task in tasks), math.fsum(_known(while_held))
+    whole, whole_held = math.fsum(task.whole for task in tasks), math.fsum(_list_known(while_held))
     known_held = whole_held - (while_held[Bucket.UNKNOWN.value] or 0.0)
     made = GoodputLedger(
         until=line.until,
@@ -122,9 +122,9 @@ def ledger(line: Timeline, marks: ProgressRecords | None = None) -> GoodputLedge
         gb_hours=held.memory,
         core_hours=held.cores,
         whole=whole,
-        whole_gpu_hours=math.fsum(_known(held.gpus)),
-        whole_gb_hours=math.fsum(_known(held.memory)),
-        whole_core_hours=math.fsum(_known(held.cores)),
+        whole_gpu_hours=math.fsum(_list_known(held.gpus)),
+        whole_gb_hours=math.fsum(_list_known(held.memory)),
+        whole_core_hours=math.fsum(_list_known(held.cores)),
         goodput=(while_held[Bucket.PRODUCTIVE.value] or 0.0) / known_held if facts.steps and known_held > 0 else None,
         has_steps=facts.steps,
     )
@@ -141,8 +141,8 @@ def check(made: GoodputLedger) -> None:
     for name, seconds, whole in [(task.task, task.seconds, task.whole) for task in made.tasks] + [
         ("the job", made.seconds, made.whole)
     ]:
-        found = math.fsum(_known(seconds))
-        wrong = any(value < 0 for value in _known(seconds))
+        found = math.fsum(_list_known(seconds))
+        wrong = any(value < 0 for value in _list_known(seconds))
         if wrong or not math.isclose(found, whole, rel_tol=_RELATIVE_TOLERANCE, abs_tol=1e-6):
             raise PlatformError(f"the times of {name} add up to {found} s of {whole} s; this is a bug in tony")
 
@@ -194,7 +194,7 @@ class AttemptFacts:
         for each in progress:
             self.unlisted[each.task] = self.unlisted.get(each.task, 0.0) + each.unlisted
             if each.first_at >= 0:
-                self._own_reports(each.task, each.session, each.try_).progress = each
+                self._find_own_reports(each.task, each.session, each.try_).progress = each
                 for group in self._groups(each.task, each.session):
                     self._steps.setdefault(group, each)
         self._reporting_tasks = {each.task for each in progress if each.first_at >= 0}
@@ -206,7 +206,7 @@ class AttemptFacts:
             for group in self._groups(span.task, span.session)
         }
         for one in sorted(saved, key=lambda one: one.since):
-            self._own_reports(one.task, one.session, one.try_).saved.append(one)
+            self._find_own_reports(one.task, one.session, one.try_).saved.append(one)
             for group in self._groups(one.task, one.session):
                 others = self._saves.setdefault(group, [])
                 if not others or others[0].task == one.task:
@@ -217,7 +217,7 @@ class AttemptFacts:
         of_steps = () if self.steps else tuple(bucket.value for bucket in OF_STEPS)
         self.unknown = frozenset((*of_steps, *(() if self.saves else (Bucket.CHECKPOINT.value,))))
 
-    def _own_reports(self, task: str, session: int, try_: int) -> _Reports:
+    def _find_own_reports(self, task: str, session: int, try_: int) -> _Reports:
         return self._reports_by_attempt.setdefault((task, session, try_), _Reports())
 
     def _groups(self, task: str, session: int) -> Sequence[tuple[str, int]]:
@@ -229,7 +229,7 @@ class AttemptFacts:
         """Split a task's spans into buckets, in order; phases in which it was not due are left out."""
         return _pieces(spans, self._line, self)
 
-    def of(self, span: Span) -> _Reports:
+    def find_reports(self, span: Span) -> _Reports:
         """Return what is known of the user program that runs in a span."""
         own = self._reports_by_attempt.get((span.task, span.session, span.try_)) or _Reports()
         progress, saved = own.progress, own.saved
@@ -304,11 +304,11 @@ def _pieces(spans: Iterable[Span], line: Timeline, facts: AttemptFacts) -> Itera
             if setup:
                 yield span.since, span.until, Bucket.SET_UP
             else:
-                yield from _running(span, facts.of(span))
+                yield from _split_running(span, facts.find_reports(span))
         elif span.again:
             yield span.since, span.until, Bucket.RESTART
         elif span.what is TaskPhase.WAITING:
-            yield from _waiting(span, line.queued)
+            yield from _split_waiting(span, line.queued)
         else:
             yield span.since, span.until, _BUCKET_OF_PHASE[span.what]
 
@@ -321,7 +321,7 @@ _BUCKET_OF_PHASE: Mapping[TaskPhase, Bucket] = {
 }
 
 
-def _waiting(span: Span, queued: Sequence[tuple[float, float]]) -> Iterator[Piece]:
+def _split_waiting(span: Span, queued: Sequence[tuple[float, float]]) -> Iterator[Piece]:
     """Split a waiting span into time in the queue and time for allocation."""
     at = span.since
     for since, until in queued:
@@ -335,7 +335,7 @@ def _waiting(span: Span, queued: Sequence[tuple[float, float]]) -> Iterator[Piec
         yield at, span.until, Bucket.ALLOCATE
 
 
-def _running(span: Span, words: _Reports) -> Iterator[Piece]:
+def _split_running(span: Span, words: _Reports) -> Iterator[Piece]:
     """Split a running span: checkpoints first, then before the first step, stalled, recomputed steps, and the rest."""
     steps = words.progress
     after = Bucket.PRODUCTIVE if steps or words.silent else Bucket.UNKNOWN
@@ -403,7 +403,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return math.fsum(known) if known else None
 
 
-def _known(values: Mapping[str, float | None]) -> list[float]:
+def _list_known(values: Mapping[str, float | None]) -> list[float]:
     return [value for value in values.values() if value is not None]
 
 

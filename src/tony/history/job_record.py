@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tony.errors import NewerRecordError, RecordError, UnknownJobError
 from tony.history import ended_jobs_index
-from tony.history.json_files import decode_json, decoding, read_text, write_json
+from tony.history.json_files import decode_json, limit_decoding, read_text, write_json
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.job_spec import Role
@@ -36,7 +36,7 @@ def read_job(folder: JobFolder, *, own: bool = True) -> JobRecord | None:
     text = read_text(folder.job, own=own)
     if text is None:
         return None
-    with decoding(text):
+    with limit_decoding(text):
         data = decode_json(folder.job, text)
         check_version(folder, data)
         record = _decode(folder, JobRecord, data, "job.json")
@@ -51,8 +51,8 @@ def read_job(folder: JobFolder, *, own: bool = True) -> JobRecord | None:
 def _check_tasks(path: Path, tasks: int, *, own: bool) -> None:
     most = MOST_TASKS if own else MAX_FOREIGN_TASKS
     if tasks > most:
-        whose = "" if own else " for jobs of other users"
-        raise RecordError(f"{path} has {tasks:,} tasks; the limit{whose} is {most:,}")
+        condition = "" if own else " for jobs of other users"
+        raise RecordError(f"{path} has {tasks:,} tasks; the limit{condition} is {most:,}")
 
 
 def record_of(home: Home, job_id: str) -> JobRecord:
@@ -98,7 +98,7 @@ def read_summary(folder: JobFolder, *, own: bool = True) -> JobReport | None:
     text = read_text(folder.summary, own=own)
     if text is None:
         return None
-    with decoding(text):
+    with limit_decoding(text):
         data = decode_json(folder.summary, text)
         tasks = data.get("tasks") if isinstance(data, Mapping) else None
         _check_tasks(folder.summary, len(tasks) if isinstance(tasks, list) else 0, own=own)
@@ -119,7 +119,7 @@ def write_summary(folder: JobFolder, report: JobReport) -> None:
         ended_jobs_index.append_entry(home, [ended_jobs_index.head_of_report(report)])
 
 
-def pending_report(folder: JobFolder, record: JobRecord) -> JobReport:
+def build_pending_report(folder: JobFolder, record: JobRecord) -> JobReport:
     """Return the report of a job before anything of it runs: every task is pending."""
     return JobReport(
         job=record.job_id,

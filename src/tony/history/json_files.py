@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from tony.errors import RecordError, StorageError
 from tony.linux.plain_files import open_file
 from tony.model.codec import Json
-from tony.model.strict_json import BadJson, loads
+from tony.model.strict_json import InvalidJsonError, loads
 from tony.storage.stores.disk_errors import build_storage_error
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def write_json(path: Path, data: Json, *, durable: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def decoding(data: bytes) -> Iterator[None]:
+def limit_decoding(data: bytes) -> Iterator[None]:
     """Serialise the decoding of large texts across threads, to bound memory; small ones do not wait.
 
     Enter it after the file was read, so that a hanging file system does not block other threads. Temporary objects
@@ -145,7 +145,7 @@ def decode_json(path: str | Path, text: bytes | None) -> Json | None:
         return None
     try:
         data = loads(text, halves=True)
-    except BadJson as error:
+    except InvalidJsonError as error:
         raise RecordError(f"{path} is not JSON: {error}") from error
     if data is None:
         raise RecordError(f"{path} contains only null")

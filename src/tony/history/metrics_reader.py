@@ -67,7 +67,7 @@ class Peak:
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _TaskRow:
     number: int
     role: str
     width: float
@@ -86,7 +86,7 @@ class Metrics:
         self.problem = ""
         self._database: sqlite3.Connection | None = None
         self._series: Mapping[str, int] = {}
-        self._tasks: Mapping[str, _Task] = {}
+        self._tasks: Mapping[str, _TaskRow] = {}
         self._has_pace = False
         self._deadline = math.inf
         self._open()
@@ -142,7 +142,7 @@ class Metrics:
             most=tuple(numbers[2] for _, numbers in merged),
         )
 
-    def of_role(
+    def read_role_series(
         self, role: str, name: str, since: float | None = None, until: float | None = None, most: int = DEFAULT_POINTS
     ) -> RolePoints:
         """Return one series aggregated over all tasks of a role, in at most `most` buckets."""
@@ -164,7 +164,7 @@ class Metrics:
         names = {known.number: task for task, known in self._tasks.items()}
         return build_role_points(role, name, width, columns, names)
 
-    def newest(self) -> Mapping[str, Mapping[str, float]]:
+    def read_newest(self) -> Mapping[str, Mapping[str, float]]:
         """Return task -> series -> newest mean, for all tasks."""
         tasks = {known.number: task for task, known in self._tasks.items()}
         names = {number: name for name, number in self._series.items()}
@@ -277,7 +277,7 @@ class Metrics:
         self._series = {name: number for number, name in rows if isinstance(name, str) and series_of(name)}
         found = self._fetch_all(database.execute("SELECT id, task, role, width FROM task"))
         self._tasks = {
-            task: _Task(number, role, float(width))
+            task: _TaskRow(number, role, float(width))
             for number, task, role, width in found
             if _is_valid_task(task, role, width)
         }
@@ -310,7 +310,7 @@ class Metrics:
             except (ValueError, TypeError, OverflowError) as error:
                 self.problem = f"{self._path.name} is damaged: {error}"
 
-    def _buckets(self, task: _Task, name: str) -> list[Bucket]:
+    def _buckets(self, task: _TaskRow, name: str) -> list[Bucket]:
         """Return the grid position and the numbers of each non-empty bucket of a series."""
         question = "SELECT id, scale, least, mean, most FROM chunk WHERE id BETWEEN ? AND ? ORDER BY id"
         rows = self._query(question, layout.ids(self._series[name], task.number))

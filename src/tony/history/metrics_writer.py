@@ -89,7 +89,7 @@ class MetricsWriter:
                 [(c.task, c.session, c.try_, c.step, c.since, c.until) for c in checkpoints],
             )
 
-    def kept(self) -> Iterator[StoredTaskMetrics]:
+    def read_stored_metrics(self) -> Iterator[StoredTaskMetrics]:
         """Yield the stored metrics of earlier AM attempts, task by task.
 
         Raises:
@@ -110,7 +110,7 @@ class MetricsWriter:
             if found:
                 yield _align_series(task, width, found)
 
-    def kept_progress(self) -> list[Progress]:
+    def read_stored_progress(self) -> list[Progress]:
         """Return the stored progress reports.
 
         Raises:
@@ -119,7 +119,7 @@ class MetricsWriter:
         with self._translate_errors():
             return [layout.decode_progress(row) for row in self._database.execute(layout.PROGRESS)]
 
-    def kept_checkpoints(self) -> int:
+    def count_stored_checkpoints(self) -> int:
         """Return the number of stored checkpoints.
 
         Raises:

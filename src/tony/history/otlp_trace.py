@@ -25,7 +25,9 @@ MAX_SPANS_PER_REQUEST = 1000
 _MAX_SPAN_EVENTS = 500
 #: Characters of a text.
 _MAX_TEXT_LENGTH = 1000
-_INTERNAL, _OK, _ERROR = 1, 1, 2
+_INTERNAL = 1
+_OK = 1
+_ERROR = 2
 
 Attribute = str | int | float | bool
 
@@ -101,7 +103,7 @@ def _build_spans(line: Timeline, report: JobReport, marks: ProgressRecords | Non
         yield make.span(f"session {session.number}", path, (), session.since, session.until, attributes)
     opened = {session.number for session in line.sessions}
     facts = AttemptFacts(line, marks)
-    for task, spans in line.by_task():
+    for task, spans in line.group_by_task():
         yield from _build_task_spans(
             make, task, [span for span in spans if span.what is not TaskPhase.NO_CONTAINER], opened, facts
         )

@@ -81,11 +81,11 @@ def _lines(family: _Family) -> Iterator[str]:
     what = family.what.replace("\\", r"\\").replace("\n", r"\n")
     yield f"# HELP {family.name} {what}\n# TYPE {family.name} {family.kind}\n"
     for sample in family.samples:
-        labels = ",".join(f'{name}="{escaped(value)}"' for name, value in sample.labels)
+        labels = ",".join(f'{name}="{escape_label(value)}"' for name, value in sample.labels)
         yield f"{family.name}{{{labels}}} {_number(sample.value)}\n"
 
 
-def escaped(value: str) -> str:
+def escape_label(value: str) -> str:
     """Escape and shorten a label value."""
     short = value.encode("utf-8", "replace")[:_MAX_LABEL_BYTES].decode("utf-8", "ignore")
     return short.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

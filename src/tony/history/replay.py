@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tony.core.application import Application
 from tony.core.events import AttemptStarted, Snapshot
 from tony.core.state_digest import MACHINE
-from tony.errors import InvalidTransition
+from tony.errors import InvalidTransitionError
 from tony.history.event_log import LogEntry, settings_digest
 from tony.model.job_spec import JobSpec
 
@@ -68,7 +68,7 @@ def replay(
                 break
         try:
             app.handle(entry.event, entry.at)
-        except InvalidTransition as error:
+        except InvalidTransitionError as error:
             mismatch = f"event {entry.seq} ({entry.event.kind}): {error}"
             break
         events, at, wall = entry.seq, entry.at, entry.wall

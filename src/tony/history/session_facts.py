@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from tony.core.events import Event, FailureClassified, FailureResponse, Gathered, SessionOpened
+from tony.core.events import Event, FailureClassified, FailureResponse, GangSizeSet, SessionOpened
 from tony.errors import RecordError
 from tony.history.event_log import MAX_LINE_BYTES, decode_entry, segments
 from tony.history.json_files import open_plain
@@ -16,13 +16,13 @@ from tony.model.layout import JobFolder
 E = TypeVar("E", bound=Event)
 #: A job directory, to read the event log from; or events obtained elsewhere, at least those of `TELLING`.
 EventSource = JobFolder | Sequence[Event]
-TELLING: tuple[type[Event], ...] = (SessionOpened, Gathered, FailureClassified)
+TELLING: tuple[type[Event], ...] = (SessionOpened, GangSizeSet, FailureClassified)
 
 
-def session_sizes(source: EventSource) -> dict[int, Gathered]:
+def read_session_sizes(source: EventSource) -> dict[int, GangSizeSet]:
     """Return session -> number of tasks it started with, for jobs with elastic roles."""
-    found: dict[int, Gathered] = {}
-    for event in _events(source, Gathered):
+    found: dict[int, GangSizeSet] = {}
+    for event in _events(source, GangSizeSet):
         known = found.get(event.session)
         if known:  # a later role of the same session started
             event = replace(event, tasks={**known.tasks, **event.tasks}, absent={**known.absent, **event.absent})
@@ -30,12 +30,12 @@ def session_sizes(source: EventSource) -> dict[int, Gathered]:
     return found
 
 
-def session_reasons(source: EventSource) -> dict[int, str]:
+def read_session_reasons(source: EventSource) -> dict[int, str]:
     """Return session -> why it started; invalid lines of the event log are skipped."""
     return {event.session: event.reason for event in _events(source, SessionOpened)}
 
 
-def lone_restarts(source: EventSource) -> list[tuple[int, FailureClassified]]:
+def list_lone_restarts(source: EventSource) -> list[tuple[int, FailureClassified]]:
     """Return session and failure of each individual task restart, in order."""
     session = 0
     found = []

@@ -15,7 +15,7 @@ from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.reason_sentences import describe_note
 from tony.core.state import Task
-from tony.errors import InvalidTransition
+from tony.errors import InvalidTransitionError
 from tony.history.event_log import LogEntry
 from tony.model.states import JobState, RoleKind, TaskState
 from tony.model.submission_record import JobRecord
@@ -136,7 +136,7 @@ class Timeline:
     doubt: str = ""
     held: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
-    def by_task(self) -> Iterator[tuple[str, list[Span]]]:
+    def group_by_task(self) -> Iterator[tuple[str, list[Span]]]:
         """Yield each task with its spans."""
         found: list[Span] = []
         for span in self.spans:
@@ -220,7 +220,7 @@ class TimelineReader:
         lived = concerned is not None and concerned.living and not self._is_released(event)
         try:
             self._app.handle(event, at)
-        except InvalidTransition as error:
+        except InvalidTransitionError as error:
             self._first_error = self._first_error or f"event {entry.seq} ({event.kind}): {error}"
             return
         self._last = at
@@ -256,7 +256,7 @@ class TimelineReader:
             job=state.job_id,
             accepted=self._accepted,
             until=end,
-            spans=tuple(span for row in self._rows.values() for span in _closed_spans(row, end)),
+            spans=tuple(span for row in self._rows.values() for span in _list_closed_spans(row, end)),
             sessions=tuple(_sessions(self._open.sessions, end)),
             marks=tuple(self._marks),
             roles={
@@ -382,7 +382,7 @@ def _span(row: _Row, until: float) -> Span:
     return Span(row.task.name, row.session, row.try_, row.what, row.since, until, row.note, row.held, row.again)
 
 
-def _closed_spans(row: _Row, end: float) -> Iterator[Span]:
+def _list_closed_spans(row: _Row, end: float) -> Iterator[Span]:
     """Yield the spans of a task up to `end`; a span dated later by a host's clock ends there, too."""
     for span in row.closed:
         if span.since < end:

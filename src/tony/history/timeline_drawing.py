@@ -69,7 +69,7 @@ class TimeScale:
         """Its length."""
         return max(self.until - self.since, 1e-3)
 
-    def at(self, seconds: float) -> float:
+    def find_position(self, seconds: float) -> float:
         """Return the position of a time; of one outside the range the nearer end."""
         return min(1.0, max(0.0, (seconds - self.since) / self.seconds))
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 from tony import clock
-from tony.errors import ConnectionFailed, InfraError, ProtocolError, UserError
-from tony.history.job_record import pending_report, record_of
+from tony.errors import ConnectionFailedError, InfraError, ProtocolError, UserError
+from tony.history.job_record import build_pending_report, record_of
 from tony.history.kill_request import KillRequest, save_kill_request
 from tony.jobs.am_client import (
     ANSWER_TIMEOUT_SECONDS,
@@ -55,7 +55,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
 
     Raises:
         UnknownJobError: there is no such job.
-        ConnectionFailed: the AM is alive and cannot be reached.
+        ConnectionFailedError: the AM is alive and cannot be reached.
     """
     actor = actor or get_user_name()
     deadline = clock.monotonic() + ANSWER_TIMEOUT_SECONDS
@@ -76,11 +76,13 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
             if kept is None or not is_local:  # an AM on this machine that answers has found the saved request
                 await send_kill(folder, actor, now)
             return report
-        except ConnectionFailed as error:
+        except ConnectionFailedError as error:
             # It may be starting, or have just ended, or be ending: then the next poll tells.
-            hangs = not error.no_listener and (broken or clock.monotonic() - started_at > job_status.PROMPT)
+            hangs = not error.no_listener and (
+                broken or clock.monotonic() - started_at > job_status.PROMPT_FAILURE_SECONDS
+            )
             if (hangs or clock.monotonic() > deadline) and await _end_by_scheduler(home, job_id, actor):
-                return pending_report(folder, record_of(home, job_id))
+                return build_pending_report(folder, record_of(home, job_id))
             is_alive = submitter.am_alive(folder) if is_local else not aborted_submissions.is_under_way(home, job_id)
             if kept is None and is_alive and (error.no_listener or (is_local and hangs)):
                 save_kill_request(folder, KillRequest(actor=actor, now=now))
@@ -92,7 +94,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
             if error.no_listener and kept is not None and clock.monotonic() - kept > _START_SECONDS:
                 if is_local or not await _end_by_scheduler(home, job_id, actor):
                     return await _end_from_here(home, job_id, actor)
-                return pending_report(folder, record_of(home, job_id))
+                return build_pending_report(folder, record_of(home, job_id))
             broken = broken or not error.no_listener
             if clock.monotonic() > deadline:
                 raise
@@ -121,14 +123,16 @@ async def _end_by_scheduler(home: Home, job_id: str, actor: str) -> bool:
     return True
 
 
-def _add_kill_hint(error: ConnectionFailed, folder: JobFolder) -> ConnectionFailed:
+def _add_kill_hint(error: ConnectionFailedError, folder: JobFolder) -> ConnectionFailedError:
     location = locate_am(folder)
     if location is None:
         return error
     after = f"`tony status {folder.job_id}` then stops the tasks it left."
     if location.supervisor is not None:
         after = "the AM that replaces it ends the job. The request is saved, in case this AM continues."
-    return ConnectionFailed(f"{error}. If it hangs, kill it with `kill -9 {location.pid}` on {location.host}; {after}")
+    return ConnectionFailedError(
+        f"{error}. If it hangs, kill it with `kill -9 {location.pid}` on {location.host}; {after}"
+    )
 
 
 #: Beginnings of the error for a job that has ended.
@@ -151,7 +155,7 @@ async def restart(home: Home, job_id: str, actor: str = "") -> JobReport:
     Raises:
         UnknownJobError: there is no such job.
         UserError: it has ended, or no session can be restarted now.
-        ConnectionFailed: its AM cannot be reached.
+        ConnectionFailedError: its AM cannot be reached.
     """
     session: int | None = None
 
@@ -197,7 +201,7 @@ async def request_stacks(
         UnknownJobError: there is no such job.
         UserError: it has no such task, or has ended.
         InfraError: no task is running.
-        ConnectionFailed: its AM cannot be reached.
+        ConnectionFailedError: its AM cannot be reached.
     """
     chosen = select_named_tasks(job_id, record_of(home, job_id).spec.task_ids, words)
     report = await job_status.load_report(home, job_id)
@@ -207,7 +211,7 @@ async def request_stacks(
         ) as answers:
             async for stacks in answers:
                 yield stacks
-    except ConnectionFailed as error:
+    except ConnectionFailedError as error:
         if error.no_listener:
             require_running(await job_status.load_report(home, job_id), NO_STACKS)
         raise
@@ -258,10 +262,10 @@ async def _send_command(
         try:
             await send(report)
             return first
-        except ConnectionFailed as error:
+        except ConnectionFailedError as error:
             late = clock.monotonic() > deadline
             if error.no_listener and late and report.am is None:
-                raise ConnectionFailed(
+                raise ConnectionFailedError(
                     f"{_describe_status(report)}: its application master is not running; see: tony status {job_id}"
                 ) from error
             if not error.no_listener or late:

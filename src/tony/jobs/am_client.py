@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from tony.errors import ConnectionFailed, ProtocolError, RecordError
+from tony.errors import ConnectionFailedError, ProtocolError, RecordError
 from tony.history.json_files import read_json, read_json_in
 from tony.linux import process
 from tony.model.codec import DecodeError, Json, from_plain
@@ -68,15 +68,15 @@ def _parse_location(folder: JobFolder, data: Json | None) -> AmLocation | None:
         raise RecordError(f"{folder.am} is invalid: {error}") from error
 
 
-def _add_resume_hint(error: ConnectionFailed, location: AmLocation) -> ConnectionFailed:
+def _add_resume_hint(error: ConnectionFailedError, location: AmLocation) -> ConnectionFailedError:
     """Add to the error that the AM's process was stopped, if it is on this machine and was."""
     if error.no_listener or location.host != socket.gethostname() or not process.is_stopped(location.pid):
         return error
     text = f"{error}: its process {location.pid} was stopped; resume it with: kill -CONT {location.pid}"
-    return ConnectionFailed(text)
+    return ConnectionFailedError(text)
 
 
-def describe_delay(folder: JobFolder) -> ConnectionFailed | None:
+def describe_delay(folder: JobFolder) -> ConnectionFailedError | None:
     """Return an error if the AM on this machine is dead and its supervisor was stopped, so that no AM follows.
 
     Raises:
@@ -87,7 +87,7 @@ def describe_delay(folder: JobFolder) -> ConnectionFailed | None:
         return None
     if process.is_alive(location.pid) or not process.is_stopped(location.supervisor):
         return None
-    return ConnectionFailed(
+    return ConnectionFailedError(
         f"the application master of {folder.job_id} (process {location.pid}) is dead, and its supervisor "
         f"{location.supervisor}, which would restart it, was stopped; resume it with: "
         f"kill -CONT {location.supervisor}. `tony kill {folder.job_id}` stops the tasks, and the next AM ends the job",
@@ -103,7 +103,7 @@ async def connect_to_am(folder: JobFolder, timeout: float = ANSWER_TIMEOUT_SECON
     user could have put something there that leads to another job.
 
     Raises:
-        ConnectionFailed: the AM cannot be reached. `no_listener` if it has not started yet, or has ended.
+        ConnectionFailedError: the AM cannot be reached. `no_listener` if it has not started yet, or has ended.
         ProtocolError: the AM refused this client.
         RecordError: `am.json` or the credentials are invalid.
         StorageError: they cannot be read, or belong to another user than the job directory.
@@ -112,17 +112,17 @@ async def connect_to_am(folder: JobFolder, timeout: float = ANSWER_TIMEOUT_SECON
     location = None if held is None else _parse_location(folder, read_json_in(held, folder.am.name))
     secret = None if held is None else read_json_in(held, str(folder.credentials.relative_to(folder.path)))
     if location is None or secret is None:
-        raise ConnectionFailed(f"job {folder.job_id} has no running application master", no_listener=True)
+        raise ConnectionFailedError(f"job {folder.job_id} has no running application master", no_listener=True)
     try:
         dial = _find_dialer(folder, location.dialed_by) if location.dialed_by else None
         connection = await connect(location.address, _load_credentials(folder, secret), PeerKind.CLIENT, timeout, dial)
     except ValueError as error:
         raise RecordError(f"{folder.am} and {folder.credentials} do not match: {error}") from error
-    except ConnectionFailed as error:
+    except ConnectionFailedError as error:
         raise _add_resume_hint(error, location) from error
     try:
         yield connection
-    except ConnectionFailed as error:
+    except ConnectionFailedError as error:
         raise _add_resume_hint(error, location) from error
     finally:
         # Every request has been answered or never will be, so there is nothing to wait for.
@@ -132,9 +132,9 @@ async def connect_to_am(folder: JobFolder, timeout: float = ANSWER_TIMEOUT_SECON
 
 def _find_dialer(folder: JobFolder, scheduler: str) -> Callable[[str], Awaitable[socket.socket]]:
     try:
-        submitter = registry.load(scheduler).submitter(Home(folder.path.parent.parent))
+        submitter = registry.load(scheduler).create_submitter(Home(folder.path.parent.parent))
     except LookupError:
-        raise ConnectionFailed(f"the scheduler {scheduler} of job {folder.job_id} is not installed here") from None
+        raise ConnectionFailedError(f"the scheduler {scheduler} of job {folder.job_id} is not installed here") from None
     return partial(submitter.dial, folder)
 
 
@@ -242,8 +242,8 @@ async def _receive_answer(connection: RpcConnection, kind: type[M], timeout: flo
                 if isinstance(message, kind):
                     return message
     except TimeoutError:
-        raise ConnectionFailed(f"{connection.peer} did not answer within {timeout:g} s") from None
-    raise ConnectionFailed(f"{connection.peer} closed the connection without an answer", no_listener=True)
+        raise ConnectionFailedError(f"{connection.peer} did not answer within {timeout:g} s") from None
+    raise ConnectionFailedError(f"{connection.peer} closed the connection without an answer", no_listener=True)
 
 
 def _load_credentials(folder: JobFolder, secret: object) -> AmCredentials:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tony.config.load import Resolved
-from tony.config.table.resolved_table import resolved_rows
+from tony.config.table.resolved_table import list_resolved_rows
 from tony.errors import TonyError
 from tony.history.goodput import Bucket, GoodputLedger
 from tony.history.metrics_reader import Metrics
@@ -108,13 +108,13 @@ async def compare_jobs(a: DirectoryJobView, b: DirectoryJobView) -> Comparison:
 async def _load_facts(view: DirectoryJobView) -> _ComparedFacts:
     return _ComparedFacts(
         report=await view.status(),
-        record=await _or_none(view.record()),
-        goodput=await _or_none(view.goodput()),
-        metrics=await _or_none(view.metrics()),
+        record=await _return_none_on_error(view.record()),
+        goodput=await _return_none_on_error(view.goodput()),
+        metrics=await _return_none_on_error(view.metrics()),
     )
 
 
-async def _or_none(part: Awaitable[T | None]) -> T | None:
+async def _return_none_on_error(part: Awaitable[T | None]) -> T | None:
     try:
         return await part
     except TonyError:
@@ -165,7 +165,7 @@ def _collect_values(record: JobRecord | None) -> Mapping[str, Value] | None:
     if record is None:
         return None
     try:
-        rows = resolved_rows(Resolved(spec=record.spec, sources=record.sources))
+        rows = list_resolved_rows(Resolved(spec=record.spec, sources=record.sources))
     except (TonyError, ValueError, LookupError):  # its plug-in is not installed, or the record is damaged
         return None
     return {row.key: (row.value, row.source) for row in rows}

@@ -13,7 +13,7 @@ from tony.units import format_duration
 #: Events that only recovery and replay need.
 INTERNAL_EVENTS = (ev.ContainersFound, ev.ReconcileClosed, ev.Snapshot)
 #: Names of events for people, where their kind in the log is a word of the code.
-_NAMES = {"judged": "decided", "granted": "allocated", "gathered": "gang-size"}
+_NAMES = {"judged": "decided", "granted": "allocated"}
 #: Explanations of deadlines.
 _DEADLINES: Mapping[DeadlineKind, str] = {
     DeadlineKind.GANG_PATIENCE: ": no further container was granted in time, and some are still missing",
@@ -91,7 +91,7 @@ def describe(event: ev.Event) -> str:
             return f"no heartbeat from {event.task} for {format_duration(event.silence)}"
         case ev.SessionOpened():
             return f"session {event.session}: {event.reason}"
-        case ev.Gathered():
+        case ev.GangSizeSet():
             return f"session {event.session} has {format_sizes(event.tasks, event.absent)}"
         case ev.FailureClassified():
             return f"{event.failure} -> {event.decision} ({event.reason})"

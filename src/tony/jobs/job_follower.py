@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tony import clock
-from tony.errors import ConnectionFailed, InfraError, NoClusterError, StorageError
+from tony.errors import ConnectionFailedError, InfraError, NoClusterError, StorageError
 from tony.history.job_record import record_of
 from tony.jobs.am_client import watch
 from tony.jobs.logs.log_follower import LogTail
@@ -85,7 +85,7 @@ async def follow(
         await bring(home, record, selection, viewer.on_notice)
     with LogTail(home.job(job_id).logs, selection, keep, live=live) as tail:
         async with fetch_logs(home, record, selection, viewer.on_notice) as remote:
-            printer = _Printer(tail, viewer)
+            printer = _LinePrinter(tail, viewer)
             with raise_first_error():
                 async with asyncio.TaskGroup() as group:
                     printing = group.create_task(printer.run())
@@ -96,7 +96,7 @@ async def follow(
 
 
 async def _watch(
-    home: Home, job_id: str, viewer: Viewer, printer: _Printer, remote: LogFetcher | None, *, ages: bool
+    home: Home, job_id: str, viewer: Viewer, printer: _LinePrinter, remote: LogFetcher | None, *, ages: bool
 ) -> JobReport:
     last: JobReport | None = None
     sessions = _Sessions(home, job_id, viewer)
@@ -135,12 +135,12 @@ class _Sessions:
         self._reported = session
 
 
-class _Notice(Protocol):
+class _ProgressNotice(Protocol):
     def __call__(self, text: str, /) -> None: ...
 
 
 async def iterate_reports(
-    home: Home, job_id: str, notice: _Notice, *, ages: bool = False
+    home: Home, job_id: str, notice: _ProgressNotice, *, ages: bool = False
 ) -> AsyncGenerator[JobReport, None]:
     """Yield the status now and after every change, reconnecting as necessary; end with the final report.
 
@@ -176,7 +176,7 @@ async def iterate_reports(
                         if message.final:
                             return
                 broken = None
-            except ConnectionFailed as error:
+            except ConnectionFailedError as error:
                 broken = None if error.no_listener else error
             report_cache.keep()
             report = await poller.poll()
@@ -193,7 +193,7 @@ async def iterate_reports(
 class _AmAttempts:
     """Reports that the AM died and another AM attempt took over."""
 
-    def __init__(self, notice: _Notice) -> None:
+    def __init__(self, notice: _ProgressNotice) -> None:
         self._notice = notice
         self._seen = 0
 
@@ -212,7 +212,7 @@ class _StatusPoller:
     A job that has waited in the queue for its AM longer than allowed is ended.
     """
 
-    def __init__(self, home: Home, record: JobRecord, notice: _Notice) -> None:
+    def __init__(self, home: Home, record: JobRecord, notice: _ProgressNotice) -> None:
         self._home, self._job_id, self._notice = home, record.job_id, notice
         self._give_up = clock.monotonic() + _UNREACHABLE_SECONDS - (clock.wall() - record.submitted)
         self._is_away = False
@@ -229,10 +229,10 @@ class _StatusPoller:
         """Return the status; None if it cannot be determined now."""
         try:
             report = await job_status.load_report(self._home, self._job_id)
-            if self._limit.is_over(report):
+            if self._limit.is_exceeded(report):
                 await self._limit.end(report)
                 report = await job_status.load_report(self._home, self._job_id)
-        except ConnectionFailed as error:
+        except ConnectionFailedError as error:
             if str(error) != self._reported_error:
                 self._reported_error = str(error)
                 self._notice(f"{error}; retrying")
@@ -260,7 +260,7 @@ async def _wait_change(changes: ChangeWatch, timeout: float) -> None:
         return
 
 
-class _Printer:
+class _LinePrinter:
     """Passes lines to a viewer. Lines that were read are passed on even if it is cancelled in between."""
 
     def __init__(self, tail: LogTail, viewer: Viewer) -> None:

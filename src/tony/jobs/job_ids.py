@@ -8,7 +8,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 
 from tony.errors import UnknownJobError
-from tony.history.directory_scan import newest_jobs, scan
+from tony.history.directory_scan import find_newest_job, scan
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home
 from tony.schedulers import registry
@@ -98,7 +98,7 @@ def _find_last(home: Home) -> str | None:
     noted = ""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         noted = home.last.read_text(encoding="ascii")
-    return noted if JOB_ID.fullmatch(noted) and home.job(noted).job.exists() else newest_jobs(home)
+    return noted if JOB_ID.fullmatch(noted) and home.job(noted).job.exists() else find_newest_job(home)
 
 
 def _matches(text: str, job_id: str) -> bool:

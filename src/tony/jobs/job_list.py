@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from tony.errors import ConnectionFailed, TonyError
+from tony.errors import ConnectionFailedError, TonyError
 from tony.history.directory_scan import JobListing, scan
 from tony.history.ended_jobs_index import head_of_report
 from tony.model.job_summary import JobHead
@@ -59,15 +59,15 @@ class Jobs:
     problems: tuple[str, ...]
 
 
-def list_ended_jobs(home: Home, wanted: Filter) -> Jobs | None:
+def list_ended_jobs(home: Home, job_filter: Filter) -> Jobs | None:
     """Like `list_jobs`, but None if an AM or scheduler must be queried. Blocking; loads no networking modules."""
-    if wanted.scheduler is not None:
+    if job_filter.scheduler is not None:
         return None
     listing = scan(home)
-    return None if _open(listing, wanted) else _select(listing, (), (), wanted)
+    return None if _open(listing, job_filter) else _select(listing, (), (), job_filter)
 
 
-async def list_jobs(home: Home, wanted: Filter) -> Jobs:
+async def list_jobs(home: Home, job_filter: Filter) -> Jobs:
     """List all matching jobs of a state directory. Jobs whose AM died are finalized on the way.
 
     Raises:
@@ -80,7 +80,7 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
     from tony.jobs.status.cached_status import load_last_known_report
     from tony.linux.thread_pools import to_thread
 
-    elsewhere = await _query_scheduler_jobs(home, wanted.scheduler) if wanted.scheduler else {}
+    elsewhere = await _query_scheduler_jobs(home, job_filter.scheduler) if job_filter.scheduler else {}
     listing = await to_thread(scan, home)
     slots = asyncio.Semaphore(_CONCURRENT_QUERIES)
     unknown: dict[str, list[str]] = {}
@@ -91,15 +91,15 @@ async def list_jobs(home: Home, wanted: Filter) -> Jobs:
                 return head_of_report(await job_status.load_report(home, head.job))
             except TonyError as error:
                 unknown.setdefault(" ".join(str(error).split()), []).append(head.job)
-                if head.job in elsewhere or not isinstance(error, ConnectionFailed):
+                if head.job in elsewhere or not isinstance(error, ConnectionFailedError):
                     return elsewhere.get(head.job, head)
                 return head_of_report(await load_last_known_report(home, head.job))
 
-    living = await asyncio.gather(*(query(head) for head in _open(listing, wanted)))
+    living = await asyncio.gather(*(query(head) for head in _open(listing, job_filter)))
     local_jobs = {head.job for head in (*listing.ended, *listing.open)}
-    unrecorded = [head for job, head in elsewhere.items() if job not in local_jobs and wanted.matches(head)]
+    unrecorded = [head for job, head in elsewhere.items() if job not in local_jobs and job_filter.matches(head)]
     problems = [f"{_name_jobs(jobs)}: {why}" for why, jobs in unknown.items()]
-    return _select(listing, (*living, *unrecorded), problems, wanted)
+    return _select(listing, (*living, *unrecorded), problems, job_filter)
 
 
 def _name_jobs(jobs: list[str]) -> str:
@@ -109,7 +109,7 @@ def _name_jobs(jobs: list[str]) -> str:
 
 async def _query_scheduler_jobs(home: Home, scheduler: str) -> Mapping[str, JobHead]:
     """Return the jobs that a scheduler knows, by id. Schedulers do not know tasks."""
-    found = await registry.load(scheduler).submitter(home).all_jobs()
+    found = await registry.load(scheduler).create_submitter(home).list_jobs()
     return {
         entry.job: JobHead(
             job=entry.job,
@@ -128,13 +128,13 @@ async def _query_scheduler_jobs(home: Home, scheduler: str) -> Mapping[str, JobH
     }
 
 
-def _open(listing: JobListing, wanted: Filter) -> list[JobHead]:
-    return [head for head in listing.open if wanted.matches(head)]
+def _open(listing: JobListing, job_filter: Filter) -> list[JobHead]:
+    return [head for head in listing.open if job_filter.matches(head)]
 
 
-def _select(listing: JobListing, living: Collection[JobHead], problems: Collection[str], wanted: Filter) -> Jobs:
-    ended = [head for head in listing.ended if wanted.matches(head)]
-    heads = [head for head in (*ended, *living) if wanted.states is None or head.state in wanted.states]
+def _select(listing: JobListing, living: Collection[JobHead], problems: Collection[str], job_filter: Filter) -> Jobs:
+    ended = [head for head in listing.ended if job_filter.matches(head)]
+    heads = [head for head in (*ended, *living) if job_filter.states is None or head.state in job_filter.states]
     heads.sort(key=lambda head: (head.submitted, head.job), reverse=True)
     unreadable = [f"{job_id}: {why}" for job_id, why in sorted(listing.unreadable.items())]
     return Jobs(heads=tuple(heads), problems=(*unreadable, *problems))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from tony.errors import ConnectionFailed, ProtocolError, RecordError, StorageError
+from tony.errors import ConnectionFailedError, ProtocolError, RecordError, StorageError
 from tony.history import event_log
 from tony.history.metrics_reader import Metrics, open_metrics
 from tony.jobs.am_client import request_metrics
@@ -21,20 +21,20 @@ _TASKS_PER_REQUEST = 400
 
 
 async def load_series(
-    folder: JobFolder, tasks: Sequence[str], wanted: Sequence[str], most: int, *, live: bool
+    folder: JobFolder, tasks: Sequence[str], patterns: Sequence[str], most: int, *, live: bool
 ) -> list[Points]:
     """Return series of tasks, ordered by task and then as `ordered`; those without data are left out.
 
     Args:
         tasks: all selected tasks.
-        wanted: patterns of series names, with `*` and `?`.
+        patterns: patterns of series names, with `*` and `?`.
         most: points of each, at most.
         live: query the AM as well; if it cannot be reached, only the file is used.
     """
-    kept = await to_thread(_read_stored, folder, tasks, wanted, most)
+    kept = await to_thread(_read_stored, folder, tasks, patterns, most)
     if live:
         newer = await fetch_newest(folder, tasks, (), min(most, MAX_POINTS))
-        _append_newer(kept, [points for points in newer if matches(wanted, points.series)], most)
+        _append_newer(kept, [points for points in newer if matches(patterns, points.series)], most)
     places = {task: number for number, task in enumerate(tasks)}
     names = {name: number for number, name in enumerate(sort_series({series for _, series in kept}))}
     return sorted(kept.values(), key=lambda points: (places[points.task], names[points.series]))
@@ -57,7 +57,7 @@ async def fetch_newest(folder: JobFolder, tasks: Sequence[str], series: Sequence
                 waiting[:0] = [batch[:half], batch[half:]]
                 continue
             found += answer.points
-    except (ConnectionFailed, ProtocolError):  # it is exiting, or too old for this request
+    except (ConnectionFailedError, ProtocolError):  # it is exiting, or too old for this request
         return found
     return found
 
@@ -76,7 +76,7 @@ async def read_progress(folder: JobFolder, tasks: Sequence[str], *, live: bool) 
                 answer = await request_metrics(folder, tasks[at : at + _TASKS_PER_REQUEST], ("step",), 1)
                 now = answer.now
                 found += answer.progress
-        except (ConnectionFailed, ProtocolError):  # it is exiting
+        except (ConnectionFailedError, ProtocolError):  # it is exiting
             found = []
     return Reports(progress=tuple(found), now=now) if found else await to_thread(_read_reports, folder)
 
@@ -105,9 +105,9 @@ def read_acceptance_time(folder: JobFolder) -> float | None:
     return None if first is None else first.wall - first.at
 
 
-def matches(wanted: Sequence[str], name: str) -> bool:
+def matches(patterns: Sequence[str], name: str) -> bool:
     """Return True if a series matches one of the patterns."""
-    return any(fnmatchcase(name, each) for each in wanted)
+    return any(fnmatchcase(name, each) for each in patterns)
 
 
 def sort_series(names: Iterable[str]) -> list[str]:
@@ -121,14 +121,14 @@ def sort_series(names: Iterable[str]) -> list[str]:
 
 
 def _read_stored(
-    folder: JobFolder, tasks: Sequence[str], wanted: Sequence[str], most: int
+    folder: JobFolder, tasks: Sequence[str], patterns: Sequence[str], most: int
 ) -> dict[tuple[str, str], Points]:
     with open_metrics(folder.metrics) as metrics:
-        return {(point.task, point.series): point for point in _read_points(metrics, tasks, wanted, most)}
+        return {(point.task, point.series): point for point in _read_points(metrics, tasks, patterns, most)}
 
 
-def _read_points(metrics: Metrics, tasks: Sequence[str], wanted: Sequence[str], most: int) -> Iterable[Points]:
-    names = [name for name in metrics.series() if matches(wanted, name)]
+def _read_points(metrics: Metrics, tasks: Sequence[str], patterns: Sequence[str], most: int) -> Iterable[Points]:
+    names = [name for name in metrics.series() if matches(patterns, name)]
     known = set(metrics.tasks())
     for task in tasks:
         for name in names if task in known else ():

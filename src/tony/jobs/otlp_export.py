@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from tony.errors import ConnectionFailed, InfraError, UserError
+from tony.errors import ConnectionFailedError, InfraError, UserError
 from tony.model.codec import Json
 
 #: Path under which collectors accept traces.
@@ -99,7 +99,7 @@ def send(
         url: as returned by `address`.
 
     Raises:
-        ConnectionFailed: the collector does not answer.
+        ConnectionFailedError: the collector does not answer.
         InfraError: the collector refuses the trace.
     """
     spans = rejected = 0
@@ -129,7 +129,7 @@ def _send(url: str, data: bytes, headers: Mapping[str, str], pause: Callable[[fl
         except (OSError, http.client.HTTPException) as error:
             if not left:
                 reason = getattr(error, "reason", None) or error
-                raise ConnectionFailed(f"no collector answers at {url}: {reason}") from None
+                raise ConnectionFailedError(f"no collector answers at {url}: {reason}") from None
         pause(min(wait, _MAX_PAUSE_SECONDS))
         wait *= 2
     raise AssertionError("the last attempt returns or raises")

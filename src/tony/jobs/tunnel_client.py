@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tony.errors import ConnectionFailed, InfraError, ProtocolError
+from tony.errors import ConnectionFailedError, InfraError, ProtocolError
 from tony.jobs.am_client import connect_to_am
 from tony.model.ids import TaskId
 from tony.model.layout import JobFolder
@@ -20,7 +20,7 @@ _ANSWER_TIMEOUT_SECONDS = 45.0
 _CLOSE_TIMEOUT_SECONDS = 2.0
 
 
-class NoTunnel(ConnectionFailed):
+class TunnelError(ConnectionFailedError):
     """The port of the task cannot be reached; the message says why."""
 
 
@@ -32,8 +32,8 @@ async def open_tunnel(folder: JobFolder, task: TaskId, port: int) -> AsyncIterat
         port: 0 for the one reserved for the task.
 
     Raises:
-        NoTunnel: no server listens there, or the task has no executor now.
-        ConnectionFailed: the AM cannot be reached.
+        TunnelError: no server listens there, or the task has no executor now.
+        ConnectionFailedError: the AM cannot be reached.
         ProtocolError: the AM refused this client.
     """
     async with connect_to_am(folder) as connection:
@@ -42,11 +42,13 @@ async def open_tunnel(folder: JobFolder, task: TaskId, port: int) -> AsyncIterat
             async with asyncio.timeout(_ANSWER_TIMEOUT_SECONDS):
                 answer = await connection.receive()
         except TimeoutError:
-            raise ConnectionFailed(f"{connection.peer} did not answer within {_ANSWER_TIMEOUT_SECONDS:g} s") from None
+            raise ConnectionFailedError(
+                f"{connection.peer} did not answer within {_ANSWER_TIMEOUT_SECONDS:g} s"
+            ) from None
         if isinstance(answer, TunnelFailed):
-            raise NoTunnel(answer.reason)
+            raise TunnelError(answer.reason)
         if not isinstance(answer, TunnelOpened):
-            raise ConnectionFailed(f"{connection.peer} closed the connection without an answer", no_listener=True)
+            raise ConnectionFailedError(f"{connection.peer} closed the connection without an answer", no_listener=True)
         yield connection, answer.address
 
 

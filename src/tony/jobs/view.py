@@ -31,11 +31,11 @@ class JobView(ABC):
             tasks: False if those of the job itself are enough; then the tasks may be left out.
 
         Raises:
-            ConnectionFailed: its application master is running, but does not answer.
+            ConnectionFailedError: its application master is running, but does not answer.
         """
 
     @abstractmethod
-    async def last_report(self, timeout: float | None) -> JobReport:
+    async def await_last_report(self, timeout: float | None) -> JobReport:
         """Wait for the end of the job and return its last report.
 
         Raises:
@@ -68,7 +68,7 @@ class JobView(ABC):
 
         Raises:
             UserError: the job has ended, has no session to restart now, or you may not change it.
-            ConnectionFailed: its application master does not answer.
+            ConnectionFailedError: its application master does not answer.
         """
 
     @abstractmethod
@@ -84,7 +84,7 @@ class JobView(ABC):
         Raises:
             UserError: the job has no such task, has ended, or you may not change it.
             InfraError: no task is running now.
-            ConnectionFailed: its application master does not answer.
+            ConnectionFailedError: its application master does not answer.
         """
 
     @abstractmethod
@@ -101,7 +101,7 @@ class JobView(ABC):
 
         Raises:
             UserError: the job has ended, or you may not change it.
-            ConnectionFailed: its application master does not answer.
+            ConnectionFailedError: its application master does not answer.
         """
 
     async def wait(self, timeout: float | None = None, *, check: bool = False) -> JobReport:
@@ -121,7 +121,7 @@ class JobView(ABC):
             PlatformError: with `check`: a bug in tony.
         """
         try:
-            report = await self.last_report(timeout)
+            report = await self.await_last_report(timeout)
         except TimeoutError:
             raise TimeoutError(f"job {self.id} has not ended within {timeout:g} s; it continues") from None
         error = build_error(report) if check else None

@@ -51,7 +51,7 @@ def usage(folders: Sequence[str]) -> int | None:
     current = _number(folders, "memory.current", "memory.usage_in_bytes")
     if current is None:
         return None
-    return max(0, current - _idle_cache(folders))
+    return max(0, current - _read_idle_cache(folders))
 
 
 def has_cpu_limit(folder: str) -> bool:
@@ -60,7 +60,7 @@ def has_cpu_limit(folder: str) -> bool:
     return parse_number(quota[0]) is not None
 
 
-def throttling(folder: str) -> tuple[float, float, float]:
+def read_throttling(folder: str) -> tuple[float, float, float]:
     """Return the periods of a group's CPU limit, in how many it was reached, and the seconds that processors waited."""
     found = read_words(f"{folder}/cpu.stat")
     seconds = float(found.get("throttled_usec", 0)) * 1e-6 or float(found.get("throttled_time", 0)) * 1e-9
@@ -76,7 +76,7 @@ def _number(folders: Sequence[str], *files: str) -> int | None:
     return None
 
 
-def _idle_cache(folders: Sequence[str]) -> int:
+def _read_idle_cache(folders: Sequence[str]) -> int:
     for folder in folders:
         found = dict(line.partition(" ")[::2] for line in read_text(f"{folder}/memory.stat").splitlines())
         idle = parse_number(found.get("total_inactive_file", found.get("inactive_file", "")))

@@ -38,7 +38,7 @@ def create(name: str, memory: int | None, cpu_shares: int | None, root: Path = P
         The group's folders. Empty if no memory limit can be set here.
     """
     name = name.replace("/", "-").replace("..", "-")
-    for controllers, group in _own_groups(root):
+    for controllers, group in _list_own_groups(root):
         if "memory" in controllers:
             return _create_v1(name, memory, cpu_shares, root)
         if not controllers and (made := _create_v2(name, memory, cpu_shares, group, root)):
@@ -98,11 +98,11 @@ def remove(folders: Sequence[str], timeout: float = 2.0) -> bool:
     return not left
 
 
-def around() -> tuple[str, ...]:
+def list_own_folders() -> tuple[str, ...]:
     """Return the folders of this process's own groups, and of those above: their limits apply to programs, too."""
     root = Path("/")
     found: dict[str, None] = {}
-    for controllers, path in _own_groups(root):
+    for controllers, path in _list_own_groups(root):
         if controllers and "cpu" not in controllers:
             continue
         mount = _mount("cgroup", "cpu", root) if controllers else _mount("cgroup2", None, root)
@@ -123,7 +123,7 @@ def _create_v1(name: str, memory: int | None, cpu_shares: int | None, root: Path
         "cpu": [("cpu.shares", cpu_shares)],
     }
     for controller, values in settings.items():
-        above = _own_v1(controller, root)
+        above = _find_own_v1(controller, root)
         folder = above and _make(above / _PARENT, name)
         required = controller == "memory"
         good = folder and all(
@@ -228,7 +228,7 @@ def _remove(folder: Path) -> bool:
     return True
 
 
-def _own_groups(root: Path) -> list[tuple[tuple[str, ...], str]]:
+def _list_own_groups(root: Path) -> list[tuple[tuple[str, ...], str]]:
     """Return the own group per hierarchy: its controllers (none for v2) and path. v1 first: it has memory, if mixed."""
     groups = []
     for line in read_text(root / "proc/self/cgroup").splitlines():
@@ -238,9 +238,9 @@ def _own_groups(root: Path) -> list[tuple[tuple[str, ...], str]]:
     return sorted(groups, key=lambda group: not group[0])
 
 
-def _own_v1(controller: str, root: Path) -> Path | None:
+def _find_own_v1(controller: str, root: Path) -> Path | None:
     mount = _mount("cgroup", controller, root)
-    for controllers, path in _own_groups(root):
+    for controllers, path in _list_own_groups(root):
         if mount and controller in controllers:
             own = mount / path.lstrip("/")
             # In a container the path may be the host's, while the mount begins at the own group.

@@ -58,7 +58,7 @@ class Inotify:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._paths: dict[int, Path] = {}
         self.descriptor = -1
-        self.descriptor = _checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        self.descriptor = _check_result(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
 
     def add(self, path: Path, changes: InotifyMask) -> None:
         """Watch a folder and the files directly in it, or one file, even if it is renamed.
@@ -68,7 +68,7 @@ class Inotify:
                 (`fs.inotify.max_user_watches`).
         """
         number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(path), int(changes))
-        self._paths[_checked(number)] = path
+        self._paths[_check_result(number)] = path
 
     def read(self) -> list[InotifyEvent]:
         """Return the changes since the last call."""
@@ -149,9 +149,9 @@ class ChangeWatch:
             await readable.wait()
         finally:
             loop.remove_reader(self._inotify.descriptor)
-        return self.changed()
+        return self.take_changes()
 
-    def changed(self) -> AbstractSet[Path] | None:
+    def take_changes(self) -> AbstractSet[Path] | None:
         """Return the files changed since the last call, without waiting; None if any file may have changed."""
         if self._inotify is None:
             return None
@@ -161,7 +161,7 @@ class ChangeWatch:
         return {path for path, change in happened if path and not change & InotifyMask.IGNORED}
 
 
-def _checked(result: int) -> int:
+def _check_result(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

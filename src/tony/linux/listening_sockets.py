@@ -23,7 +23,8 @@ _LISTEN_IN_TABLE = "0A"
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
 _REQUEST_DUMP = 0x0001 | 0x0300
-_ERROR, _DONE = 2, 3
+_ERROR = 2
+_DONE = 3
 _TCP_LISTEN = 10
 _HEADER = struct.Struct("=LHHLL")
 #: struct inet_diag_req_v2: family, protocol, extensions, padding, states, then the socket sought: its port, the rest 0.
@@ -35,7 +36,7 @@ _BUFFER = 1 << 16
 _TIMEOUT_SECONDS = 1.0
 
 
-def listening_inodes(port: int) -> dict[int, int]:
+def list_listening_inodes(port: int) -> dict[int, int]:
     """Return inode -> uid of each TCP socket that listens on the port, on any address."""
     try:
         return _query(port)

@@ -31,13 +31,13 @@ class OomScoreOffset(IntEnum):
     PROGRAM = 500
 
 
-def own() -> Score:
+def get_own_score() -> Score:
     """Return this process's score, cached."""
-    return _opened(os.getpid())  # a forked child has a file of its own
+    return _open_score(os.getpid())  # a forked child has a file of its own
 
 
 @lru_cache(maxsize=1)
-def _opened(pid: int) -> Score:
+def _open_score(pid: int) -> Score:
     return Score()
 
 
@@ -57,7 +57,7 @@ class Score:
 
     def settle(self, share: OomScoreOffset) -> None:
         """Set an offset permanently. Nothing changes where the kernel refuses."""
-        self._set(self._of(share))
+        self._set(self._compute_score(share))
 
     @contextlib.contextmanager
     def children(self, share: OomScoreOffset) -> Iterator[None]:
@@ -75,7 +75,7 @@ class Score:
                 os.pwrite(self._descriptor, b"%d" % value, 0)
                 self._now = value
 
-    def _of(self, share: OomScoreOffset) -> int:
+    def _compute_score(self, share: OomScoreOffset) -> int:
         """Return `base` plus the offset; where that exceeds the maximum, the offset scaled to the remaining range."""
         range_left = max(0, _MAX_SCORE - self.base)
         return self.base + min(int(share), int(share) * range_left // OomScoreOffset.PROGRAM)

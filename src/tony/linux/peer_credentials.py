@@ -13,7 +13,10 @@ import socket
 import struct
 
 #: Not in the socket module: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h.
-_AF_NETLINK, _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 16, 4, 20, 1
+_AF_NETLINK = 16
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_NLM_F_REQUEST = 1
 #: nlmsghdr: length, type, flags, sequence, port; inet_diag_req_v2 and inet_diag_sockid before and behind addresses.
 _HEADER = struct.Struct("=IHHII")
 _REQUEST = struct.Struct("=BBBBI")

@@ -79,7 +79,7 @@ def _check_owner(status: os.stat_result, owner: int | None) -> None:
         raise PermissionError(errno.EPERM, "it belongs to another user than the job directory")
 
 
-def only_root_can_change(path: str) -> bool:
+def is_changed_by_root_only(path: str) -> bool:
     """Return True if only root can change or replace a file.
 
     The file and every folder above it must belong to root, and no other user may write to them. In a sticky folder such

@@ -18,10 +18,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tony.errors import InfraError
-from tony.linux.listening_sockets import listening_inodes
+from tony.linux.listening_sockets import list_listening_inodes
 
 
-class PortsExhausted(InfraError):  # noqa: N818 - a noun reads better where it is raised
+class PortsExhaustedError(InfraError):
     """No port could be reserved."""
 
 
@@ -38,7 +38,7 @@ class Reservation:
         """Return a socket that listens on the port, so that connections to it are accepted from now on.
 
         Raises:
-            PortsExhausted: another process listens there already without sharing the port.
+            PortsExhaustedError: another process listens there already without sharing the port.
         """
         listening = socket.socket(self._holder.family, socket.SOCK_STREAM)
         try:
@@ -49,7 +49,9 @@ class Reservation:
             listening.listen(socket.SOMAXCONN)
         except OSError as error:
             listening.close()
-            raise PortsExhausted(f"port {self.port}, just reserved, cannot be listened on: {error.strerror}") from error
+            raise PortsExhaustedError(
+                f"port {self.port}, just reserved, cannot be listened on: {error.strerror}"
+            ) from error
         return listening
 
     def close(self) -> None:
@@ -85,12 +87,14 @@ def reserve(port_range: tuple[int, int] | None = None) -> Reservation:
         port_range: first and last port to choose from, both included; None lets the kernel choose.
 
     Raises:
-        PortsExhausted: every port of the range is taken.
+        PortsExhaustedError: every port of the range is taken.
     """
     if port_range is None:
         holder = _hold(0)
         if holder is None:
-            raise PortsExhausted("no port could be reserved: the kernel has no free port left for automatic assignment")
+            raise PortsExhaustedError(
+                "no port could be reserved: the kernel has no free port left for automatic assignment"
+            )
         return Reservation(holder)
     first, last = port_range
     size = last + 1 - first
@@ -100,7 +104,7 @@ def reserve(port_range: tuple[int, int] | None = None) -> Reservation:
         holder = _hold(first + (begin + step) % size)
         if holder is not None:
             return Reservation(holder)
-    raise PortsExhausted(
+    raise PortsExhaustedError(
         f"no port could be reserved: all {size} ports of port_range = {first}-{last} are taken on this host "
         "or not permitted; give the job a wider port_range, or none to let the system choose"
     )
@@ -108,7 +112,7 @@ def reserve(port_range: tuple[int, int] | None = None) -> Reservation:
 
 def listeners(port: int) -> list[Listener]:
     """Return all processes that listen on a port of this host, on any address."""
-    inodes = listening_inodes(port)
+    inodes = list_listening_inodes(port)
     if not inodes:
         return []
     owners = _owners(inodes)
@@ -142,12 +146,12 @@ def _hold(port: int) -> socket.socket | None:
 
 def _owners(inodes: Iterable[int]) -> dict[int, int]:
     """Return inode -> a process that has it open, as far as permitted."""
-    wanted = {f"socket:[{inode}]": inode for inode in inodes}
+    inode_of_link = {f"socket:[{inode}]": inode for inode in inodes}
     owners: dict[int, int] = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             for descriptor in os.listdir(f"/proc/{pid}/fd"):
-                inode = wanted.get(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
+                inode = inode_of_link.get(os.readlink(f"/proc/{pid}/fd/{descriptor}"))
                 if inode is not None:
                     owners.setdefault(inode, int(pid))
         except OSError:

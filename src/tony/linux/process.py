@@ -130,7 +130,7 @@ def parent_of(pid: int) -> int | None:
 
 
 def children_of(pid: int) -> list[int] | None:
-    """Like `own_children`, for another process; None if it has exited, or the kernel does not list them."""
+    """Like `list_own_children`, for another process; None if it has exited, or the kernel does not list them."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -141,7 +141,7 @@ def children_of(pid: int) -> list[int] | None:
     return found
 
 
-def own_children() -> list[int] | None:
+def list_own_children() -> list[int] | None:
     """Return this process's children, including zombies and adopted ones; None where the kernel does not list them.
 
     The cost depends on their number, not on the machine's. Complete if the caller also waits for children: a child
@@ -150,12 +150,12 @@ def own_children() -> list[int] | None:
     return children_of(os.getpid())
 
 
-def below() -> list[int]:
+def list_below() -> list[int]:
     """Return all running processes below this one, parents before children: like `descendants`, but cheaper.
 
     One that starts, or loses its parent, at the same time may be missed.
     """
-    todo = own_children()
+    todo = list_own_children()
     if todo is None:
         return descendants(os.getpid())
     found: list[int] = []
@@ -273,7 +273,7 @@ def machine_oom_kills() -> int:
         return 0
 
 
-def own_peak() -> int:
+def read_own_peak() -> int:
     """Return this program's peak memory in bytes (VmHWM). `getrusage` includes the parent that it was forked from."""
     with open("/proc/self/status", "rb") as status:
         for line in status:
@@ -282,7 +282,7 @@ def own_peak() -> int:
     return 0
 
 
-def shared_memory_of(pids: Iterable[int]) -> int:
+def measure_shared_memory(pids: Iterable[int]) -> int:
     """Return the memory of processes in bytes, shared pages divided among their users (PSS): fair, but slow."""
     total = 0
     for pid in pids:

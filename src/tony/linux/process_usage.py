@@ -59,17 +59,19 @@ class ProcessUsage:
     def __init__(self, folders: Sequence[str] = (), since: float | None = None, leisure: float = _LEISURE) -> None:
         self._folders = tuple(folders)
         self._limited = [
-            folder for folder in (*folders, *container_cgroup.around()) if cgroup_measures.has_cpu_limit(folder)
+            folder
+            for folder in (*folders, *container_cgroup.list_own_folders())
+            if cgroup_measures.has_cpu_limit(folder)
         ]
         self._kills_before = cgroup_measures.oom_kills(self._folders)
         self._known: dict[int, _Process] = {}
         self._debts: dict[int, list[tuple[float, tuple[float, ...]]]] = {}
-        self._before: dict[str, float] = _of_group(self._folders)
+        self._before: dict[str, float] = _read_group_counters(self._folders)
         self._at = since
         self._leisure = leisure
         self._pss_from = 0.0
 
-    def look(self, pids: Sequence[int]) -> dict[str, float]:
+    def measure(self, pids: Sequence[int]) -> dict[str, float]:
         """Measure current values, and rates since the last call.
 
         Args:
@@ -84,7 +86,7 @@ class ProcessUsage:
             "threads": float(sum(each.threads for each in seen.values())),
             "files": float(sum(map(_files, seen))),
         }
-        values.update(self._shared(list(seen), now))
+        values.update(self._measure_shared(list(seen), now))
         if self._folders:
             values["oom-kills"] = float(cgroup_measures.oom_kills(self._folders) - self._kills_before)
         if seen and (network := _network(next(iter(seen)))):
@@ -98,8 +100,8 @@ class ProcessUsage:
                     "disk-write": gains[_WRITE] / elapsed,
                 }
             )
-        values.update(self._rates(_of_group(self._folders), elapsed))
-        values.update(self._throttled(elapsed))
+        values.update(self._rates(_read_group_counters(self._folders), elapsed))
+        values.update(self._measure_throttling(elapsed))
         self._known, self._at = seen, now
         return {name: round(value, 4) for name, value in values.items()}
 
@@ -112,19 +114,19 @@ class ProcessUsage:
         self._before = {**before, **counters}
         return found
 
-    def _shared(self, pids: Sequence[int], now: float) -> dict[str, float]:
+    def _measure_shared(self, pids: Sequence[int], now: float) -> dict[str, float]:
         if now < self._pss_from:
             return {}
         started_at = clock.monotonic()
-        shared = process.shared_memory_of(pids)
+        shared = process.measure_shared_memory(pids)
         self._pss_from = now + self._leisure * (clock.monotonic() - started_at)
         return {"pss": float(shared)}
 
-    def _throttled(self, elapsed: float | None) -> dict[str, float]:
+    def _measure_throttling(self, elapsed: float | None) -> dict[str, float]:
         """Return the share of time in which a CPU limit was effective; of several limits the highest."""
         worst = None
         for folder in self._limited:
-            periods, throttled, seconds = cgroup_measures.throttling(folder)
+            periods, throttled, seconds = cgroup_measures.read_throttling(folder)
             names = (f"{folder} periods", f"{folder} throttled", f"{folder} seconds")
             gained = self._rates(dict(zip(names, (periods, throttled, seconds), strict=True)), elapsed)
             if len(gained) == len(names):
@@ -137,7 +139,7 @@ class ProcessUsage:
 
     def _gains(self, seen: Mapping[int, _Process], now: float) -> tuple[float, ...]:
         """Return the gains of all counters since the last sample."""
-        self._owe(seen, now)
+        self._record_debts(seen, now)
         gains = [0.0, 0.0, 0.0, 0.0]
         for pid, found in seen.items():
             before = self._known.get(pid)
@@ -145,15 +147,15 @@ class ProcessUsage:
                 before = None  # another process with its pid
             if before is None and (self._at is None or found.start < self._at - 2 * _TICK):
                 continue  # not new, only seen for the first time
-            owed = self._owed(pid, now)
+            owed = self._sum_debts(pid, now)
             for kind in range(len(gains)):
                 own = found.own[kind] - (before.own[kind] if before else 0.0)
                 inherited = found.whole[kind] - (before.whole[kind] if before else 0.0)
                 gains[kind] += max(own, inherited - owed[kind], 0.0)
-                self._paid(pid, kind, min(max(inherited - own, 0.0), owed[kind]))
+                self._reduce_debt(pid, kind, min(max(inherited - own, 0.0), owed[kind]))
         return tuple(gains)
 
-    def _owe(self, seen: Mapping[int, _Process], now: float) -> None:
+    def _record_debts(self, seen: Mapping[int, _Process], now: float) -> None:
         """Record what will be inherited from processes that have exited, because it was counted already."""
         for pid, exited in self._known.items():
             if pid in seen and seen[pid].start == exited.start:
@@ -167,7 +169,7 @@ class ProcessUsage:
             if heir in seen:
                 self._debts.setdefault(heir, []).extend([*debts, (now + _DEBT_SECONDS, exited.whole)])
 
-    def _owed(self, pid: int, now: float) -> list[float]:
+    def _sum_debts(self, pid: int, now: float) -> list[float]:
         debts = [debt for debt in self._debts.get(pid, ()) if debt[0] > now]
         total = [sum(amounts[kind] for _, amounts in debts) for kind in range(4)]
         if debts:
@@ -176,7 +178,7 @@ class ProcessUsage:
             self._debts.pop(pid, None)
         return total
 
-    def _paid(self, pid: int, kind: int, amount: float) -> None:
+    def _reduce_debt(self, pid: int, kind: int, amount: float) -> None:
         debts = self._debts.get(pid)
         if debts and amount > 0:
             until, amounts = debts[0]
@@ -190,7 +192,7 @@ def _process(pid: int) -> _Process | None:
             fields = stat.read().rpartition(b")")[2].split()
         cpu, waited = (int(fields[11]) + int(fields[12])) * _TICK, (int(fields[13]) + int(fields[14])) * _TICK
         faults, inherited = int(fields[9]), int(fields[10])
-        read, written = _transferred(pid)
+        read, written = _read_transfers(pid)
         return _Process(
             parent=int(fields[1]),
             start=int(fields[19]) * _TICK,
@@ -203,7 +205,7 @@ def _process(pid: int) -> _Process | None:
         return None
 
 
-def _transferred(pid: int) -> tuple[int, int]:
+def _read_transfers(pid: int) -> tuple[int, int]:
     """Return the bytes read from disks and written to them; 0 where that may not be read."""
     found = {}
     with contextlib.suppress(OSError), open(f"/proc/{pid}/io", "rb") as io:
@@ -236,7 +238,7 @@ def _network(pid: int) -> tuple[float, float] | None:
     return (sum(each[0] for each in counted), sum(each[1] for each in counted)) if counted else None
 
 
-def _of_group(folders: Sequence[str]) -> dict[str, float]:
+def _read_group_counters(folders: Sequence[str]) -> dict[str, float]:
     """Return counters of a control group, by the name of their rate."""
     found = {}
     for folder in folders:

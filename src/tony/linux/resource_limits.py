@@ -103,14 +103,14 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def allow_open_files(wanted: int) -> int:
-    """Raise this process's limit to `wanted` open files, as far as permitted; return the resulting limit.
+def allow_open_files(count: int) -> int:
+    """Raise this process's limit to `count` open files, as far as permitted; return the resulting limit.
 
     Not beyond that, because children inherit it, and some programs loop over all possible descriptors.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted if soft == resource.RLIM_INFINITY else soft
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft == resource.RLIM_INFINITY or soft >= count:
+        return count if soft == resource.RLIM_INFINITY else soft
+    most = count if hard == resource.RLIM_INFINITY else min(count, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     return most

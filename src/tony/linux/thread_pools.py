@@ -42,7 +42,7 @@ def set_user(name: str | None) -> None:
 
 
 @contextmanager
-def acting_for(name: str | None) -> Iterator[None]:
+def act_for(name: str | None) -> Iterator[None]:
     """Like `set_user`, as long as the context lasts."""
     before = _USER.set(name)
     try:
@@ -51,7 +51,7 @@ def acting_for(name: str | None) -> Iterator[None]:
         _USER.reset(before)
 
 
-def current_user() -> str | None:
+def get_current_user() -> str | None:
     """Return the user that the current task works for; None: the program itself."""
     return _USER.get()
 
@@ -62,7 +62,7 @@ class _LoopSlots:
     def __init__(self, of_program: int, of_users: int) -> None:
         self.program = asyncio.Semaphore(of_program)
         self.users = asyncio.Semaphore(of_users)
-        self.of: dict[str, _UserSlots] = {}
+        self.by_user: dict[str, _UserSlots] = {}
 
 
 class _UserSlots:
@@ -90,37 +90,37 @@ class Slots:
 
     def __init__(self, of_program: int, of_users: int, of_one_user: int) -> None:
         self._of_program, self._of_users, self.of_one_user = of_program, of_users, of_one_user
-        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopSlots] = WeakKeyDictionary()
+        self._loop_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopSlots] = WeakKeyDictionary()
 
     async def acquire(self) -> Slot:
         """Wait for a slot of the current user."""
         loop = asyncio.get_running_loop()
-        turns = self._turns.setdefault(loop, _LoopSlots(self._of_program, self._of_users))
+        loop_slots = self._loop_slots.setdefault(loop, _LoopSlots(self._of_program, self._of_users))
         user = _USER.get()
         if user is None:
-            await turns.program.acquire()
-            return Slot(turns)
-        user_slots = turns.of.setdefault(user, _UserSlots(self.of_one_user))
+            await loop_slots.program.acquire()
+            return Slot(loop_slots)
+        user_slots = loop_slots.by_user.setdefault(user, _UserSlots(self.of_one_user))
         user_slots.known += 1
-        slot = Slot(turns, user, user_slots)
+        slot = Slot(loop_slots, user, user_slots)
         try:
             await user_slots.semaphore.acquire()
             slot.has_own = True
-            await turns.users.acquire()
+            await loop_slots.users.acquire()
             slot.has_shared = True
         except BaseException:
             slot.release()
             raise
         return slot
 
-    def late_of_user(self) -> int:
+    def count_late(self) -> int:
         """Return how many slots of the current user are held by work that timed out and still runs."""
-        turns = self._turns.get(asyncio.get_running_loop())
-        user_slots = turns.of.get(_USER.get() or "") if turns else None
+        loop_slots = self._loop_slots.get(asyncio.get_running_loop())
+        user_slots = loop_slots.by_user.get(_USER.get() or "") if loop_slots else None
         return user_slots.late if user_slots else 0
 
     @asynccontextmanager
-    async def taken(self) -> AsyncIterator[None]:
+    async def take(self) -> AsyncIterator[None]:
         """Hold a slot of the current user as long as the context lasts."""
         slot = await self.acquire()
         try:
@@ -132,8 +132,8 @@ class Slots:
 class Slot:
     """One slot, until `release`."""
 
-    def __init__(self, turns: _LoopSlots, user: str = "", user_slots: _UserSlots | None = None) -> None:
-        self._turns, self._user, self._user_slots = turns, user, user_slots
+    def __init__(self, loop_slots: _LoopSlots, user: str = "", user_slots: _UserSlots | None = None) -> None:
+        self._loop_slots, self._user, self._user_slots = loop_slots, user, user_slots
         self.has_own = self.has_shared = False
         self._late = False
 
@@ -146,16 +146,16 @@ class Slot:
     def release(self) -> None:
         """Release the slot. Call it in the loop's thread."""
         if self._user_slots is None:
-            self._turns.program.release()
+            self._loop_slots.program.release()
             return
         if self.has_shared:
-            self._turns.users.release()
+            self._loop_slots.users.release()
         if self.has_own:
             self._user_slots.semaphore.release()
         self._user_slots.late -= self._late
         self._user_slots.known -= 1
         if not self._user_slots.known:
-            del self._turns.of[self._user]
+            del self._loop_slots.by_user[self._user]
 
 
 class Lane:
@@ -186,7 +186,7 @@ class Lane:
     async def run_for(self, timeout: float, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Like `run`, with another timeout."""
         slots = self._slots
-        if slots.late_of_user() >= slots.of_one_user:
+        if slots.count_late() >= slots.of_one_user:
             raise OverloadedError(
                 f"{slots.of_one_user} of your earlier requests are still waiting for {self._what}; no more are started "
                 "until one of them ends."

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tony.mini.layout import Places
+from tony.mini.layout import ClusterLayout
 from tony.model.layout import Home
 
 #: Property that marks the configuration of such a cluster.
@@ -24,10 +24,10 @@ def conf_dir(home: Home) -> Path | None:
 
     Reads files and the process table, in a millisecond; sends no request to the cluster.
     """
-    places = Places(home.mini)
+    places = ClusterLayout(home.mini)
     if not places.state.exists():  # nearly always: nothing more is imported then
         return None
     from tony.mini.cluster_state import load
 
     state = load(places)
-    return places.conf if state is not None and state.ready and state.living() else None
+    return places.conf if state is not None and state.ready and state.find_running() else None

@@ -25,7 +25,7 @@ from tony.mini.hadoop_download import fetch
 from tony.mini.hdfs_setup import format_name_node, initialize_hdfs
 from tony.mini.java import find_java
 from tony.mini.kill_applications import kill_applications
-from tony.mini.layout import Places
+from tony.mini.layout import ClusterLayout
 from tony.mini.options import MiniOptions
 from tony.model.layout import Home
 
@@ -37,7 +37,7 @@ _END_SECONDS = 20.0
 _START_ATTEMPTS = 3
 
 
-class _PortInUse(InfraError):  # noqa: N818 - reads better where it is raised
+class _PortInUseError(InfraError):
     """A daemon could not bind its port."""
 
 
@@ -86,7 +86,7 @@ class MiniCluster:
             environment: locates Java and Maven; daemons inherit a part of it.
         """
         self.home = home
-        self.places = Places(home.mini)
+        self.places = ClusterLayout(home.mini)
         self._environment = environment
 
     @property
@@ -126,7 +126,7 @@ class MiniCluster:
                 state = self._plan(options, str(java.home), str(jars))
                 try:
                     return self._start_all(state, timeout)
-                except _PortInUse as error:
+                except _PortInUseError as error:
                     self._stop_all()
                     if not left:
                         raise
@@ -171,7 +171,7 @@ class MiniCluster:
         state = self.state
         daemon = parse(name, state.options.nodes, state.options.datanodes, map(MiniDaemon, state.others))
         with self._lock():
-            process = self.state.living().get(daemon.name)
+            process = self.state.find_running().get(daemon.name)
             if process is None:
                 return None
             processes.signal_one(process, number)
@@ -192,12 +192,12 @@ class MiniCluster:
         state = self.state
         daemon = parse(name, state.options.nodes, state.options.datanodes, map(MiniDaemon, state.others))
         with self._lock():
-            old = self.state.living().get(daemon.name)
+            old = self.state.find_running().get(daemon.name)
             if old is not None:
                 processes.end([old])
             since = time.time()
             state = self._spawn(self.state, daemon)
-            living = state.living()
+            living = state.find_running()
             dead = [each.name for each in state.daemons if each.name != daemon.name and each.name not in living]
             if not dead:
                 self._wait(state, {daemon.name: since}, (daemon,), timeout)
@@ -216,10 +216,10 @@ class MiniCluster:
         state = load(self.places)
         if state is None:
             return Status(running=False)
-        living = state.living()
+        living = state.find_running()
         return Status(
             running=bool(living),
-            waiting_for=self._waiting_for(state, living),
+            waiting_for=self._explain_waiting(state, living),
             hadoop=state.options.hadoop,
             conf=str(self.conf),
             daemons=tuple(self._status_of(daemon, living.get(daemon.name), state) for daemon in state.daemons),
@@ -258,7 +258,7 @@ class MiniCluster:
 
     def _refuse_second(self) -> None:
         state = load(self.places)
-        if state is not None and state.living():
+        if state is not None and state.find_running():
             raise UserError(
                 f"a cluster is already running in {self.places.path}; see: tony mini status; stop it: tony mini stop"
             )
@@ -292,7 +292,7 @@ class MiniCluster:
 
     def _spawn(self, state: ClusterState, daemon: MiniDaemon) -> ClusterState:
         line = command(daemon, Path(state.java), Path(state.jars), self.places)
-        pid = processes.spawn(line, self._variables(state), self.places.path, self.places.log(daemon.name))
+        pid = processes.spawn(line, self._variables(state), self.places.path, self.places.find_log(daemon.name))
         state = state.with_process(daemon, pid)
         save(self.places, state)
         return state
@@ -303,20 +303,20 @@ class MiniCluster:
     def _wait(
         self, state: ClusterState, since: Mapping[str, float], needed: tuple[MiniDaemon, ...], timeout: float
     ) -> None:
-        def alive() -> None:
-            living = state.living()
+        def check_alive() -> None:
+            living = state.find_running()
             for daemon in needed:
                 if daemon.name not in living:
                     self._raise_died(daemon)
 
-        readiness.wait(lambda: self._missing(state, since), alive, timeout)
+        readiness.wait(lambda: self._explain_not_ready(state, since), check_alive, timeout)
 
-    def _missing(self, state: ClusterState, since: Mapping[str, float]) -> str | None:
-        return readiness.waiting_for(state, since)
+    def _explain_not_ready(self, state: ClusterState, since: Mapping[str, float]) -> str | None:
+        return readiness.explain_not_ready(state, since)
 
     def _raise_died(self, daemon: MiniDaemon) -> None:
-        log = self.places.log(daemon.name)
-        kind = _PortInUse if is_port_in_use(log) else InfraError
+        log = self.places.find_log(daemon.name)
+        kind = _PortInUseError if is_port_in_use(log) else InfraError
         title = daemon.kind.name.replace("_", " ").title().replace(" ", "")
         raise kind("\n".join([f"the {title} ({daemon.name}) died; end of {log}:", *log_tail(log)]))
 
@@ -326,7 +326,7 @@ class MiniCluster:
             state = load(self.places)
         except RecordError:
             state = None  # its processes are found all the same
-        living = list(state.living().values()) if state is not None else []
+        living = list(state.find_running().values()) if state is not None else []
         processes.end(living)
         processes.sweep(self.places)
         if state is not None:
@@ -345,14 +345,14 @@ class MiniCluster:
                 time.sleep(0.05)
         return count
 
-    def _waiting_for(self, state: ClusterState, living: Mapping[str, Process]) -> str | None:
+    def _explain_waiting(self, state: ClusterState, living: Mapping[str, Process]) -> str | None:
         dead = [daemon.name for daemon in state.daemons if daemon.name not in living]
         if not living:
             return "no daemon is running"
         if dead:
             verb = "is" if len(dead) == 1 else "are"
             return f"{' and '.join(dead)} {verb} dead; restart with: tony mini restart {dead[0]}"
-        return readiness.waiting_for(state, {})
+        return readiness.explain_not_ready(state, {})
 
     def _status_of(self, daemon: MiniDaemon, process: Process | None, state: ClusterState) -> DaemonStatus:
         is_suspended = process is not None and is_stopped(process.pid)
@@ -362,5 +362,5 @@ class MiniCluster:
             pid=process.pid if process is not None else None,
             memory=memory_of([process.pid]) if process is not None else None,
             web=f"http://{state.address(f'{daemon.name}.web')}",
-            log=str(self.places.log(daemon.name)),
+            log=str(self.places.find_log(daemon.name)),
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from tony.errors import UserError
 from tony.mini import hadoop_command_script, site_xml
 from tony.mini.cluster_state import ClusterState
-from tony.mini.layout import Places
+from tony.mini.layout import ClusterLayout
 
 #: Folders without which NameNode and DataNode do not start; Hadoop's archives in Maven lack them.
 _WEB = ("hdfs", "datanode", "secondary", "static")
@@ -41,12 +41,12 @@ def check_path(path: Path) -> None:
         )
 
 
-def write_files(state: ClusterState, places: Places) -> None:
+def write_files(state: ClusterState, places: ClusterLayout) -> None:
     """Create all files and folders that daemons expect."""
     for folder in (places.logs, places.bin, places.tmp, *(places.web / "webapps" / name for name in _WEB)):
         folder.mkdir(parents=True, exist_ok=True)
     for daemon in state.daemons:
-        places.own_conf(daemon.name).mkdir(parents=True, exist_ok=True)
+        places.find_own_conf(daemon.name).mkdir(parents=True, exist_ok=True)
     places.conf.mkdir(exist_ok=True)
     for name, text in site_xml.render(state, places, user_name()).items():
         (places.path / name).write_text(text, encoding="utf-8")

@@ -11,7 +11,7 @@ from pathlib import Path
 from tony.errors import RecordError
 from tony.linux.process import is_alive, start_time
 from tony.mini.daemon_commands import MiniDaemon, daemons
-from tony.mini.layout import Places
+from tony.mini.layout import ClusterLayout
 from tony.mini.options import MiniOptions
 from tony.model.codec import DecodeError, from_plain, to_plain
 
@@ -61,7 +61,7 @@ class ClusterState:
         """All daemons of the cluster, running or not."""
         return (*map(MiniDaemon, self.others), *daemons(self.options.nodes, self.options.datanodes))
 
-    def living(self) -> dict[str, Process]:
+    def find_running(self) -> dict[str, Process]:
         """Return the processes of running daemons."""
         return {name: process for name, process in self.processes.items() if process.living}
 
@@ -75,7 +75,7 @@ class ClusterState:
         return replace(self, processes={**self.processes, daemon.name: process})
 
 
-def load(places: Places) -> ClusterState | None:
+def load(places: ClusterLayout) -> ClusterState | None:
     """Return the stored state; None if there is none.
 
     Raises:
@@ -91,7 +91,7 @@ def load(places: Places) -> ClusterState | None:
         raise RecordError(f"{places.state} is damaged ({error}); stop the cluster with: tony mini stop") from error
 
 
-def save(places: Places, state: ClusterState) -> None:
+def save(places: ClusterLayout, state: ClusterState) -> None:
     """Store the state atomically."""
     text = json.dumps(to_plain(state), indent=1)
     new = Path(f"{places.state}.{os.getpid()}")

@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from tony.errors import UserError
-from tony.mini.layout import Places
+from tony.mini.layout import ClusterLayout
 
 #: Address of daemons. Loopback only: a cluster without security runs programs for every client that can reach it.
 HOST = "127.0.0.1"
@@ -121,7 +121,7 @@ def parse(text: str, nodes: int, datanodes: int, others: Iterable[MiniDaemon] = 
     return found
 
 
-def command(daemon: MiniDaemon, java: Path, jars: Path, places: Places, *arguments: str) -> list[str]:
+def command(daemon: MiniDaemon, java: Path, jars: Path, places: ClusterLayout, *arguments: str) -> list[str]:
     """Return the command line of a daemon.
 
     Args:
@@ -129,17 +129,17 @@ def command(daemon: MiniDaemon, java: Path, jars: Path, places: Places, *argumen
         arguments: `-format` for a NameNode.
     """
     web = [places.web] if daemon.kind in (DaemonKind.NAME_NODE, DaemonKind.DATA_NODE) else []
-    folders = [*web, places.own_conf(daemon.name), places.conf]
+    folders = [*web, places.find_own_conf(daemon.name), places.conf]
     return java_command(java, jars, folders, places, _HEAP[daemon.kind], _MAIN[daemon.kind], *arguments)
 
 
-def tool_command(java: Path, jars: Path, places: Places, main: str, *arguments: str) -> list[str]:
+def tool_command(java: Path, jars: Path, places: ClusterLayout, main: str, *arguments: str) -> list[str]:
     """Return the command line of a Hadoop tool, such as `org.apache.hadoop.fs.FsShell`."""
     return java_command(java, jars, [places.conf], places, "128m", main, *arguments)
 
 
 def java_command(
-    java: Path, jars: Path, folders: list[Path], places: Places, heap: str, main: str, *arguments: str
+    java: Path, jars: Path, folders: list[Path], places: ClusterLayout, heap: str, main: str, *arguments: str
 ) -> list[str]:
     """Return a Java command line with the options that Hadoop needs, and few others."""
     return [

@@ -24,18 +24,18 @@ def choose_ports(names: Iterable[str]) -> dict[str, int]:
     Raises:
         InfraError: too few are free.
     """
-    candidates = list(range(_LOWEST_PORT, _first_automatic()))
+    candidates = list(range(_LOWEST_PORT, _read_first_automatic()))
     random.shuffle(candidates)
     free = (port for port in candidates if _is_free(port))
     try:
         return {name: next(free) for name in names}
     except StopIteration:
         raise InfraError(
-            f"not enough free ports from {_LOWEST_PORT} to {_first_automatic() - 1} for a cluster"
+            f"not enough free ports from {_LOWEST_PORT} to {_read_first_automatic() - 1} for a cluster"
         ) from None
 
 
-def _first_automatic() -> int:
+def _read_first_automatic() -> int:
     try:
         first = int(_RANGE.read_text().split()[0])
     except (OSError, ValueError, IndexError):

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from tony.mini.daemon_commands import tool_command
-from tony.mini.layout import Places
+from tony.mini.layout import ClusterLayout
 
 #: Subcommand -> Java class, as in Hadoop's own script.
 _CLASSES = {
@@ -18,7 +18,7 @@ _CLASSES = {
 }
 
 
-def script(java: Path, jars: Path, places: Places) -> str:
+def script(java: Path, jars: Path, places: ClusterLayout) -> str:
     """Return the script. It uses the cluster of `places`, whatever HADOOP_CONF_DIR says."""
     *line, _ = tool_command(java, jars, places, "")
     cases = "\n".join(f'  {word}) shift; run {name} "$@" ;;' for word, name in _CLASSES.items())
@@ -44,7 +44,7 @@ esac
 """
 
 
-def write(java: Path, jars: Path, places: Places) -> None:
+def write(java: Path, jars: Path, places: ClusterLayout) -> None:
     """Write both commands into the folder that comes first on the nodes' PATH.
 
     Raises:

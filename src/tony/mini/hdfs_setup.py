@@ -12,19 +12,19 @@ from tony.mini.cluster_state import ClusterState
 from tony.mini.daemon_commands import MiniDaemon, command
 from tony.mini.daemon_http import send_request
 from tony.mini.daemon_logs import log_tail
-from tony.mini.layout import Places
+from tony.mini.layout import ClusterLayout
 
 #: Timeout in seconds: the first request makes Java load many classes, while all other daemons do the same.
 _TIMEOUT_SECONDS = 60.0
 
 
-def format_name_node(state: ClusterState, places: Places, variables: dict[str, str]) -> None:
+def format_name_node(state: ClusterState, places: ClusterLayout, variables: dict[str, str]) -> None:
     """Format the NameNode: create an empty file system.
 
     Raises:
         InfraError: Java or Hadoop failed; says how.
     """
-    log = places.log("format")
+    log = places.find_log("format")
     line = command(MiniDaemon("nn"), Path(state.java), Path(state.jars), places, "-format", "-nonInteractive")
     with open(log, "wb") as file:
         done = subprocess.run(

@@ -54,12 +54,12 @@ def find_java(environment: Mapping[str, str], hadoop: str, installed: Path = _IN
             return Java(home=home, version=version, source=source)
         wrong.append(f"{source} is Java {version} ({home})")
     found = f"; found: {'; '.join(dict.fromkeys(wrong))}" if wrong else ", but none was found"
-    raise UserError(f"Hadoop {hadoop} needs {_needed(hadoop)}{found}. {_TO_INSTALL}, or set JAVA_HOME.")
+    raise UserError(f"Hadoop {hadoop} needs {_describe_needed_java(hadoop)}{found}. {_TO_INSTALL}, or set JAVA_HOME.")
 
 
 def fits(version: int, hadoop: str) -> bool:
     """Return True if a Java version can run a release of Hadoop."""
-    if _at_least_35(hadoop):
+    if _is_at_least_35(hadoop):
         return version >= _OLDEST_FOR_35
     return _OLDEST <= version < _TOO_NEW_BEFORE_35
 
@@ -100,11 +100,11 @@ def read_version(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _at_least_35(hadoop: str) -> bool:
+def _is_at_least_35(hadoop: str) -> bool:
     return tuple(map(int, hadoop.split(".")[:2])) >= (3, 5)
 
 
-def _needed(hadoop: str) -> str:
-    if _at_least_35(hadoop):
+def _describe_needed_java(hadoop: str) -> str:
+    if _is_at_least_35(hadoop):
         return f"Java {_OLDEST_FOR_35} or newer"
     return f"Java {_OLDEST} to {_TOO_NEW_BEFORE_35 - 1}"

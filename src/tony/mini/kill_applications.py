@@ -29,11 +29,11 @@ def kill_applications(state: ClusterState, notice: Callable[[str], None]) -> Non
 
     Does nothing if the ResourceManager is dead, stopped or unresponsive.
     """
-    manager = state.living().get("rm")
+    manager = state.find_running().get("rm")
     if manager is None or is_stopped(manager.pid):
         return
     with contextlib.suppress(InfraError, ValueError):
-        names = _running(state)
+        names = _list_running(state)
         if not names:
             return
         verb = "application is" if len(names) == 1 else "applications are"
@@ -41,11 +41,11 @@ def kill_applications(state: ClusterState, notice: Callable[[str], None]) -> Non
         notice(f"{len(names)} {verb} still running and will be killed: {', '.join(names[:_MAX_SHOWN])}{more}")
         for name in names:
             _kill(state, name)
-        if _wait(lambda: not _running(state) and not _containers(state), _END_SECONDS):
+        if _wait(lambda: not _list_running(state) and not _containers(state), _END_SECONDS):
             time.sleep(_FOLLOWER_SECONDS)
 
 
-def _running(state: ClusterState) -> list[str]:
+def _list_running(state: ClusterState) -> list[str]:
     found = _get(state, f"/ws/v1/cluster/apps?states={_ACTIVE_STATES}").get("apps") or {}
     return sorted(each["id"] for each in found.get("app", []))
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ClusterLayout:
     """The folder of a cluster in a state directory."""
 
     path: Path
@@ -58,14 +58,14 @@ class Places:
         """Temporary files of the daemons."""
         return self.path / "tmp"
 
-    def log(self, daemon: str) -> Path:
+    def find_log(self, daemon: str) -> Path:
         """Return a daemon's log, which covers all of its starts."""
         return self.logs / f"{daemon}.log"
 
-    def of(self, daemon: str) -> Path:
+    def find_data_folder(self, daemon: str) -> Path:
         """Return a daemon's data folder."""
         return self.path / daemon
 
-    def own_conf(self, daemon: str) -> Path:
+    def find_own_conf(self, daemon: str) -> Path:
         """Return the folder of a daemon's own configuration, which overrides `conf`."""
-        return self.of(daemon) / "conf"
+        return self.find_data_folder(daemon) / "conf"

@@ -12,7 +12,7 @@ from pathlib import Path
 from tony.linux.process import has_marker, kill_until_none, send, with_marker
 from tony.mini.cluster_state import ClusterState, Process
 from tony.mini.daemon_commands import MARKER
-from tony.mini.layout import Places
+from tony.mini.layout import ClusterLayout
 
 #: Variables that daemons inherit from the user's environment.
 _INHERITED = ("HOME", "LANG", "LOGNAME", "TZ", "USER")
@@ -20,7 +20,7 @@ _INHERITED = ("HOME", "LANG", "LOGNAME", "TZ", "USER")
 _children: list[subprocess.Popen[bytes]] = []
 
 
-def environment(state: ClusterState, places: Places, own: Mapping[str, str]) -> dict[str, str]:
+def environment(state: ClusterState, places: ClusterLayout, own: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of daemons. Containers get `JAVA_HOME` and `HADOOP_CONF_DIR` from it, and the rest from
     yarn-site.xml.
 
@@ -82,7 +82,7 @@ def wait_for_end(processes: Collection[Process], timeout: float) -> bool:
     return not left
 
 
-def sweep(places: Places, timeout: float = 10.0) -> int:
+def sweep(places: ClusterLayout, timeout: float = 10.0) -> int:
     """Kill all processes of a cluster, known by their environment or working directory, whatever its state file says.
 
     Returns:
@@ -95,13 +95,13 @@ def sweep(places: Places, timeout: float = 10.0) -> int:
         return has_marker(pid, text) or _works_in(pid, places.path)
 
     def kill() -> Collection[int]:
-        found = {*_working_in(places.path), *with_marker(marker)}
+        found = {*_find_working_in(places.path), *with_marker(marker)}
         return [pid for pid in found if send(pid, signal.SIGKILL, belongs)]
 
     return kill_until_none(kill, timeout)
 
 
-def _working_in(folder: Path) -> list[int]:
+def _find_working_in(folder: Path) -> list[int]:
     own = os.getpid()
     return [
         int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != own and _works_in(name, folder)

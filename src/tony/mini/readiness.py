@@ -14,11 +14,11 @@ from tony.mini.daemon_commands import DaemonKind, MiniDaemon
 from tony.mini.daemon_http import send_request
 
 
-class NotYet(Exception):  # noqa: N818 - not an error: a negative result
+class ClusterNotReadyError(Exception):
     """The cluster is not ready; the message says why."""
 
 
-def waiting_for(state: ClusterState, since: Mapping[str, float]) -> str | None:
+def explain_not_ready(state: ClusterState, since: Mapping[str, float]) -> str | None:
     """Return why the cluster is not ready, as a phrase; None if it is.
 
     Args:
@@ -28,7 +28,7 @@ def waiting_for(state: ClusterState, since: Mapping[str, float]) -> str | None:
     try:
         _check_hdfs(state, since)
         _check_yarn(state, since)
-    except NotYet as reason:
+    except ClusterNotReadyError as reason:
         return str(reason)
     return None
 
@@ -37,13 +37,13 @@ def _get(state: ClusterState, port: str, path: str, name: str) -> Any:
     try:
         return json.loads(send_request(state.address(port), "GET", path))
     except (InfraError, ValueError) as error:
-        raise NotYet(f"{name} does not respond") from error
+        raise ClusterNotReadyError(f"{name} does not respond") from error
 
 
 def _bean(state: ClusterState, port: str, bean: str, name: str) -> Any:
     beans = _get(state, port, f"/jmx?qry={quote(bean, safe='')}", name).get("beans")
     if not beans:
-        raise NotYet(f"{name} is starting")
+        raise ClusterNotReadyError(f"{name} is starting")
     return beans[0]
 
 
@@ -51,29 +51,30 @@ def _check_hdfs(state: ClusterState, since: Mapping[str, float]) -> None:
     facts = _bean(state, "nn.web", "Hadoop:service=NameNode,name=NameNodeInfo", "the NameNode")
     live = len(json.loads(facts.get("LiveNodes") or "{}"))
     if live < state.options.datanodes:
-        raise NotYet(f"{live} of {state.options.datanodes} DataNodes are live")
+        raise ClusterNotReadyError(f"{live} of {state.options.datanodes} DataNodes are live")
     for daemon in state.daemons:
         if daemon.kind is DaemonKind.DATA_NODE and daemon.name in since:
             _check_data_node(state, daemon)
     if facts.get("Safemode"):
-        raise NotYet("the NameNode is in safe mode")
+        raise ClusterNotReadyError("the NameNode is in safe mode")
 
 
 def _check_data_node(state: ClusterState, daemon: MiniDaemon) -> None:
     facts = _bean(state, f"{daemon.name}.web", "Hadoop:service=DataNode,name=DataNodeInfo", daemon.name)
     actors = json.loads(facts.get("BPServiceActorInfo") or "[]")
     if not any(actor.get("ActorState") == "RUNNING" for actor in actors):
-        raise NotYet(f"{daemon.name} has not registered")
+        raise ClusterNotReadyError(f"{daemon.name} has not registered")
 
 
 def _check_yarn(state: ClusterState, since: Mapping[str, float]) -> None:
     found = _get(state, "rm.web", "/ws/v1/cluster/nodes?states=RUNNING", "the ResourceManager").get("nodes") or {}
     nodes = {node["id"]: node for node in found.get("node", [])}
-    wanted = [daemon for daemon in state.daemons if daemon.kind is DaemonKind.NODE_MANAGER]
-    missing = [daemon.name for daemon in wanted if not _is_running(state, daemon, nodes, since.get(daemon.name))]
+    node_managers = [daemon for daemon in state.daemons if daemon.kind is DaemonKind.NODE_MANAGER]
+    missing = [daemon.name for daemon in node_managers if not _is_running(state, daemon, nodes, since.get(daemon.name))]
     if missing:
-        raise NotYet(
-            f"{len(wanted) - len(missing)} of {len(wanted)} NodeManagers are running ({', '.join(missing)} not)"
+        running = len(node_managers) - len(missing)
+        raise ClusterNotReadyError(
+            f"{running} of {len(node_managers)} NodeManagers are running ({', '.join(missing)} not)"
         )
 
 

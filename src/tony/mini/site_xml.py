@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 from tony.mini import PROPERTY
 from tony.mini.cluster_state import ClusterState
 from tony.mini.daemon_commands import HOST, MARKER, DaemonKind, MiniDaemon
-from tony.mini.layout import Places
+from tony.mini.layout import ClusterLayout
 
 Properties = dict[str, str]
 
@@ -37,7 +37,7 @@ def file_of(key: str) -> str:
     return next((file for beginning, file in _FILES if key.startswith(beginning)), _CORE)
 
 
-def render(state: ClusterState, places: Places, user: str) -> dict[str, str]:
+def render(state: ClusterState, places: ClusterLayout, user: str) -> dict[str, str]:
     """Return every configuration file, as relative path -> text.
 
     Args:
@@ -56,7 +56,7 @@ def render(state: ClusterState, places: Places, user: str) -> dict[str, str]:
     _add_labels(files["capacity-scheduler.xml"], state)
     texts = {f"conf/{name}": to_xml(properties) for name, properties in files.items()}
     for daemon in state.daemons:
-        texts |= _of_daemon(daemon, files, state, places)
+        texts |= _render_daemon(daemon, files, state, places)
     return {**texts, "conf/log4j.properties": _LOGGING}
 
 
@@ -81,8 +81,8 @@ def _overrule(files: dict[str, Properties], state: ClusterState, daemon: str | N
             files[file_of(setting.key)][setting.key] = setting.value
 
 
-def _of_daemon(
-    daemon: MiniDaemon, files: Mapping[str, Properties], state: ClusterState, places: Places
+def _render_daemon(
+    daemon: MiniDaemon, files: Mapping[str, Properties], state: ClusterState, places: ClusterLayout
 ) -> dict[str, str]:
     """Return the files in which one of several daemons differs from the others."""
     own = {name: dict(properties) for name, properties in files.items()}
@@ -94,7 +94,7 @@ def _of_daemon(
     return {f"{daemon.name}/conf/{name}": to_xml(own[name]) for name in own if own[name] != files[name]}
 
 
-def _core(state: ClusterState, places: Places, user: str) -> Properties:
+def _core(state: ClusterState, places: ClusterLayout, user: str) -> Properties:
     return {
         "fs.defaultFS": f"hdfs://{state.address('nn.rpc')}",
         "hadoop.tmp.dir": str(places.tmp),
@@ -104,10 +104,10 @@ def _core(state: ClusterState, places: Places, user: str) -> Properties:
     }
 
 
-def _hdfs(state: ClusterState, places: Places) -> Properties:
+def _hdfs(state: ClusterState, places: ClusterLayout) -> Properties:
     return {
         "dfs.replication": str(min(state.options.datanodes, 3)),
-        "dfs.namenode.name.dir": (places.of("nn") / "name").as_uri(),
+        "dfs.namenode.name.dir": (places.find_data_folder("nn") / "name").as_uri(),
         "dfs.namenode.rpc-address": state.address("nn.rpc"),
         "dfs.namenode.http-address": state.address("nn.web"),
         "dfs.namenode.safemode.extension": "0",
@@ -121,7 +121,7 @@ def _hdfs(state: ClusterState, places: Places) -> Properties:
     }
 
 
-def _data_node(daemon: MiniDaemon, state: ClusterState, places: Places) -> Properties:
+def _data_node(daemon: MiniDaemon, state: ClusterState, places: ClusterLayout) -> Properties:
     return {
         # A DataNode that writes for WebHDFS checks whether the file is complete, and waits this long (400 ms) before it
         # checks again. Here the first check nearly always fails, so every close of a file would take half a second.
@@ -130,11 +130,11 @@ def _data_node(daemon: MiniDaemon, state: ClusterState, places: Places) -> Prope
         "dfs.datanode.address": state.address(f"{daemon.name}.data"),
         "dfs.datanode.ipc.address": state.address(f"{daemon.name}.ipc"),
         "dfs.datanode.http.address": state.address(f"{daemon.name}.web"),
-        "dfs.datanode.data.dir": (places.of(daemon.name) / "data").as_uri(),
+        "dfs.datanode.data.dir": (places.find_data_folder(daemon.name) / "data").as_uri(),
     }
 
 
-def _yarn(state: ClusterState, places: Places) -> Properties:
+def _yarn(state: ClusterState, places: ClusterLayout) -> Properties:
     store = f"{_YARN}.server.resourcemanager.recovery.FileSystemRMStateStore"
     scheduler = f"{_YARN}.server.resourcemanager.scheduler.capacity.CapacityScheduler"
     properties = {
@@ -149,7 +149,7 @@ def _yarn(state: ClusterState, places: Places) -> Properties:
         "yarn.resourcemanager.work-preserving-recovery.enabled": "true",
         "yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms": "1000",
         "yarn.resourcemanager.store.class": store,
-        "yarn.resourcemanager.fs.state-store.uri": (places.of("rm") / "store").as_uri(),
+        "yarn.resourcemanager.fs.state-store.uri": (places.find_data_folder("rm") / "store").as_uri(),
         "yarn.resourcemanager.connect.retry-interval.ms": "1000",
         "yarn.resourcemanager.am.max-attempts": "3",
         "yarn.resourcemanager.scheduler.class": scheduler,
@@ -179,12 +179,12 @@ def _yarn(state: ClusterState, places: Places) -> Properties:
     }
     if state.options.labels:
         properties["yarn.node-labels.enabled"] = "true"
-        properties["yarn.node-labels.fs-store.root-dir"] = (places.of("rm") / "labels").as_uri()
+        properties["yarn.node-labels.fs-store.root-dir"] = (places.find_data_folder("rm") / "labels").as_uri()
     return properties
 
 
-def _node_manager(daemon: MiniDaemon, state: ClusterState, places: Places) -> Properties:
-    folder = places.of(daemon.name)
+def _node_manager(daemon: MiniDaemon, state: ClusterState, places: ClusterLayout) -> Properties:
+    folder = places.find_data_folder(daemon.name)
     return {
         "yarn.nodemanager.hostname": daemon.host,
         "yarn.nodemanager.address": state.address(f"{daemon.name}.rpc"),

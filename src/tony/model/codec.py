@@ -153,17 +153,17 @@ _unresolved: list[Callable[[], None]] = []
 def _decoder(hint: Any, ignore_unknown: bool) -> _Convert:
     """Return the decoder for a type hint."""
     if hint is Any or hint is object:
-        return _any
+        return _accept_any
     if hint is type(None):
-        return _none
+        return _accept_none
     if hint is float:
         return _float
     if hint in (bool, int, str):
-        return _exactly(hint)
+        return _expect_type(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return _enum(hint)
     if isinstance(hint, type) and hasattr(hint, "parse"):
-        return _parsed(hint)
+        return _convert_parsed(hint)
     if dataclasses.is_dataclass(hint):
         return _dataclass(cast(type[Any], hint), ignore_unknown)
     return _generic(hint, ignore_unknown)
@@ -176,24 +176,24 @@ def _generic(hint: Any, ignore_unknown: bool) -> _Convert:
     if origin is list or (origin is tuple and len(args) == 2 and args[1] is Ellipsis):
         return _sequence(_decoder(args[0], ignore_unknown), origin)
     if origin is tuple:
-        return _fixed([_decoder(arg, ignore_unknown) for arg in args])
+        return _convert_fixed([_decoder(arg, ignore_unknown) for arg in args])
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _mapping(_decoder(args[0], ignore_unknown), _decoder(args[1], ignore_unknown))
     raise TypeError(f"no decoder for {hint!r}")
 
 
-def _kept(hint: Any) -> frozenset[type]:
+def _find_unchanged_types(hint: Any) -> frozenset[type]:
     """Return the types of values that are taken unchanged."""
     options = set(get_args(hint)) if get_origin(hint) in (Union, types.UnionType) else {hint}
     # An option that decodes text as something else, say, may precede.
     return frozenset(options if options <= _PLAIN else options & {type(None)})
 
 
-def _any(data: Json) -> Any:
+def _accept_any(data: Json) -> Any:
     return data
 
 
-def _none(data: Json) -> None:
+def _accept_none(data: Json) -> None:
     if data is not None:
         raise DecodeError(f"expected nothing, not {_kind(data)}")
 
@@ -210,7 +210,7 @@ def _float(data: Json) -> float:
     return number
 
 
-def _exactly(cls: type) -> _Convert:
+def _expect_type(cls: type) -> _Convert:
     expected = _KINDS[cls]
 
     def convert(data: Json) -> Any:
@@ -237,7 +237,7 @@ def _enum(cls: type[Enum]) -> _Convert:
     return convert
 
 
-def _parsed(cls: Any) -> _Convert:
+def _convert_parsed(cls: Any) -> _Convert:
     parse = cls.parse
 
     def convert(data: Json) -> Any:
@@ -246,7 +246,7 @@ def _parsed(cls: Any) -> _Convert:
         try:
             return parse(data)
         except ValueError as error:
-            raise DecodeError(_one_line(error)) from None
+            raise DecodeError(_format_one_line(error)) from None
 
     return convert
 
@@ -255,29 +255,29 @@ def _sequence(item: _Convert, make: Callable[[Any], Any]) -> _Convert:
     def convert(data: Json) -> Any:
         if not isinstance(data, list | tuple):
             raise DecodeError(f"expected a list, not {_kind(data)}")
-        return make(_each([item] * len(data), data))
+        return make(_convert_each([item] * len(data), data))
 
     return convert
 
 
-def _fixed(items: list[_Convert]) -> _Convert:
+def _convert_fixed(items: list[_Convert]) -> _Convert:
     def convert(data: Json) -> Any:
         if not isinstance(data, list | tuple):
             raise DecodeError(f"expected a list of {len(items)}, not {_kind(data)}")
         if len(data) != len(items):
             raise DecodeError(f"expected a list of {len(items)}, not of {len(data)}")
-        return tuple(_each(items, data))
+        return tuple(_convert_each(items, data))
 
     return convert
 
 
-def _each(items: list[_Convert], data: list[Json] | tuple[Json, ...]) -> list[Any]:
+def _convert_each(items: list[_Convert], data: list[Json] | tuple[Json, ...]) -> list[Any]:
     values: list[Any] = []
     try:
         for item, value in zip(items, data, strict=True):
             values.append(item(value))
     except DecodeError as error:
-        raise _at(f"[{len(values)}]", error) from None
+        raise _prefix_error(f"[{len(values)}]", error) from None
     return values
 
 
@@ -291,7 +291,7 @@ def _mapping(key: _Convert, item: _Convert) -> _Convert:
             for k, value in data.items():
                 values[key(k)] = item(value)
         except DecodeError as error:
-            raise _at(_place(k), error) from None
+            raise _prefix_error(_place(k), error) from None
         return values
 
     return convert
@@ -313,18 +313,18 @@ def _union(hints: tuple[Any, ...], ignore_unknown: bool) -> _Convert:
                 return decode(data)
             except DecodeError as error:
                 failures.append(str(error))
-        raise DecodeError(_best(failures, data))
+        raise DecodeError(_choose_best(failures, data))
 
     return convert
 
 
-def _best(failures: list[str], data: Json) -> str:
+def _choose_best(failures: list[str], data: Json) -> str:
     """Return the most helpful of several failures: that of the best fitting option, nested deepest."""
     deeper = [failure for failure in failures if failure.startswith((".", "["))]
     if deeper or len(failures) == 1:
         return (deeper or failures)[0]
-    wanted = [f.removeprefix("expected ").removesuffix(f", not {_kind(data)}") for f in failures]
-    return f"expected {' or '.join(wanted)}, not {_kind(data)}"
+    expectations = [f.removeprefix("expected ").removesuffix(f", not {_kind(data)}") for f in failures]
+    return f"expected {' or '.join(expectations)}, not {_kind(data)}"
 
 
 def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
@@ -337,7 +337,10 @@ def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
         hints = get_type_hints(cls)
         found = {field.name: hints[field.name] for field in dataclasses.fields(cls)}
         decoders.update(
-            {_key(name): (name, _kept(hint), _decoder(hint, ignore_unknown)) for name, hint in found.items()}
+            {
+                _key(name): (name, _find_unchanged_types(hint), _decoder(hint, ignore_unknown))
+                for name, hint in found.items()
+            }
         )
 
     _unresolved.append(resolve)
@@ -351,7 +354,7 @@ def _dataclass(cls: type[Any], ignore_unknown: bool) -> _Convert:
             return compiled(data)
         left -= 1
         if left < 0 and decoders:
-            compiled = _compiled(cls, decoders, by_name)
+            compiled = _compile_decoder(cls, decoders, by_name)
         return by_name(data)
 
     return convert
@@ -381,26 +384,26 @@ def _decoder_by_name(
                     name, kept, decode = known
                     arguments[name] = value if type(value) in kept else decode(value)
                 elif not ignore_unknown:
-                    raise _Unknown
-        except _Unknown:
+                    raise _UnknownFieldError
+        except _UnknownFieldError:
             raise DecodeError(f"unknown field {_show(key)} in {cls.__name__}") from None
         except DecodeError as error:
-            raise _at(_place(key), error) from None
+            raise _prefix_error(_place(key), error) from None
         if not required <= data.keys():
             missing = sorted(required - data.keys())
             raise DecodeError(f"{cls.__name__} lacks {', '.join(missing)}")
         try:
             return cls(**arguments)
         except ValueError as error:
-            raise DecodeError(_one_line(error)) from None
+            raise DecodeError(_format_one_line(error)) from None
 
     return convert
 
 
-def _compiled(cls: type[Any], decoders: Mapping[str, _Field], otherwise: _Convert) -> _Convert:
+def _compile_decoder(cls: type[Any], decoders: Mapping[str, _Field], otherwise: _Convert) -> _Convert:
     """Compile a decoder for records as written by `to_plain`, with every field in its place: without a loop."""
     known: dict[str, Any] = {"cls": cls, "new": cls.__new__, "otherwise": otherwise, "keys": tuple(decoders)}
-    known |= {"DecodeError": DecodeError, "at": _at, "place": _place, "one_line": _one_line}
+    known |= {"DecodeError": DecodeError, "at": _prefix_error, "place": _place, "one_line": _format_one_line}
     lines: list[str] = []
     for number, (key, (_, kept, decode)) in enumerate(decoders.items()):
         value, known[f"decode{number}"] = f"v{number}", decode
@@ -424,7 +427,7 @@ def read(data):
     return cast(_Convert, known["read"])
 
 
-class _Unknown(Exception):  # noqa: N818 - it never leaves this module
+class _UnknownFieldError(Exception):
     """A field that the class does not have."""
 
 
@@ -445,7 +448,7 @@ def _kind(data: Json) -> str:
     return _KINDS.get(type(data), type(data).__name__)
 
 
-def _at(place: str, error: DecodeError) -> DecodeError:
+def _prefix_error(place: str, error: DecodeError) -> DecodeError:
     text = str(error)
     return DecodeError(f"{place}{text}" if text.startswith((".", "[")) else f"{place}: {text}")
 
@@ -463,6 +466,6 @@ def _show(data: object) -> str:
     return ascii(data[:_SHOWN] if isinstance(data, str) else data)
 
 
-def _one_line(error: ValueError) -> str:
+def _format_one_line(error: ValueError) -> str:
     text = str(error)[: 4 * _SHOWN]
     return text if text.isprintable() else ascii(text)

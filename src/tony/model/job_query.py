@@ -81,7 +81,7 @@ class Query:
         """Return True if the query has any filter."""
         return any(getattr(self, name) not in ("", None) for name in _FILTERS)
 
-    def takes(self, head: JobHead) -> bool:
+    def matches(self, head: JobHead) -> bool:
         """Return True if a job matches all filters."""
         if self.state == DAMAGED:
             in_state = bool(head.damaged)
@@ -183,13 +183,13 @@ def from_words(words: Mapping[str, str]) -> Query:
 
 def _read(name: str, text: str) -> object:
     if name == "state":
-        return _one_of(name, text, (*GROUPS, DAMAGED))
+        return _check_choice(name, text, (*GROUPS, DAMAGED))
     if name == "failure_class":
-        return FailureClass(_one_of(name, text, [failure_class.value for failure_class in FailureClass]))
+        return FailureClass(_check_choice(name, text, [failure_class.value for failure_class in FailureClass]))
     if name == "sort":
-        return JobSort(_one_of(name, text, [sort.value for sort in JobSort]))
+        return JobSort(_check_choice(name, text, [sort.value for sort in JobSort]))
     if name == "descending":
-        return _one_of(name, text, ("yes", "no")) == "yes"
+        return _check_choice(name, text, ("yes", "no")) == "yes"
     if name == "most":
         if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= MAX_PAGE_JOBS):
             raise ValueError(f"most: expected a whole number from 1 to {MAX_PAGE_JOBS}, not {text[:60]!r}.")
@@ -199,7 +199,7 @@ def _read(name: str, text: str) -> object:
     return text
 
 
-def _one_of(name: str, text: str, choices: tuple[str, ...] | list[str]) -> str:
+def _check_choice(name: str, text: str, choices: tuple[str, ...] | list[str]) -> str:
     if text not in choices:
         raise ValueError(f"{name}: {text[:60]!r} is not one of {', '.join(choices)}.")
     return text

@@ -106,7 +106,7 @@ class Role(RoleProgramSettings):
 
 @value_class
 class Timeouts:
-    """Seconds; None is off. `config/table/settings_table.py` says which half of the system enforces each."""
+    """Seconds; None is off. `config/table/settings_table.py` says which part of tony enforces each."""
 
     queue: float | None = None
     allocation: float | None = None
@@ -258,18 +258,18 @@ class JobSpec(JobProgramSettings):
         """
         if not self.roles or (list(self.roles) == ["main"] and self.roles["main"].instances == 1):
             return TaskId("main", 0)
-        return self._first_of("chief") or self._first_of("worker")
+        return self._find_first("chief") or self._find_first("worker")
 
     @property
     def tensorboard_task(self) -> TaskId | None:
         """Return the task that gets TB_PORT: `tensorboard:0` if it exists, else the chief, else the only task."""
-        first = self._first_of("tensorboard") or self.chief
+        first = self._find_first("tensorboard") or self.chief
         names = [name for name, role in self.effective_roles.items() if role.kind is not RoleKind.SETUP]
         if first is None and len(names) == 1 and self.effective_roles[names[0]].instances == 1:
             return TaskId(names[0], 0)
         return first
 
-    def _first_of(self, name: str) -> TaskId | None:
+    def _find_first(self, name: str) -> TaskId | None:
         """Return the first task of a role that takes part in the computation; None if there is no such role."""
         role = self.roles.get(name)
         return TaskId(name, 0) if role and role.instances and role.kind is not RoleKind.SETUP else None
@@ -283,7 +283,7 @@ class JobSpec(JobProgramSettings):
         """Return the names of the roles that may have fewer tasks than `instances`."""
         return tuple(name for name, role in self.roles.items() if role.min_instances is not None)
 
-    def without(self, absent: Mapping[str, Collection[int]]) -> JobSpec:
+    def leave_out(self, absent: Mapping[str, Collection[int]]) -> JobSpec:
         """Return the job as programs of a session see it that has left out some tasks of some roles."""
         if not absent:
             return self
@@ -322,7 +322,7 @@ class JobSpec(JobProgramSettings):
         own = self.restart_grace if own is None else own
         return self.stop_grace_of(role) if own is None else own
 
-    def no_retry_on_of(self, role: str) -> tuple[int, ...]:
+    def find_no_retry_on(self, role: str) -> tuple[int, ...]:
         """Return the exit codes of one role's programs after which nothing is restarted."""
         own = self.effective_roles[role].no_retry_on
         return self.no_retry_on if own is None else own

@@ -61,20 +61,20 @@ def check(text: str, params: Collection[str], roles: Collection[str] = ()) -> li
         if match[2].removeprefix(_ADDRESS if is_role else _PARAM) in (roles if is_role else params):
             continue
         missing = "a role that the job does not have" if is_role else "a parameter that is not in [params]"
-        message = f"{{{_short(match[2])}}} names {missing}: {_listed(roles if is_role else params)}"
+        message = f"{{{_shorten(match[2])}}} names {missing}: {_format_names(roles if is_role else params)}"
         errors.append(PlaceholderError(position=match.start(), name=match[2], message=message))
     return errors
 
 
-def _listed(params: Collection[str]) -> str:
+def _format_names(params: Collection[str]) -> str:
     if not params:
         return "the job has none"
     names = sorted(name for name in params if name.isprintable())[:_MAX_LISTED_PARAMETERS]
     more = f"{len(params) - len(names)} more"
-    return f"the job has {', '.join([*map(_short, names), *([more] if len(names) < len(params) else [])])}"
+    return f"the job has {', '.join([*map(_shorten, names), *([more] if len(names) < len(params) else [])])}"
 
 
-def _short(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= _MAX_SHOWN_CHARACTERS else f"{name[: _MAX_SHOWN_CHARACTERS - 1]}…"
 
 
@@ -88,7 +88,7 @@ def find_misspelled_names(text: str, params: Collection[str]) -> list[Placeholde
         word, name = match.groups()
         if word == "params" or name not in params or not _is_like_params(word):
             continue
-        shown = _short(name)
+        shown = _shorten(name)
         message = f"{{{word}.{shown}}} is not a placeholder; did you mean {{params.{shown}}}?"
         errors.append(PlaceholderError(position=match.start(), name=f"{word}.{name}", message=message))
     return errors
@@ -139,18 +139,18 @@ def find_parameters(texts: Iterable[str]) -> frozenset[str]:
     )
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Return a text that `fill` turns into this one: placeholders get a second pair of braces.
 
     `{params.NAME}` and `{address.ROLE}` stay: without such a parameter or role they are no placeholders.
     """
 
-    def double(match: re.Match[str]) -> str:
+    def double_braces(match: re.Match[str]) -> str:
         opening, name, closing = match.groups()
         depth = 0 if name.startswith((_PARAM, _ADDRESS)) else min(len(opening), len(closing))
         return f"{opening}{'{' * depth}{name}{'}' * depth}{closing}"
 
-    return _BRACES.sub(double, text)
+    return _BRACES.sub(double_braces, text)
 
 
 def _is_filled(match: re.Match[str]) -> bool:

@@ -12,11 +12,11 @@ import math
 from tony.model.codec import Json
 
 
-class BadJson(ValueError):  # noqa: N818 - a noun reads better where it is raised
+class InvalidJsonError(ValueError):
     """Text that is not acceptable JSON; the message says why in one line."""
 
 
-class NestedTooDeeply(BadJson):
+class JsonDepthError(InvalidJsonError):
     """Lists or tables that are nested too deeply."""
 
 
@@ -29,8 +29,8 @@ def loads(data: bytes | str, *, halves: bool = False) -> Json:
             printing.
 
     Raises:
-        BadJson: invalid JSON; NaN or the like; a number beyond 64 bits or a double's range; lone surrogates where they
-            are not accepted; or hundreds of nested lists.
+        InvalidJsonError: invalid JSON; NaN or the like; a number beyond 64 bits or a double's range; lone surrogates
+            where they are not accepted; or hundreds of nested lists.
     """
     try:
         text = data if isinstance(data, str) else str(data, "utf-8")
@@ -40,9 +40,9 @@ def loads(data: bytes | str, *, halves: bool = False) -> Json:
         if not halves and "\\u" in text:
             _ENCODER.encode(plain).encode()
     except RecursionError:
-        raise NestedTooDeeply("nested too deeply") from None
+        raise JsonDepthError("nested too deeply") from None
     except ValueError as error:
-        raise BadJson("not UTF-8" if isinstance(error, UnicodeError) else str(error)) from None
+        raise InvalidJsonError("not UTF-8" if isinstance(error, UnicodeError) else str(error)) from None
     return plain
 
 
@@ -50,14 +50,14 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError("a number beyond what a double holds")
     return number
 
 
-def _whole(text: str) -> int:
+def _parse_whole(text: str) -> int:
     # 64 bits: what every reader of the files (SQLite, other languages) can hold.
     if len(text) > 20 or not -(2**63) <= (number := int(text)) < 2**64:
         raise ValueError("a whole number beyond 64 bits")
@@ -65,7 +65,7 @@ def _whole(text: str) -> int:
 
 
 def _may_be_refused(data: bytes | str) -> bool:
-    """Return True if a long text may contain a number that `_finite` or `_whole` refuse.
+    """Return True if a long text may contain a number that `_parse_finite` or `_parse_whole` refuse.
 
     Calling them for each number takes half as long as all the rest. The numbers that they refuse have many digits, or
     many in the exponent, which is fast to search for. Digits in names and digests match, too: that only costs time.
@@ -79,7 +79,8 @@ _SHORT = 2000
 #: Every digit becomes 0, E becomes e, and everything else a point; `+`, which may be in an exponent, is removed.
 _DIGITS = bytes(ord("0") if chr(n) in "0123456789" else ord("e") if chr(n) in "eE" else ord(".") for n in range(256))
 #: As many digits as 2**63 has, and the exponent that exceeds a double with fewer.
-_LONG, _HIGH = b"0" * 19, b"e000"
+_LONG = b"0" * 19
+_HIGH = b"e000"
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-_CAREFUL = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
+_CAREFUL = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite, parse_int=_parse_whole)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False)

@@ -12,7 +12,7 @@ from tony.model.value_class import value_class
 #: Incremented when a reader of an older version could misread a newer file.
 RECORD_VERSION = 1
 #: `tony_version` of a history entry converted from LinkedIn TonY's.
-ORIGINAL = "the original"
+LINKEDIN_TONY = "the original"
 
 
 @value_class

@@ -38,7 +38,7 @@ from tony.portal.tensorboard.tensorboard_event_files import TensorBoardSource, f
 from tony.schedulers.registry import has_remote_logs
 from tony.storage.stores.local_store import JobDirectory
 from tony.storage.stores.store_interface import FileStore
-from tony.web.job_source import LISTS, STORES
+from tony.web.job_provider import LISTS, STORES
 
 #: Cached job views, and their maximum bytes in memory.
 _MAX_VIEWS = 64
@@ -222,10 +222,10 @@ class IndexedJobs:
     ) -> Callable[[str], Awaitable[None]]:
         """Return a function that copies the logs of a task from the job directory, unless they are fresh."""
         done: dict[str, float] = {}
-        turn = threading.Lock()
+        copy_lock = threading.Lock()
 
         def bring_now(task: str) -> None:
-            with lock_held(turn, f"the logs of {folder.job_id} are being copied"):
+            with lock_held(copy_lock, f"the logs of {folder.job_id} are being copied"):
                 if clock.monotonic() - done.get(task, float("-inf")) > _FRESH_SECONDS:
                     self._cache.bring_logs(store, entry, folder, task)
                     done[task] = clock.monotonic()

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from tony.errors import ProtocolError
 from tony.model.codec import DecodeError, from_plain, to_plain
-from tony.model.strict_json import BadJson, NestedTooDeeply, loads
+from tony.model.strict_json import InvalidJsonError, JsonDepthError, loads
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import MESSAGES, Message
 
@@ -170,9 +170,9 @@ def decode(body: bytes) -> Message:
 def _parse(body: bytes) -> dict[str, Any]:
     try:
         plain = loads(body)
-    except NestedTooDeeply:
+    except JsonDepthError:
         raise ProtocolError(Code.NOT_JSON, "a frame that is nested too deeply") from None
-    except BadJson as error:
+    except InvalidJsonError as error:
         raise ProtocolError(Code.NOT_JSON, f"a frame that is not JSON: {error}") from None
     if not isinstance(plain, dict):
         raise ProtocolError(Code.NOT_JSON, "a frame that is not a JSON object")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tony.errors import ConnectionFailed, ProtocolError
+from tony.errors import ConnectionFailedError, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON, Raw
 from tony.protocol.hello import ANSWER_SIZE, PeerKind, check_answer, encode_hello
@@ -47,7 +47,7 @@ async def connect(
         dial: returns a socket that leads to the address; None: connect directly.
 
     Raises:
-        ConnectionFailed: nothing listens there (`no_listener`), no answer in time, or a wrong certificate.
+        ConnectionFailedError: nothing listens there (`no_listener`), no answer in time, or a wrong certificate.
         ProtocolError: the AM refused the connection: `token`, `version`, ...
         ValueError: an invalid address, or credentials without certificates for `tls:`.
     """
@@ -71,9 +71,9 @@ async def connect(
             await side.answered
         is_ready = True
     except TimeoutError:
-        raise ConnectionFailed(f"no answer from {address} within {timeout:g} s") from None
+        raise ConnectionFailedError(f"no answer from {address} within {timeout:g} s") from None
     except OSError as error:
-        raise ConnectionFailed(
+        raise ConnectionFailedError(
             f"cannot connect to {address}: {describe_error(error)}", no_listener=_has_no_listener(error)
         ) from error
     finally:
@@ -136,7 +136,7 @@ class _ConnectingSide(HandshakeSide):
 
     async def take(self, connection: RpcConnection) -> Message | None:
         while not self._waiting:
-            if connection.is_over:
+            if connection.is_finished:
                 if isinstance(connection.error, ProtocolError):
                     raise connection.error
                 return None
@@ -158,10 +158,10 @@ def _find_failure_reason(connection: RpcConnection, was: Phase) -> Exception:
     error = connection.error
     if error is None:
         step = "TLS handshake" if was is Phase.SECURING else "hello"
-        return ConnectionFailed(f"{connection.peer} closed the connection during the {step}")
+        return ConnectionFailedError(f"{connection.peer} closed the connection during the {step}")
     if isinstance(error, ProtocolError) and error.code in (Code.TLS, Code.PEER):
         # Another process may have got the address of a dead AM: a later try may reach the real one.
-        return ConnectionFailed(f"not this job's application master at {connection.peer}: {error}")
+        return ConnectionFailedError(f"not this job's application master at {connection.peer}: {error}")
     return error
 
 

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from tony.errors import ConnectionFailed, ProtocolError
+from tony.errors import ConnectionFailedError, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import Decoder, encode
 from tony.protocol.hello import PeerKind
@@ -31,7 +31,7 @@ READ_SIZE = 2**16
 _MAX_CODE_CHARACTERS = 40
 _MAX_TEXT_CHARACTERS = 500
 #: Seconds that a closing connection waits for the other side to receive the last data and to close.
-LINGER = 2.0
+LINGER_SECONDS = 2.0
 
 
 class RpcConnection(asyncio.BufferedProtocol):
@@ -87,7 +87,7 @@ class RpcConnection(asyncio.BufferedProtocol):
         self._drained: asyncio.Future[None] | None = None
         self._over: asyncio.Future[None] | None = None
         self._lingering: asyncio.TimerHandle | None = None
-        self.error: ProtocolError | ConnectionFailed | None = None
+        self.error: ProtocolError | ConnectionFailedError | None = None
         self.closed_by_peer = False
         self.kind = kind
         self.peer = "unknown"
@@ -101,7 +101,7 @@ class RpcConnection(asyncio.BufferedProtocol):
         return self._phase is Phase.OPEN
 
     @property
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         """True if nothing more will be received."""
         return self._phase in (Phase.CLOSING, Phase.CLOSED)
 
@@ -200,10 +200,10 @@ class RpcConnection(asyncio.BufferedProtocol):
         self._fail(ProtocolError(code, reason))
 
     def close(self) -> None:
-        """Close the connection once the other side has received everything; after `LINGER` seconds anyway."""
+        """Close the connection once the other side has received everything; after `LINGER_SECONDS` seconds anyway."""
         self._close(None)
 
-    def abort(self, error: ProtocolError | ConnectionFailed | None = None, *, reset: bool = False) -> None:
+    def abort(self, error: ProtocolError | ConnectionFailedError | None = None, *, reset: bool = False) -> None:
         """Close the connection at once; unsent data is lost. `error` is the reason, if it is the other side's fault.
 
         Args:
@@ -237,7 +237,9 @@ class RpcConnection(asyncio.BufferedProtocol):
                 watch_for_death(sock)
         except (ProtocolError, OSError) as error:
             self._side.on_transport(self)
-            self.abort(error if isinstance(error, ProtocolError) else ConnectionFailed(f"{self.peer} is gone: {error}"))
+            self.abort(
+                error if isinstance(error, ProtocolError) else ConnectionFailedError(f"{self.peer} is gone: {error}")
+            )
             return
         self._side.on_transport(self)
         if self._tls is None:
@@ -284,7 +286,7 @@ class RpcConnection(asyncio.BufferedProtocol):
             self._shut_down()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(None if exc is None else ConnectionFailed(f"the connection to {self.peer} broke: {exc}"))
+        self._end(None if exc is None else ConnectionFailedError(f"the connection to {self.peer} broke: {exc}"))
         self._phase = Phase.CLOSED
         self._transport = None
         if self._lingering is not None:
@@ -393,14 +395,14 @@ class RpcConnection(asyncio.BufferedProtocol):
             self._write(encode(Refused(code=error.code, reason=str(error))))
         self._close(error)
 
-    def _end(self, error: ProtocolError | ConnectionFailed | None, *, by_peer: bool = False) -> None:
+    def _end(self, error: ProtocolError | ConnectionFailedError | None, *, by_peer: bool = False) -> None:
         if self._end_phase is None:
             self._end_phase = self._phase
             self.error = error
             self.closed_by_peer = by_peer
             self._side.on_end(self)
 
-    def _close(self, error: ProtocolError | ConnectionFailed | None) -> None:
+    def _close(self, error: ProtocolError | ConnectionFailedError | None) -> None:
         """Send what is queued and let the other side close first: closing earlier could destroy data in transit."""
         self._end(error)
         if self._transport is None or self._phase in (Phase.CLOSING, Phase.CLOSED):
@@ -411,7 +413,7 @@ class RpcConnection(asyncio.BufferedProtocol):
     def _linger(self) -> None:
         self._phase = Phase.CLOSING
         if self._transport is not None:
-            self._lingering = asyncio.get_running_loop().call_later(LINGER, self._transport.abort)
+            self._lingering = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._transport.abort)
 
     def _shut_down(self) -> None:
         """Shut down this direction once all is sent. The transport's `write_eof` raises if the peer has just gone."""

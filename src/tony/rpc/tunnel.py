@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from tony.errors import ConnectionFailed, ProtocolError
+from tony.errors import ConnectionFailedError, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_RAW, Raw
 from tony.protocol.tunnel_messages import EndTunnel, TunnelTaken
@@ -35,7 +35,7 @@ async def carry(connection: RpcConnection, reader: asyncio.StreamReader, writer:
             await sending
             watching.cancel()
         whole = True
-    except* (OSError, ConnectionFailed, ProtocolError):
+    except* (OSError, ConnectionFailedError, ProtocolError):
         pass
     finally:
         if whole:
@@ -72,8 +72,8 @@ async def _send(connection: RpcConnection, reader: asyncio.StreamReader) -> None
     while data := await reader.read(MAX_RAW):
         connection.send_frame(Raw.from_bytes(data).frame)
         await connection.drain()
-        if connection.is_over:
-            raise ConnectionFailed("the tunnel broke")
+        if connection.is_finished:
+            raise ConnectionFailedError("the tunnel broke")
     connection.send(EndTunnel())
 
 
@@ -91,7 +91,7 @@ async def _receive(connection: RpcConnection, writer: asyncio.StreamWriter) -> N
             case TunnelTaken():
                 taken = True
             case None:
-                raise ConnectionFailed("the tunnel broke")
+                raise ConnectionFailedError("the tunnel broke")
             case other:
                 raise ProtocolError(Code.BAD_MESSAGE, f"a tunnel may not carry {other.kind}")
 
@@ -109,4 +109,4 @@ async def _watch(connection: RpcConnection) -> None:
         await asyncio.sleep(_CHECK_SECONDS)
         before, hung_up = hung_up, connection.hung_up
         if before and hung_up:  # twice, so that the last data can still be read
-            raise ConnectionFailed("the tunnel broke")
+            raise ConnectionFailedError("the tunnel broke")

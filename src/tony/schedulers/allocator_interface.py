@@ -75,7 +75,7 @@ class Journal(ABC):
     is_waived: bool = False
 
     @abstractmethod
-    def wrote(self, size: int, *, urgent: bool) -> None:
+    def note_written(self, size: int, *, urgent: bool) -> None:
         """Persist the first `size` bytes of the file: at once if `urgent` (a caller is waiting), else soon.
 
         `safe` is called when that is done, see `ContainerAllocator.journal`.

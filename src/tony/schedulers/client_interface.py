@@ -210,7 +210,7 @@ class Submitter(ABC):
         """
         return None
 
-    async def all_jobs(self) -> Sequence[ListEntry]:
+    async def list_jobs(self) -> Sequence[ListEntry]:
         """Return every job that the scheduler knows; none where the state directory has them all.
 
         Raises:
@@ -235,7 +235,7 @@ class Submitter(ABC):
         """
         raise NotImplementedError
 
-    def own_logs_command(self, job_id: str) -> str:
+    def find_logs_command(self, job_id: str) -> str:
         """Return the scheduler's own command that shows a job's logs; empty if it has none."""
         return ""
 
@@ -310,10 +310,10 @@ class Scheduler(ABC):
     name: str = ""
 
     @abstractmethod
-    def submitter(self, home: Home) -> Submitter:
+    def create_submitter(self, home: Home) -> Submitter:
         """Return the client's half."""
 
-    def source(self, job: PreparedJob) -> ContainerAllocator:
+    def create_allocator(self, job: PreparedJob) -> ContainerAllocator:
         """Return the half of an application master on the client's machine.
 
         In a container on another machine its `AmContainer` creates it.

@@ -7,7 +7,7 @@ import os
 from abc import abstractmethod
 
 from tony import clock
-from tony.errors import ConnectionFailed, InfraError, ProtocolError
+from tony.errors import ConnectionFailedError, InfraError, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.executor_messages import Assigned, Enlist
 from tony.protocol.hello import PeerKind
@@ -56,7 +56,7 @@ class EnlistingContainer(ExecutorContainer):
                     finally:
                         connection.close()
                         await connection.wait_closed()
-            except ConnectionFailed as error:
+            except ConnectionFailedError as error:
                 trouble = str(error)
             except ProtocolError as error:
                 if error.code == Code.STALE:

@@ -34,7 +34,7 @@ def plug_in_names() -> tuple[str, ...]:
     return tuple(sorted({point.name for point in _plug_ins()} - _BUILT_IN.keys()))
 
 
-def built_in_names() -> tuple[str, ...]:
+def list_built_in_names() -> tuple[str, ...]:
     """Return the names of the schedulers of tony itself, without searching for plug-ins, which takes milliseconds."""
     return tuple(_BUILT_IN)
 
@@ -71,7 +71,7 @@ def load_submitter(home: Home, record: JobRecord) -> Submitter:
     """
     name = record.spec.scheduler
     try:
-        return load(name).submitter(home)
+        return load(name).create_submitter(home)
     except LookupError:
         raise InfraError(
             f"job {record.job_id} was submitted to scheduler {name!r}, which is not installed here"

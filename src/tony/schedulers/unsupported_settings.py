@@ -13,12 +13,12 @@ def find_unsupported_settings(spec: JobSpec, capabilities: Capabilities) -> list
     return [
         f"warning: roles.{name}.{key} has no effect on the {spec.scheduler} scheduler{instead}"
         for name, role in spec.effective_roles.items()
-        for setting, key, instead in _used_settings(role)
+        for setting, key, instead in _list_used_settings(role)
         if setting not in capabilities.honours
     ]
 
 
-def _used_settings(role: Role) -> Iterator[tuple[RoleSetting, str, str]]:
+def _list_used_settings(role: Role) -> Iterator[tuple[RoleSetting, str, str]]:
     """Yield each setting of a role, with its key, and what to use instead."""
     for name in sorted(role.resources.others):
         instead = "; request GPUs with `gpus`" if name.rpartition("/")[2] in ("gpu", "gpus") else ""

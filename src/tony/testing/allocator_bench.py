@@ -14,18 +14,18 @@ from tony.model.job_spec import JobSpec
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.allocator_interface import ContainerAllocator
 from tony.testing.container_faults import Fault
-from tony.testing.sample_jobs import credentials, task_part
+from tony.testing.sample_jobs import build_credentials, build_task_part
 
 #: Timeout in seconds for expected events; generous, for slow machines.
 TIMEOUT_SECONDS = 30.0
 #: Seconds to wait for events that must not occur.
-QUIET = 0.1
+QUIET_SECONDS = 0.1
 
 _E = TypeVar("_E", bound=Event)
 
 
 class Bench(ABC):
-    """One allocator under test, for the job `two_roles`, and its inspection from outside."""
+    """One allocator under test, for the job `build_two_roles`, and its inspection from outside."""
 
     source: ContainerAllocator
     spec: JobSpec
@@ -48,18 +48,18 @@ class Bench(ABC):
         """Kill the executor."""
 
     @abstractmethod
-    async def seen(self, container: str) -> str:
+    async def read_visible_data(self, container: str) -> str:
         """Return what other users can see of a launched executor: arguments, environment."""
 
     def make_room(self) -> None:  # noqa: B027 - optional: room may become free by itself
         """End the shortage of `SlowContainer`, once it was observed, or the silence of `SilentExecutor`."""
 
-    async def next_attempt(self) -> ContainerAllocator:
+    async def start_next_attempt(self) -> ContainerAllocator:
         """Return the allocator of the next AM attempt, after an AM that was killed. For enlisting schedulers only."""
         raise NotImplementedError
 
     @abstractmethod
-    async def leftovers(self) -> Sequence[str]:
+    async def list_leftovers(self) -> Sequence[str]:
         """Return what is left after the allocator was closed: processes, files, claims."""
 
 
@@ -74,48 +74,48 @@ class BenchDriver:
         self.source = bench.source
         self.events: list[Event] = []
 
-    def of(self, kind: type[_E]) -> list[_E]:
+    def find_events(self, kind: type[_E]) -> list[_E]:
         return [event for event in self.events if isinstance(event, kind)]
 
-    async def granted(self, number: int) -> list[Granted]:
-        await self.until(lambda: len(self.of(Granted)) >= number)
-        return self.of(Granted)
+    async def wait_for_granted(self, number: int) -> list[Granted]:
+        await self.wait_until(lambda: len(self.find_events(Granted)) >= number)
+        return self.find_events(Granted)
 
-    async def ended(self, number: int) -> list[ContainerEnded]:
-        await self.until(lambda: len(self.of(ContainerEnded)) >= number)
-        return self.of(ContainerEnded)
+    async def wait_for_ended(self, number: int) -> list[ContainerEnded]:
+        await self.wait_until(lambda: len(self.find_events(ContainerEnded)) >= number)
+        return self.find_events(ContainerEnded)
 
-    async def launched(self, role: str, number: int) -> list[str]:
+    async def launch(self, role: str, number: int) -> list[str]:
         """Launch executors of a role; return their containers."""
         self.source.set_demand(role, number)
-        containers = [grant.container for grant in await self.granted(number) if grant.role == role]
+        containers = [grant.container for grant in await self.wait_for_granted(number) if grant.role == role]
         for index, container in enumerate(containers):
-            await self.source.launch(container, self.task(container, role, index), credentials())
+            await self.source.launch(container, self.build_task(container, role, index), build_credentials())
         for container in containers:
             await self.bench.fetch_payload(container)
         return containers
 
-    async def launching(self) -> asyncio.Task[None]:
+    async def begin_launch(self) -> asyncio.Task[None]:
         """Begin to launch worker:0 in a container."""
         self.source.set_demand("worker", 1)
-        (grant,) = await self.granted(1)
-        task = self.task(grant.container, "worker", 0)
-        launching = asyncio.create_task(self.source.launch(grant.container, task, credentials()))
+        (grant,) = await self.wait_for_granted(1)
+        task = self.build_task(grant.container, "worker", 0)
+        launching = asyncio.create_task(self.source.launch(grant.container, task, build_credentials()))
         await asyncio.sleep(0)
         return launching
 
-    async def refused(self, container: str) -> bool:
+    async def is_launch_refused(self, container: str) -> bool:
         """Return True if a launch of worker:0 in the container is refused."""
         try:
-            await self.source.launch(container, self.task(container, "worker", 0), credentials())
+            await self.source.launch(container, self.build_task(container, "worker", 0), build_credentials())
         except SchedulerError:
             return True
         return False
 
-    def task(self, container: str, role: str, index: int) -> TaskPart:
-        return task_part(self.bench.spec, self.bench.job_id, container, role, index)
+    def build_task(self, container: str, role: str, index: int) -> TaskPart:
+        return build_task_part(self.bench.spec, self.bench.job_id, container, role, index)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS):
                 while not condition():
@@ -125,6 +125,6 @@ class BenchDriver:
                 f"the expected event did not arrive within {TIMEOUT_SECONDS:g} s; events: {self.events}"
             ) from None
 
-    async def quiet(self) -> None:
+    async def wait_quietly(self) -> None:
         """Wait for events that must not occur."""
-        await asyncio.sleep(QUIET)
+        await asyncio.sleep(QUIET_SECONDS)

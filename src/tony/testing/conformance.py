@@ -1,7 +1,7 @@
 """Conformance checks of container allocators, fake or real: one for each clause of `schedulers/allocator_interface.py`.
 
 The test of a scheduler supplies a *bench* (`allocator_bench.Bench`), which sets up an allocator with the job
-`two_roles` (three workers, two ps) and inspects it from outside. Then:
+`build_two_roles` (three workers, two ps) and inspects it from outside. Then:
 
     for clause in clauses(faults_that_can_be_provoked):
         asyncio.run(check(clause, bench))
@@ -29,7 +29,7 @@ from tony.testing.container_faults import (
     SilentExecutor,
     SlowContainer,
 )
-from tony.testing.sample_jobs import credentials
+from tony.testing.sample_jobs import build_credentials
 
 _Check = Callable[["_Clauses"], Coroutine[Any, Any, None]]
 _NEEDS: dict[str, type[Fault]] = {}
@@ -80,13 +80,13 @@ class _Clauses(BenchDriver):
 
     async def check_nothing_comes_unasked(self) -> None:
         """Without demand no container is granted."""
-        await self.quiet()
+        await self.wait_quietly()
         assert self.events == []
 
     async def check_demand_is_granted(self) -> None:
         """A demand is answered with that number of grants of the role, each with its own id and a host."""
         self.source.set_demand("worker", 3)
-        granted = await self.granted(3)
+        granted = await self.wait_for_granted(3)
         assert [grant.role for grant in granted] == ["worker"] * 3
         assert len({grant.container for grant in granted}) == 3
         assert all(grant.host for grant in granted)
@@ -95,61 +95,61 @@ class _Clauses(BenchDriver):
         """Each role has its own demand."""
         self.source.set_demand("worker", 2)
         self.source.set_demand("ps", 1)
-        granted = await self.granted(3)
+        granted = await self.wait_for_granted(3)
         assert sorted(grant.role for grant in granted) == ["ps", "worker", "worker"]
 
     async def check_same_demand_again_grants_nothing(self) -> None:
         """Repeating the current demand does nothing."""
         self.source.set_demand("worker", 2)
         self.source.set_demand("worker", 2)
-        await self.granted(2)
+        await self.wait_for_granted(2)
         self.source.set_demand("worker", 2)
-        await self.quiet()
-        assert len(self.of(Granted)) == 2
+        await self.wait_quietly()
+        assert len(self.find_events(Granted)) == 2
 
     async def check_raised_demand_grants_the_difference(self) -> None:
         """The demand is a total: granted containers count."""
         self.source.set_demand("worker", 1)
-        await self.granted(1)
+        await self.wait_for_granted(1)
         self.source.set_demand("worker", 3)
-        await self.granted(3)
-        await self.quiet()
-        assert len(self.of(Granted)) == 3
+        await self.wait_for_granted(3)
+        await self.wait_quietly()
+        assert len(self.find_events(Granted)) == 3
 
     async def check_lowered_demand_takes_nothing_away(self) -> None:
         """A granted container stays when the demand is lowered."""
-        first, *_ = await self.launched("worker", 2)
+        first, *_ = await self.launch("worker", 2)
         self.source.set_demand("worker", 0)
-        await self.quiet()
-        assert self.of(ContainerEnded) == []
+        await self.wait_quietly()
+        assert self.find_events(ContainerEnded) == []
         assert await self.bench.is_alive(first)
 
     async def check_lowered_demand_is_not_refilled(self) -> None:
         """A container that ends after the demand was lowered is not replaced until the demand is raised."""
-        first, second = await self.launched("worker", 2)
+        first, second = await self.launch("worker", 2)
         self.source.set_demand("worker", 1)
         await self.bench.crash_executor(first)
-        await self.ended(1)
-        await self.quiet()
-        assert len(self.of(Granted)) == 2
+        await self.wait_for_ended(1)
+        await self.wait_quietly()
+        assert len(self.find_events(Granted)) == 2
         self.source.set_demand("worker", 2)
-        granted = await self.granted(3)
+        granted = await self.wait_for_granted(3)
         assert granted[-1].container not in (first, second)
 
     async def check_impossible_demand_is_refused(self) -> None:
         """A demand that can never be satisfied is refused at once, with a reason."""
         self.source.set_demand("worker", 1000)
-        await self.until(lambda: bool(self.of(Unsatisfiable)))
-        assert self.of(Unsatisfiable)[0].role == "worker"
-        assert self.of(Unsatisfiable)[0].reason
-        assert self.of(Granted) == []
+        await self.wait_until(lambda: bool(self.find_events(Unsatisfiable)))
+        assert self.find_events(Unsatisfiable)[0].role == "worker"
+        assert self.find_events(Unsatisfiable)[0].reason
+        assert self.find_events(Granted) == []
 
     async def check_opened_twice(self) -> None:
         """A second open changes nothing: events still arrive once, at the first sink."""
         others: list[Event] = []
         await self.source.open(others.append)
         self.source.set_demand("worker", 1)
-        await self.granted(1)
+        await self.wait_for_granted(1)
         assert others == []
 
     async def check_recovery_finds_nothing_of_a_new_job(self) -> None:
@@ -161,26 +161,26 @@ class _Clauses(BenchDriver):
     async def check_executor_gets_its_task(self) -> None:
         """The executor gets exactly the launch data of the AM."""
         self.source.set_demand("ps", 1)
-        (grant,) = await self.granted(1)
-        task, secret = self.task(grant.container, "ps", 0), credentials()
+        (grant,) = await self.wait_for_granted(1)
+        task, secret = self.build_task(grant.container, "ps", 0), build_credentials()
         await self.source.launch(grant.container, task, secret)
         assert await self.bench.fetch_payload(grant.container) == (task, secret)
 
     async def check_secrets_are_not_seen(self) -> None:
         """Neither the arguments nor the environment of an executor hold a secret."""
         self.source.set_demand("ps", 1)
-        (grant,) = await self.granted(1)
+        (grant,) = await self.wait_for_granted(1)
         secret = AmCredentials(token="ab" * 32, key="-----KEY-----", certificate="-----CERT-----", ca="-----CA-----")
-        await self.source.launch(grant.container, self.task(grant.container, "ps", 0), secret)
+        await self.source.launch(grant.container, self.build_task(grant.container, "ps", 0), secret)
         await self.bench.fetch_payload(grant.container)
-        seen = await self.bench.seen(grant.container)
+        seen = await self.bench.read_visible_data(grant.container)
         assert not [text for text in ("ab" * 32, "-----") if text in seen]
 
     async def check_launched_twice(self) -> None:
         """A repeated launch starts one executor."""
         self.source.set_demand("worker", 1)
-        (grant,) = await self.granted(1)
-        task, secret = self.task(grant.container, "worker", 0), credentials()
+        (grant,) = await self.wait_for_granted(1)
+        task, secret = self.build_task(grant.container, "worker", 0), build_credentials()
         await asyncio.gather(
             self.source.launch(grant.container, task, secret), self.source.launch(grant.container, task, secret)
         )
@@ -188,32 +188,32 @@ class _Clauses(BenchDriver):
         await self.source.launch(grant.container, task, secret)
         self.source.set_demand("worker", 0)
         await self.bench.crash_executor(grant.container)
-        await self.ended(1)
+        await self.wait_for_ended(1)
         assert not await self.bench.is_alive(grant.container)
 
     async def check_launch_in_an_ended_container(self) -> None:
         """A launch in an ended container raises SchedulerError."""
-        (container,) = await self.launched("worker", 1)
+        (container,) = await self.launch("worker", 1)
         self.source.set_demand("worker", 0)
         self.source.kill(container, "test")
-        await self.ended(1)
-        assert await self.refused(container)
+        await self.wait_for_ended(1)
+        assert await self.is_launch_refused(container)
 
     async def check_ended_while_it_starts(self) -> None:
         """The end of a container killed during its launch is reported exactly once, and no process of it survives."""
         self.source.set_demand("worker", 1)
-        (grant,) = await self.granted(1)
+        (grant,) = await self.wait_for_granted(1)
         self.source.set_demand("worker", 0)
         launch = asyncio.ensure_future(
-            self.source.launch(grant.container, self.task(grant.container, "worker", 0), credentials())
+            self.source.launch(grant.container, self.build_task(grant.container, "worker", 0), build_credentials())
         )
         await asyncio.sleep(0)
         self.source.kill(grant.container, "test")
         refused = isinstance((await asyncio.gather(launch, return_exceptions=True))[0], SchedulerError)
         if not refused:
-            await self.ended(1)
-        await self.quiet()
-        assert len(self.of(ContainerEnded)) == (0 if refused else 1)
+            await self.wait_for_ended(1)
+        await self.wait_quietly()
+        assert len(self.find_events(ContainerEnded)) == (0 if refused else 1)
         assert not await self.bench.is_alive(grant.container)
 
     # --- ending ---------------------------------------------------------------------------------------------------
@@ -221,108 +221,108 @@ class _Clauses(BenchDriver):
     async def check_unused_container_is_given_back(self) -> None:
         """A container in which nothing was launched ends at once when it is released."""
         self.source.set_demand("worker", 2)
-        first, _ = await self.granted(2)
+        first, _ = await self.wait_for_granted(2)
         self.source.set_demand("worker", 1)
         self.source.release(first.container, allocator_bench.TIMEOUT_SECONDS)
-        assert (await self.ended(1))[0].container == first.container
-        await self.quiet()
-        assert len(self.of(Granted)) == 2
+        assert (await self.wait_for_ended(1))[0].container == first.container
+        await self.wait_quietly()
+        assert len(self.find_events(Granted)) == 2
 
     async def check_release_leaves_time(self) -> None:
         """A released executor that exits within the timeout is not killed."""
-        (container,) = await self.launched("worker", 1)
+        (container,) = await self.launch("worker", 1)
         self.source.set_demand("worker", 0)
         self.source.release(container, allocator_bench.TIMEOUT_SECONDS)
-        await self.quiet()
-        assert self.of(ContainerEnded) == []
+        await self.wait_quietly()
+        assert self.find_events(ContainerEnded) == []
         assert await self.bench.is_alive(container)
         await self.bench.end_executor(container)
-        await self.ended(1)
+        await self.wait_for_ended(1)
         assert not await self.bench.is_alive(container)
 
     async def check_release_ends_by_force(self) -> None:
         """After the timeout a released executor is killed, with all processes it started."""
-        (container,) = await self.launched("worker", 1)
+        (container,) = await self.launch("worker", 1)
         self.source.set_demand("worker", 0)
         self.source.release(container, 0.05)
-        (end,) = await self.ended(1)
+        (end,) = await self.wait_for_ended(1)
         assert (end.container, bool(end.cause)) == (container, True)
         assert not await self.bench.is_alive(container)
 
     async def check_released_twice(self) -> None:
         """The shortest timeout of repeated releases counts, and one end is reported."""
-        (container,) = await self.launched("worker", 1)
+        (container,) = await self.launch("worker", 1)
         self.source.set_demand("worker", 0)
         self.source.release(container, 10 * allocator_bench.TIMEOUT_SECONDS)
         self.source.release(container, 0.05)
         self.source.release(container, 10 * allocator_bench.TIMEOUT_SECONDS)
-        await self.ended(1)
+        await self.wait_for_ended(1)
         self.source.release(container, 0.0)
-        await self.quiet()
-        assert len(self.of(ContainerEnded)) == 1
+        await self.wait_quietly()
+        assert len(self.find_events(ContainerEnded)) == 1
 
     async def check_kill_ends_everything(self) -> None:
         """When the end of a killed container is reported, its processes are dead; the cause contains the reason."""
-        (container,) = await self.launched("worker", 1)
+        (container,) = await self.launch("worker", 1)
         self.source.set_demand("worker", 0)
         self.source.kill(container, "it fell silent")
-        (end,) = await self.ended(1)
+        (end,) = await self.wait_for_ended(1)
         assert "it fell silent" in end.cause
         assert not await self.bench.is_alive(container)
 
     async def check_killed_twice(self) -> None:
         """A second kill, or a kill of an unknown container, does nothing."""
-        (container,) = await self.launched("worker", 1)
+        (container,) = await self.launch("worker", 1)
         self.source.set_demand("worker", 0)
         self.source.kill(container, "first")
         self.source.kill(container, "second")
-        await self.ended(1)
+        await self.wait_for_ended(1)
         self.source.kill(container, "third")
         self.source.kill("c-none", "unknown")
         self.source.release("c-none", 0.0)
-        await self.quiet()
-        assert len(self.of(ContainerEnded)) == 1
+        await self.wait_quietly()
+        assert len(self.find_events(ContainerEnded)) == 1
 
     async def check_kill_after_release(self) -> None:
         """A kill does not wait for the timeout of a release."""
-        (container,) = await self.launched("worker", 1)
+        (container,) = await self.launch("worker", 1)
         self.source.set_demand("worker", 0)
         self.source.release(container, 10 * allocator_bench.TIMEOUT_SECONDS)
         self.source.kill(container, "now")
-        await self.ended(1)
+        await self.wait_for_ended(1)
         assert not await self.bench.is_alive(container)
 
     async def check_end_is_reported_once_and_refilled(self) -> None:
         """The death of an executor is reported once; its processes are dead; a replacement is granted."""
-        first, second = await self.launched("worker", 2)
+        first, second = await self.launch("worker", 2)
         await self.bench.crash_executor(first)
-        (end,) = await self.ended(1)
+        (end,) = await self.wait_for_ended(1)
         assert end.container == first
         assert end.cause
         assert not await self.bench.is_alive(first)
         assert await self.bench.is_alive(second)
-        granted = await self.granted(3)
+        granted = await self.wait_for_granted(3)
         assert granted[-1].container not in (first, second)
         assert granted[-1].role == "worker"
-        await self.quiet()
-        assert len(self.of(ContainerEnded)) == 1
+        await self.wait_quietly()
+        assert len(self.find_events(ContainerEnded)) == 1
 
     async def check_close_leaves_nothing(self) -> None:
         """After close no process and no file is left, and no event arrives. A second close does nothing."""
-        await self.launched("worker", 2)
+        await self.launch("worker", 2)
         self.source.set_demand("ps", 1)
-        await self.granted(3)
+        await self.wait_for_granted(3)
         before = len(self.events)
         await self.source.close()
         await self.source.close()
-        await self.quiet()
-        assert list(await self.bench.leftovers()) == []
+        await self.wait_quietly()
+        assert list(await self.bench.list_leftovers()) == []
         assert len(self.events) == before
 
     async def check_close_before_anything(self) -> None:
         """An allocator that was only opened leaves nothing behind."""
         await self.source.close()
-        assert list(await self.bench.leftovers()) == []
+        assert list(await self.bench.list_leftovers()) == []
 
     # --- faults ---------------------------------------------------------------------------------------------------
 
@@ -330,55 +330,55 @@ class _Clauses(BenchDriver):
     async def check_slow_container(self) -> None:
         """Queued reports that there is no room; with room, the container is granted and an empty Queued follows."""
         self.source.set_demand("worker", 1)
-        await self.until(lambda: any(event.reason for event in self.of(Queued)))
+        await self.wait_until(lambda: any(event.reason for event in self.find_events(Queued)))
         self.bench.make_room()
-        await self.granted(1)
-        await self.until(lambda: self.of(Queued)[-1].reason == "")
-        assert len(self.of(Granted)) == 1
+        await self.wait_for_granted(1)
+        await self.wait_until(lambda: self.find_events(Queued)[-1].reason == "")
+        assert len(self.find_events(Granted)) == 1
 
     @_needs(RefusedContainer)
     async def check_refused_container(self) -> None:
         """A refused launch raises; no end is reported, and a replacement is granted."""
         self.source.set_demand("worker", 1)
-        (grant,) = await self.granted(1)
-        assert await self.refused(grant.container)
-        granted = await self.granted(2)
-        await self.quiet()
-        assert self.of(ContainerEnded) == []
+        (grant,) = await self.wait_for_granted(1)
+        assert await self.is_launch_refused(grant.container)
+        granted = await self.wait_for_granted(2)
+        await self.wait_quietly()
+        assert self.find_events(ContainerEnded) == []
         assert granted[-1].container != grant.container
 
     @_needs(LostContainer)
     async def check_lost_container(self) -> None:
         """A lost container is reported once and replaced; the replacement works."""
-        (container,) = await self.launched("worker", 1)
-        (end,) = await self.ended(1)
+        (container,) = await self.launch("worker", 1)
+        (end,) = await self.wait_for_ended(1)
         assert end.container == container
-        again = (await self.granted(2))[-1].container
-        await self.source.launch(again, self.task(again, "worker", 0), credentials())
-        await self.bench.fetch_payload(again)
-        assert await self.bench.is_alive(again)
+        relaunched = (await self.wait_for_granted(2))[-1].container
+        await self.source.launch(relaunched, self.build_task(relaunched, "worker", 0), build_credentials())
+        await self.bench.fetch_payload(relaunched)
+        assert await self.bench.is_alive(relaunched)
 
     @_needs(ContainerExitsBeforeRegistering)
     async def check_container_exits_before_registering(self) -> None:
         """An executor that exits right after its start is reported once, with its exit code."""
         self.source.set_demand("worker", 1)
-        (grant,) = await self.granted(1)
-        await self.source.launch(grant.container, self.task(grant.container, "worker", 0), credentials())
-        (end,) = await self.ended(1)
+        (grant,) = await self.wait_for_granted(1)
+        await self.source.launch(grant.container, self.build_task(grant.container, "worker", 0), build_credentials())
+        (end,) = await self.wait_for_ended(1)
         assert "exit code 3" in end.cause
-        assert (await self.granted(2))[-1].container != grant.container
+        assert (await self.wait_for_granted(2))[-1].container != grant.container
 
     @_needs(LostAnswer)
     async def check_lost_answer(self) -> None:
         """A lost answer is no refusal: repeating the demand gets it, and no container is granted twice."""
         self.source.set_demand("worker", 2)
-        await self.granted(1)
-        await self.quiet()
-        assert len(self.of(Granted)) == 1
+        await self.wait_for_granted(1)
+        await self.wait_quietly()
+        assert len(self.find_events(Granted)) == 1
         self.source.set_demand("worker", 2)
-        granted = await self.granted(2)
-        await self.quiet()
-        assert len(self.of(Granted)) == 2
+        granted = await self.wait_for_granted(2)
+        await self.wait_quietly()
+        assert len(self.find_events(Granted)) == 2
         assert granted[0].container != granted[1].container
 
     # --- executors that enlist ---------------------------------------------------------------------------------------
@@ -386,12 +386,12 @@ class _Clauses(BenchDriver):
     @_needs(SilentExecutor)
     async def check_enlist_after_launch(self) -> None:
         """A launch waits for the executor."""
-        launching = await self.launching()
-        await self.quiet()
+        launching = await self.begin_launch()
+        await self.wait_quietly()
         assert not launching.done()
         self.bench.make_room()
         await launching
-        (grant,) = self.of(Granted)
+        (grant,) = self.find_events(Granted)
         await self.bench.fetch_payload(grant.container)
         assert await self.bench.is_alive(grant.container)
 
@@ -400,16 +400,16 @@ class _Clauses(BenchDriver):
         """An executor waits for its launch."""
         self.bench.make_room()
         self.source.set_demand("worker", 1)
-        (grant,) = await self.granted(1)
-        await self.quiet()
-        await self.source.launch(grant.container, self.task(grant.container, "worker", 0), credentials())
+        (grant,) = await self.wait_for_granted(1)
+        await self.wait_quietly()
+        await self.source.launch(grant.container, self.build_task(grant.container, "worker", 0), build_credentials())
         await self.bench.fetch_payload(grant.container)
 
     @_needs(SilentExecutor)
     async def check_enlist_twice(self) -> None:
         """A second process in the place of an executor is refused, and one of no container."""
         self.bench.make_room()
-        (container,) = await self.launched("worker", 1)
+        (container,) = await self.launch("worker", 1)
         for name in (container, "c-none"):
             (refused,) = await asyncio.gather(self.source.enlist(name, "another"), return_exceptions=True)
             assert isinstance(refused, SchedulerError)
@@ -417,27 +417,27 @@ class _Clauses(BenchDriver):
     @_needs(SilentExecutor)
     async def check_container_ends_while_launch_waits(self) -> None:
         """The launch fails with the cause of the end; no end is reported, and a replacement is granted."""
-        launching = await self.launching()
-        (grant,) = self.of(Granted)
+        launching = await self.begin_launch()
+        (grant,) = self.find_events(Granted)
         await self.bench.crash_executor(grant.container)
         (failed,) = await asyncio.gather(launching, return_exceptions=True)
         assert isinstance(failed, SchedulerError)
-        await self.granted(2)
-        assert self.of(ContainerEnded) == []
+        await self.wait_for_granted(2)
+        assert self.find_events(ContainerEnded) == []
 
     @_needs(SilentExecutor)
     async def check_next_attempt_launches_again(self) -> None:
         """An executor that has not enlisted when its AM dies gets its task from the next AM attempt."""
-        launching = await self.launching()
-        (grant,) = self.of(Granted)
+        launching = await self.begin_launch()
+        (grant,) = self.find_events(Granted)
         container = grant.container
-        self.source = await self.bench.next_attempt()
+        self.source = await self.bench.start_next_attempt()
         launching.cancel()
         await self.source.open(self.events.append)
         known = KnownContainer(id=container, role="worker", host=grant.host, task=TaskId("worker", 0))
         assert list(await self.source.recover([known])) == [container]
         self.source.set_demand("worker", 1)
         self.bench.make_room()
-        await self.source.launch(container, self.task(container, "worker", 0), credentials())
+        await self.source.launch(container, self.build_task(container, "worker", 0), build_credentials())
         await self.bench.fetch_payload(container)
-        assert (len(self.of(Granted)), self.of(ContainerEnded)) == (1, [])
+        assert (len(self.find_events(Granted)), self.find_events(ContainerEnded)) == (1, [])

@@ -43,7 +43,7 @@ class FakeContainer:
     timer: asyncio.TimerHandle | None = None
 
 
-class FakeSource(ContainerAllocator):
+class FakeAllocator(ContainerAllocator):
     """Containers that exist in memory only. The `launched` callback runs the fake executors.
 
     Args:
@@ -90,10 +90,10 @@ class FakeSource(ContainerAllocator):
             del self.containers[held.id]
         return list(self.containers)
 
-    def successor(self) -> FakeSource:
+    def successor(self) -> FakeAllocator:
         """Return the allocator that the next AM attempt gets after the one that had this allocator died."""
         self._sink = None
-        later = FakeSource(limits=self._limits, host=self._host, launched=self._launched)
+        later = FakeAllocator(limits=self._limits, host=self._host, launched=self._launched)
         later.containers, later.log, later._number = self.containers, self.log, self._number
         return later
 

@@ -13,7 +13,7 @@ from tony.protocol.launch import AmCredentials, TaskPart
 from tony.schedulers.client_interface import PreparedJob
 
 
-def two_roles(**more: object) -> JobSpec:
+def build_two_roles(**more: object) -> JobSpec:
     """Return the spec of a job of three workers and two ps, 16 MiB each.
 
     Args:
@@ -24,7 +24,7 @@ def two_roles(**more: object) -> JobSpec:
     return JobSpec(**{"name": "two roles", "command": "true", "roles": roles, **more})  # type: ignore[arg-type]
 
 
-def prepared_job(home: Path, spec: JobSpec, job_id: str | None = None) -> PreparedJob:
+def build_prepared_job(home: Path, spec: JobSpec, job_id: str | None = None) -> PreparedJob:
     """Return a job as a submitter and a container allocator get it, with its directories created under `home`."""
     job_id = job_id or f"test-{secrets.token_hex(6)}"
     layout = Home(home)
@@ -45,12 +45,12 @@ def prepared_job(home: Path, spec: JobSpec, job_id: str | None = None) -> Prepar
     return PreparedJob(home=layout, folder=folder, record=record)
 
 
-def credentials() -> AmCredentials:
+def build_credentials() -> AmCredentials:
     """Return credentials with a new random token."""
     return AmCredentials(token=secrets.token_hex(32))
 
 
-def task_part(spec: JobSpec, job_id: str, container: str, role: str, index: int) -> TaskPart:
+def build_task_part(spec: JobSpec, job_id: str, container: str, role: str, index: int) -> TaskPart:
     """Return the launch data that an AM sends to the executor of a task in session 1."""
     roles = spec.effective_roles
     return TaskPart(

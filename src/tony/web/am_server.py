@@ -32,14 +32,14 @@ from tony.linux.process import set_not_dumpable, set_parent_death_signal
 from tony.model.codec import from_plain
 from tony.model.layout import JobFolder
 from tony.web.app import create
-from tony.web.single_job_source import SingleJobSource
+from tony.web.single_job_provider import SingleJobProvider
 from tony.web.user_authentication import AuthConfig, Authenticator, TrustedProxy
 from tony.web.uvicorn_server import serve
 
 #: Written to standard output, for the AM, once this process accepts connections.
 UP = b"up\n"
 #: Seconds without a request after which the process exits.
-IDLE = 900.0
+IDLE_TIMEOUT_SECONDS = 900.0
 _REVERSE_LOOKUP_TIMEOUT_SECONDS = 2.0
 #: Ports that browsers leave out of an origin.
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -71,7 +71,7 @@ class PageServerConfig:
     origins: tuple[str, ...] = ()
     runs_as: tuple[str, ...] = ()
     vouches: bool = True
-    idle: float = IDLE
+    idle: float = IDLE_TIMEOUT_SECONDS
 
 
 class AmServer:
@@ -85,7 +85,7 @@ class AmServer:
         folder = JobFolder(Path(config.folder))
         self._config = config
         self._app: ASGIApp = create(
-            SingleJobSource(folder), Authenticator(build_auth_config(config)), only=folder.job_id, flows=False
+            SingleJobProvider(folder), Authenticator(build_auth_config(config)), only=folder.job_id, flows=False
         )
         self.last_request_at = clock.monotonic()
 

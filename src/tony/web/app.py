@@ -21,7 +21,7 @@ from tony.web import metrics_endpoint
 from tony.web.api.server import Api
 from tony.web.assets import load_assets
 from tony.web.authorization import AccessDenied, AuthBackend, PortalUser
-from tony.web.job_source import Source
+from tony.web.job_provider import JobProvider
 from tony.web.links import Links
 from tony.web.pages import PAGES, Page
 from tony.web.request import PageError, PageRequest
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 def create(
-    source: Source,
+    provider: JobProvider,
     auth: AuthBackend,
     *,
     only: str = "",
@@ -55,7 +55,7 @@ def create(
     """Create the application.
 
     Args:
-        source: the job provider.
+        provider: the job provider.
         auth: authenticates requests.
         only: the id of the only job to serve: its page is then `/`.
         login: `more` has a page `/login`, for users who cannot be authenticated otherwise.
@@ -63,7 +63,7 @@ def create(
             minutes would occupy one of the proxy's threads.
         more: additional routes, matched first; they authenticate with `request.app.state.auth` themselves.
     """
-    routes = [*more, Api(source, auth, only), Route("/assets/{name}", _serve_asset)]
+    routes = [*more, Api(provider, auth, only), Route("/assets/{name}", _serve_asset)]
     if not only:
         # Not on a single-job server: there a user already waits for the first page.
         prepare()
@@ -79,7 +79,7 @@ def create(
         exception_handlers={404: _render_missing_page, 405: _render_missing_page, OverloadedError: _render_overloaded},
     )
     app.router.redirect_slashes = False
-    app.state.source, app.state.auth, app.state.only = source, auth, only
+    app.state.provider, app.state.auth, app.state.only = provider, auth, only
     app.state.login, app.state.flows = login, flows
     app.add_middleware(_Headers)
     return app
@@ -129,7 +129,7 @@ def _build_page_request(request: Request, portal_user: PortalUser) -> PageReques
     return PageRequest(
         request=request,
         portal_user=portal_user,
-        source=state.source,
+        provider=state.provider,
         links=Links.from_path(request.scope["path"], state.only),
         only=state.only,
     )

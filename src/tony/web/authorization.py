@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from tony.jobs.directory.view import DirectoryJobView
-    from tony.web.job_source import Source
+    from tony.web.job_provider import JobProvider
 
 
 class PortalAction(Enum):
@@ -77,15 +77,15 @@ class AuthBackend(Protocol):
         """
 
 
-async def list_visible_jobs(portal_user: PortalUser, source: Source, query: Query) -> JobsPage:
-    """Return a page of the matching jobs that the user may see. Always use this instead of `Source.list_jobs`.
+async def list_visible_jobs(portal_user: PortalUser, provider: JobProvider, query: Query) -> JobsPage:
+    """Return a page of the matching jobs that the user may see. Always use this instead of `JobProvider.list_jobs`.
 
     A user who may not see every job does not learn which other users have jobs, or how many jobs there are.
 
     Raises:
         ValueError: `query.after` is not a page cursor.
     """
-    page = await source.list_jobs(replace(query, readers=portal_user.readers))
+    page = await provider.list_jobs(replace(query, readers=portal_user.readers))
     if not portal_user.readers:
         return page
     heads = tuple(head for head in page.heads if portal_user.may(PortalAction.SEE, head))
@@ -94,18 +94,20 @@ async def list_visible_jobs(portal_user: PortalUser, source: Source, query: Quer
     return replace(page, heads=heads, total=page.total if sees_all else None, facets=facets, problems=())
 
 
-async def find_job(portal_user: PortalUser, source: Source, job: str) -> tuple[DirectoryJobView, JobReport] | None:
+async def find_job(
+    portal_user: PortalUser, provider: JobProvider, job: str
+) -> tuple[DirectoryJobView, JobReport] | None:
     """Return a job and its report; None if it does not exist, or the user may not see it.
 
     Raises:
         TonyError: its directory cannot be read; raised only for users who may see the job in the list.
     """
     try:
-        view = await source.find_job(job)
+        view = await provider.find_job(job)
         report = await view.status() if view is not None else None
     except TonyError:
         if portal_user.readers:
-            page = await list_visible_jobs(portal_user, source, Query(text=job))
+            page = await list_visible_jobs(portal_user, provider, Query(text=job))
             if all(head.job != job for head in page.heads):
                 return None
         raise

@@ -13,7 +13,7 @@ from tony.model.job_query import Query
 from tony.model.job_summary import JobHead
 from tony.model.submission_record import JobRecord
 from tony.web.authorization import PortalAction, PortalUser, list_visible_jobs
-from tony.web.job_source import Source
+from tony.web.job_provider import JobProvider
 
 #: Jobs of one user and framework among which earlier runs are searched.
 _MAX_LISTED_JOBS = 500
@@ -22,7 +22,7 @@ _CONCURRENT_JOBS = 2
 _SLOTS = Slots(_CONCURRENT_JOBS, _CONCURRENT_JOBS, 1)
 
 
-async def load_advice(view: DirectoryJobView, portal_user: PortalUser, source: Source) -> Advice:
+async def load_advice(view: DirectoryJobView, portal_user: PortalUser, provider: JobProvider) -> Advice:
     """Return the recommendations for a job.
 
     Raises:
@@ -32,8 +32,8 @@ async def load_advice(view: DirectoryJobView, portal_user: PortalUser, source: S
     async def list_ended(record: JobRecord) -> Iterable[JobHead]:
         user, framework = record.user, record.spec.framework
         query = Query(user=user, framework=framework, state="ended", until=record.submitted, most=_MAX_LISTED_JOBS)
-        page = await list_visible_jobs(portal_user, source, query)
+        page = await list_visible_jobs(portal_user, provider, query)
         return [head for head in page.heads if portal_user.may(PortalAction.SEE, head)]
 
-    async with _SLOTS.taken():
-        return await to_thread(advise, await load_facts(view, list_ended, source.find_job))
+    async with _SLOTS.take():
+        return await to_thread(advise, await load_facts(view, list_ended, provider.find_job))

@@ -17,7 +17,7 @@ from tony.history.prometheus_text import CONTENT_TYPE, JobSnapshot, exposition
 from tony.linux.thread_pools import to_thread
 from tony.model.job_query import Query
 from tony.web.authorization import AccessDenied, AuthBackend, PortalAction, PortalUser
-from tony.web.job_source import Source
+from tony.web.job_provider import JobProvider
 
 PATH = "/metrics"
 #: Jobs in one response.
@@ -38,30 +38,30 @@ async def answer(request: Request) -> Response:
     portal_user = await auth.authenticate(request)
     if isinstance(portal_user, AccessDenied):
         return PlainTextResponse(f"{portal_user.reason}\n", portal_user.status)
-    snapshots = await _collect_snapshots(state.source, portal_user, state.only)
+    snapshots = await _collect_snapshots(state.provider, portal_user, state.only)
     text = await to_thread(exposition, snapshots)
     return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
 
-async def _collect_snapshots(source: Source, portal_user: PortalUser, only: str) -> Sequence[JobSnapshot]:
+async def _collect_snapshots(provider: JobProvider, portal_user: PortalUser, only: str) -> Sequence[JobSnapshot]:
     ids = [only]
     if not only:
         query = Query(state="active", readers=portal_user.readers, most=MAX_JOBS)
-        ids = [head.job for head in (await source.list_jobs(query)).heads if portal_user.may(PortalAction.SEE, head)]
+        ids = [head.job for head in (await provider.list_jobs(query)).heads if portal_user.may(PortalAction.SEE, head)]
     slots = asyncio.Semaphore(_CONCURRENT_JOBS)
 
     async def read(job: str) -> JobSnapshot | None:
         async with slots:
-            return await _read_job(source, job, portal_user)
+            return await _read_job(provider, job, portal_user)
 
     found = await asyncio.gather(*(read(job) for job in ids))
     return [snapshot for snapshot in found if snapshot]
 
 
-async def _read_job(source: Source, job: str, portal_user: PortalUser) -> JobSnapshot | None:
+async def _read_job(provider: JobProvider, job: str, portal_user: PortalUser) -> JobSnapshot | None:
     """Return the snapshot of a job; None if its directory cannot be read."""
     try:
-        view = await source.find_job(job)
+        view = await provider.find_job(job)
         if view is None:
             return None
         report, record = await view.status(), await view.record()
@@ -77,4 +77,4 @@ async def _read_job(source: Source, job: str, portal_user: PortalUser) -> JobSna
 
 def _find_newest(metrics: Metrics) -> dict[str, dict[str, float]]:
     with metrics:
-        return {task: dict(series) for task, series in metrics.newest().items()}
+        return {task: dict(series) for task, series in metrics.read_newest().items()}

@@ -12,7 +12,7 @@ from tony.model.ids import TaskId
 from tony.model.job_query import MAX_WORD_CHARACTERS
 from tony.model.job_report import JobReport
 from tony.web.authorization import PortalUser, find_job
-from tony.web.job_source import Source
+from tony.web.job_provider import JobProvider
 from tony.web.links import Links
 
 
@@ -42,7 +42,7 @@ class PageRequest:
 
     request: Request
     portal_user: PortalUser
-    source: Source
+    provider: JobProvider
     links: Links
     only: str = ""
 
@@ -84,7 +84,7 @@ class PageRequest:
             TonyError: its directory cannot be read.
         """
         job = self.only or self.request.path_params["job"]
-        if found := await find_job(self.portal_user, self.source, job):
+        if found := await find_job(self.portal_user, self.provider, job):
             return found
         raise PageError(404, "Job not found", "It does not exist, or you do not have permission to view it.")
 

@@ -75,7 +75,7 @@ def _render_html(template: str, page_request: PageRequest, values: dict[str, obj
         "links": page_request.links,
         "portal_user": page_request.portal_user,
         "only": page_request.only,
-        "source": page_request.source,
+        "provider": page_request.provider,
         "asset": lambda name: page_request.links.to_asset(found[name].name),
         "has_charts": found.has_charts,
         "logged_in": isinstance(page_request.portal_user, User) and page_request.portal_user.how is AuthMethod.SESSION,

@@ -109,8 +109,8 @@ def draw(line: Timeline, since: float = 0.0, until: float | None = None) -> Draw
         until: end of the time range; None: the end of the timeline.
     """
     until = max(line.until if until is None else until, since + 0.001)
-    scale = _Scale(since, until)
-    tasks = list(line.by_task())
+    scale = _PixelScale(since, until)
+    tasks = list(line.group_by_task())
     per_lane = -(-len(tasks) // MAX_LANES) if tasks else 1
     thin_height = max(_MIN_LANE_HEIGHT, min(8, 480 / max(1, -(-len(tasks) // per_lane))))
     height = _LANE_HEIGHT if len(tasks) <= MAX_LABELLED_LANES else thin_height
@@ -156,9 +156,9 @@ def draw(line: Timeline, since: float = 0.0, until: float | None = None) -> Draw
     )
 
 
-class _Scale(TimeScale):
+class _PixelScale(TimeScale):
     def format_percent(self, seconds: float) -> str:
-        return f"{100 * self.at(seconds):.3f}".rstrip("0").rstrip(".") + "%"
+        return f"{100 * self.find_position(seconds):.3f}".rstrip("0").rstrip(".") + "%"
 
     def overlaps(self, span: Span) -> bool:
         return span.until > self.since and span.since < self.until
@@ -192,13 +192,13 @@ def _find_deaths(line: Timeline) -> dict[str, list[float]]:
 # --- few tasks: one bar per span --------------------------------------------------------------------------------------
 
 
-def _draw_bars(lane: TimelineLane, spans: Iterable[Span], died: Iterable[float], scale: _Scale) -> Markup:
+def _draw_bars(lane: TimelineLane, spans: Iterable[Span], died: Iterable[float], scale: _PixelScale) -> Markup:
     made = [
         Markup('<rect class="t-{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>').format(
             span.what.value,
             scale.format_percent(span.since),
             lane.y + 4,
-            f"{max(0.15, 100 * (scale.at(span.until) - scale.at(span.since))):.3f}%",
+            f"{max(0.15, 100 * (scale.find_position(span.until) - scale.find_position(span.since))):.3f}%",
             lane.height - 8,
             _format_title(span),
         )
@@ -209,7 +209,7 @@ def _draw_bars(lane: TimelineLane, spans: Iterable[Span], died: Iterable[float],
         Markup('<line class="t-died" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
             scale.format_percent(at), scale.format_percent(at), lane.y + 1, lane.y + lane.height - 1
         )
-        for at in {int(scale.at(at) * WIDTH): at for at in died if scale.since <= at <= scale.until}.values()
+        for at in {int(scale.find_position(at) * WIDTH): at for at in died if scale.since <= at <= scale.until}.values()
     ]
     return Markup("").join(made)
 
@@ -225,7 +225,7 @@ def _format_title(span: Span) -> str:
 
 
 def _draw_paths(
-    groups: Iterable[Sequence[tuple[str, Sequence[Span]]]], died: dict[str, list[float]], scale: _Scale
+    groups: Iterable[Sequence[tuple[str, Sequence[Span]]]], died: dict[str, list[float]], scale: _PixelScale
 ) -> Markup:
     ranks = {what: number for number, what in enumerate(_RANK, start=1)}
     paths: dict[int, list[str]] = {}
@@ -265,16 +265,16 @@ def _draw_frame(inner: Markup, lanes: Sequence[TimelineLane], bottom: float, *, 
 # --- sessions, signs and axis -----------------------------------------------------------------------------------------
 
 
-def _draw_sessions(line: Timeline, scale: _Scale, bottom: float) -> Markup:
+def _draw_sessions(line: Timeline, scale: _PixelScale, bottom: float) -> Markup:
     """Draw a band for each session, with its number above."""
     made: list[Markup] = []
     last_label_at = -1.0
     bands: dict[int, SessionSpan] = {}
     for session in line.sessions:
         if session.until >= scale.since and session.since <= scale.until:
-            bands[int(scale.at(session.since) * WIDTH)] = session
+            bands[int(scale.find_position(session.since) * WIDTH)] = session
     for session in bands.values():
-        left, right = scale.at(session.since), scale.at(session.until)
+        left, right = scale.find_position(session.since), scale.find_position(session.until)
         odd = "odd" if session.number % 2 else "even"
         made.append(
             Markup('<rect class="session {}" x="{}" y="16" width="{}" height="{}"/>').format(
@@ -293,7 +293,7 @@ def _draw_sessions(line: Timeline, scale: _Scale, bottom: float) -> Markup:
 
 
 def _draw_signs(
-    line: Timeline, lanes: Sequence[TimelineLane], scale: _Scale, bottom: float, *, single: bool, shown: set[str]
+    line: Timeline, lanes: Sequence[TimelineLane], scale: _PixelScale, bottom: float, *, single: bool, shown: set[str]
 ) -> Iterable[Markup]:
     """Draw one sign per kind, lane and time interval, at the newest marker of the interval."""
     places = {lane.task: lane for lane in lanes if lane.task} if single else {}
@@ -304,7 +304,7 @@ def _draw_signs(
             shown.add(_SIGNS[mark.what][0])
             task = mark.task if mark.task in places else ""
             most = intervals if task else _MAX_SIGNS_PER_LANE
-            bins.setdefault((mark.what, task, int(scale.at(mark.at) * most)), []).append(mark)
+            bins.setdefault((mark.what, task, int(scale.find_position(mark.at) * most)), []).append(mark)
     for (what, task, _), marks in bins.items():
         mark = max(marks, key=lambda each: each.at)
         name, sign = _SIGNS[what]
@@ -326,11 +326,11 @@ def _draw_signs(
             )
 
 
-def _draw_axis(scale: _Scale, bottom: float) -> Markup:
+def _draw_axis(scale: _PixelScale, bottom: float) -> Markup:
     """Draw the time axis with four to eight round numbers; CSS hides every other one on small screens."""
     made = [Markup('<line class="axis" x1="0" x2="100%" y1="{}" y2="{}"/>').format(bottom, bottom)]
     for at in scale.ticks(_MAX_TICKS):
-        share = scale.at(at)
+        share = scale.find_position(at)
         place = "start" if share < 0.04 else "end" if share > 0.96 else "middle"
         place += " other" if len(made) % 2 == 0 else ""
         made.append(
@@ -359,7 +359,7 @@ def _format_moment(seconds: float) -> str:
 
 
 def _summarize(line: Timeline) -> str:
-    tasks = sum(1 for _ in line.by_task())
+    tasks = sum(1 for _ in line.group_by_task())
     sessions = len(line.sessions)
     counts = {what: sum(mark.what is what for mark in line.marks) for what in MarkerKind}
     words = [

@@ -8,13 +8,13 @@ from weakref import WeakKeyDictionary
 
 from tony import clock
 from tony.advice.facts_loader import load_run
-from tony.advice.wasted_hours import Waste, WeekOfWaste, by_week, compute_unused
+from tony.advice.wasted_hours import Waste, WeekOfWaste, compute_unused, sum_by_week
 from tony.errors import RecordError, TonyError
 from tony.linux.thread_pools import Slots
 from tony.model.job_query import MAX_PAGE_JOBS, Query
 from tony.model.job_summary import JobHead
 from tony.web.authorization import PortalUser, list_visible_jobs
-from tony.web.job_source import Source
+from tony.web.job_provider import JobProvider
 
 WEEK = 7 * 86400.0
 #: Default period, in seconds.
@@ -25,13 +25,13 @@ MAX_JOBS = 300
 _MAX_CACHED_JOBS = 20_000
 #: Time after which a request reads no further job; the next request continues there.
 _TIME_LIMIT_SECONDS = 5.0
-_CACHE: WeakKeyDictionary[Source, OrderedDict[str, Waste | None]] = WeakKeyDictionary()
+_CACHE: WeakKeyDictionary[JobProvider, OrderedDict[str, Waste | None]] = WeakKeyDictionary()
 #: One request per user at a time, of at most four users.
 _SLOTS = Slots(1, 4, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wasted:
+class UnusedHours:
     """Unused resources by user and week.
 
     Attributes:
@@ -49,7 +49,9 @@ class Wasted:
     more: bool
 
 
-async def compute_waste(portal_user: PortalUser, source: Source, since: float | None = None, user: str = "") -> Wasted:
+async def compute_waste(
+    portal_user: PortalUser, provider: JobProvider, since: float | None = None, user: str = ""
+) -> UnusedHours:
     """Sum up the unused resources of finished jobs.
 
     Args:
@@ -58,23 +60,23 @@ async def compute_waste(portal_user: PortalUser, source: Source, since: float | 
     """
     since = clock.wall() - DEFAULT_PERIOD_SECONDS if since is None else since
     query = Query(state="ended", since=since, user=user, most=min(MAX_JOBS, MAX_PAGE_JOBS))
-    page = await list_visible_jobs(portal_user, source, query)
+    page = await list_visible_jobs(portal_user, provider, query)
     heads = [head for head in page.heads if head.state.ended and not head.damaged]
-    known = _CACHE.setdefault(source, OrderedDict())
+    known = _CACHE.setdefault(provider, OrderedDict())
     unreadable, deadline = 0, clock.monotonic() + _TIME_LIMIT_SECONDS
-    async with _SLOTS.taken():
+    async with _SLOTS.take():
         for head in heads:
             if head.job not in known and clock.monotonic() < deadline:
                 try:
-                    known[head.job] = await _compute(source, head)
+                    known[head.job] = await _compute(provider, head)
                 except TonyError:  # perhaps a store that is unavailable: not cached, the next request tries again
                     unreadable += 1
     found = [known[head.job] for head in heads if head.job in known]
     while len(known) > _MAX_CACHED_JOBS:
         known.popitem(last=False)
     wastes = [waste for waste in found if waste is not None]
-    return Wasted(
-        weeks=by_week(wastes),
+    return UnusedHours(
+        weeks=sum_by_week(wastes),
         jobs=len(wastes),
         unknown=len(found) - len(wastes) + unreadable,
         left=len(heads) - len(found) - unreadable,
@@ -82,14 +84,14 @@ async def compute_waste(portal_user: PortalUser, source: Source, since: float | 
     )
 
 
-async def _compute(source: Source, head: JobHead) -> Waste | None:
+async def _compute(provider: JobProvider, head: JobHead) -> Waste | None:
     """Return the unused resources of one job; None if they can never be known.
 
     Raises:
         TonyError: the job cannot be read right now.
     """
     try:
-        view = await source.find_job(head.job)
+        view = await provider.find_job(head.job)
         record = view and await view.record()
         return compute_unused(await load_run(view, record)) if view and record else None
     except RecordError:

@@ -27,7 +27,7 @@ from tony import clock
 from tony.linux.peer_credentials import is_ours
 from tony.linux.thread_pools import set_user
 from tony.web.authorization import AccessDenied, PortalUser
-from tony.web.job_source import LISTS
+from tony.web.job_provider import LISTS
 from tony.web.user_permissions import AuthMethod, Groups, User
 from tony.web.uvicorn_server import PEER
 

@@ -14,7 +14,7 @@ from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
 from tony.model.submission_record import JobRecord
 from tony.web.authorization import PortalAction
-from tony.web.job_source import LISTS
+from tony.web.job_provider import LISTS
 
 #: In a job's viewers or editors: every authenticated user.
 ALL_USERS = "*"

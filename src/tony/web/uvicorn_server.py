@@ -145,7 +145,7 @@ class Connections:
         self._of[peer] += 1
         self._silent_of[peer] += 1
         if self._of[peer] > self.most_of_one or self._silent_of[peer] > self.most_silent_of_one:
-            self._drop(next(each for each, whose in self._silent.items() if whose == peer))
+            self._drop(next(each for each, owner in self._silent.items() if owner == peer))
         elif len(self._peers) > self.most or len(self._silent) > self.most_silent:
             self._drop(next(iter(self._silent)))
 

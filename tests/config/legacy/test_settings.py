@@ -12,7 +12,7 @@ from tests.facts import mention_each, mentions
 from tony.config.legacy.flags import Flags, parse
 from tony.config.legacy.translate import load as load_flags
 from tony.config.load import load
-from tony.config.table.resolved_table import resolved_rows
+from tony.config.table.resolved_table import list_resolved_rows
 from tony.errors import ConfigError
 
 ONE = {**COMMAND, "tony.worker.instances": "1"}
@@ -179,7 +179,7 @@ def test_a_sites_defaults_lie_between(tmp_path: Path) -> None:
 
 def test_every_value_is_shown_with_its_line(tmp_path: Path) -> None:
     """As `tony validate --resolved` has it."""
-    rows = {row.key: (row.value, row.source) for row in resolved_rows(resolve(tmp_path, ONE))}
+    rows = {row.key: (row.value, row.source) for row in list_resolved_rows(resolve(tmp_path, ONE))}
     assert rows["command"] == ('"python train.py"', "tony.xml:2")
     assert rows["roles.worker.instances"] == ("1", "tony.xml:3")
     assert rows["roles.worker.memory"] == ('"2g"', "tony-default.xml")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.core.specs import roles, task, workers
 from tony.core.policies.restart_policy import (
-    FREE_RESTARTS,
-    LAUNCH_RESTARTS,
     MAX_BACKOFF_SECONDS,
+    MAX_FREE_RESTARTS,
+    MAX_LAUNCH_RESTARTS,
     MIN_RUN_SECONDS,
     PORT_RESTARTS,
     compute_backoff,
@@ -134,13 +134,13 @@ def test_what_is_nobodys_fault_is_not_charged(cause: str) -> None:
 
 def test_not_even_that_goes_on_for_ever() -> None:
     """After so many in a row, none of which ran for a minute; sooner where nothing could be started at all."""
-    given_up = decide(standing(workers(1, max_restarts=5), free=FREE_RESTARTS), nobodys(), NOW)
+    given_up = decide(standing(workers(1, max_restarts=5), free=MAX_FREE_RESTARTS), nobodys(), NOW)
     said = "10 restarts in a row were not caused by the job, and nothing ran for 1 m 00 s in between"
     assert (given_up.restart, given_up.reason) == (False, said)
-    assert decide(standing(workers(1), free=FREE_RESTARTS, ran=MIN_RUN_SECONDS), nobodys(), NOW).restart
-    launch = decide(standing(workers(1, max_restarts=5), free=LAUNCH_RESTARTS), nobodys("launch"), NOW)
+    assert decide(standing(workers(1), free=MAX_FREE_RESTARTS, ran=MIN_RUN_SECONDS), nobodys(), NOW).restart
+    launch = decide(standing(workers(1, max_restarts=5), free=MAX_LAUNCH_RESTARTS), nobodys("launch"), NOW)
     assert (launch.restart, launch.charged, launch.reason) == (True, True, "restart 1 of 5")
-    assert not decide(standing(workers(1), free=LAUNCH_RESTARTS), nobodys("launch"), NOW).restart
+    assert not decide(standing(workers(1), free=MAX_LAUNCH_RESTARTS), nobodys("launch"), NOW).restart
 
 
 def test_a_program_that_ends_early_twice_stays_ended() -> None:
@@ -168,7 +168,7 @@ def test_one_task_alone_has_a_back_off_of_its_own() -> None:
     assert (mine.reason, mine.delay) == ("restart 4 of 9", 0.0)
     state.restarts.append(Restart(NOW, "worker", worker.name))
     assert decide(state, failure(), NOW, alone=worker).delay >= 1.0
-    worker.free = FREE_RESTARTS
+    worker.free = MAX_FREE_RESTARTS
     assert not decide(state, nobodys(), NOW, alone=worker).restart
     assert not decide(state, nobodys(), NOW).restart
     assert decide(state, replace(nobodys(), task=other.name), NOW).restart

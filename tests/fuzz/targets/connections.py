@@ -14,7 +14,7 @@ from tests.fuzz.target import Target
 from tests.fuzz.targets.wire import framed_messages
 from tests.fuzz.values import plain_of
 from tests.rpc.recording_server import JOB, OTHER_JOB, Diary
-from tony.errors import ConnectionFailed, ProtocolError
+from tony.errors import ConnectionFailedError, ProtocolError
 from tony.executor.control.reattach_listener import ReattachListener
 from tony.executor.network.rendezvous_store import RendezvousService, RendezvousStore
 from tony.model.codec import from_plain
@@ -315,7 +315,11 @@ def _meeting_seeds() -> list[bytes]:
 TARGETS = (
     Target(name="server", run=server, errors=(), seeds=_server_seeds, tokens=_WIRE_WORDS),
     Target(
-        name="client", run=client, errors=(ConnectionFailed, ProtocolError), seeds=_client_seeds, tokens=_WIRE_WORDS
+        name="client",
+        run=client,
+        errors=(ConnectionFailedError, ProtocolError),
+        seeds=_client_seeds,
+        tokens=_WIRE_WORDS,
     ),
     Target(
         name="summons",

@@ -13,7 +13,7 @@ from tests.fuzz.target import Target, hold
 from tony.am.metrics_store import MetricsStore
 from tony.core.state import State
 from tony.errors import StorageError
-from tony.history.job_record import pending_report
+from tony.history.job_record import build_pending_report
 from tony.history.metrics_reader import Metrics, open_metrics
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
@@ -25,7 +25,7 @@ from tony.model.progress import CheckpointRecord, Progress
 from tony.model.strict_json import loads
 from tony.protocol.client_messages import MAX_POINTS, GetMetrics
 from tony.protocol.executor_messages import Sample
-from tony.testing.sample_jobs import prepared_job
+from tony.testing.sample_jobs import build_prepared_job
 
 _NUMBERS = (1.0, 2.0, 3.0, math.nan, math.nan, math.nan, -7.0, 0.0, 1e9)
 
@@ -71,8 +71,8 @@ def _ask(metrics: Metrics) -> None:
         for name in (*metrics.series()[:5], "cpu"):
             points = metrics.points(task, name, most=10)
             hold(len(points.at) <= 10 or points.at[0] < 0, points)
-    metrics.of_role("worker", "cpu", most=10)
-    metrics.newest()
+    metrics.read_role_series("worker", "cpu", most=10)
+    metrics.read_newest()
     metrics.peaks()
     metrics.progress()
     metrics.checkpoints()
@@ -84,8 +84,8 @@ def _go_on(path: Path) -> None:
     except StorageError:
         return
     try:
-        list(writer.kept())
-        writer.kept_progress()
+        list(writer.read_stored_metrics())
+        writer.read_stored_progress()
         writer.write([TaskMetricsUpdate("worker:0", "worker", 5.0, False, 0, {"cpu": (1.0, 1.0, 1.0)})])
     except StorageError:
         return
@@ -117,8 +117,8 @@ def samples(data: bytes) -> None:
 
 @cache
 def _report() -> JobReport:
-    job = prepared_job(scratch("report"), JobSpec(command="x", roles={"worker": Role(instances=2)}), "job-1")
-    return pending_report(job.folder, job.record)
+    job = build_prepared_job(scratch("report"), JobSpec(command="x", roles={"worker": Role(instances=2)}), "job-1")
+    return build_pending_report(job.folder, job.record)
 
 
 def _samples() -> Sequence[bytes]:

@@ -22,14 +22,14 @@ from tony.core.report_builder import ReportContext, build_report
 from tony.errors import ProtocolError
 from tony.executor.control.session_protocol import SessionProtocol, StartTaskAttempt, StopTaskAttempt
 from tony.executor.program.program_environment import (
-    LaunchFailed,
+    LaunchFailedError,
     build_command_line,
     build_environments,
     build_task_view,
     check_sizes,
 )
 from tony.frameworks import registry as frameworks
-from tony.frameworks.base import as_it_is
+from tony.frameworks.base import keep_host
 from tony.frameworks.registry import home_of, load
 from tony.history.event_log import MAX_LINE_BYTES
 from tony.model.codec import Json, from_plain, to_plain
@@ -178,7 +178,7 @@ def start(data: bytes) -> None:
     assert isinstance(message, StartProgram)
     framework = frameworks.load(home_of(name), None)
     seen = replace(
-        build_task_view(_PART, message, "h:1", None), ip_of=as_it_is
+        build_task_view(_PART, message, "h:1", None), ip_of=keep_host
     )  # nobody is asked for the names that come
     argv = build_command_line(_PART, seen)
     try:
@@ -188,7 +188,7 @@ def start(data: bytes) -> None:
     for env in envs:
         try:
             check_sizes(argv, env)
-        except LaunchFailed:
+        except LaunchFailedError:
             continue
         assert all("\0" not in name + value for name, value in env.items())
 

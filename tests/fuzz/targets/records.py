@@ -35,7 +35,7 @@ from tony.history.event_log import (
     segments,
     settings_digest,
 )
-from tony.history.job_record import pending_report, read_job, read_summary
+from tony.history.job_record import build_pending_report, read_job, read_summary
 from tony.history.replay import replay
 from tony.jobs.am_client import AmLocation, locate_am
 from tony.jobs.failure_text import build_error
@@ -84,7 +84,7 @@ def event_tail(data: bytes) -> None:
     for end in range(0, len(stream) + size, size):
         folder.events(1).write_bytes(stream[:end])
         try:
-            found += tail.new()
+            found += tail.read_new()
         except RecordError as error:
             hold(_PLACE.search(str(error)), error)
             raise
@@ -199,7 +199,7 @@ def job_record(data: bytes) -> None:
     record = read_job(folder)
     assert record is not None
     settings_digest(record.spec)
-    _show(pending_report(folder, record))
+    _show(build_pending_report(folder, record))
 
 
 def summary(data: bytes) -> None:

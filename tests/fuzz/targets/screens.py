@@ -24,7 +24,7 @@ from tony.jobs.logs.log_reader import MAX_LINE_BYTES, LogReader, open_readers
 from tony.jobs.logs.progress_bar_lines import LiveReader
 from tony.model.codec import DecodeError, from_plain
 from tony.model.job_report import JobReport
-from tony.model.strict_json import BadJson, loads
+from tony.model.strict_json import InvalidJsonError, loads
 
 _MARKS = {"LOSS": "line", "END": "%"}
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
@@ -134,7 +134,7 @@ def names(data: bytes) -> None:
     with LogTail(folder, Selection(), live=True) as tail:
         for number, line in enumerate(lines[:8]):
             _make(folder, line, kinds[number % len(kinds)] % 4 if kinds else 0)
-        changed = tail._watch.changed()
+        changed = tail._watch.take_changes()
         for found in (*tail.read_new_lines(changed), *tail.read_new_lines(), *tail.drain()):
             assert found.name.stream in STREAMS
     for name in find(folder, Selection()):
@@ -160,7 +160,7 @@ def pages(data: bytes) -> None:
     """A report, as it came over the wire, in every form it has for people."""
     try:
         report = from_plain(JobReport, loads(data), ignore_unknown=True)
-    except (BadJson, DecodeError):
+    except (InvalidJsonError, DecodeError):
         return
     for columns in (10, 40, 200):
         for row in (*format_live_table(report, 1e9, columns, 5), *format_status(report, columns, {2: "why"})):

@@ -58,11 +58,11 @@ def _decoded(pieces: list[bytes]) -> tuple[list[Message], list[ProtocolError]]:
                     assert decode(encode(message)[4:]) == message
     except ProtocolError as error:
         Code(error.code)
-        return messages, [_Same(error)]
+        return messages, [_SameError(error)]
     return messages, []
 
 
-class _Same(ProtocolError):  # noqa: N818 - it only stands for one
+class _SameError(ProtocolError):
     """Equal to another one that says the same."""
 
     def __init__(self, error: ProtocolError) -> None:

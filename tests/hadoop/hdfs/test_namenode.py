@@ -29,7 +29,7 @@ async def played() -> AsyncIterator[Scene]:
         proxy = FailoverProxy(
             name="NameNode of hdfs://ns1",
             daemons=[ServiceAddress(id="nn1", address=one.address), ServiceAddress(id="nn2", address=two.address)],
-            login=LoginIdentity.simple("alice"),
+            login=LoginIdentity.from_user("alice"),
             protocol=wire.PROTOCOL,
             policy=Policy(give_up_after=20, shortest=0.01, longest=0.02),
         )

@@ -117,7 +117,7 @@ def _start(cluster: MiniCluster) -> Iterator[Callable[[str, str], subprocess.Pop
 
 def _proxy(cluster: MiniCluster) -> FailoverProxy:
     daemons = find_name_service(HadoopConfiguration.load(cluster.conf, {})).name_nodes
-    return FailoverProxy(name="NameNode", daemons=daemons, login=LoginIdentity.simple(USER), protocol=PROTOCOL)
+    return FailoverProxy(name="NameNode", daemons=daemons, login=LoginIdentity.from_user(USER), protocol=PROTOCOL)
 
 
 def _recover(cluster: MiniCluster) -> Callable[[str], None]:
@@ -267,7 +267,7 @@ def test_daemons_come_and_go(cluster: MiniCluster, client: WebHdfs, folder: str)
     finally:
         stop.set()
         writer.join()
-        if "dn1" not in cluster.state.living():
+        if "dn1" not in cluster.state.find_running():
             cluster.restart("dn1")
     assert log.close(CEILING)
     assert _lines(client.read(path)) == [f"line {number}" for number in range(written)]

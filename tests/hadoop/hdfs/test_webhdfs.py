@@ -25,10 +25,10 @@ from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
 from tony.hadoop.ipc.errors import (
     AccessControlError,
-    CallTimeout,
+    CallTimeoutError,
     ConnectError,
     ConnectFailure,
-    ConnectionLost,
+    ConnectionLostError,
     FileExistsAlreadyError,
     FileMissingError,
     HadoopError,
@@ -226,7 +226,7 @@ def test_a_namenode_that_hangs() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, PlayedWebHdfs() as active:
         hung = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with WebHdfs([hung, active.url], WebLogin(user="a"), WebOptions(hangs=0.2)) as client:
-            with pytest.raises(CallTimeout):
+            with pytest.raises(CallTimeoutError):
                 client.delete("/f")  # it may have been done
             client.create("/f", b"x")
             assert client.get_status("/f").length == 1
@@ -245,7 +245,7 @@ def test_the_error_for_an_unreachable_namenode() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         impatient = WebOptions(http=HttpOptions(timeout=0.1))
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(CallTimeout, match=rf"(?s)HDFS.*{url}.*It is nn.*dfs\.namenode\.http-address"):
+        with pytest.raises(CallTimeoutError, match=rf"(?s)HDFS.*{url}.*It is nn.*dfs\.namenode\.http-address"):
             WebHdfs([url], WebLogin(), impatient, known_as="It is nn").get_status("/")
 
 
@@ -279,10 +279,10 @@ def test_a_datanode_that_breaks_off(client: WebHdfs, cluster: PlayedWebHdfs) -> 
     cluster.fail_next("OPEN", Trouble.HANG_UP, Trouble.HANG_UP_AFTER_HALF, Trouble.HANG_UP_AFTER_HALF)
     assert client.read("/f") == b"0123456789" * 1000
     cluster.fail_next("OPEN", *[Trouble.HANG_UP] * 9)
-    with pytest.raises(ConnectionLost):
+    with pytest.raises(ConnectionLostError):
         client.read("/f")
     cluster.fail_next("APPEND", Trouble.HANG_UP_AFTER_ALL)
-    with pytest.raises(ConnectionLost):
+    with pytest.raises(ConnectionLostError):
         client.append("/f", b"x")
 
 

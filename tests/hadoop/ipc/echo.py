@@ -14,7 +14,7 @@ from tony.hadoop.wire.rpc_method import Method
 PROTOCOL = "org.apache.hadoop.played.EchoProtocolPB"
 TOKEN = HadoopToken(identifier=b"\x0a\x04\x08\x01\x10\x02", password=b"\x00\x01secret\xff", kind="NMToken")
 TOKENS: Mapping[bytes, bytes] = {TOKEN.identifier: TOKEN.password}
-ALICE = LoginIdentity.simple("alice")
+ALICE = LoginIdentity.from_user("alice")
 
 
 class Said(ProtoMessage):

@@ -27,13 +27,13 @@ from tony.address import Address
 from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.errors import (
     AccessControlError,
-    CallTimeout,
+    CallTimeoutError,
     ConnectError,
     ConnectFailure,
-    ConnectionLost,
+    ConnectionLostError,
     InvalidTokenError,
     IpcProtocolError,
-    LoginDropped,
+    LoginDroppedError,
     LoginError,
     NoSuchMethodError,
     NoSuchProtocolError,
@@ -70,7 +70,10 @@ async def test_a_call() -> None:
 async def test_simple_names_the_user() -> None:
     """SIMPLE says who asks, and for whom."""
     async with daemon() as server:
-        for login, expected in [(ALICE, "alice None None"), (LoginIdentity.simple("bob", "alice"), "bob alice None")]:
+        for login, expected in [
+            (ALICE, "alice None None"),
+            (LoginIdentity.from_user("bob", "alice"), "bob alice None"),
+        ]:
             connection = await _to(server, login)
             assert (await connection.call(WHO, Said())).text == expected
             await connection.close()
@@ -137,7 +140,7 @@ async def test_a_token_that_cannot_be_read() -> None:
     """The daemon closes without a word; the error guesses why."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
         server.order(DropResponse(), at=FaultMoment.LOGIN, skip=1)
-        with pytest.raises(LoginDropped, match=f"{server.address}.*token") as caught:
+        with pytest.raises(LoginDroppedError, match=f"{server.address}.*token") as caught:
             await _to(server, BY_TOKEN)
         assert not caught.value.maybe_executed
 
@@ -259,10 +262,10 @@ async def test_dropped(executed: bool) -> None:
     async with daemon() as server:
         connection = await _to(server)
         server.order(DropResponse(executed=executed))
-        with pytest.raises(ConnectionLost, match=f"{server.address}.*daemon") as caught:
+        with pytest.raises(ConnectionLostError, match=f"{server.address}.*daemon") as caught:
             await connection.call(ECHO, Said())
         assert caught.value.maybe_executed
-        with pytest.raises(ConnectionLost) as caught:
+        with pytest.raises(ConnectionLostError) as caught:
             await connection.call(ECHO, Said())
         assert not caught.value.maybe_executed
         assert not connection.is_open
@@ -273,7 +276,7 @@ async def test_cut() -> None:
     async with daemon() as server:
         connection = await _to(server)
         server.order(Cut(after=10))
-        with pytest.raises(ConnectionLost, match="in the middle"):
+        with pytest.raises(ConnectionLostError, match="in the middle"):
             await connection.call(ECHO, Said())
         await connection.close()
 
@@ -286,7 +289,7 @@ async def test_closing_under_a_call() -> None:
         waiting = asyncio.create_task(connection.call(ECHO, Said()))
         await server.wait_called("echo")
         await connection.close()
-        with pytest.raises(ConnectionLost, match=f"{server.address}.*client"):
+        with pytest.raises(ConnectionLostError, match=f"{server.address}.*client"):
             await waiting
 
 
@@ -296,7 +299,7 @@ async def test_a_timeout() -> None:
         connection = await _to(server)
         hold = HoldResponse()
         server.order(hold)
-        with pytest.raises(CallTimeout, match=rf"{server.address} EchoProtocol\.echo.*0\.02 s"):
+        with pytest.raises(CallTimeoutError, match=rf"{server.address} EchoProtocol\.echo.*0\.02 s"):
             await connection.call(ECHO, Said(text="late"), timeout=0.02)
         hold.release()
         assert (await connection.call(ECHO, Said(text="next"))).text == "next"
@@ -430,7 +433,7 @@ async def test_a_daemon_that_comes_back() -> None:
         await connection.call(ECHO, Said())
         await server.stop()
         await server.start()
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionLostError):
             await connection.call(ECHO, Said())
         await connection.close()
         connection = await _to(server)

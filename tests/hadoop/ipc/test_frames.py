@@ -21,7 +21,7 @@ from tony.hadoop.ipc.frames import (
     ping_frame,
     read_answer,
 )
-from tony.hadoop.wire.proto import ProtoMessage, delimited
+from tony.hadoop.wire.proto import ProtoMessage, encode_delimited
 from tony.hadoop.wire.rpc import RpcResponseHeader, RpcSasl, RpcStatus, SaslState
 from tony.hadoop.wire.rpc_method import Method
 
@@ -64,7 +64,7 @@ def test_special_ids_on_the_wire() -> None:
 
 def test_an_empty_sasl_token_is_present() -> None:
     """The step after the last of Kerberos' is empty, and must be sent."""
-    assert delimited(RpcSasl(state=SaslState.RESPONSE, token=b"")).hex() == "0410041a00"
+    assert encode_delimited(RpcSasl(state=SaslState.RESPONSE, token=b"")).hex() == "0410041a00"
 
 
 def test_a_token_says_no_user() -> None:
@@ -83,7 +83,7 @@ def test_call_ids() -> None:
 def test_signs_of_answers() -> None:
     """Ids below zero come back without their sign."""
     header = RpcResponseHeader(unsigned_call_id=4294967263, status=RpcStatus.SUCCESS)
-    frame = build_frame(delimited(header))
+    frame = build_frame(encode_delimited(header))
     assert bytes.fromhex("08dfffffff0f") in frame
     assert -33 == read_answer(frame[4:]).header.call_id
 
@@ -116,7 +116,7 @@ def test_garbage_in_the_stream(data: bytes) -> None:
 
 @given(st.binary(max_size=200))
 def test_garbage_in_an_answer(data: bytes) -> None:
-    header = delimited(RpcResponseHeader(unsigned_call_id=1, status=RpcStatus.SUCCESS))
+    header = encode_delimited(RpcResponseHeader(unsigned_call_id=1, status=RpcStatus.SUCCESS))
     answer = read_answer(header + data)
     for read in (answer.decode_sasl, lambda: answer.decode_response(Said)):
         try:

@@ -15,7 +15,7 @@ from tony.errors import InfraError
 from tony.hadoop.ipc.errors import IpcProtocolError, LoginError
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.ipc.negotiation import Negotiation
-from tony.hadoop.wire.proto import MalformedMessage, decode, read_delimited
+from tony.hadoop.wire.proto import MalformedMessageError, decode, read_delimited
 from tony.hadoop.wire.rpc import RpcSasl, SaslAuth, SaslState
 
 HERE = Address(host="rm1.example.com", port=8032)
@@ -168,7 +168,7 @@ def test_garbage(data: bytes) -> None:
     """Bytes that are no message never get here."""
     try:
         message = decode(RpcSasl, data)
-    except MalformedMessage:
+    except MalformedMessageError:
         return
     try:
         _new().receive(message)

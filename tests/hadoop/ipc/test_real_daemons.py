@@ -16,7 +16,7 @@ from tony.hadoop.ipc.errors import (
     AuthorizationError,
     InvalidTokenError,
     IpcProtocolError,
-    LoginDropped,
+    LoginDroppedError,
     LoginError,
     NoSuchMethodError,
     NoSuchProtocolError,
@@ -36,7 +36,7 @@ from tony.hadoop.wire.rpc_method import Method
 from tony.hadoop.wire.yarn_records import ApplicationId
 from tony.mini.cluster import MiniCluster
 
-ALICE = LoginIdentity.simple("alice")
+ALICE = LoginIdentity.from_user("alice")
 #: An attempt's that no ResourceManager ever had.
 STRANGER = HadoopToken(identifier=bytes.fromhex("0a0b0a070801108080800110011001"), password=b"x", kind=AM_RM)
 
@@ -94,7 +94,7 @@ async def test_the_wrong_place(addresses: dict[str, Address]) -> None:
 async def test_the_wrong_user(addresses: dict[str, Address]) -> None:
     """Impersonation that is not allowed, and a ticket where none is wanted."""
     with pytest.raises(AuthorizationError, match="alice is not allowed to impersonate bob"):
-        await _ask(addresses["rm"], LoginIdentity.simple("bob", "alice"))
+        await _ask(addresses["rm"], LoginIdentity.from_user("bob", "alice"))
     with pytest.raises(LoginError, match=rf"{addresses['rm']}.*TOKEN, SIMPLE.*KERBEROS"):
         await _ask(addresses["rm"], LoginIdentity.kerberos("rm/_HOST@EXAMPLE.COM"))
 
@@ -104,7 +104,7 @@ async def test_the_wrong_token(addresses: dict[str, Address]) -> None:
     with pytest.raises(InvalidTokenError, match="not found in AMRMTokenSecretManager"):
         await _ask(addresses["scheduler"], LoginIdentity.with_token(STRANGER))
     garbage = LoginIdentity.with_token(HadoopToken(identifier=b"\xff\xfegarbage", password=b"x", kind=AM_RM))
-    with pytest.raises(LoginDropped, match=rf"{addresses['scheduler']}.*token.*cluster"):
+    with pytest.raises(LoginDroppedError, match=rf"{addresses['scheduler']}.*token.*cluster"):
         await _ask(addresses["scheduler"], garbage)
     with pytest.raises(RemoteError, match=str(addresses["rm"])):
         await _ask(addresses["rm"], garbage)

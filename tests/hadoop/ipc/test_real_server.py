@@ -24,7 +24,7 @@ from tony.hadoop.ipc.errors import (
     AuthorizationError,
     ConnectError,
     InvalidTokenError,
-    LoginDropped,
+    LoginDroppedError,
     LoginError,
     NoSuchMethodError,
     NoSuchProtocolError,
@@ -135,8 +135,8 @@ async def _conversation(address: Address, login: LoginIdentity) -> str | None:
 async def test_simple(daemon: JavaDaemon) -> None:
     """A name that is believed, and one that speaks for another."""
     address = daemon.address("simple:authentication")
-    assert "alice null SIMPLE" == await _conversation(address, LoginIdentity.simple("alice"))
-    assert "bob alice SIMPLE" == await _conversation(address, LoginIdentity.simple("bob", "alice"))
+    assert "alice null SIMPLE" == await _conversation(address, LoginIdentity.from_user("alice"))
+    assert "bob alice SIMPLE" == await _conversation(address, LoginIdentity.from_user("bob", "alice"))
 
 
 @pytest.mark.parametrize("server", SERVERS)
@@ -291,7 +291,7 @@ async def test_a_daemon_that_is_another(daemon: JavaDaemon, alice: Kdc, principa
 @with_kerberos
 async def test_simple_where_kerberos_is_wanted(daemon: JavaDaemon) -> None:
     """The first call is refused, in Hadoop's own words."""
-    connection = await _to(daemon.address("kerberos:authentication"), LoginIdentity.simple("alice"))
+    connection = await _to(daemon.address("kerberos:authentication"), LoginIdentity.from_user("alice"))
     with pytest.raises(AccessControlError, match=r"SIMPLE authentication is not enabled\.  Available:\[TOKEN, KERB"):
         await _echo(connection, "x")
     await connection.close()
@@ -299,7 +299,7 @@ async def test_simple_where_kerberos_is_wanted(daemon: JavaDaemon) -> None:
 
 async def test_simple_where_a_token_is_wanted(daemon: JavaDaemon) -> None:
     """As the ResourceManager's scheduler and NodeManagers do on every cluster."""
-    connection = await _to(daemon.address("token:authentication"), LoginIdentity.simple("alice"))
+    connection = await _to(daemon.address("token:authentication"), LoginIdentity.from_user("alice"))
     with pytest.raises(AccessControlError, match=r"Available:\[TOKEN\]"):
         await _echo(connection, "x")
     await connection.close()
@@ -322,13 +322,13 @@ async def test_wrong_tokens(daemon: JavaDaemon) -> None:
         await _to(address, LoginIdentity.with_token(replace(carol, password=b"wrong")))
     with pytest.raises(InvalidTokenError, match="has expired"):
         await _to(address, LoginIdentity.with_token(daemon.tokens["expired"]))
-    with pytest.raises(LoginDropped, match=f"{address}.*token"):
+    with pytest.raises(LoginDroppedError, match=f"{address}.*token"):
         await _to(address, LoginIdentity.with_token(replace(carol, identifier=b"\xff\xfe")))
 
 
 async def test_errors(daemon: JavaDaemon) -> None:
     """Java's exceptions come as ours, and the connection lives on."""
-    connection = await _to(daemon.address("simple:authentication"), LoginIdentity.simple("alice"))
+    connection = await _to(daemon.address("simple:authentication"), LoginIdentity.from_user("alice"))
     unknown = Method(protocol=PROTOCOL, name="sing", request=Said, response=Said)
     foreign = Method(protocol="org.apache.hadoop.Other", name="sing", request=Said, response=Said)
     unplayed = Method(protocol=PROTOCOL, name="getNewApplication", request=Said, response=Said)

@@ -7,7 +7,7 @@ import pytest
 from tests.hadoop.logs.memory_files import GOLDEN, MemoryFiles
 from tests.hadoop.logs.test_tfile import NUMBERS, STDOUT, log_files, make
 from tony.hadoop.logs.aggregated_logs import AggregatedLogLocation, AggregatedLogs, find_places
-from tony.hadoop.logs.errors import LogsNotFoundError, MalformedLogFile
+from tony.hadoop.logs.errors import LogsNotFoundError, MalformedLogFileError
 
 _APPLICATION = "application_1795272430499_12345"
 _PLACES = (
@@ -65,12 +65,12 @@ def test_what_is_being_written_waits() -> None:
     """Temporary files are left out; an indexed file with a round under way gives the rounds before."""
     whole = _golden("ifile-none")
     files = {f"{_NEW}/localhost_40259.tmp": b"", f"{_NEW}/host_1": whole + b"\nmore"}
-    with pytest.raises(MalformedLogFile, match="host_1"):
+    with pytest.raises(MalformedLogFileError, match="host_1"):
         _logs(files).find(_APPLICATION, "alice")
     files[f"{_NEW}/host_1-checksum"] = b"\0\0\0\6host_1" + len(whole).to_bytes(8, "big")
     assert len(_logs(files).find(_APPLICATION, "alice")) == 12
     files[f"{_NEW}/host_1-checksum"] = bytes(8)
-    with pytest.raises(MalformedLogFile):
+    with pytest.raises(MalformedLogFileError):
         _logs(files).find(_APPLICATION, "alice")
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.hadoop.logs.memory_files import GOLDEN, MemoryFile
 from tests.hadoop.logs.test_tfile import NUMBERS, STDOUT
 from tony.hadoop.logs import ifile, java_serialization
-from tony.hadoop.logs.errors import MalformedLogFile
+from tony.hadoop.logs.errors import MalformedLogFileError
 from tony.hadoop.logs.java_serialization import JavaEnum, JavaObject
 
 
@@ -53,7 +53,7 @@ def test_a_round_under_way() -> None:
     """What follows the last whole round is no index; the length of before gives the one that holds."""
     before = (GOLDEN / "ifile-none").read_bytes()
     file = MemoryFile(before + b"\nthe next round's first lo")
-    with pytest.raises(MalformedLogFile, match="still being written"):
+    with pytest.raises(MalformedLogFileError, match="still being written"):
         ifile.read_index(file, len(file.data))
     assert len(ifile.read_index(file, len(before)).entries) == 12
 
@@ -62,7 +62,7 @@ def test_a_round_under_way() -> None:
 def test_checksum_files(data: bytes) -> None:
     """The length alone, as old versions wrote it, and with the file's name."""
     assert ifile.read_checksum_length(data) == 2221
-    with pytest.raises(MalformedLogFile):
+    with pytest.raises(MalformedLogFileError):
         ifile.read_checksum_length(data + b"x")
 
 
@@ -77,7 +77,7 @@ def test_damage(data: st.DataObject) -> None:
         content[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
     try:
         contents(MemoryFile(bytes(content)))
-    except MalformedLogFile:
+    except MalformedLogFileError:
         pass
 
 
@@ -88,7 +88,7 @@ def test_garbage_as_objects(data: bytes) -> None:
     for whole in (data, java_serialization.MAGIC + data, java_serialization.MAGIC + b"sr\0\1A" + data):
         try:
             java_serialization.load(whole)
-        except MalformedLogFile:
+        except MalformedLogFileError:
             pass
 
 
@@ -132,7 +132,7 @@ def test_other_objects() -> None:
 )
 def test_what_is_refused(data: bytes) -> None:
     """Other versions, references to nothing, bare bytes, classes that wrote themselves, sizes and depths beyond all."""
-    with pytest.raises(MalformedLogFile):
+    with pytest.raises(MalformedLogFileError):
         java_serialization.load(data)
 
 
@@ -146,7 +146,7 @@ def test_references_are_no_bomb() -> None:
     added = value.fields["logMetas"].more["java.util.ArrayList"]
     added.append(added[-1])
     value.fields["logMetas"].fields["size"] = 2
-    with pytest.raises(MalformedLogFile, match="twice"):
+    with pytest.raises(MalformedLogFileError, match="twice"):
         list(ifile._parse_entries(value.fields, len(real)))
     assert len(index.entries) == 12
 

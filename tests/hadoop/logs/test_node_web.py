@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.hadoop.fake_node_web import PlayedNodeWeb
-from tony.hadoop.ipc.errors import ConnectError, ConnectionLost
+from tony.hadoop.ipc.errors import ConnectError, ConnectionLostError
 from tony.hadoop.logs.errors import NodeWebError
 from tony.hadoop.logs.node_web import NodeLog, NodeWeb
 
@@ -119,7 +119,7 @@ def test_a_node_that_breaks_off(node: PlayedNodeWeb, web: NodeWeb) -> None:
     """What came is given, and the rest is an error, not an end."""
     node.containers[_C]["long"] = b"x" * 200_000
     node.cut = 50_000
-    with web.open(_C, "long") as stream, pytest.raises((ConnectionLost, NodeWebError)):
+    with web.open(_C, "long") as stream, pytest.raises((ConnectionLostError, NodeWebError)):
         stream.read()
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.hadoop.logs.memory_files import GOLDEN, MemoryFile
 from tony.hadoop.logs import tfile
-from tony.hadoop.logs.errors import MalformedLogFile
+from tony.hadoop.logs.errors import MalformedLogFileError
 
 #: What the program in the golden files wrote.
 STDOUT = 'hello <b>bold</b> & "quoted"\ngrüße '.encode() + b"\xff\xfe bytes\n"
@@ -156,7 +156,7 @@ def test_a_long_log_needs_little() -> None:
 )
 def test_what_is_none(data: bytes, message: str) -> None:
     """Files of another kind, half written ones, and other compressions are told apart."""
-    with pytest.raises(MalformedLogFile, match=message):
+    with pytest.raises(MalformedLogFileError, match=message):
         contents(MemoryFile(data))
 
 
@@ -171,7 +171,7 @@ def test_damage(data: st.DataObject) -> None:
         content[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
     try:
         contents(MemoryFile(bytes(content)))
-    except MalformedLogFile:
+    except MalformedLogFileError:
         pass
 
 
@@ -191,5 +191,5 @@ def test_garbage_inside(index: bytes, block: bytes) -> None:
     for one in (whole, garbled, made[:16] + block + made[16:]):
         try:
             contents(MemoryFile(one))
-        except MalformedLogFile:
+        except MalformedLogFileError:
             pass

@@ -14,7 +14,7 @@ from tony.hadoop.sasl.digest import DigestClient, Secrets, parse_challenge, pars
 from tony.hadoop.sasl.digest_layers import (
     Protection,
     Rc4,
-    SaslFailure,
+    SaslExchangeError,
     SecurityLayer,
     find_usable_ciphers,
     make_layer,
@@ -47,9 +47,9 @@ def test_the_proof_of_the_server_is_looked_at() -> None:
     client = DigestClient(b"id", b"password")
     client.answer(f'realm="default",nonce="{NONCE}",qop="auth",algorithm=md5-sess'.encode())
     for wrong in (b"", b"rspauth=", b"rspauth=8d43c1fc9f256d8bc032ebc030cccd66", b"nothing"):
-        with pytest.raises(SaslFailure):
+        with pytest.raises(SaslExchangeError):
             client.confirm(wrong)
-    with pytest.raises(SaslFailure, match="not complete"):
+    with pytest.raises(SaslExchangeError, match="not complete"):
         client.create_layer()
 
 
@@ -79,7 +79,7 @@ def test_a_challenge_as_java_writes_it() -> None:
     ],
 )
 def test_challenges_that_are_refused(challenge: bytes, said: str) -> None:
-    with pytest.raises(SaslFailure, match=said):
+    with pytest.raises(SaslExchangeError, match=said):
         DigestClient(b"id", b"password").answer(challenge)
 
 
@@ -89,7 +89,7 @@ def test_garbage(data: bytes) -> None:
     for use in (parse_directives, parse_challenge, DigestClient(b"id", b"password").answer):
         try:
             use(data)
-        except SaslFailure:
+        except SaslExchangeError:
             pass
 
 
@@ -132,7 +132,7 @@ def test_damage(protection: Protection, cipher: str, message: bytes, data: st.Da
     ours, theirs = _pair(protection, cipher)
     sealed = bytearray(ours.wrap(message))
     sealed[data.draw(st.integers(0, len(sealed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    with pytest.raises(SaslFailure):
+    with pytest.raises(SaslExchangeError):
         theirs.unwrap(bytes(sealed))
 
 
@@ -140,7 +140,7 @@ def test_damage(protection: Protection, cipher: str, message: bytes, data: st.Da
 @given(data=st.binary(max_size=60))
 def test_nonsense_instead_of_a_sealed_message(protection: Protection, cipher: str, data: bytes) -> None:
     _, theirs = _pair(protection, cipher)
-    with pytest.raises(SaslFailure):
+    with pytest.raises(SaslExchangeError):
         theirs.unwrap(data + b"\x00\x01\x00\x00\x00\x00")
 
 
@@ -150,12 +150,12 @@ def test_replay_and_reflection(protection: Protection, cipher: str) -> None:
     ours, theirs = _pair(protection, cipher)
     first, second = ours.wrap(b"one"), ours.wrap(b"two")
     assert b"one" == theirs.unwrap(first)
-    with pytest.raises(SaslFailure, match="out of order"):
+    with pytest.raises(SaslExchangeError, match="out of order"):
         theirs.unwrap(first)
     ours, theirs = _pair(protection, cipher)
-    with pytest.raises(SaslFailure, match="out of order"):
+    with pytest.raises(SaslExchangeError, match="out of order"):
         theirs.unwrap(second)
-    with pytest.raises(SaslFailure):
+    with pytest.raises(SaslExchangeError):
         ours.unwrap(first)
 
 
@@ -193,7 +193,7 @@ def test_without_cryptography(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digest_layers, "find_spec", lambda name: None)
     challenge = b'nonce="x",algorithm=md5-sess,qop="auth-conf",cipher="3des%s"'
     assert b'cipher="rc4"' in DigestClient(b"id", b"password").answer(challenge % b",rc4,rc4-40")
-    with pytest.raises(SaslFailure, match="3des needs the Python package cryptography"):
+    with pytest.raises(SaslExchangeError, match="3des needs the Python package cryptography"):
         DigestClient(b"id", b"password").answer(challenge % b"")
 
 

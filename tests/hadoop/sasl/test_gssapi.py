@@ -10,7 +10,7 @@ import pytest
 
 import tony
 from tony.hadoop.sasl import gssapi
-from tony.hadoop.sasl.digest_layers import SaslFailure
+from tony.hadoop.sasl.digest_layers import SaslExchangeError
 from tony.hadoop.sasl.gssapi import GssapiClient, matches
 
 
@@ -38,7 +38,7 @@ def test_matches(principal: str, glob: str, expected: bool) -> None:
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gssapi, "_library", None)
     monkeypatch.setattr(gssapi, "_LIBRARIES", ("libno-such-thing.so.7",))
-    with pytest.raises(SaslFailure, match="libgssapi-krb5-2 on Debian"):
+    with pytest.raises(SaslExchangeError, match="libgssapi-krb5-2 on Debian"):
         GssapiClient("rm", "h1")
 
 

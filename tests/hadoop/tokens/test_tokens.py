@@ -29,8 +29,8 @@ from tony.hadoop.tokens.credentials import (
 )
 from tony.hadoop.tokens.token import HadoopToken, read_hdfs_owner
 from tony.hadoop.tokens.url_string import to_url_string
-from tony.hadoop.tokens.writable import Malformed, WritableReader
-from tony.hadoop.wire.proto import delimited
+from tony.hadoop.tokens.writable import MalformedWritableError, WritableReader
+from tony.hadoop.wire.proto import encode_delimited
 from tony.hadoop.wire.rpc import Credentials, CredentialsEntry
 
 _tokens = st.builds(
@@ -80,7 +80,7 @@ def test_numbers_there_and_back(value: int) -> None:
 def test_numbers_beyond_64_bits() -> None:
     with pytest.raises(ValueError, match="64 bits"):
         writable.write_number(1 << 63)
-    with pytest.raises(Malformed, match="64 bits"):
+    with pytest.raises(MalformedWritableError, match="64 bits"):
         WritableReader(bytes.fromhex("88ffffffffffffffff")).read_number()
 
 
@@ -101,7 +101,7 @@ def test_a_file_byte_by_byte() -> None:
 def _protobuf_bytes(credentials: TokenCredentials) -> bytes:
     tokens = [CredentialsEntry(alias=alias, token=to_message(each)) for alias, each in credentials.tokens.items()]
     secrets = [CredentialsEntry(alias=alias, secret=each) for alias, each in credentials.secrets.items()]
-    return b"HDTS\1" + delimited(Credentials(tokens=tuple(tokens), secrets=tuple(secrets)))
+    return b"HDTS\1" + encode_delimited(Credentials(tokens=tuple(tokens), secrets=tuple(secrets)))
 
 
 @given(_credentials)
@@ -114,7 +114,7 @@ def test_files_there_and_back(credentials: TokenCredentials) -> None:
 def test_garbage(data: bytes, begin: bytes) -> None:
     try:
         from_bytes(begin + data)
-    except Malformed:
+    except MalformedWritableError:
         pass
 
 
@@ -122,22 +122,22 @@ def test_garbage(data: bytes, begin: bytes) -> None:
 def test_damage(credentials: TokenCredentials, data: st.DataObject) -> None:
     """A file that is cut off is refused; one with a changed byte is refused or read, and nothing else happens."""
     whole = to_bytes(credentials)
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedWritableError):
         from_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
     changed = bytearray(whole)
     changed[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     try:
         from_bytes(bytes(changed))
-    except Malformed:
+    except MalformedWritableError:
         pass
 
 
 def test_great_promises() -> None:
     """A number of entries that cannot be there costs nothing."""
     for count in (1 << 40, -1):
-        with pytest.raises(Malformed, match=f"{count} entries"):
+        with pytest.raises(MalformedWritableError, match=f"{count} entries"):
             from_bytes(b"HDTS\0" + writable.write_number(count))
-    with pytest.raises(Malformed, match="version 7"):
+    with pytest.raises(MalformedWritableError, match="version 7"):
         from_bytes(b"HDTS\7")
 
 
@@ -151,7 +151,7 @@ def test_a_file_on_disk(tmp_path: Path) -> None:
     assert 0o600 == stat.S_IMODE(path.stat().st_mode)
     assert [path] == list(tmp_path.iterdir())
     path.write_bytes(b"garbage")
-    with pytest.raises(Malformed, match=f"{path}: this is no token file"):
+    with pytest.raises(MalformedWritableError, match=f"{path}: this is no token file"):
         read_file(path)
 
 
@@ -182,7 +182,7 @@ def test_hdfs_identifiers() -> None:
     data += b"".join(map(writable.write_number, (1_700_000_000_000, 1_700_604_800_000, 12, 3)))
     assert "alice@X" == read_hdfs_owner(HadoopToken(identifier=data, password=b"", kind=HDFS_DELEGATION))
     for wrong in (b"", b"\1", data[:3]):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedWritableError):
             read_hdfs_owner(HadoopToken(identifier=wrong, password=b"", kind=HDFS_DELEGATION))
 
 

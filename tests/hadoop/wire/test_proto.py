@@ -27,11 +27,11 @@ from tony.hadoop.wire.proto import (
     UINT32,
     UINT64,
     FieldKind,
-    MalformedMessage,
+    MalformedMessageError,
     ProtoMessage,
     decode,
-    delimited,
     encode,
+    encode_delimited,
     optional,
     read_delimited,
     repeated,
@@ -165,7 +165,7 @@ def test_every_message_comes_back(message: ProtoMessage) -> None:
     assert hash(again) == hash(message)
     assert {name for name, value in vars(message).items() if value != ()} == set(vars(again))
     assert encode(again) == data
-    assert read_delimited(b"ab" + delimited(message) + b"cd", 2) == (data, 2 + len(delimited(message)))
+    assert read_delimited(b"ab" + encode_delimited(message) + b"cd", 2) == (data, 2 + len(encode_delimited(message)))
 
 
 @settings(max_examples=300)
@@ -175,7 +175,7 @@ def test_garbage_is_refused_or_read(name: str, data: bytes) -> None:
     cls = message_class(name)
     try:
         message = decode(cls, data)
-    except MalformedMessage:
+    except MalformedMessageError:
         return
     encode(message)
 
@@ -189,7 +189,7 @@ def test_damaged_messages_are_refused_or_read(message: ProtoMessage, data: st.Da
     changed = whole[:at] + data.draw(st.binary(max_size=2)) + whole[at + data.draw(st.integers(0, 2)) :]
     try:
         encode(decode(type(message), changed))
-    except MalformedMessage:
+    except MalformedMessageError:
         pass
 
 
@@ -232,7 +232,7 @@ def test_packed_numbers_are_read() -> None:
     assert list(packed.numbers) == [3, 270, 1]
     assert list(packed.enums) == [Colour.RED]
     assert list(packed.floats) == [1.0, 2.0]
-    with pytest.raises(MalformedMessage, match="floats ends in the middle"):
+    with pytest.raises(MalformedMessageError, match="floats ends in the middle"):
         decode(Everything, bytes.fromhex("8a0107") + bytes(7))
 
 
@@ -251,7 +251,7 @@ def test_required_fields() -> None:
 
     with pytest.raises(TypeError, match="Needy needs name"):
         Needy(more=1)  # type: ignore[call-arg]
-    with pytest.raises(MalformedMessage, match="Needy lacks the required field name"):
+    with pytest.raises(MalformedMessageError, match="Needy lacks the required field name"):
         decode(Needy, bytes.fromhex("1001"))
 
 
@@ -333,7 +333,7 @@ def test_numbers_that_are_not_numbers() -> None:
     ],
 )
 def test_bytes_that_are_no_message(data: str, said: str) -> None:
-    with pytest.raises(MalformedMessage, match=said):
+    with pytest.raises(MalformedMessageError, match=said):
         decode(Everything, bytes.fromhex(data))
 
 
@@ -343,21 +343,21 @@ def test_depth_is_bounded() -> None:
     for _ in range(MAX_DEPTH - 1):
         chain = SerializedException(cause=chain)
     assert decode(SerializedException, encode(chain)) == chain
-    with pytest.raises(MalformedMessage, match="100 messages deep"):
+    with pytest.raises(MalformedMessageError, match="100 messages deep"):
         decode(SerializedException, encode(SerializedException(cause=chain)))
-    with pytest.raises(MalformedMessage, match="wire type 3"):
+    with pytest.raises(MalformedMessageError, match="wire type 3"):
         decode(Everything, b"\xa3\x06" * 100_000)
 
 
 def test_sizes_are_bounded() -> None:
     """Few bytes do not become many objects without end."""
-    with pytest.raises(MalformedMessage, match=f"more than {MAX_REPEATED} values of Everything.numbers"):
+    with pytest.raises(MalformedMessageError, match=f"more than {MAX_REPEATED} values of Everything.numbers"):
         decode(Everything, b"\x6a" + varint(MAX_REPEATED + 1) + bytes(MAX_REPEATED + 1))
 
 
 def test_delimited_messages_that_did_not_come_whole() -> None:
     """The length says more than there is."""
-    with pytest.raises(MalformedMessage, match="only 1 bytes were received"):
+    with pytest.raises(MalformedMessageError, match="only 1 bytes were received"):
         read_delimited(b"\x05a")
-    with pytest.raises(MalformedMessage, match="in the length prefix"):
+    with pytest.raises(MalformedMessageError, match="in the length prefix"):
         read_delimited(b"\x85")

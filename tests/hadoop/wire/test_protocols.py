@@ -20,9 +20,9 @@ from tony.hadoop.wire.placement import (
     PlacementTarget,
     PlacementTargetType,
     SimpleConstraint,
-    all_of,
-    apart,
-    on_attribute,
+    forbid_tags,
+    require_all,
+    require_attribute,
 )
 from tony.hadoop.wire.proto import ProtoMessage, decode, encode
 from tony.hadoop.wire.rpc_method import Method
@@ -85,9 +85,9 @@ TOGETHER = PlacementConstraint(
 )
 OURS = {
     "container id": ContainerId(attempt=ATTEMPT, number=17 << 40 | 5),
-    "apart": apart(NODE, "w"),
-    "attribute": on_attribute("a", "x"),
-    "all of": all_of(apart(NODE, "w"), TOGETHER),
+    "apart": forbid_tags(NODE, "w"),
+    "attribute": require_attribute("a", "x"),
+    "all of": require_all(forbid_tags(NODE, "w"), TOGETHER),
     "ask": ResourceRequest(
         priority=Priority(priority=1),
         resource_name="*",

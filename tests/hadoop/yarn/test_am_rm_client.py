@@ -13,13 +13,13 @@ from tests.support.hadoop.faults import Cut, DelayResponse, DropResponse, HoldRe
 from tests.support.hadoop.ipc_server import Incoming
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
-from tony.hadoop.failover import FailoverProxy, Policy, Unavailable
+from tony.hadoop.failover import DaemonsUnavailableError, FailoverProxy, Policy
 from tony.hadoop.ipc.errors import InvalidApplicationMasterRequestError, RemoteError
 from tony.hadoop.wire.application_master import ALLOCATE, PROTOCOL, AllocateRequest, AllocateResponse, MasterCommand
-from tony.hadoop.wire.placement import NODE, apart
+from tony.hadoop.wire.placement import NODE, forbid_tags
 from tony.hadoop.wire.yarn_records import Container, ContainerId, FinalStatus, NodeId, Resource
 from tony.hadoop.yarn import am_rm_client
-from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, create_scheduler_proxy
+from tony.hadoop.yarn.am_rm_client import AttemptEndedError, MasterClient, create_scheduler_proxy
 from tony.hadoop.yarn.heartbeat_interval import HeartbeatInterval
 from tony.hadoop.yarn.request_table import AllocationUpdate, ContainerRequest
 from tony.retry import Backoff
@@ -328,7 +328,7 @@ async def test_an_heir_that_was_not_told() -> None:
     manager = FakeResourceManager()
     async with mastering(manager, registers=False) as story:
         manager.server.order(DropResponse(executed=True), method="registerApplicationMaster")
-        with pytest.raises(AttemptOver, match="containers of earlier attempts"):
+        with pytest.raises(AttemptEndedError, match="containers of earlier attempts"):
             await story.master.register("here", 1, "", is_heir=True)
 
 
@@ -338,14 +338,14 @@ async def test_an_attempt_that_is_over() -> None:
     manager = FakeResourceManager()
     async with mastering(manager, registers=False) as story:
         manager.server.order(gone, method="registerApplicationMaster")
-        with pytest.raises(AttemptOver, match="cannot register"):
+        with pytest.raises(AttemptEndedError, match="cannot register"):
             await story.master.register("here", 1, "")
         await story.master.register("here", 1, "")
         manager.server.order(gone, method="allocate", skip=1)
-        with pytest.raises(AttemptOver, match="has ended this attempt"):
+        with pytest.raises(AttemptEndedError, match="has ended this attempt"):
             await story.master.run(story.hear)
         manager.server.order(gone, method="finishApplicationMaster")
-        with pytest.raises(AttemptOver, match="had ended before"):
+        with pytest.raises(AttemptEndedError, match="had ended before"):
             await story.master.finish(FinalStatus.SUCCEEDED)
 
 
@@ -361,7 +361,7 @@ async def test_commands_of_old_resource_managers() -> None:
             return AllocateResponse(command=commands.pop(0), response_id=1)
 
         manager.server.on(ALLOCATE, answer)
-        with pytest.raises(AttemptOver, match="has ended this attempt"):
+        with pytest.raises(AttemptEndedError, match="has ended this attempt"):
             await story.master.run(story.hear)
         assert len(manager.server.named("registerApplicationMaster")) == 2
 
@@ -397,7 +397,7 @@ async def test_a_token_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> Non
         await story.until(lambda it: it.granted)
         manager.server.order(unknown, method="allocate", times=9)
         story.master.wake()
-        with pytest.raises(AttemptOver, match="does not know this attempt's token"):
+        with pytest.raises(AttemptEndedError, match="does not know this attempt's token"):
             await beating
 
 
@@ -420,7 +420,7 @@ async def test_no_resource_manager_for_too_long() -> None:
     ) as story:
         await story.master.register("here", 1, "")
         await manager.server.stop()
-        with pytest.raises(Unavailable):
+        with pytest.raises(DaemonsUnavailableError):
             await story.master.run(story.hear)
 
 
@@ -497,9 +497,9 @@ async def test_the_door_of_a_configuration(paired: bool, expiry: int, timeout: i
 
 async def test_what_finds_no_place_is_asked_for_after_ever_longer_pauses() -> None:
     """Until there is one: then all of it comes, and the pauses are short again."""
-    apart_from_each_other = ContainerRequest(resource=SMALL.resource, tags=("w",), constraint=apart(NODE, "w"))
+    apart_from_each_other = ContainerRequest(resource=SMALL.resource, tags=("w",), constraint=forbid_tags(NODE, "w"))
     manager = FakeResourceManager(places=1)
-    async with mastering(manager, pace=HeartbeatInterval(again=Backoff(first=0.02, most=0.08))) as story:
+    async with mastering(manager, pace=HeartbeatInterval(retry_delays=Backoff(first=0.02, most=0.08))) as story:
 
         def told() -> list[int]:
             return [each.count for news in story.news for each in news.rejected]

@@ -30,9 +30,9 @@ from tony.hadoop.wire.yarn_records import NodeState, Resource, ResourceTypeInfo
 from tony.hadoop.yarn.application_client import (
     ENDED,
     ApplicationClient,
-    ApplicationRejected,
+    ApplicationRejectedError,
     NewApplication,
-    NotDoneInTime,
+    OperationTimeoutError,
 )
 
 Scene = tuple[ApplicationClient, PlayedApplications, list[FakeIpcServer]]
@@ -49,7 +49,7 @@ async def played(servers: int = 1, **given: Any) -> AsyncIterator[Scene]:
     proxy = FailoverProxy(
         name="ResourceManager",
         daemons=[ServiceAddress(id=f"rm{number}", address=server.address) for number, server in enumerate(made)],
-        login=LoginIdentity.simple("alice"),
+        login=LoginIdentity.from_user("alice"),
         protocol=wire.PROTOCOL,
         policy=Policy(give_up_after=20, shortest=0.01, longest=0.02),
     )
@@ -111,7 +111,7 @@ async def test_an_application_that_is_thrown_out_is_told_with_the_reason(queue: 
     async with played(queues=("default", "shut")) as (client, cluster, _):
         cluster.queues["shut"] = QueueState.STOPPED
         new = await client.request_new_application()
-        with pytest.raises(ApplicationRejected, match=said) as caught:
+        with pytest.raises(ApplicationRejectedError, match=said) as caught:
             await client.submit(context(new, queue=queue))
         assert ids.format_application(new.id) in str(caught.value)
         assert ApplicationState.FAILED is caught.value.report.state
@@ -141,9 +141,9 @@ async def test_patience_ends() -> None:
     """An application that stays undecided, and one that is never killed."""
     async with played(undecided=10**4, kill_takes=10**4) as (client, _, _):
         new = await client.request_new_application()
-        with pytest.raises(NotDoneInTime, match="has not accepted it"):
+        with pytest.raises(OperationTimeoutError, match="has not accepted it"):
             await client.submit(context(new), timeout=0.2)
-        with pytest.raises(NotDoneInTime, match="is not killed after"):
+        with pytest.raises(OperationTimeoutError, match="is not killed after"):
             await client.kill(new.id, timeout=0.2)
 
 

@@ -24,7 +24,7 @@ from tony.hadoop.wire.placement import (
     PlacementTarget,
     PlacementTargetType,
     SimpleConstraint,
-    on_attribute,
+    require_attribute,
 )
 from tony.hadoop.wire.proto import decode
 from tony.hadoop.yarn.constraint_text import MAX_DEPTH, ConstraintError, parse
@@ -58,7 +58,7 @@ ONLY_WE = {
 def one_by_one(name: str, values: Sequence[str], operation: AttributeOperation | None) -> PlacementConstraint:
     """Several values of an attribute, as the ResourceManager takes them all seriously."""
     differs = operation is AttributeOperation.NOT_EQUAL
-    children = tuple(on_attribute(name, value, differs=differs) for value in values)
+    children = tuple(require_attribute(name, value, differs=differs) for value in values)
     kind = CompositeKind.AND if differs else CompositeKind.OR
     return PlacementConstraint(composite=CompositeConstraint(kind=kind, children=children))
 
@@ -135,7 +135,7 @@ def _of_tags(scope: str, tags: list[tuple[str, str]], bounds: tuple[int, int]) -
 
 
 _simple = st.builds(_of_tags, st.sampled_from(["node", "rack"]), _tags, _bounds) | st.builds(
-    lambda name, values, differs: on_attribute(name, *values, differs=differs),
+    lambda name, values, differs: require_attribute(name, *values, differs=differs),
     st.from_regex(r"([a-z.]{1,8}/)?[a-z]{1,8}", fullmatch=True),
     st.lists(_words, min_size=1, max_size=3, unique=True),
     st.booleans(),

@@ -10,7 +10,14 @@ from tests.support.hadoop.fake_node_manager import FakeNodeManager
 from tests.support.hadoop.fake_resource_manager import ATTEMPT
 from tests.support.hadoop.faults import DelayResponse, DropResponse, HoldResponse, Refuse, Silence
 from tony.hadoop.ids import format_container
-from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectionLost, HadoopError, LoginError, YarnError
+from tony.hadoop.ipc.errors import (
+    CallTimeoutError,
+    ConnectError,
+    ConnectionLostError,
+    HadoopError,
+    LoginError,
+    YarnError,
+)
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 from tony.hadoop.tokens.credentials import to_message
 from tony.hadoop.tokens.token import HadoopToken
@@ -25,7 +32,7 @@ from tony.hadoop.wire.yarn_records import (
     ContainerStatus,
     NodeId,
 )
-from tony.hadoop.yarn.nm_client import NodeClients, NodeTokens, NoNodeToken
+from tony.hadoop.yarn.nm_client import MissingNodeTokenError, NodeClients, NodeTokens
 
 SLEEP = ContainerLaunchContext(commands=("sleep 60",))
 NOT_READY = Refuse(class_name="org.apache.hadoop.yarn.exceptions.NMNotYetReadyException", message="not yet")
@@ -107,7 +114,7 @@ async def test_a_start_that_is_refused() -> None:
 async def test_a_node_without_a_token() -> None:
     """That is a mistake of the caller's, and said at once."""
     nodes = NodeClients(NodeTokens())
-    with pytest.raises(NoNodeToken, match="no token for node a:1"):
+    with pytest.raises(MissingNodeTokenError, match="no token for node a:1"):
         await nodes.start(Container(id=ContainerId(number=1), node=NodeId(host="a", port=1)), SLEEP)
     with pytest.raises(ValueError, match="no container of a node"):
         await nodes.start(Container(), SLEEP)
@@ -183,9 +190,9 @@ async def test_a_node_that_is_lost() -> None:
         node.let_in(b"one")
         nodes = NodeClients(tokens, timeout=0.2)
         await nodes.start(node.container(2), SLEEP)
-    with pytest.raises((ConnectError, ConnectionLost)):
+    with pytest.raises((ConnectError, ConnectionLostError)):
         await nodes.stop(node.manager.node, [identity_of(node.container(2))])
-    with pytest.raises((ConnectError, ConnectionLost)):
+    with pytest.raises((ConnectError, ConnectionLostError)):
         await nodes.start(node.container(3), SLEEP)
     await nodes.close()
 
@@ -197,7 +204,7 @@ async def test_a_node_that_hangs() -> None:
         node.let_in(b"one")
         nodes = NodeClients(tokens, options=ConnectionOptions(call_timeout=0.1))
         node.server.order(Silence(), method="startContainers")
-        with pytest.raises(CallTimeout):
+        with pytest.raises(CallTimeoutError):
             await nodes.start(node.container(2), SLEEP)
         node.server.order(Silence(executed=True), method="stopContainers")
         await nodes.stop(node.manager.node, [identity_of(node.container(2))])

@@ -17,7 +17,7 @@ from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import Policy
 from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.tokens.credentials import from_message
-from tony.hadoop.wire.placement import NODE, apart
+from tony.hadoop.wire.placement import NODE, forbid_tags
 from tony.hadoop.wire.reports import ApplicationSubmissionContext
 from tony.hadoop.wire.yarn_records import (
     ApplicationId,
@@ -137,7 +137,7 @@ async def test_asks_that_are_refused(cluster: MiniCluster) -> None:
         it.master.want(1, 2, it.ask)
         it.master.want(2, 1, ContainerRequest(resource=Resource(memory=9_999_999, vcores=1)))
         it.master.want(3, 3, ContainerRequest(resource=SIZE, label="no-such-label"))
-        it.master.want(4, 1, ContainerRequest(resource=SIZE, tags=("w",), constraint=apart(NODE, "w")))
+        it.master.want(4, 1, ContainerRequest(resource=SIZE, tags=("w",), constraint=forbid_tags(NODE, "w")))
         it.master.want(5, 1, it.ask)
         await it.until(lambda: len(it.granted) >= 3 and len(it.refused) >= 3)
         assert sorted(each.allocation_request_id for each in it.granted) == [1, 1, 5]
@@ -180,7 +180,7 @@ def test_the_masters_token_rolls(clusters: Clusters) -> None:
 
 async def _roll(cluster: MiniCluster) -> None:
     async with unmanaged(cluster) as it:
-        spread = await it.get(1, 2, ContainerRequest(resource=SIZE, tags=("w",), constraint=apart(NODE, "w")))
+        spread = await it.get(1, 2, ContainerRequest(resource=SIZE, tags=("w",), constraint=forbid_tags(NODE, "w")))
         assert len({each.node for each in spread}) == 2
         await wait_until(lambda: it.master.token is not None)
         await it.get(2, 1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.hadoop.fake_resource_manager import FakeResourceManager
-from tests.support.hadoop.ipc_server import FakeRefusal
+from tests.support.hadoop.ipc_server import FakeRefusalError
 from tony.hadoop.ids import format_container
 from tony.hadoop.wire.application_master import (
     AllocateRequest,
@@ -19,14 +19,14 @@ from tony.hadoop.wire.application_master import (
     RegisterRequest,
     StrictPreemption,
 )
-from tony.hadoop.wire.placement import NODE, RejectedRequest, RejectionReason, ResourceSizing, apart
+from tony.hadoop.wire.placement import NODE, RejectedRequest, RejectionReason, ResourceSizing, forbid_tags
 from tony.hadoop.wire.proto import replace
 from tony.hadoop.wire.yarn_records import Container, ContainerId, ContainerStatus, NodeId, NodeReport, Resource
 from tony.hadoop.yarn.request_table import AllocationUpdate, AskTable, ContainerRequest, RefusedRequest, Rejected
 
 SMALL = ContainerRequest(resource=Resource(memory=512, vcores=1))
 BIG = ContainerRequest(resource=Resource(memory=99999, vcores=1))
-APART = ContainerRequest(resource=Resource(memory=1), tags=("w",), constraint=apart(NODE, "w"))
+APART = ContainerRequest(resource=Resource(memory=1), tags=("w",), constraint=forbid_tags(NODE, "w"))
 ON_HOSTS = ContainerRequest(resource=Resource(memory=512, vcores=1), hosts=("node-1", "node-2"), racks=("/r1",))
 
 
@@ -39,7 +39,7 @@ def registered(**how: bool | int) -> FakeResourceManager:
 def beat(table: AskTable, manager: FakeResourceManager) -> AllocationUpdate:
     try:
         return table.on_response(manager.answer(table.build_request()))
-    except FakeRefusal as refusal:
+    except FakeRefusalError as refusal:
         return table.on_refused(refusal.message)
 
 
@@ -211,7 +211,7 @@ def test_a_new_resource_manager_is_told_everything() -> None:
     table.release(granted[0].id)
     table.build_request()
     manager.forget()
-    with pytest.raises(FakeRefusal, match="ApplicationMasterNotRegistered"):
+    with pytest.raises(FakeRefusalError, match="ApplicationMasterNotRegistered"):
         manager.answer(table.build_request())
     table.on_forgotten()
     manager.register(RegisterRequest())

@@ -12,7 +12,7 @@ from pathlib import Path
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.linux import process
 from tony.schedulers.local.allocator import LocalAllocator
-from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
+from tony.testing.sample_jobs import build_credentials, build_prepared_job, build_task_part, build_two_roles
 
 #: Starts a process without parent, environment or session of ours, then dies as from a kernel's hand.
 LEAVER = """
@@ -25,8 +25,8 @@ os.kill(os.getpid(), 9)
 
 
 async def main(folder: Path) -> None:
-    spec = replace(two_roles(), scheduler_settings={"ledger": str(folder / "ledger")})
-    job = prepared_job(folder / "home", spec)
+    spec = replace(build_two_roles(), scheduler_settings={"ledger": str(folder / "ledger")})
+    job = build_prepared_job(folder / "home", spec)
     argv = [sys.executable, "-I", "-S", "-c", LEAVER, str(folder)]
     source = LocalAllocator(job, executor_command=argv, adopt_orphans=True)
     events: asyncio.Queue[Event] = asyncio.Queue()
@@ -35,7 +35,7 @@ async def main(folder: Path) -> None:
     while not isinstance(await events.get(), Granted):
         pass
     source.set_demand("ps", 0)
-    await source.launch("c-1", task_part(spec, job.folder.job_id, "c-1", "ps", 0), credentials())
+    await source.launch("c-1", build_task_part(spec, job.folder.job_id, "c-1", "ps", 0), build_credentials())
     while not isinstance(event := await events.get(), ContainerEnded):
         pass
     print(event.cause)
@@ -46,5 +46,5 @@ async def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     if sys.argv[2:] == ["unlisted"]:
-        process.own_children = lambda: None
+        process.list_own_children = lambda: None
     asyncio.run(main(Path(sys.argv[1])))

@@ -27,7 +27,7 @@ from tony.schedulers.local.allocator import LocalAllocator
 from tony.schedulers.local.claims.ledger import ResourceLedger, create_claim
 from tony.schedulers.local.containers import cleanup
 from tony.storage.environments.localization import Interpreter
-from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
+from tony.testing.sample_jobs import build_credentials, build_prepared_job, build_task_part, build_two_roles
 
 Scenario = Callable[[LocalBench, list[Event]], Coroutine[Any, Any, None]]
 
@@ -67,7 +67,9 @@ def ends(events: list[Event]) -> list[ContainerEnded]:
 
 
 async def launch(made: LocalBench, container: str, role: str, index: int = 0) -> None:
-    await made.source.launch(container, task_part(made.spec, made.job_id, container, role, index), credentials())
+    await made.source.launch(
+        container, build_task_part(made.spec, made.job_id, container, role, index), build_credentials()
+    )
 
 
 def spec(**roles: Role) -> JobSpec:
@@ -128,8 +130,8 @@ def test_large_launch_context(tmp_path: Path) -> None:
 
     async def scenario(made: LocalBench, events: list[Event]) -> None:
         (container,) = await granted(made, events, "ps", 1)
-        part = replace(task_part(made.spec, made.job_id, container, "ps", 0), env={"LARGE": "x" * 3_000_000})
-        await made.source.launch(container, part, credentials())
+        part = replace(build_task_part(made.spec, made.job_id, container, "ps", 0), env={"LARGE": "x" * 3_000_000})
+        await made.source.launch(container, part, build_credentials())
         assert (await made.fetch_payload(container))[0] == part
 
     play(scenario, tmp_path)
@@ -166,15 +168,17 @@ def test_missing_executor(tmp_path: Path) -> None:
     """A program that is not there is said so, and the container is gone."""
 
     async def scenario() -> None:
-        job = prepared_job(tmp_path, replace(two_roles(), scheduler_settings={"ledger": str(tmp_path / "ledger")}))
+        job = build_prepared_job(
+            tmp_path, replace(build_two_roles(), scheduler_settings={"ledger": str(tmp_path / "ledger")})
+        )
         source = LocalAllocator(job, executor_command=["/no/such/program"])
         events: list[Event] = []
         await source.open(events.append)
         source.set_demand("ps", 1)
         await wait_until(lambda: bool(containers(events, "ps")))
-        task = task_part(job.record.spec, job.folder.job_id, "c-1", "ps", 0)
+        task = build_task_part(job.record.spec, job.folder.job_id, "c-1", "ps", 0)
         with pytest.raises(SchedulerError, match=r"cannot start the executor of ps:0: /no/such/program"):
-            await source.launch("c-1", task, credentials())
+            await source.launch("c-1", task, build_credentials())
         await source.close()
 
     asyncio.run(scenario())
@@ -239,7 +243,7 @@ def test_waits_behind_another_job(tmp_path: Path) -> None:
 
     (tmp_path / "ledger").mkdir()
     ledger = ResourceLedger(tmp_path / "ledger")
-    with ledger.locked():
+    with ledger.lock():
         claim = create_claim(job="other", job_name="name", memory=84 * MIB, gpus=0)
         held = ledger.post(replace(claim, devices=()))
     play(scenario, tmp_path, settings={"memory": 100 * MIB})
@@ -255,7 +259,7 @@ def test_closed_while_waiting(tmp_path: Path) -> None:
 
     (tmp_path / "ledger").mkdir()
     ledger = ResourceLedger(tmp_path / "ledger")
-    with ledger.locked():
+    with ledger.lock():
         held = ledger.post(replace(create_claim(job="other", job_name="n", memory=100 * MIB, gpus=0), devices=()))
     play(scenario, tmp_path, settings={"memory": 100 * MIB})
     held.withdraw()
@@ -277,7 +281,7 @@ def test_never_fits(tmp_path: Path) -> None:
 
 def test_unusable_settings(tmp_path: Path) -> None:
     """Settings that only the application master sees wrong are still all told."""
-    job = prepared_job(tmp_path, replace(two_roles(), scheduler_settings={"speed": 1, "gpus": -1}))
+    job = build_prepared_job(tmp_path, replace(build_two_roles(), scheduler_settings={"speed": 1, "gpus": -1}))
     with pytest.raises(ConfigError) as caught:
         LocalAllocator(job)
     assert len(caught.value.problems) == 2
@@ -289,7 +293,7 @@ def test_own_ledger_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.setattr("tony.schedulers.local.claims.ledger_location.open_ledger.__defaults__", (tmp_path / "shared",))
 
     async def scenario() -> None:
-        source = LocalAllocator(prepared_job(tmp_path / "home", two_roles()))
+        source = LocalAllocator(build_prepared_job(tmp_path / "home", build_two_roles()))
         events: list[Event] = []
         await source.open(events.append)
         source.set_demand("ps", 1)
@@ -340,7 +344,7 @@ def test_a_later_master_adopts_what_lives(tmp_path: Path) -> None:
         assert [process.is_alive(pid) for pid in pids] == [True, False, True]
         later.set_demand("worker", 3)
         await wait_until(lambda: containers(news, "worker") == ["c-8"])
-        await later.launch("c-8", task_part(made.spec, made.job_id, "c-8", "worker", 1), credentials())
+        await later.launch("c-8", build_task_part(made.spec, made.job_id, "c-8", "worker", 1), build_credentials())
         assert (await made.context("c-8")).container.gpu_devices == devices[1]
         later.set_demand("worker", 0)
         os.kill(pids[0], signal.SIGKILL)
@@ -351,7 +355,7 @@ def test_a_later_master_adopts_what_lives(tmp_path: Path) -> None:
             found[2]: "killed: a test",
         }
         await later.close()
-        assert await made.leftovers() == []
+        assert await made.list_leftovers() == []
 
     play(scenario, tmp_path, spec=spec(worker=small(1, 3)), settings={"gpus": 3})
 
@@ -411,6 +415,6 @@ def test_a_master_that_fails_before_it_has_begun_leaves_nothing_either(tmp_path:
         later = successor(made, await die(made))
         await later.close()
         assert not process.is_alive(pid)
-        assert await made.leftovers() == []
+        assert await made.list_leftovers() == []
 
     play(scenario, tmp_path)

@@ -203,7 +203,7 @@ for each in (helper, executor):
 
 def test_nothing_is_left_when_nobody_is_there(tmp_path: Path) -> None:
     """Executors and helpers in our own session do not count; whoever else is our child does, dead or alive."""
-    if process.own_children() is None:
+    if process.list_own_children() is None:
         assert not cleanup.is_nothing_left((), ())
         return
     argv = [sys.executable, "-c", ALONE]

@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 from tony.linux import inotify
 from tony.schedulers.local.claims.claim_policy import MAX_BYTES, Claim, decide, encode
 from tony.schedulers.local.claims.claim_queue import acquire_claim
-from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusy, ResourceLedger, create_claim
+from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusyError, ResourceLedger, create_claim
 from tony.schedulers.local.claims.machine_capacity import Machine
 
 CLAIMER = Path(__file__).with_name("claim_process.py")
@@ -88,12 +88,12 @@ def claimer(tmp_path: Path) -> Iterator[Callable[..., Claimer]]:
 
 def posted(ledger: ResourceLedger, memory: int = 1, devices: tuple[str, ...] | None = ()) -> HeldClaim:
     claim = create_claim(job="job", job_name="name", memory=memory, gpus=len(devices or ()))
-    with ledger.locked():
+    with ledger.lock():
         return ledger.post(replace(claim, devices=devices))
 
 
 def living(ledger: ResourceLedger) -> list[Claim]:
-    with ledger.locked():
+    with ledger.lock():
         return ledger.list_claims()
 
 
@@ -179,9 +179,9 @@ def test_withdrawal_spares_a_file_that_is_not_ours(ledger: ResourceLedger) -> No
 def test_one_decides_at_a_time(ledger: ResourceLedger, tmp_path: Path) -> None:
     """While one holds the ledger locked another cannot."""
     other = ResourceLedger(tmp_path)
-    with ledger.locked(), pytest.raises(LedgerBusy), other.locked():
+    with ledger.lock(), pytest.raises(LedgerBusyError), other.lock():
         pass
-    with other.locked():
+    with other.lock():
         pass
     other.close()
 

@@ -16,7 +16,7 @@ from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.schedulers.local.claims.peak_demand import Need
 from tony.schedulers.local.claims.resource_claim import ResourceClaim
 from tony.testing.allocator_bench import TIMEOUT_SECONDS
-from tony.testing.sample_jobs import prepared_job, two_roles
+from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def hold(place: Path, *needs: Need) -> ResourceClaim:
         place.mkdir(exist_ok=True)
         return ResourceLedger(place)
 
-    record = prepared_job(place.parent / "home", two_roles()).record
+    record = build_prepared_job(place.parent / "home", build_two_roles()).record
     return ResourceClaim(reopen, reopen(), record, needs or [Need(memory=10, gpus=1)], Machine(memory=10, gpus=("a",)))
 
 
@@ -63,7 +63,7 @@ def test_removed_claim_is_put_back(place: Path, monkeypatch: pytest.MonkeyPatch)
         await wait_until(lambda: seen(place) == before)
         keeping.cancel()
         other = ResourceLedger(place)
-        with other.locked():
+        with other.lock():
             assert [claim.devices for claim in other.list_claims()] == [("a",)]
         other.close()
         held.close()
@@ -78,7 +78,7 @@ def test_ledger_that_goes_away_while_waiting(place: Path, monkeypatch: pytest.Mo
     async def scenario() -> list[str]:
         said: list[str] = []
         ledger = ResourceLedger(place)
-        with ledger.locked():
+        with ledger.lock():
             other = ledger.post(replace(create_claim(job="other", job_name="n", memory=10, gpus=0), devices=()))
         held = hold(place)
         waiting = asyncio.ensure_future(held.acquire(said.append))
@@ -112,7 +112,7 @@ def test_as_much_as_there_is_and_more_later(place: Path) -> None:
         assert grown is not None
         assert (grown.memory, grown.ticket, elastic.size, elastic.can_grow) == (9, claim.ticket, 9, False)
         ledger = ResourceLedger(place)
-        with ledger.locked():
+        with ledger.lock():
             assert sorted(each.memory for each in ledger.list_claims()) == [1, 9]
         for each in (elastic, another, ledger):
             each.close()
@@ -122,7 +122,7 @@ def test_as_much_as_there_is_and_more_later(place: Path) -> None:
 
 def take_over(place: Path, descriptor: int, handed_on: list[int], memory: int = 10) -> ResourceClaim:
     """As the next application master of the same job does."""
-    record = prepared_job(place.parent / "home", two_roles(), "local-20260101-000000-0a1b2c").record
+    record = build_prepared_job(place.parent / "home", build_two_roles(), "local-20260101-000000-0a1b2c").record
     return ResourceClaim(
         lambda: ResourceLedger(place),
         ResourceLedger(place),
@@ -162,7 +162,7 @@ def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
 
     async def scenario() -> None:
         ledger = ResourceLedger(place)
-        with ledger.locked():
+        with ledger.lock():
             other = ledger.post(replace(create_claim(job="other", job_name="n", memory=10, gpus=1), devices=("a",)))
         handed_on: list[int] = []
         first = take_over(place, nothing(), handed_on)
@@ -171,7 +171,7 @@ def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
         await wait_until(lambda: handed_on)
         before = seen(place)
         second = take_over(place, os.dup(handed_on[0]), handed_on)
-        with ledger.locked():
+        with ledger.lock():
             later = ledger.post(create_claim(job="later", job_name="n", memory=10, gpus=1))
         going_on = asyncio.ensure_future(second.acquire(lambda text: None))
         await asyncio.sleep(0)

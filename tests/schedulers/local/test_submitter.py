@@ -21,18 +21,18 @@ from tony.schedulers import registry
 from tony.schedulers.client_interface import PreparedJob, Submitter
 from tony.schedulers.local.claims import ledger_location
 from tony.schedulers.local.claims.ledger import ResourceLedger, create_claim
-from tony.testing.sample_jobs import prepared_job, two_roles
+from tony.testing.sample_jobs import build_prepared_job, build_two_roles
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "schedulers" / "local.json"
 
 
 @pytest.fixture
 def submitter(tmp_path: Path) -> Submitter:
-    return registry.load("local").submitter(Home(tmp_path))
+    return registry.load("local").create_submitter(Home(tmp_path))
 
 
 def with_settings(**settings: str | int) -> JobSpec:
-    return replace(two_roles(), scheduler_settings=settings)
+    return replace(build_two_roles(), scheduler_settings=settings)
 
 
 def test_good_job(submitter: Submitter, tmp_path: Path) -> None:
@@ -58,10 +58,10 @@ def test_all_that_is_wrong_at_once(submitter: Submitter, tmp_path: Path) -> None
 
 def test_notice_of_an_own_ledger(submitter: Submitter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user whose jobs do not see those of others is told when submitting."""
-    assert not submitter.notices(two_roles())
+    assert not submitter.notices(build_two_roles())
     (tmp_path / "file").write_text("")
     monkeypatch.setattr("tony.schedulers.local.submitter.DEFAULT_LEDGER", tmp_path / "file")
-    (notice,) = submitter.notices(two_roles())
+    (notice,) = submitter.notices(build_two_roles())
     assert notice.startswith(f"the machine's ledger {tmp_path}/file cannot be used (it is not a folder), so ")
     assert str(ledger_location.find_own_ledger(Home(tmp_path))) in notice
     assert not submitter.notices(with_settings(ledger="/elsewhere"))
@@ -69,7 +69,9 @@ def test_notice_of_an_own_ledger(submitter: Submitter, tmp_path: Path, monkeypat
 
 def test_rendered_request(submitter: Submitter) -> None:
     """What will be started, for how much, with the names of variables and never their values."""
-    spec = replace(two_roles(max_restarts=1), env={"PASSWORD": "secret"}, scheduler_settings={"ledger": "/ledger"})
+    spec = replace(
+        build_two_roles(max_restarts=1), env={"PASSWORD": "secret"}, scheduler_settings={"ledger": "/ledger"}
+    )
     root = str(Path(tony.__file__).parent.parent)
     text = json.dumps(submitter.render(unmade(spec)), indent=2) + "\n"
     text = text.replace(json.dumps(sys.executable), '"PYTHON"').replace(json.dumps(root), '"TONY"')
@@ -96,7 +98,7 @@ def unmade(spec: JobSpec) -> PreparedJob:
 
 def test_is_the_master_alive(submitter: Submitter, tmp_path: Path) -> None:
     """It is as long as it holds its lock."""
-    folder = prepared_job(tmp_path, two_roles()).folder
+    folder = build_prepared_job(tmp_path, build_two_roles()).folder
     assert submitter.am_alive(folder) is False
     lock = os.open(folder.am_lock, os.O_RDWR | os.O_CREAT)
     assert submitter.am_alive(folder) is False
@@ -108,7 +110,7 @@ def test_is_the_master_alive(submitter: Submitter, tmp_path: Path) -> None:
 
 def test_sweep(submitter: Submitter, tmp_path: Path) -> None:
     """What a dead master left is ended, once or twice, and its list of control groups is removed."""
-    folder = prepared_job(tmp_path, two_roles()).folder
+    folder = build_prepared_job(tmp_path, build_two_roles()).folder
     program = subprocess.Popen(["sleep", "600"], env={"TONY_TASK": f"{folder.job_id}/c-1/nonce", **os.environ})
     folder.remains.write_text("group /sys/fs/cgroup/memory/gone\nexecutor 1 0\n")
     asyncio.run(submitter.sweep(folder))
@@ -122,10 +124,10 @@ def test_sweep_tidies_the_ledger(submitter: Submitter, tmp_path: Path) -> None:
     """The claim of a dead master is removed; those of the living stay, and a busy or missing ledger is left alone."""
     place = tmp_path / "ledger"
     place.mkdir()
-    folder = prepared_job(tmp_path, two_roles()).folder
+    folder = build_prepared_job(tmp_path, build_two_roles()).folder
     folder.job.write_text(json.dumps({"spec": {"scheduler_settings": {"ledger": str(place)}}}))
     ledger = ResourceLedger(place)
-    with ledger.locked():
+    with ledger.lock():
         living, dead = [ledger.post(create_claim(job="j", job_name="n", memory=1, gpus=0)) for _ in range(2)]
         os.close(dead.descriptor)
         asyncio.run(submitter.sweep(folder))
@@ -138,7 +140,7 @@ def test_sweep_tidies_the_ledger(submitter: Submitter, tmp_path: Path) -> None:
 
 def test_capabilities(submitter: Submitter) -> None:
     """Both halves say the same of what the scheduler can do."""
-    source = registry.load("local").source(unmade(two_roles()))
+    source = registry.load("local").create_allocator(unmade(build_two_roles()))
     assert source.capabilities == submitter.capabilities
 
 

@@ -28,7 +28,7 @@ from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import TASK, JobPayload, decode_payload
-from tony.testing.sample_jobs import credentials, prepared_job, task_part, two_roles
+from tony.testing.sample_jobs import build_credentials, build_prepared_job, build_task_part, build_two_roles
 
 JOB = "application_1410901177871_0001"
 ADDRESSES = AmAddresses(am="tls:127.0.0.1:4711")
@@ -86,7 +86,7 @@ class Played:
         return containers
 
     async def launch(self, container: str, index: int = 0) -> None:
-        await self.source.launch(container, task_part(self.spec, self.job_id, container, "worker", index), SECRET)
+        await self.source.launch(container, build_task_part(self.spec, self.job_id, container, "worker", index), SECRET)
 
     def of(self, kind: type[Event]) -> list[Event]:
         return [event for event in self.events if isinstance(event, kind)]
@@ -129,7 +129,7 @@ class Played:
             size = file.tell()
         journal = self.source._journal
         assert journal
-        journal.wrote(size, urgent=urgent)
+        journal.note_written(size, urgent=urgent)
         return size
 
     def file(self, name: str) -> bytes | None:
@@ -141,7 +141,7 @@ class Played:
         door, web = self.manager.server.address, f"127.0.0.1:{self.files.port}"
         return JobPayload(
             record=self.job.record,
-            credentials=JobCredentials(am=credentials(), executors=credentials()),
+            credentials=JobCredentials(am=build_credentials(), executors=build_credentials()),
             runtime=uploaded("runtime.zip", public=True),
             objects={},
             configuration={
@@ -172,7 +172,7 @@ class Played:
         )
 
 
-SECRET = credentials()
+SECRET = build_credentials()
 
 
 async def hang_up(source: YarnAllocator) -> None:
@@ -199,8 +199,8 @@ async def playing(
     spec: JobSpec | None = None,
     room: Mapping[str, int] | None = None,
 ) -> AsyncIterator[Played]:
-    """A cluster, and a source on it for a job, else for `two_roles`. It is closed afterwards, whatever it was told."""
-    played = Played(folder, room or {}, prepared_job(folder / "home", spec or two_roles(), JOB), attempt)
+    """A cluster, and an allocator on it for a job, else for `build_two_roles`. It is closed afterwards."""
+    played = Played(folder, room or {}, build_prepared_job(folder / "home", spec or build_two_roles(), JOB), attempt)
     async with AsyncExitStack() as stack:
         stack.enter_context(played.files)
         for server in (played.manager.server, played.clients_door, *(node.server for node in played.nodes)):

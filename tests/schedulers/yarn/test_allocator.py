@@ -17,7 +17,7 @@ from tests.support.hadoop.fake_resource_manager import YARN
 from tests.support.hadoop.fake_webhdfs import Trouble
 from tests.support.hadoop.faults import HoldResponse, Refuse
 from tony.core.events import ClusterKill, ContainerEnded, Excluded, Granted, KillRequested, Queued, Unsatisfiable
-from tony.errors import AttemptLost, NotInCharge, SchedulerError
+from tony.errors import AttemptLostError, AttemptSupersededError, SchedulerError
 from tony.hadoop.ids import parse_container_id
 from tony.hadoop.wire.application_master import (
     NegotiablePreemption,
@@ -33,7 +33,7 @@ from tony.hadoop.wire.yarn_records import (
     NodeReport,
     NodeState,
 )
-from tony.history.job_record import pending_report, write_summary
+from tony.history.job_record import build_pending_report, write_summary
 from tony.model.job_report import JobReport
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.states import JobState
@@ -42,7 +42,7 @@ from tony.schedulers.job_store import event_log_replication
 from tony.schedulers.job_store import record_publisher as publishing
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.yarn.allocation import container_table, exit_reasons, outstanding_requests
-from tony.testing.sample_jobs import two_roles
+from tony.testing.sample_jobs import build_two_roles
 
 GONE = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="application was killed by user bob")
 NO = Refuse(class_name=f"{YARN}YarnException", message="no disk is left")
@@ -57,7 +57,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def with_worker(**fields: Any) -> JobSpec:
     """The usual job, and something of its workers."""
-    spec = two_roles()
+    spec = build_two_roles()
     worker = replace(spec.roles["worker"], **fields)
     return replace(spec, roles={**spec.roles, "worker": worker})
 
@@ -79,7 +79,7 @@ async def test_too_large_is_refused(tmp_path: Path) -> None:
 async def test_an_unknown_resource_is_refused(tmp_path: Path) -> None:
     """YARN would grant a container without it, and say nothing."""
     role = Role(resources=Resources(memory=16 * MIB, gpus=1))
-    async with playing(tmp_path, spec=two_roles(roles={"worker": role, "ps": Role()})) as played:
+    async with playing(tmp_path, spec=build_two_roles(roles={"worker": role, "ps": Role()})) as played:
         played.source.set_demand("worker", 1)
         await played.until(lambda: played.of(Unsatisfiable))
         (event,) = played.of(Unsatisfiable)
@@ -286,7 +286,7 @@ async def test_no_python_anywhere(tmp_path: Path, python: str | None) -> None:
     """One container has shown it: the job need not try more where no others could be had, or all are alike."""
     settings = {"python": python} if python else {}
     room = {"worker": 5} if python else {"worker": 1}
-    async with playing(tmp_path, spec=two_roles(scheduler_settings=settings), room=room) as played:
+    async with playing(tmp_path, spec=build_two_roles(scheduler_settings=settings), room=room) as played:
         (container,) = await played.launched()
         played.manager.complete(parse_container_id(container), 127, SAID)
         await played.until(lambda: played.of(ContainerEnded))
@@ -455,7 +455,7 @@ async def test_the_application_is_about_to_be_killed(tmp_path: Path, monkeypatch
         (container,) = await played.launched(1)
         await played.clients_door.stop()
         played.manager.server.order(GONE, times=1000)
-        with pytest.raises(NotInCharge, match="reason unknown: no response in time"):
+        with pytest.raises(AttemptSupersededError, match="reason unknown: no response in time"):
             await played.source.watch()
         assert (played.of(KillRequested), played.running()) == ([], [container])
 
@@ -468,7 +468,7 @@ async def test_yarn_gives_the_master_up(tmp_path: Path) -> None:
         played.reports = [ApplicationReport(state=state, current_attempt=number, diagnostics="on a *lost* node")]
         played.manager.server.order(GONE, times=1000)
         with pytest.raises(
-            AttemptLost, match=r"application master is lost.*: on a \*lost\* node\. Submit the job again"
+            AttemptLostError, match=r"application master is lost.*: on a \*lost\* node\. Submit the job again"
         ):
             await played.source.watch()
         assert played.of(KillRequested) == []
@@ -485,7 +485,7 @@ async def test_another_attempt_has_the_job(tmp_path: Path, state: ApplicationSta
         (container,) = await played.launched(1)
         played.reports = [ApplicationReport(state=state, current_attempt=ApplicationAttemptId(number=2))]
         played.manager.server.order(GONE, times=1000)
-        with pytest.raises(NotInCharge, match="AM attempt 2"):
+        with pytest.raises(AttemptSupersededError, match="AM attempt 2"):
             await played.source.watch()
         assert (played.of(KillRequested), played.running()) == ([], [container])
 
@@ -535,7 +535,7 @@ async def test_the_resource_manager_was_away_for_too_long(tmp_path: Path) -> Non
         (container,) = await played.launched(1)
         await played.manager.server.stop()
         played.source.overlap = 0.0
-        with pytest.raises(NotInCharge, match="may start another"):
+        with pytest.raises(AttemptSupersededError, match="may start another"):
             await played.source.watch()
         assert played.running() == [container]
 
@@ -744,7 +744,7 @@ async def test_a_publisher_with_a_bug(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def _report(played: Played, *, write: bool = True) -> JobReport:
     """How the job ended; also where the master keeps it."""
-    report = replace(pending_report(played.job.folder, played.job.record), state=JobState.SUCCEEDED, exit_code=0)
+    report = replace(build_pending_report(played.job.folder, played.job.record), state=JobState.SUCCEEDED, exit_code=0)
     if write:
         write_summary(played.job.folder, report)
     return report

@@ -8,7 +8,7 @@ import pytest
 
 from tests.schedulers.yarn.samples import payload
 from tony.hadoop.tokens.credentials import TokenCredentials, write_file
-from tony.schedulers.yarn.am_container import in_cluster_time
+from tony.schedulers.yarn.am_container import set_cluster_time
 from tony.schedulers.yarn.container_env import ContainerEnv
 
 
@@ -29,4 +29,4 @@ def test_the_job_began_when_yarn_took_it(tmp_path: Path, told: str, expected: fl
     inside = ContainerEnv.from_environ(environ)
     assert inside.submitted == expected
     given = payload()
-    assert in_cluster_time(given, inside).record.submitted == (expected or given.record.submitted)
+    assert set_cluster_time(given, inside).record.submitted == (expected or given.record.submitted)

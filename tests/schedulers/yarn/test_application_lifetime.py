@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
-from tony.schedulers.yarn.client.list_entry import overdue
+from tony.schedulers.yarn.client.list_entry import explain_exceeded_limit
 from tony.schedulers.yarn.settings import YarnSettings
 
 SAID = "Application is killed by ResourceManager as it has exceeded the lifetime period."
@@ -39,9 +39,9 @@ def ended(took: float | None, said: str = SAID, state: ApplicationState = Applic
 )
 def test_whose_limit_it_was(report: ApplicationReport, limit: float | None, source: str | None, told: str) -> None:
     """The job's, with its place, or the queue's where the application has not lived as long as the job wants."""
-    assert told in overdue(report, YarnSettings(lifetime=limit), source)
+    assert told in explain_exceeded_limit(report, YarnSettings(lifetime=limit), source)
 
 
 @pytest.mark.parametrize("report", [ended(9.0, "killed by user bob"), ended(9.0, state=ApplicationState.RUNNING)])
 def test_ended_for_another_reason(report: ApplicationReport) -> None:
-    assert overdue(report, YarnSettings(lifetime=3.0), None) == ""
+    assert explain_exceeded_limit(report, YarnSettings(lifetime=3.0), None) == ""

@@ -29,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
 def test_plain(cache: Cache) -> None:
     """Our programs, which all users may share, and each staged object once, which nobody else may read."""
     needs = build_artifacts(record(), YarnSettings(python="/usr/bin/python3"), cache)
-    assert [(each.name, each.size, each.public, each.path) for each in needs.wanted] == [
+    assert [(each.name, each.size, each.public, each.path) for each in needs.uploads] == [
         ("c" * 64 + ".zip", 100, True, cache.find_object("c" * 64)),
         (SOURCE.digest, 1234, False, cache.find_object(SOURCE.digest)),
         (DATA.digest, 99, False, cache.find_object(DATA.digest)),
@@ -42,9 +42,9 @@ def test_everything(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an interpreter and a plug-in; their names end as nodes want it for what they unpack."""
     monkeypatch.setattr(module, "store_plug_in", lambda *_: ADAPTER)
     needs = build_artifacts(record(), YarnSettings(python="own"), cache)
-    assert [each.name for each in needs.wanted[:3]] == ["c" * 64 + ".zip", "d" * 64 + ".tar.gz", "e" * 64 + ".zip"]
-    assert (needs.interpreter, needs.plug_in) == (needs.wanted[1].name, needs.wanted[2].name)
-    assert [each.public for each in needs.wanted] == [True, False, False, False, False]
+    assert [each.name for each in needs.uploads[:3]] == ["c" * 64 + ".zip", "d" * 64 + ".tar.gz", "e" * 64 + ".zip"]
+    assert (needs.interpreter, needs.plug_in) == (needs.uploads[1].name, needs.uploads[2].name)
+    assert [each.public for each in needs.uploads] == [True, False, False, False, False]
 
 
 def test_an_environment_that_runs_our_programs(cache: Cache) -> None:

@@ -17,7 +17,7 @@ from tests.support.hadoop.fake_resource_manager import APPLICATION
 from tests.support.hadoop.fake_webhdfs import PlayedFile, Trouble
 from tests.support.hadoop.faults import DropResponse
 from tony.core.events import ContainerEnded, Granted
-from tony.errors import NotInCharge
+from tony.errors import AttemptSupersededError
 from tony.hadoop.ids import parse_container_id
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
@@ -169,7 +169,7 @@ async def test_the_answer_to_the_registration_was_lost(tmp_path: Path) -> None:
     """It named what runs, once: the next attempt hears it anew, and this one leaves everything to it."""
     async with second(tmp_path, 1) as played:
         played.manager.server.order(DropResponse(executed=True), method="registerApplicationMaster")
-        with pytest.raises(NotInCharge, match="registration was lost"):
+        with pytest.raises(AttemptSupersededError, match="registration was lost"):
             await played.open()
         assert played.running() == [name(1)]
 
@@ -259,7 +259,7 @@ async def test_a_name_node_that_starts(tmp_path: Path, closes: list[str], monkey
     async with playing(tmp_path / "other", attempt=2, opens=False) as played:
         monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._HDFS_WAIT_SHARE", 0.0001)
         played.files.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 1000)
-        with pytest.raises(NotInCharge, match="another AM attempt may continue"):
+        with pytest.raises(AttemptSupersededError, match="another AM attempt may continue"):
             await played.source.fetch_event_logs()
         played.files.troubles_over()
 

@@ -75,7 +75,7 @@ async def test_one_for_a_pair_of_name_nodes() -> None:
 def test_for_somebody_else() -> None:
     """Who acts for another one is known as that one, and proves to be oneself."""
     settings = Configuration.load(None, {}, given={"fs.defaultFS": "hdfs://127.0.0.1:1"})
-    cluster = ClusterClients.of(settings, {**ANN, "HADOOP_PROXY_USER": "bob"})
+    cluster = ClusterClients.from_configuration(settings, {**ANN, "HADOOP_PROXY_USER": "bob"})
     login = cluster.file_login(None)
     assert ("bob", "/user/bob/.tony") == (cluster.user, cluster.build_path(".tony"))
     assert {"user.name": "ann", "doas": "bob"} == login.build_query()

@@ -66,7 +66,7 @@ def test_names_of_services_keep_their_letters() -> None:
 
 def test_by_the_submitter(tmp_path: Path) -> None:
     """`--dry-run` asks for it without a cluster, and makes nothing."""
-    submitter = registry.load("yarn").submitter(Home(tmp_path))
+    submitter = registry.load("yarn").create_submitter(Home(tmp_path))
     assert submitter.render(prepared(CASES["plain"])) == render_dry_run(CASES["plain"])
     assert list(tmp_path.iterdir()) == []
 

@@ -12,7 +12,7 @@ from tests.facts import mentions
 from tests.schedulers.yarn import fake_cluster as scene
 from tests.schedulers.yarn.fake_cluster import playing
 from tests.support.hadoop.fake_webhdfs import PlayedFile, Trouble
-from tony.errors import NotInCharge
+from tony.errors import AttemptSupersededError
 from tony.schedulers.job_store import event_log_replication
 
 LOG, CLOSED = f"{scene.FOLDER}/events.1.jsonl", f"{scene.FOLDER}/events.1.closed.jsonl"
@@ -92,7 +92,7 @@ async def test_a_later_attempt_has_taken_the_log(tmp_path: Path, monkeypatch: py
         await played.until(lambda: said == [7])
         played.files.files[CLOSED] = played.files.files.pop(LOG)
         played.wrote(b"one\n", urgent=True)
-        with pytest.raises(NotInCharge, match="later AM attempt"):
+        with pytest.raises(AttemptSupersededError, match="later AM attempt"):
             await played.source.watch()
         await asyncio.sleep(0.4)
         assert (said, played.files.files[CLOSED].content) == ([7], b"header\n")

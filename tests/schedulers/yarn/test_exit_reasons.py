@@ -7,9 +7,9 @@ from tony.hadoop.wire.yarn_records import ContainerStatus, NodeId, NodeReport, N
 from tony.schedulers.yarn.allocation.exit_reasons import (
     explain_exit,
     find_kill,
+    find_missing_python_message,
     format_warning,
     is_blameless,
-    missing_python_message,
 )
 
 #: Exit status, what the node said, our sentence, whether it went through no fault of the job.
@@ -183,7 +183,7 @@ def test_end(code: int, said: str, sentence: str, blameless: bool) -> None:
     assert is_blameless(status) is blameless
     assert (find_kill(status) is not None) is (-200 < code < 0 or code == -1000)
     assert (find_kill(status) is ClusterKill.MEMORY_LIMIT) is (code in (-104, -103))
-    assert missing_python_message(status) == ""
+    assert find_missing_python_message(status) == ""
 
 
 @pytest.mark.parametrize(
@@ -199,10 +199,10 @@ def test_end(code: int, said: str, sentence: str, blameless: bool) -> None:
 def test_no_python(said: str) -> None:
     """Known by what our own programs say, among the rest that a node tells."""
     told = f"[2026-11-21 15:46:19.325]Exit code: 127\nLast 4096 bytes of stderr :\ntony: {said}\n\n"
-    assert missing_python_message(ContainerStatus(exit_status=127, diagnostics=told)) == said
-    assert missing_python_message(ContainerStatus(exit_status=127, diagnostics="before\n" * 1000 + told)) == said
-    assert missing_python_message(ContainerStatus(exit_status=-100, diagnostics=told)) == ""
-    assert missing_python_message(ContainerStatus(exit_status=1, diagnostics=f"a program says tony: {said}")) == ""
+    assert find_missing_python_message(ContainerStatus(exit_status=127, diagnostics=told)) == said
+    assert find_missing_python_message(ContainerStatus(exit_status=127, diagnostics="before\n" * 1000 + told)) == said
+    assert find_missing_python_message(ContainerStatus(exit_status=-100, diagnostics=told)) == ""
+    assert find_missing_python_message(ContainerStatus(exit_status=1, diagnostics=f"a program says tony: {said}")) == ""
 
 
 def test_long_words() -> None:

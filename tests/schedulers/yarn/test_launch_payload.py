@@ -8,7 +8,7 @@ from tests.schedulers.yarn.samples import SOURCE, payload, uploaded
 from tony.model.staged import StagedRole
 from tony.protocol.launch import TaskLaunch
 from tony.schedulers.yarn.launch_payload import JobPayload, decode_payload, encode_payload
-from tony.testing.sample_jobs import credentials, task_part, two_roles
+from tony.testing.sample_jobs import build_credentials, build_task_part, build_two_roles
 
 
 def test_job() -> None:
@@ -16,8 +16,8 @@ def test_job() -> None:
 
 
 def test_task() -> None:
-    task = task_part(two_roles(), "application_1_0001", "container_1", "worker", 2)
-    given = TaskLaunch(task=task, credentials=credentials(), staged=StagedRole(items=(SOURCE,)))
+    task = build_task_part(build_two_roles(), "application_1_0001", "container_1", "worker", 2)
+    given = TaskLaunch(task=task, credentials=build_credentials(), staged=StagedRole(items=(SOURCE,)))
     assert decode_payload(TaskLaunch, encode_payload(given)) == given
 
 
@@ -35,8 +35,8 @@ def test_what_is_no_papers(data: bytes) -> None:
 
 def test_secrets_are_not_printed() -> None:
     """Neither of the job nor of a task."""
-    task = task_part(two_roles(), "application_1_0001", "container_1", "worker", 0)
-    secret = credentials()
+    task = build_task_part(build_two_roles(), "application_1_0001", "container_1", "worker", 0)
+    secret = build_credentials()
     shown = repr(TaskLaunch(task=task, credentials=secret, staged=StagedRole())) + repr(payload())
     assert secret.token not in shown
     assert "0" * 64 not in shown

@@ -14,7 +14,7 @@ from tests.support.simulation import Simulation
 from tony.am import metrics_store as module
 from tony.am.metrics_store import MetricsStore
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.ipc.errors import ConnectionLost
+from tony.hadoop.ipc.errors import ConnectionLostError
 from tony.history.metrics_reader import open_metrics
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
@@ -44,7 +44,7 @@ def files(hdfs: PlayedWebHdfs) -> Iterator[HdfsJobStore]:
 
 def opened_at(port: int) -> HdfsJobStore:
     given = {"fs.defaultFS": "hdfs://127.0.0.1:8020", "dfs.namenode.http-address": f"127.0.0.1:{port}"}
-    cluster = ClusterClients.of(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
+    cluster = ClusterClients.from_configuration(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
     return HdfsJobStore(cluster, THERE)
 
 
@@ -79,7 +79,7 @@ def test_from_one_master_to_the_next(
     assert [path.name for path in first.path.iterdir()] == ["metrics.db"]
     PreviousAttempts(2, files, second, 30.0).fetch_metrics()
     with open_metrics(second.metrics) as metrics:
-        assert metrics.newest()["worker:0"]["cpu"] == 0.5
+        assert metrics.read_newest()["worker:0"]["cpu"] == 0.5
 
 
 def test_hdfs_that_refuses_hinders_nothing(
@@ -93,7 +93,7 @@ def test_hdfs_that_refuses_hinders_nothing(
 
     async def measure() -> None:
         async def keep_safe(copy: Path) -> None:
-            raise ConnectionLost("nobody is there")
+            raise ConnectionLostError("nobody is there")
 
         made = MetricsStore(cluster.app.state, lambda: 7.0, here.metrics, late=False, save_copy=keep_safe)
         made.ingest_sample(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
@@ -105,7 +105,7 @@ def test_hdfs_that_refuses_hinders_nothing(
     hdfs.before("OPEN", lambda path: hdfs.files.pop(f"{THERE}/metrics.db", None))
     PreviousAttempts(2, files, folder(tmp_path, "second"), 30.0).fetch_metrics()
     with open_metrics(here.metrics) as metrics:
-        assert metrics.newest()["worker:0"]["cpu"] == 0.5
+        assert metrics.read_newest()["worker:0"]["cpu"] == 0.5
 
 
 def test_nothing_was_measured_before(tmp_path: Path, hdfs: PlayedWebHdfs, files: HdfsJobStore) -> None:

@@ -15,7 +15,7 @@ from tests.schedulers.yarn.samples import uploaded
 from tony.schedulers.allocator_interface import PageProxy
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
 from tony.schedulers.yarn.launch_payload import Uploaded
-from tony.testing.sample_jobs import two_roles
+from tony.testing.sample_jobs import build_two_roles
 
 RM = {"yarn.resourcemanager.webapp.address": "127.0.0.1:8088"}
 PAIR = {
@@ -32,7 +32,7 @@ async def door_of(
     folder: Path, configuration: Mapping[str, str], pages: Uploaded | None = SERVES, memory: int | str = "1g"
 ) -> PageProxy:
     """What an application master is told that sees this configuration."""
-    spec = replace(two_roles(), scheduler_settings={"am_memory": memory})
+    spec = replace(build_two_roles(), scheduler_settings={"am_memory": memory})
     async with playing(folder, opens=False, spec=spec) as played:
         payload = played._payload()
         seen = {**payload.configuration, **configuration}

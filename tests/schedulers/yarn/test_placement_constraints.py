@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.schedulers.yarn.samples import yarn_role
-from tony.hadoop.wire.placement import all_of, apart
+from tony.hadoop.wire.placement import forbid_tags, require_all
 from tony.hadoop.yarn.constraint_text import parse
 from tony.model.job_spec import JobSpec, Role
 from tony.schedulers.yarn.allocation.container_demand import build_container_request
@@ -44,8 +44,8 @@ def test_an_ask_with_a_constraint() -> None:
 
 def test_spread_and_more() -> None:
     spec = job(worker=yarn_role(spread=True, placement="os=linux"), ps=Role(spread=True))
-    assert build_constraint(spec, "worker", NONE) == all_of(apart("node", "worker"), parse("os=linux"))
-    assert build_constraint(spec, "ps", NONE) == apart("node", "ps")
+    assert build_constraint(spec, "worker", NONE) == require_all(forbid_tags("node", "worker"), parse("os=linux"))
+    assert build_constraint(spec, "ps", NONE) == forbid_tags("node", "ps")
 
 
 def test_who_is_spoken_of_has_tags() -> None:
@@ -70,7 +70,7 @@ def test_for_all_of_the_application() -> None:
     spec = job(worker=yarn_role(placement_tags=("a", "b")), ps=yarn_role(placement="in,rack,a", spread=True), db=Role())
     assert [build_constraint(spec, name, OF_ALL) for name in spec.roles] == [
         parse("os=linux"),
-        all_of(apart("node", "ps"), parse("in,rack,a"), parse("os=linux")),
+        require_all(forbid_tags("node", "ps"), parse("in,rack,a"), parse("os=linux")),
         parse("os=linux"),
     ]
     assert find_placed(spec, OF_ALL) == {

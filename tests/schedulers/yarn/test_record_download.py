@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> JobFolder:
 
 def record(files: PlayedWebHdfs, folder: JobFolder) -> RecordDownload:
     given = {"fs.defaultFS": "hdfs://127.0.0.1:8020", "dfs.namenode.http-address": f"127.0.0.1:{files.port}"}
-    cluster = ClusterClients.of(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
+    cluster = ClusterClients.from_configuration(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
     return RecordDownload(HdfsJobStore(cluster, THERE), folder)
 
 

@@ -20,7 +20,7 @@ from tony.hadoop.tokens.credentials import TokenCredentials, from_bytes
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import FinalStatus
-from tony.hadoop.yarn.application_client import ApplicationRejected
+from tony.hadoop.yarn.application_client import ApplicationRejectedError
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home
 from tony.model.states import JobState
@@ -53,7 +53,7 @@ class Scene:
             "dfs.namenode.http-address": "127.0.0.1:1",
             "yarn.resourcemanager.address": f"{door.host}:{door.port}",
         }
-        self.submitter._cluster = ClusterClients.of(
+        self.submitter._cluster = ClusterClients.from_configuration(
             Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"}
         )
 
@@ -86,7 +86,9 @@ async def test_whose_tokens_are_cancelled(tmp_path: Path, monkeypatch: pytest.Mo
         brought = TokenCredentials(tokens={"hive": token}) if brings else TokenCredentials()
         known = made.submitter._cluster
         assert known is not None
-        made.submitter._cluster = ClusterClients.of(known.configuration, {"HADOOP_USER_NAME": "ann"}, brought)
+        made.submitter._cluster = ClusterClients.from_configuration(
+            known.configuration, {"HADOOP_USER_NAME": "ann"}, brought
+        )
         await made.submitter.submit(made.job)
         context = made.cluster.applications[ID].context
         assert (not brings) == context.cancel_tokens_when_complete
@@ -113,7 +115,7 @@ async def test_thrown_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """The reason is YARN's, and comes without delay."""
     async with scene(tmp_path, monkeypatch) as made:
         made.cluster.queues.clear()
-        with pytest.raises(ApplicationRejected):
+        with pytest.raises(ApplicationRejectedError):
             await made.submitter.submit(made.job)
         assert made.state() is ApplicationState.FAILED
 
@@ -186,5 +188,5 @@ def test_a_file_system_of_its_own_for_logs() -> None:
     key = "yarn.nodemanager.remote-app-log-dir"
     for folder, host in (("/app-logs", "nn"), ("hdfs://logs/app-logs", "other")):
         settings = Configuration.load(None, {}, given={**given, key: folder})
-        with ClusterClients.of(settings, {"HADOOP_USER_NAME": "ann"}).web_files(key) as files:
+        with ClusterClients.from_configuration(settings, {"HADOOP_USER_NAME": "ann"}).web_files(key) as files:
             assert host in str(files._namenodes)

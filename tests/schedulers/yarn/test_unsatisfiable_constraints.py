@@ -46,7 +46,7 @@ def test_no_cluster_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """There need not even be one."""
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     spec = JobSpec(command="true", scheduler="yarn", roles={"worker": yarn_role(placement="in,node")})
-    (problem,) = registry.load("yarn").submitter(Home(tmp_path)).check(spec)
+    (problem,) = registry.load("yarn").create_submitter(Home(tmp_path)).check(spec)
     assert problem.key == "roles.worker.yarn.placement"
 
 

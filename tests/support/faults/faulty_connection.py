@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.faults.fault_files import Order, follow_quietly
 from tests.support.faults.plan import Delay, Drop, Duplicate, Partition, Traffic
-from tony.errors import ConnectionFailed
+from tony.errors import ConnectionFailedError
 from tony.model.ids import TaskId
 from tony.protocol.executor_messages import Attach, Heartbeat, Reported
 from tony.protocol.messages import Message
@@ -123,13 +123,13 @@ async def reach(way: LinkFault, connect: Connect, timeout: float) -> AmTransport
     """Connect over a link that may be partitioned.
 
     Raises:
-        ConnectionFailed: the partition lasted longer than the timeout.
+        ConnectionFailedError: the partition lasted longer than the timeout.
     """
     try:
         async with asyncio.timeout(timeout):
             await way.wait_open()
     except TimeoutError:
-        raise ConnectionFailed("the connection timed out: injected partition") from None
+        raise ConnectionFailedError("the connection timed out: injected partition") from None
     return StruckConnection(await connect(timeout), way)
 
 
@@ -140,7 +140,7 @@ class StruckConnection:
         self._connection = connection
         self._way = way
         self._busy = False
-        self._lost: ConnectionFailed | None = None
+        self._lost: ConnectionFailedError | None = None
         self._out: asyncio.Queue[tuple[float, Message]] = asyncio.Queue()
         self._came: asyncio.Queue[tuple[float, Message | Exception | None]] = asyncio.Queue()
         loop = asyncio.get_running_loop()
@@ -222,7 +222,7 @@ class StruckConnection:
 
     def _break(self) -> None:
         """Break the connection, as a stream that loses data does."""
-        self._lost = ConnectionFailed("a message was lost: injected fault")
+        self._lost = ConnectionFailedError("a message was lost: injected fault")
         self._came.put_nowait((0.0, None))
         self._connection.close()
 

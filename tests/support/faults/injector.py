@@ -151,7 +151,7 @@ class FaultInjector:
         return self._folder.summary.exists() or not self._folder.path.exists()
 
     def _follow(self) -> None:
-        for entry in self._tail.new():
+        for entry in self._tail.read_new():
             self._app.handle(entry.event, entry.at)
             self._seq, self._last_at = entry.seq, entry.at
             self._conductor.saw(entry.seq, entry.at, entry.event, self._app.state)

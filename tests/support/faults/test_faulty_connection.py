@@ -18,7 +18,7 @@ from tests.support.faults.plan_parser import parse_plan
 from tests.support.faults.schedule import Conductor, Injection
 from tests.support.waiting import block_until, wait_until
 from tony.core.state import State
-from tony.errors import ConnectionFailed
+from tony.errors import ConnectionFailedError
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.protocol.executor_messages import Ack, Attach, Heartbeat, ProgramExited, ProgramOutput, ProgramStarted, Ready
@@ -105,7 +105,7 @@ def test_a_lost_report_breaks_the_connection() -> None:
         connection.send(OUTPUT)
         assert (wire.sent, wire.closed) == ([attach()], True)
         assert await connection.receive() is None
-        assert isinstance(connection.error, ConnectionFailed)
+        assert isinstance(connection.error, ConnectionFailedError)
 
     converse("drop reports of worker:0", talk)
 
@@ -156,7 +156,7 @@ def test_a_partition_holds_everything_up_and_tells_nobody() -> None:
         async def connect(timeout: float) -> Wire:
             return Wire()
 
-        with pytest.raises(ConnectionFailed, match="injected partition"):
+        with pytest.raises(ConnectionFailedError, match="injected partition"):
             await reach(way, connect, 0.01)
         way.order(order(blow, over=True))
         assert await connection.receive() == ACK

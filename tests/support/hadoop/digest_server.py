@@ -7,13 +7,13 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
 
 from tony.hadoop.sasl.digest import Secrets, parse_directives
-from tony.hadoop.sasl.digest_layers import QOP, Protection, SaslFailure, SecurityLayer, make_layer
+from tony.hadoop.sasl.digest_layers import QOP, Protection, SaslExchangeError, SecurityLayer, make_layer
 
 #: In Java's order.
 CIPHERS = ("3des", "rc4", "des", "rc4-56", "rc4-40")
 
 
-class UnknownToken(Exception):  # noqa: N818 - a noun reads better where it is raised
+class UnknownTokenError(Exception):
     """A token that this daemon did not issue."""
 
 
@@ -51,21 +51,21 @@ class DigestServer:
         """Verify the client's response; return the server's proof.
 
         Raises:
-            UnknownToken: the token is unknown.
-            SaslFailure: the password is wrong, or the response is malformed.
+            UnknownTokenError: the token is unknown.
+            SaslExchangeError: the password is wrong, or the response is malformed.
         """
         said = parse_directives(response)
         self.identifier = a2b_base64(said.get("username", ""))
         password = self._password_of(self.identifier)
         if password is None:
-            raise UnknownToken
+            raise UnknownTokenError
         words = {qop: protection for protection, qop in QOP.items()}
         protection = words.get(said.get("qop", "auth"))
         if protection not in self._protections or said.get("nonce") != self._nonce or said.get("nc") != "00000001":
-            raise SaslFailure("DIGEST-MD5: a response to another challenge")
+            raise SaslExchangeError("DIGEST-MD5: a response to another challenge")
         self._cipher = said.get("cipher", "")
         if protection is Protection.PRIVACY and self._cipher not in self._ciphers:
-            raise SaslFailure("DIGEST-MD5: a cipher that was not offered")
+            raise SaslExchangeError("DIGEST-MD5: a cipher that was not offered")
         self._secrets = Secrets(
             user=said["username"],
             password=b2a_base64(password, newline=False).decode(),
@@ -76,7 +76,7 @@ class DigestServer:
             protection=protection,
         )
         if said.get("response") != self._secrets.compute_proof(of_server=False):
-            raise SaslFailure("DIGEST-MD5: digest response format violation. Mismatched response.")
+            raise SaslExchangeError("DIGEST-MD5: digest response format violation. Mismatched response.")
         return f"rspauth={self._secrets.compute_proof(of_server=True)}".encode()
 
     def layer(self) -> SecurityLayer | None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.support.hadoop.ipc_server import FakeIpcServer, FakeRefusal, Incoming
+from tests.support.hadoop.ipc_server import FakeIpcServer, FakeRefusalError, Incoming
 from tony.hadoop import ids
 from tony.hadoop.wire import application_client as wire
 from tony.hadoop.wire.proto import replace
@@ -138,10 +138,10 @@ class PlayedApplications:
     def _submit(self, request: wire.SubmitApplicationRequest, call: Incoming) -> wire.SubmitApplicationResponse:
         context = request.context
         if context is None or context.application_id is None:
-            raise FakeRefusal(f"{_YARN}YarnException", "no id")
+            raise FakeRefusalError(f"{_YARN}YarnException", "no id")
         asked = (context.resource.memory if context.resource else 0) or 0
         if asked > (self.maximum.memory or 0):
-            raise FakeRefusal(f"{_YARN}InvalidResourceRequestException", f"Invalid resource request! {asked}")
+            raise FakeRefusalError(f"{_YARN}InvalidResourceRequestException", f"Invalid resource request! {asked}")
         known = self.applications.get(context.application_id)
         if known is not None:
             known.submissions += 1
@@ -175,7 +175,7 @@ class PlayedApplications:
         found = self.applications.get(application or ApplicationId())
         if found is None:
             text = ids.format_application(application or ApplicationId())
-            raise FakeRefusal(
+            raise FakeRefusalError(
                 f"{_YARN}ApplicationNotFoundException", f"Application with id '{text}' doesn't exist in RM."
             )
         return found

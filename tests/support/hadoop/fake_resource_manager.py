@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.support.hadoop.ipc_server import Auth, FakeIpcServer, FakeRefusal
+from tests.support.hadoop.ipc_server import Auth, FakeIpcServer, FakeRefusalError
 from tony.hadoop.ids import format_container
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.tokens.credentials import AM_RM, NODE_MANAGER, to_message
@@ -185,11 +185,11 @@ class FakeResourceManager:
         return self.token
 
     def answer(self, request: AllocateRequest) -> AllocateResponse:
-        """Handle a heartbeat without RPC; may raise `FakeRefusal`."""
+        """Handle a heartbeat without RPC; may raise `FakeRefusalError`."""
         return self._allocate(request)
 
     def register(self, request: RegisterRequest) -> RegisterResponse:
-        """Handle a registration without RPC; may raise `FakeRefusal`."""
+        """Handle a registration without RPC; may raise `FakeRefusalError`."""
         return self._register(request)
 
     def outstanding(self, key: int) -> int:
@@ -200,7 +200,7 @@ class FakeResourceManager:
 
     def _register(self, request: RegisterRequest) -> RegisterResponse:
         if self.is_registered:
-            raise FakeRefusal(
+            raise FakeRefusalError(
                 f"{YARN}InvalidApplicationMasterRequestException", "Application Master is already registered"
             )
         self.is_registered = True
@@ -217,7 +217,7 @@ class FakeResourceManager:
 
     def _require_registered(self) -> None:
         if not self.is_registered:
-            raise FakeRefusal(
+            raise FakeRefusalError(
                 f"{YARN}ApplicationMasterNotRegisteredException", "AM is not registered, should re-register"
             )
 
@@ -226,7 +226,7 @@ class FakeResourceManager:
         if self._last is not None and request.response_id == self._response_id - 1:
             return self._last
         if request.response_id != self._response_id:
-            raise FakeRefusal(
+            raise FakeRefusalError(
                 f"{YARN}InvalidApplicationMasterRequestException",
                 f"Invalid responseId in AllocateRequest, expect responseId to be: {self._response_id}, "
                 f"but get {request.response_id}",
@@ -243,7 +243,7 @@ class FakeResourceManager:
         for wanted in request.scheduling_requests:
             kind = wanted.execution_type
             if kind is None or "execution_type" not in vars(kind):
-                raise FakeRefusal(
+                raise FakeRefusalError(
                     f"{YARN}YarnException",
                     f"{YARN}SchedulerInvalidResoureRequestException: Exception message:Only GUARANTEED execution type "
                     "is supported.",
@@ -251,13 +251,13 @@ class FakeResourceManager:
         for ask in request.asks:
             memory = (ask.capability.memory or 0) if ask.capability else 0
             if memory > self.maximum and ask.num_containers:
-                raise FakeRefusal(
+                raise FakeRefusalError(
                     f"{YARN}InvalidResourceRequestException",
                     f"Invalid resource request! Cannot allocate containers as requested resource is greater than "
                     f"maximum allowed allocation. Requested memory {memory}, maximum {self.maximum}",
                 )
             if ask.node_label_expression is not None and ask.resource_name != "*":
-                raise FakeRefusal(f"{YARN}InvalidLabelResourceRequestException", "label with a host or a rack")
+                raise FakeRefusalError(f"{YARN}InvalidLabelResourceRequestException", "label with a host or a rack")
 
     def _take(self, request: AllocateRequest) -> None:
         for ask in request.asks:

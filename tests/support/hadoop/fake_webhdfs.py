@@ -167,14 +167,14 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
-class _Refused(Exception):  # noqa: N818
+class _RefusedError(Exception):
     def __init__(self, java: str, message: str, status: int = 403) -> None:
         self.java, self.message, self.status = java, message, status
         super().__init__(message)
 
 
-def _missing(path: str) -> _Refused:
-    return _Refused("java.io.FileNotFoundException", f"File does not exist: {path}", 404)
+def _missing(path: str) -> _RefusedError:
+    return _RefusedError("java.io.FileNotFoundException", f"File does not exist: {path}", 404)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -213,7 +213,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._datanode(operation, path, query)
             else:
                 self._namenode(operation, path, query)
-        except _Refused as refused:
+        except _RefusedError as refused:
             self._refuse(refused)
 
     # The NameNode
@@ -249,7 +249,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(307, b"", {"Location": "file:///etc/passwd"})
         else:
             java, _, message = trouble.value.partition(": ")
-            raise _Refused(java, message)
+            raise _RefusedError(java, message)
 
     def _check(self, operation: str, path: str, query: dict[str, str]) -> None:
         """Raise the errors that the NameNode reports before it redirects to a DataNode."""
@@ -259,7 +259,9 @@ class _Handler(BaseHTTPRequestHandler):
         if operation == "OPEN" and found is not None and found.content is not None:
             offset = int(query.get("offset", "0"))
             if offset and offset >= len(found.content):
-                raise _Refused("java.io.IOException", f"Offset={offset} out of the range [0, {len(found.content)})")
+                raise _RefusedError(
+                    "java.io.IOException", f"Offset={offset} out of the range [0, {len(found.content)})"
+                )
 
     def _send_on(self, origin: str) -> None:
         parts = urlsplit(self.path)
@@ -299,7 +301,7 @@ class _Handler(BaseHTTPRequestHandler):
             before = cluster.files.get(path)
             if operation == "CREATE":
                 if before is not None and query.get("overwrite") != "true":
-                    raise _Refused("org.apache.hadoop.fs.FileAlreadyExistsException", f"{path} already exists")
+                    raise _RefusedError("org.apache.hadoop.fs.FileAlreadyExistsException", f"{path} already exists")
                 permission = int(query.get("permission", "644"), 8)
                 made = PlayedFile(content=content, permission=permission, owner=query.get("user.name", ""))
                 cluster.files[path] = made
@@ -330,7 +332,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, value: dict[str, Any]) -> None:
         self._reply(200, json.dumps(value).encode())
 
-    def _refuse(self, refused: _Refused) -> None:
+    def _refuse(self, refused: _RefusedError) -> None:
         told = {
             "exception": refused.java.rpartition(".")[2],
             "javaClassName": refused.java,
@@ -411,16 +413,16 @@ def _mkdirs(files: Files, path: str, query: dict[str, str]) -> dict[str, Any]:
         one = "/" + "/".join(parts[:count])
         there = files.setdefault(one, PlayedFile(permission=int(query.get("permission", "755"), 8)))
         if there.content is not None:
-            raise _Refused("org.apache.hadoop.fs.FileAlreadyExistsException", f"Path is not a directory: {one}")
+            raise _RefusedError("org.apache.hadoop.fs.FileAlreadyExistsException", f"Path is not a directory: {one}")
     return {"boolean": True}
 
 
 def _rename(files: Files, path: str, query: dict[str, str]) -> dict[str, Any]:
     target = query["destination"]
     if path not in files:
-        raise _Refused("java.io.FileNotFoundException", f"rename source {path} is not found.", 404)
+        raise _RefusedError("java.io.FileNotFoundException", f"rename source {path} is not found.", 404)
     if target in files and query.get("renameoptions") != "OVERWRITE":
-        raise _Refused("org.apache.hadoop.fs.FileAlreadyExistsException", f"{target} already exists")
+        raise _RefusedError("org.apache.hadoop.fs.FileAlreadyExistsException", f"{target} already exists")
     files[target] = files.pop(path)
     return {}
 
@@ -428,7 +430,7 @@ def _rename(files: Files, path: str, query: dict[str, str]) -> dict[str, Any]:
 def _delete(files: Files, path: str, query: dict[str, str]) -> dict[str, Any]:
     below = [one for one in files if one.startswith(path + "/")]
     if below and query.get("recursive") != "true":
-        raise _Refused("org.apache.hadoop.fs.PathIsNotEmptyDirectoryException", f"`{path} is non empty'")
+        raise _RefusedError("org.apache.hadoop.fs.PathIsNotEmptyDirectoryException", f"`{path} is non empty'")
     for one in below:
         del files[one]
     return {"boolean": files.pop(path, None) is not None}

@@ -6,8 +6,8 @@
     async with server:
         connection = await connect(server.address, Login.with_token(token), protocol=ALLOCATE.protocol)
 
-Handlers are functions or coroutines; they raise `FakeRefusal` to refuse a call. For clients that block, or run in other
-processes, `with server.in_thread():` runs the server and its handlers in a thread of its own.
+Handlers are functions or coroutines; they raise `FakeRefusalError` to refuse a call. For clients that block, or run in
+other processes, `with server.in_thread():` runs the server and its handlers in a thread of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, cast
 
-from tests.support.hadoop.digest_server import CIPHERS, DigestServer, UnknownToken
+from tests.support.hadoop.digest_server import CIPHERS, DigestServer, UnknownTokenError
 from tests.support.hadoop.faults import (
     Cut,
     DelayResponse,
@@ -38,8 +38,8 @@ from tests.support.hadoop.faults import (
 from tony.address import Address
 from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.ipc.frames import MAX_FRAME, FrameReader, build_frame
-from tony.hadoop.sasl.digest_layers import Protection, SaslFailure, SecurityLayer
-from tony.hadoop.wire.proto import MalformedMessage, ProtoMessage, decode, delimited, read_delimited
+from tony.hadoop.sasl.digest_layers import Protection, SaslExchangeError, SecurityLayer
+from tony.hadoop.wire.proto import MalformedMessageError, ProtoMessage, decode, encode_delimited, read_delimited
 from tony.hadoop.wire.rpc import (
     AUTHORIZATION_FAILED_CALL_ID,
     CONNECTION_CONTEXT_CALL_ID,
@@ -71,7 +71,7 @@ class Auth(Enum):
     TOKEN = "TOKEN"
 
 
-class FakeRefusal(Exception):  # noqa: N818 - a noun reads better where it is raised
+class FakeRefusalError(Exception):
     """Raised by handlers: the Java exception to respond with."""
 
     def __init__(self, class_name: str, message: str = "", *, fatal: bool = False) -> None:
@@ -267,17 +267,17 @@ class FakeIpcServer:
         if found is not None:
             return found
         if any(known == protocol for known, _ in self._methods):
-            raise _Wrong(
+            raise _WrongRequestError(
                 f"{_IPC}RpcNoSuchMethodException",
                 f"Unknown method {method} called on {protocol} protocol.",
                 RpcErrorCode.NO_SUCH_METHOD,
             )
-        raise _Wrong(
+        raise _WrongRequestError(
             f"{_IPC}RpcNoSuchProtocolException", f"Unknown protocol: {protocol}", RpcErrorCode.NO_SUCH_PROTOCOL
         )
 
 
-class _Wrong(Exception):  # noqa: N818
+class _WrongRequestError(Exception):
     """An error response of the port itself."""
 
     def __init__(
@@ -332,9 +332,9 @@ class _Link(asyncio.Protocol):
             if len(self._preamble) == 7 and data:
                 for frame in self._outer.feed(data):
                     self._take(frame)
-        except _Wrong as wrong:
+        except _WrongRequestError as wrong:
             self._fail(wrong)
-        except (IpcProtocolError, SaslFailure, MalformedMessage):
+        except (IpcProtocolError, SaslExchangeError, MalformedMessageError):
             self.drop()
 
     def drop(self) -> None:
@@ -353,14 +353,14 @@ class _Link(asyncio.Protocol):
                 self._transport.close()
             return
         if self._preamble[4] != 9:
-            raise _Wrong(f"{_IPC}RPC$VersionMismatch", "Server IPC version 9 cannot communicate", _VERSION)
+            raise _WrongRequestError(f"{_IPC}RPC$VersionMismatch", "Server IPC version 9 cannot communicate", _VERSION)
         if self._preamble[6] == 0:
             if Auth.SIMPLE not in self._server.auths:
                 names = ", ".join(auth.value for auth in self._server.auths)
-                raise _Wrong(_ACCESS, _NOT_ENABLED.format(names), _UNAUTHORIZED)
+                raise _WrongRequestError(_ACCESS, _NOT_ENABLED.format(names), _UNAUTHORIZED)
             self._wants_context = True
         elif self._preamble[6] != 0xDF:
-            raise _Wrong(f"{_IPC}IpcException", "Unknown auth protocol", _UNAUTHORIZED)
+            raise _WrongRequestError(f"{_IPC}IpcException", "Unknown auth protocol", _UNAUTHORIZED)
 
     def _take(self, frame: bytes) -> None:
         if self._layer is None:
@@ -368,7 +368,7 @@ class _Link(asyncio.Protocol):
             return
         header, offset = self._header(frame)
         if header.call_id != SASL_CALL_ID:
-            raise _Wrong(_ACCESS, "a packet without protection", _UNAUTHORIZED)
+            raise _WrongRequestError(_ACCESS, "a packet without protection", _UNAUTHORIZED)
         message = decode(RpcSasl, read_delimited(frame, offset)[0])
         for inner in self._inner.feed(self._layer.unwrap(message.token or b"")):
             self._packet(inner)
@@ -378,7 +378,7 @@ class _Link(asyncio.Protocol):
         data, offset = read_delimited(frame, 0)
         header = decode(RpcRequestHeader, data)
         if header.rpc_op is not RpcOperation.FINAL_PACKET or header.rpc_kind is not RpcKind.PROTOCOL_BUFFER:
-            raise _Wrong(f"{_IPC}IpcException", "IPC Server: rpc operation or kind is not set")
+            raise _WrongRequestError(f"{_IPC}IpcException", "IPC Server: rpc operation or kind is not set")
         return header, offset
 
     def _packet(self, frame: bytes) -> None:
@@ -390,18 +390,18 @@ class _Link(asyncio.Protocol):
         elif header.call_id == CONNECTION_CONTEXT_CALL_ID:
             self._read_context(decode(IpcConnectionContext, read_delimited(frame, offset)[0]))
         elif self._caller is None:
-            raise _Wrong(f"{_IPC}IpcException", "Connection context not established")
+            raise _WrongRequestError(f"{_IPC}IpcException", "Connection context not established")
         else:
             self._call(header, frame, offset)
 
     def _read_context(self, context: IpcConnectionContext) -> None:
         if not self._wants_context or self._caller is not None:
-            raise _Wrong(f"{_IPC}IpcException", "Connection context out of turn")
+            raise _WrongRequestError(f"{_IPC}IpcException", "Connection context out of turn")
         user = context.user
         name = user.effective_user if user else None
         if self._digest is not None and name is not None:
             text = f"Authenticated user doesn't match what the client claims to be ({name})"
-            raise _Wrong(_ACCESS, text, _UNAUTHORIZED, CONNECTION_CONTEXT_CALL_ID)
+            raise _WrongRequestError(_ACCESS, text, _UNAUTHORIZED, CONNECTION_CONTEXT_CALL_ID)
         self._caller = Caller(
             user=name,
             real_user=user.real_user if user else None,
@@ -421,7 +421,7 @@ class _Link(asyncio.Protocol):
         elif message.state is SaslState.INITIATE:
             self._initiate(message)
         else:
-            raise _Wrong("javax.security.sasl.SaslException", "out of turn", _UNAUTHORIZED, SASL_CALL_ID)
+            raise _WrongRequestError("javax.security.sasl.SaslException", "out of turn", _UNAUTHORIZED, SASL_CALL_ID)
 
     def _offer(self) -> None:
         if self._server.auths == (Auth.SIMPLE,):
@@ -455,15 +455,17 @@ class _Link(asyncio.Protocol):
             return
         try:
             proof = self._digest.evaluate(message.token or b"")
-        except UnknownToken:
-            raise _Wrong(
+        except UnknownTokenError:
+            raise _WrongRequestError(
                 "org.apache.hadoop.security.token.SecretManager$InvalidToken",
                 "token can't be found in cache",
                 _UNAUTHORIZED,
                 SASL_CALL_ID,
             ) from None
-        except SaslFailure as error:
-            raise _Wrong("javax.security.sasl.SaslException", str(error), _UNAUTHORIZED, SASL_CALL_ID) from error
+        except SaslExchangeError as error:
+            raise _WrongRequestError(
+                "javax.security.sasl.SaslException", str(error), _UNAUTHORIZED, SASL_CALL_ID
+            ) from error
         self._say(RpcSasl(state=SaslState.SUCCESS, token=proof))
         self._layer = self._digest.layer()
         self._wants_context = True
@@ -473,7 +475,7 @@ class _Link(asyncio.Protocol):
             unsigned_call_id=SASL_CALL_ID & 0xFFFFFFFF, status=RpcStatus.SUCCESS, server_version=9
         )
         assert self._transport is not None
-        self._transport.write(build_frame(delimited(header), delimited(message)))
+        self._transport.write(build_frame(encode_delimited(header), encode_delimited(message)))
 
     # -- calls
 
@@ -482,7 +484,7 @@ class _Link(asyncio.Protocol):
         what = decode(RequestHeader, data)
         try:
             cls, handler = self._server._handler(what.protocol, what.method_name)
-        except _Wrong as wrong:
+        except _WrongRequestError as wrong:
             self._answer_error(header, wrong.class_name, wrong.message, wrong.code)
             return
         assert self._caller is not None
@@ -507,7 +509,7 @@ class _Link(asyncio.Protocol):
         try:
             answer = handler(call.request, call)
             response = await answer if inspect.isawaitable(answer) else answer
-        except FakeRefusal as refusal:
+        except FakeRefusalError as refusal:
             code = RpcErrorCode.FATAL_UNKNOWN if refusal.fatal else RpcErrorCode.APPLICATION
             self._answer_error(header, refusal.class_name, refusal.message, code, fatal=refusal.fatal)
             return
@@ -521,7 +523,7 @@ class _Link(asyncio.Protocol):
         await self._answer(header, response, fault)
 
     async def _answer(self, header: RpcRequestHeader, response: ProtoMessage, fault: Fault | None) -> None:
-        data = self._sealed(build_frame(delimited(self._success(header)), delimited(response)))
+        data = self._sealed(build_frame(encode_delimited(self._success(header)), encode_delimited(response)))
         if isinstance(fault, Cut):
             self._write(data[: fault.after])
             if self._transport is not None:
@@ -550,7 +552,7 @@ class _Link(asyncio.Protocol):
         if fatal and self._transport is not None:
             self._transport.close()
 
-    def _fail(self, wrong: _Wrong) -> None:
+    def _fail(self, wrong: _WrongRequestError) -> None:
         self._write(self._sealed(_error(wrong.call_id, wrong.class_name, wrong.message, wrong.code, fatal=True)))
         self._is_mute = True
         if self._transport is not None:
@@ -581,7 +583,7 @@ class _Link(asyncio.Protocol):
         header = RpcResponseHeader(
             unsigned_call_id=SASL_CALL_ID & 0xFFFFFFFF, status=RpcStatus.SUCCESS, server_version=9
         )
-        return build_frame(delimited(header), delimited(message))
+        return build_frame(encode_delimited(header), encode_delimited(message))
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -594,7 +596,7 @@ _VERSION = RpcErrorCode.FATAL_VERSION_MISMATCH
 
 def _error(call_id: int, class_name: str, message: str, code: RpcErrorCode, *, fatal: bool) -> bytes:
     return build_frame(
-        delimited(
+        encode_delimited(
             RpcResponseHeader(
                 unsigned_call_id=call_id & 0xFFFFFFFF,
                 status=RpcStatus.FATAL if fatal else RpcStatus.ERROR,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony.advice.checkpoint_setting import change_of_interval
-from tony.advice.facts import Facts, Run, Saves
+from tony.advice.facts import CheckpointStats, Facts, Run
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.heuristics.checkpoint_interval import best_interval, failure_rate
-from tony.advice.recommendation import Evidence, Finding, Saving, Severity, savings_range
+from tony.advice.heuristics.checkpoint_interval import compute_best_interval, estimate_failure_rate
+from tony.advice.recommendation import Evidence, Recommendation, Saving, Severity, savings_range
 from tony.history.goodput import Bucket
 from tony.units import Unit, format_amount, format_duration
 
@@ -31,19 +31,19 @@ class CheckpointBound(Heuristic):
         Threshold("part", 0.2, Unit.SHARE, "maximum recommended interval, as a share of a run"),
     )
 
-    def look(self, facts: Facts) -> Iterator[Finding]:
-        bound = [(run, run.saves, share) for run in facts.runs if run.saves and (share := self._share(run))]
-        rate = failure_rate(facts)
+    def evaluate(self, facts: Facts) -> Iterator[Recommendation]:
+        bound = [(run, run.saves, share) for run in facts.runs if run.saves and (share := self._compute_share(run))]
+        rate = estimate_failure_rate(facts)
         if not bound or bound[0][0] is not facts.run or len(bound) < self.limits["runs"] or rate is None:
             return
         run, saves, share = bound[0]
         if rate.running < self.limits["seconds"] or not saves.every:
             return
-        better = min(best_interval(saves.cost, rate.least), self.limits["part"] * run.running)
+        better = min(compute_best_interval(saves.cost, rate.least), self.limits["part"] * run.running)
         if better < 1.5 * saves.every:
             return  # the failure rate justifies it, or only saving faster would help
-        savings = [self._saved_share(each, saved, better) for each, saved, _ in bound]
-        yield self.finding(
+        savings = [self._compute_saved_share(each, saved, better) for each, saved, _ in bound]
+        yield self.recommend(
             Severity.HIGH if share >= 0.25 else Severity.MEDIUM,
             f"{format_amount(share, Unit.SHARE)} of the time goes into checkpoints",
             (
@@ -66,7 +66,7 @@ class CheckpointBound(Heuristic):
             runs=len(bound),
         )
 
-    def _share(self, run: Run) -> float | None:
+    def _compute_share(self, run: Run) -> float | None:
         """Return the share of checkpoints in the time between first and last step; None if below the threshold."""
         saving = run.seconds(Bucket.CHECKPOINT)
         steps = sum(run.seconds(bucket) or 0.0 for bucket in (Bucket.PRODUCTIVE, Bucket.UNKNOWN))
@@ -75,14 +75,14 @@ class CheckpointBound(Heuristic):
         share = saving / (saving + steps)
         return share if share >= self.limits["share"] else None
 
-    def _saved_share(self, run: Run, saves: Saves, better: float) -> float:
+    def _compute_saved_share(self, run: Run, saves: CheckpointStats, better: float) -> float:
         """Return the share of a run that would be saved."""
         saving = run.seconds(Bucket.CHECKPOINT) or 0.0
         kept = min(1.0, (saves.every or better) / better)
         return saving * (1 - kept) / run.ledger.whole if run.ledger.whole else 0.0
 
 
-def _hint(saves: Saves, better: float) -> str:
+def _hint(saves: CheckpointStats, better: float) -> str:
     steps = ""
     if saves.steps and saves.every:
         steps = f", every {max(1, round(saves.steps * better / saves.every))} steps"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tony.advice.checkpoint_setting import change_of_interval
-from tony.advice.facts import Facts, Run, Saves
+from tony.advice.facts import CheckpointStats, Facts, Run
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.recommendation import Evidence, Finding, Interval, Saving, Severity
+from tony.advice.recommendation import Evidence, Interval, Recommendation, Saving, Severity
 from tony.core.events import FailureResponse
 from tony.units import Unit, format_amount, format_duration
 
@@ -36,7 +36,7 @@ class FailureRate:
     most: float
 
 
-def failure_rate(facts: Facts) -> FailureRate | None:
+def estimate_failure_rate(facts: Facts) -> FailureRate | None:
     """Return the failure rate over all runs, without failures in the first minute; None if nothing ran."""
     running = math.fsum(run.running for run in facts.runs)
     if running <= 0:
@@ -61,7 +61,7 @@ def _chi_square(freedom: int, z: float) -> float:
     return freedom * max(1e-3, 1 - part + z * math.sqrt(part)) ** 3
 
 
-def best_interval(cost: float, mttf: float) -> float:
+def compute_best_interval(cost: float, mttf: float) -> float:
     """Return the optimal checkpoint interval in seconds: Daly's formula, or the MTTF if `cost >= 2 * mttf`."""
     if cost >= 2 * mttf:
         return mttf
@@ -69,7 +69,7 @@ def best_interval(cost: float, mttf: float) -> float:
     return math.sqrt(2 * cost * mttf) * (1 + math.sqrt(ratio) / 3 + ratio / 9) - cost
 
 
-def overhead(cost: float, every: float, mttf: float) -> float:
+def compute_overhead(cost: float, every: float, mttf: float) -> float:
     """Return the share of time lost to checkpoints and to recomputed work (half an interval per failure)."""
     return cost / every + (every / 2) / mttf
 
@@ -86,31 +86,34 @@ class CheckpointInterval(Heuristic):
         Threshold("count", 2, Unit.COUNT, "minimum number of checkpoints of the run"),
     )
 
-    def look(self, facts: Facts) -> Iterator[Finding]:
-        run, rate = facts.run, failure_rate(facts)
+    def evaluate(self, facts: Facts) -> Iterator[Recommendation]:
+        run, rate = facts.run, estimate_failure_rate(facts)
         saves = run.saves
         if rate is None or rate.mttf is None or saves is None or not saves.every or saves.cost <= 0:
             return
         if rate.failures < self.limits["failures"] or saves.count < self.limits["count"]:
             return
         better = max(
-            best_interval(saves.cost, rate.mttf), saves.cost / (saves.cost / saves.every + self.limits["slower"])
+            compute_best_interval(saves.cost, rate.mttf),
+            saves.cost / (saves.cost / saves.every + self.limits["slower"]),
         )
         if better >= saves.every:
             return
         gains = [_gain(saves, better, mttf) for mttf in (rate.most, rate.mttf, rate.least)]
         if gains[1] < self.limits["gain"]:
             return
-        yield self._found(run, saves, rate, better, gains)
+        yield self._build_recommendation(run, saves, rate, better, gains)
 
-    def _found(self, run: Run, saves: Saves, rate: FailureRate, better: float, gains: list[float]) -> Finding:
+    def _build_recommendation(
+        self, run: Run, saves: CheckpointStats, rate: FailureRate, better: float, gains: list[float]
+    ) -> Recommendation:
         share = Interval(max(0.0, gains[0]), max(gains[1], min(gains[2], 1.0)))
         assert saves.every is not None
         assert rate.mttf is not None
         steps = ""
         if saves.steps:
             steps = f", every {max(1, round(saves.steps * better / saves.every))} steps"
-        return self.finding(
+        return self.recommend(
             Severity.HIGH if gains[1] >= 0.1 else Severity.MEDIUM,
             f"the job fails every {format_duration(rate.mttf)} and saves every {format_duration(saves.every)}: more "
             f"frequent checkpoints would save {format_amount(gains[1], Unit.SHARE)} of its time",
@@ -131,9 +134,9 @@ class CheckpointInterval(Heuristic):
         )
 
 
-def _gain(saves: Saves, better: float, mttf: float) -> float:
+def _gain(saves: CheckpointStats, better: float, mttf: float) -> float:
     assert saves.every is not None
-    return overhead(saves.cost, saves.every, mttf) - overhead(saves.cost, better, mttf)
+    return compute_overhead(saves.cost, saves.every, mttf) - compute_overhead(saves.cost, better, mttf)
 
 
 def _scale(share: Interval, whole: float) -> Interval | None:

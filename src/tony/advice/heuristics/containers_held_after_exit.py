@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, gigabytes
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.recommendation import Evidence, Finding, Saving, Severity, savings_range
+from tony.advice.recommendation import Evidence, Recommendation, Saving, Severity, savings_range
 from tony.model.states import RoleKind
 from tony.units import Unit, format_amount
 
 
-class IdleAfterEnd(Heuristic):
+class ContainersHeldAfterExit(Heuristic):
     """Reports idle containers; only the author of the job can choose the remedy."""
 
     name = "idle-after-end"
@@ -22,13 +22,13 @@ class IdleAfterEnd(Heuristic):
         Threshold("runs", 2, Unit.COUNT, "minimum number of such runs"),
     )
 
-    def look(self, facts: Facts) -> Iterator[Finding]:
+    def evaluate(self, facts: Facts) -> Iterator[Recommendation]:
         for name, now in facts.run.roles.items():
-            found = [known for run, known in facts.of(name) if run.succeeded and self._is_idle(known)]
+            found = [known for run, known in facts.find_role(name) if run.succeeded and self._is_idle(known)]
             if len(found) < self.limits["runs"] or found[0] is not now or now.kind is RoleKind.SETUP:
                 continue
             share, seconds = now.idle / now.held, 3600 * now.idle / now.tasks
-            yield self.finding(
+            yield self.recommend(
                 Severity.HIGH if now.gpus and share >= 0.4 else Severity.MEDIUM,
                 f"containers of {name} stayed allocated for {format_amount(seconds, Unit.SECONDS)} on average after "
                 "their programs had exited",

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
-from tony.advice.recommendation import Evidence, Finding, Saving, Severity, savings_range
+from tony.advice.recommendation import Evidence, Recommendation, Saving, Severity, savings_range
 from tony.units import Unit, format_amount
 
 
-class CpuOverAsked(Heuristic):
+class CpuOverRequested(Heuristic):
     """Recommends the highest use of several runs, with headroom."""
 
     name = "cpu-over-asked"
@@ -23,18 +23,21 @@ class CpuOverAsked(Heuristic):
         Threshold("throttled", 0.01, Unit.SHARE, "maximum share of time in which a limit throttled the tasks"),
     )
 
-    def look(self, facts: Facts) -> Iterator[Finding]:
+    def evaluate(self, facts: Facts) -> Iterator[Recommendation]:
         for name, now in facts.run.roles.items():
-            proofs = self.proofs(facts, name, lambda known: known.wholly_measured)
+            proofs = self.find_proofs(facts, name, lambda known: known.wholly_measured)
             if not proofs:
                 continue
-            if any((known.most("throttled") or 0.0) > self.limits["throttled"] for _, known in facts.of(name)):
+            if any(
+                (known.find_maximum("throttled") or 0.0) > self.limits["throttled"]
+                for _, known in facts.find_role(name)
+            ):
                 continue
-            highest = max(known.most("cpu") or 0.0 for _, known in facts.of(name))
+            highest = max(known.find_maximum("cpu") or 0.0 for _, known in facts.find_role(name))
             new = max(1, math.ceil(self.limits["headroom"] * highest))
             if now.vcores - new < max(1.0, self.limits["share"] * now.vcores):
                 continue
-            yield self.finding(
+            yield self.recommend(
                 Severity.MEDIUM if new <= now.vcores / 4 else Severity.LOW,
                 f"each task of {name} requests {format_amount(now.vcores, Unit.CORES)}, and none ever used more than "
                 f"{format_amount(highest, Unit.CORES)}",

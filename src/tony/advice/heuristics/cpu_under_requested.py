@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
-from tony.advice.recommendation import Evidence, Finding, Severity
+from tony.advice.recommendation import Evidence, Recommendation, Severity
 from tony.units import Unit, format_amount
 
 
-class CpuUnderAsked(Heuristic):
+class CpuUnderRequested(Heuristic):
     """Recommends the measured use, or more where a limit throttled the tasks."""
 
     name = "cpu-under-asked"
@@ -24,21 +24,21 @@ class CpuUnderAsked(Heuristic):
         Threshold("over", 1.25, Unit.TIMES, "the requested cores were used, on average"),
     )
 
-    def look(self, facts: Facts) -> Iterator[Finding]:
+    def evaluate(self, facts: Facts) -> Iterator[Recommendation]:
         for name, now in facts.run.roles.items():
-            found = self.proofs(facts, name, lambda known: bool(known.means("cpu")))
+            found = self.find_proofs(facts, name, lambda known: bool(known.list_means("cpu")))
             proofs = [known for _, known in found if known.vcores <= now.vcores]
             if len(proofs) < self.limits["runs"]:
                 continue
-            throttled = min(max(known.means("throttled").values(), default=0.0) for known in proofs)
-            used = min(max(known.means("cpu").values(), default=0.0) for known in proofs)
+            throttled = min(max(known.list_means("throttled").values(), default=0.0) for known in proofs)
+            used = min(max(known.list_means("cpu").values(), default=0.0) for known in proofs)
             if throttled >= self.limits["throttled"]:
-                yield self._throttled(name, now, throttled, len(proofs))
+                yield self._report_throttling(name, now, throttled, len(proofs))
             elif used >= self.limits["over"] * now.vcores and used > now.vcores + 0.5:
-                yield self._over(name, now, used, len(proofs))
+                yield self._report_overuse(name, now, used, len(proofs))
 
-    def _throttled(self, name: str, now: RoleFacts, throttled: float, runs: int) -> Finding:
-        return self.finding(
+    def _report_throttling(self, name: str, now: RoleFacts, throttled: float, runs: int) -> Recommendation:
+        return self.recommend(
             Severity.MEDIUM,
             f"programs of {name} were throttled for {format_amount(throttled, Unit.SHARE)} of their time, because they "
             f"have only {format_amount(now.vcores, Unit.CORES)}",
@@ -51,8 +51,8 @@ class CpuUnderAsked(Heuristic):
             runs=runs,
         )
 
-    def _over(self, name: str, now: RoleFacts, used: float, runs: int) -> Finding:
-        return self.finding(
+    def _report_overuse(self, name: str, now: RoleFacts, used: float, runs: int) -> Recommendation:
+        return self.recommend(
             Severity.LOW,
             f"programs of {name} used {format_amount(used, Unit.CORES)} on average, and request "
             f"{format_amount(now.vcores, Unit.CORES)}: on a busy machine they would be slower",

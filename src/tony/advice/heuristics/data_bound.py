@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run, mean_use
 from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
-from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity, savings_range
+from tony.advice.recommendation import Evidence, Recommendation, Saving, SettingChange, Severity, savings_range
 from tony.model.metric_definitions import OF_PROGRAMS
 from tony.units import Unit, format_amount
 
@@ -29,28 +29,32 @@ class DataBound(Heuristic):
         Threshold("cpu", 0.9, Unit.SHARE, "minimum share of the requested cores in use, on average"),
     )
 
-    def look(self, facts: Facts) -> Iterator[Finding]:
+    def evaluate(self, facts: Facts) -> Iterator[Recommendation]:
         for name, now in facts.run.roles.items():
-            reported = self.proofs(facts, name, lambda known: _waiting(known) is not None)
-            waits = [_waiting(known) or 0.0 for _, known in reported]
-            seen = self.proofs(facts, name, lambda known: mean_use(known) is not None and bool(known.means("cpu")))
-            busy = [self._busy(known) for _, known in seen]
+            reported = self.find_proofs(facts, name, lambda known: _find_waiting_share(known) is not None)
+            waits = [_find_waiting_share(known) or 0.0 for _, known in reported]
+            seen = self.find_proofs(
+                facts, name, lambda known: mean_use(known) is not None and bool(known.list_means("cpu"))
+            )
+            busy = [self._find_gpu_use(known) for _, known in seen]
             if reported and min(waits) >= self.limits["waits"]:
-                yield self._found(name, now, reported, waits, is_reported=True)
+                yield self._build_recommendation(name, now, reported, waits, is_reported=True)
             elif seen and all(each is not None for each in busy):
-                yield self._found(name, now, seen, [1 - each for each in busy if each is not None], is_reported=False)
+                yield self._build_recommendation(
+                    name, now, seen, [1 - each for each in busy if each is not None], is_reported=False
+                )
 
-    def _busy(self, known: RoleFacts) -> float | None:
+    def _find_gpu_use(self, known: RoleFacts) -> float | None:
         """Return the GPU utilisation if the GPUs wait for a busy CPU; else None."""
-        use, cores = mean_use(known), known.means("cpu")
+        use, cores = mean_use(known), known.list_means("cpu")
         if use is None or not cores or not self.limits["gpu_works"] <= use < self.limits["gpu"]:
             return None
         return use if statistics.fmean(cores.values()) >= self.limits["cpu"] * known.vcores else None
 
-    def _found(
+    def _build_recommendation(
         self, name: str, now: RoleFacts, proofs: list[tuple[Run, RoleFacts]], idle: list[float], *, is_reported: bool
-    ) -> Finding:
-        cores = statistics.fmean([value for _, known in proofs for value in known.means("cpu").values()] or [0.0])
+    ) -> Recommendation:
+        cores = statistics.fmean([value for _, known in proofs for value in known.list_means("cpu").values()] or [0.0])
         full = cores >= self.limits["cpu"] * now.vcores
         patch: tuple[SettingChange, ...] = (
             change_role_setting(name, "vcores", str(now.vcores), str(2 * now.vcores)) if full else ()
@@ -67,7 +71,7 @@ class DataBound(Heuristic):
             Evidence("cores in use, on average", cores, Unit.CORES),
         ]
         hours = [known.held * now.gpus * part for (_, known), part in zip(proofs, idle, strict=True)]
-        return self.finding(
+        return self.recommend(
             Severity.HIGH if now.gpus and share >= 0.5 else Severity.MEDIUM,
             f"{name}: in {format_amount(share, Unit.SHARE)} {what}",
             tuple(evidence),
@@ -81,7 +85,7 @@ class DataBound(Heuristic):
         )
 
 
-def _waiting(known: RoleFacts) -> float | None:
+def _find_waiting_share(known: RoleFacts) -> float | None:
     """Return the share of a step that the programs report as waiting for data; None if they do not report it."""
     shares = []
     for task, used in known.used.items():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tony.advice.exit_facts import Failed
+from tony.advice.exit_facts import FailureRecord
 from tony.advice.facts import Facts, Run
-from tony.advice.heuristic import Heuristic, Threshold, count
-from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity, savings_range
+from tony.advice.heuristic import Heuristic, Threshold, format_count
+from tony.advice.recommendation import Evidence, Recommendation, Saving, SettingChange, Severity, savings_range
 from tony.core.events import FailureResponse
 from tony.units import Unit, format_amount, format_exact_duration
 
@@ -15,7 +15,7 @@ from tony.units import Unit, format_amount, format_exact_duration
 _ROUND_SECONDS = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0)
 
 
-class RestartsInVain(Heuristic):
+class FutileRestarts(Heuristic):
     """Recommends `min_uptime` for programs that always fail early."""
 
     name = "restarts-in-vain"
@@ -26,7 +26,7 @@ class RestartsInVain(Heuristic):
         Threshold("margin", 2.0, Unit.TIMES, "the longest of these run times is recommended"),
     )
 
-    def look(self, facts: Facts) -> Iterator[Finding]:
+    def evaluate(self, facts: Facts) -> Iterator[Recommendation]:
         if facts.run.succeeded or any(run.succeeded and run.restarts for run in facts.runs):
             return
         futile = [(run, run.failures) for run in facts.runs if _is_futile(run)]
@@ -39,17 +39,17 @@ class RestartsInVain(Heuristic):
         lasted = [failure.ran for _, failures in futile for failure in failures if failure.ran is not None]
         longest = max(lasted, default=0.0)
         patch = self._patch(facts.run, longest)
-        yield self.finding(
+        yield self.recommend(
             Severity.HIGH if restarts >= 2 * self.limits["restarts"] else Severity.MEDIUM,
-            f"{count(restarts, 'restart')} led to the same failure ({how.pop()}), and none ever helped",
+            f"{format_count(restarts, 'restart')} led to the same failure ({how.pop()}), and none ever helped",
             (
                 Evidence("futile restarts", restarts),
                 Evidence("runs", len(futile)),
                 Evidence("longest run time before the failure", longest, Unit.SECONDS),
             ),
             saving=Saving(
-                gb_hours=savings_range([0.0, *(_spent(run, run.ledger.whole_gb_hours) for run, _ in futile)]),
-                gpu_hours=savings_range([0.0, *(_spent(run, run.ledger.whole_gpu_hours) for run, _ in futile)]),
+                gb_hours=savings_range([0.0, *(_estimate_cost(run, run.ledger.whole_gb_hours) for run, _ in futile)]),
+                gpu_hours=savings_range([0.0, *(_estimate_cost(run, run.ledger.whole_gpu_hours) for run, _ in futile)]),
             ),
             patch=patch,
             hint=""
@@ -68,7 +68,7 @@ class RestartsInVain(Heuristic):
 def _is_futile(run: Run) -> bool:
     """Return True if every session failed the same way, and none made more progress than the first."""
     failures = run.failures
-    if run.succeeded or run.ended is None or len(failures) < 2 or not all(map(_by_itself, failures)):
+    if run.succeeded or run.ended is None or len(failures) < 2 or not all(map(_is_own_failure, failures)):
         return False
     if len({(failure.how, failure.task.rpartition(":")[0]) for failure in failures}) != 1:
         return False
@@ -76,10 +76,10 @@ def _is_futile(run: Run) -> bool:
     return not steps or max(steps)[1] <= min(steps)[1]
 
 
-def _by_itself(failure: Failed) -> bool:
+def _is_own_failure(failure: FailureRecord) -> bool:
     return failure.by_program and failure.ran is not None and failure.decision is not FailureResponse.TOLERATE
 
 
-def _spent(run: Run, whole: float) -> float:
+def _estimate_cost(run: Run, whole: float) -> float:
     """Return the cost of the sessions after the second one, in proportion to their number."""
     return whole * max(0, run.sessions - 2) / run.sessions if run.sessions else 0.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony.advice.facts import Device, Facts, RoleFacts, Run, devices
-from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting, count
-from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity, savings_range
+from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting, format_count
+from tony.advice.recommendation import Evidence, Recommendation, Saving, SettingChange, Severity, savings_range
 from tony.model.job_spec import MIB
 from tony.units import Unit
 
 
-class GpusIdle(Heuristic):
+class IdleGpus(Heuristic):
     """Recommends the number of GPUs that are used."""
 
     name = "gpus-idle"
@@ -22,19 +22,19 @@ class GpusIdle(Heuristic):
         Threshold("memory", 64 * MIB, Unit.BYTES, "minimum memory in use: then a program has opened the GPU"),
     )
 
-    def look(self, facts: Facts) -> Iterator[Finding]:
+    def evaluate(self, facts: Facts) -> Iterator[Recommendation]:
         for name, now in facts.run.roles.items():
-            proofs = self.proofs(facts, name, lambda known: bool(devices(known))) if now.gpus else []
+            proofs = self.find_proofs(facts, name, lambda known: bool(devices(known))) if now.gpus else []
             every = [device for _, known in proofs for device in devices(known) or ()]
             if not every:
                 continue
             idle = set(range(now.gpus)) - {device.number for device in every if device.util.most >= self.limits["used"]}
             if idle:
-                yield self._found(name, now, proofs, every, idle)
+                yield self._build_recommendation(name, now, proofs, every, idle)
 
-    def _found(
+    def _build_recommendation(
         self, name: str, now: RoleFacts, proofs: list[tuple[Run, RoleFacts]], every: list[Device], idle: set[int]
-    ) -> Finding:
+    ) -> Recommendation:
         left = now.gpus - len(idle)
         untouched = all(device.opened < self.limits["memory"] for device in every if device.number in idle)
         last = idle == set(range(left, now.gpus))
@@ -46,9 +46,9 @@ class GpusIdle(Heuristic):
             patch, hint = change_role_setting(name, "gpus", str(now.gpus), str(left)), ""
         elif untouched and not last:
             hint = "They are not the last ones of each task: let the program use the first ones, then request fewer."
-        return self.finding(
+        return self.recommend(
             Severity.HIGH,
-            f"{len(idle)} of the {count(now.gpus, 'GPU')} of each task of {name} never computed anything",
+            f"{len(idle)} of the {format_count(now.gpus, 'GPU')} of each task of {name} never computed anything",
             (
                 Evidence("GPUs requested", now.gpus),
                 Evidence("GPUs used", left),

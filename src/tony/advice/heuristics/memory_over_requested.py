@@ -10,17 +10,17 @@ from tony.advice.heuristic import (
     Heuristic,
     Threshold,
     change_role_setting,
-    count,
-    rounded_memory,
-    severity_of_share,
-    size,
+    format_count,
+    format_size,
+    grade_share,
+    round_memory,
 )
-from tony.advice.recommendation import Evidence, Finding, Saving, savings_range
+from tony.advice.recommendation import Evidence, Recommendation, Saving, savings_range
 from tony.model.job_spec import MIB
 from tony.units import Unit, format_amount
 
 
-class MemoryOverAsked(Heuristic):
+class MemoryOverRequested(Heuristic):
     """Recommends the highest peak of several runs, with headroom."""
 
     name = "memory-over-asked"
@@ -33,24 +33,26 @@ class MemoryOverAsked(Heuristic):
         Threshold("least", 256 * MIB, Unit.BYTES, "minimum saving per task"),
     )
 
-    def look(self, facts: Facts) -> Iterator[Finding]:
+    def evaluate(self, facts: Facts) -> Iterator[Recommendation]:
         for name, now in facts.run.roles.items():
-            proofs = self.proofs(facts, name, _is_known)
+            proofs = self.find_proofs(facts, name, _is_known)
             if proofs:
                 yield from self._find(name, now, facts, proofs)
 
-    def _find(self, name: str, now: RoleFacts, facts: Facts, proofs: list[tuple[Run, RoleFacts]]) -> Iterator[Finding]:
-        every = [known.peak for _, known in facts.of(name) if known.peak is not None]
-        if any(known.out_of_memory or known.growing for _, known in facts.of(name)):
+    def _find(
+        self, name: str, now: RoleFacts, facts: Facts, proofs: list[tuple[Run, RoleFacts]]
+    ) -> Iterator[Recommendation]:
+        every = [known.peak for _, known in facts.find_role(name) if known.peak is not None]
+        if any(known.out_of_memory or known.growing for _, known in facts.find_role(name)):
             return
         highest, lowest = max(every), min(known.peak or 0 for _, known in proofs)
-        new = rounded_memory(self.limits["headroom"] * highest + (highest - lowest) + self.limits["reserve"])
+        new = round_memory(self.limits["headroom"] * highest + (highest - lowest) + self.limits["reserve"])
         less = now.memory - new
         if less < self.limits["least"] or less < self.limits["share"] * now.memory:
             return
         hours = savings_range(gigabytes(less) * known.held for _, known in proofs)
-        yield self.finding(
-            severity_of_share(less / now.memory, 0.5, 0.75),
+        yield self.recommend(
+            grade_share(less / now.memory, 0.5, 0.75),
             f"each task of {name} requests {format_amount(now.memory, Unit.BYTES)} of memory, and none ever used more "
             f"than {format_amount(highest, Unit.BYTES)}",
             (
@@ -61,8 +63,8 @@ class MemoryOverAsked(Heuristic):
             ),
             role=name,
             saving=Saving(gb_hours=hours),
-            patch=change_role_setting(name, "memory", size(now.memory), size(new)),
-            hint=f"Based on {count(len(proofs), 'run')}; a run with more data may need more.",
+            patch=change_role_setting(name, "memory", format_size(now.memory), format_size(new)),
+            hint=f"Based on {format_count(len(proofs), 'run')}; a run with more data may need more.",
             runs=len(proofs),
         )
 

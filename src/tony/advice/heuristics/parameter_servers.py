@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
 from tony.advice.heuristic import PROOF, Heuristic, Threshold
-from tony.advice.recommendation import Evidence, Finding, Saving, SettingChange, Severity, savings_range
+from tony.advice.recommendation import Evidence, Recommendation, Saving, SettingChange, Severity, savings_range
 from tony.units import Unit, format_amount
 
 #: Names of the role in jobs of TensorFlow and MXNet.
@@ -28,23 +28,23 @@ class ParameterServers(Heuristic):
         ),
     )
 
-    def look(self, facts: Facts) -> Iterator[Finding]:
+    def evaluate(self, facts: Facts) -> Iterator[Recommendation]:
         for name in _ROLES:
             now = facts.run.roles.get(name)
             if now is None or now.tasks < 2 or facts.run.spec.framework not in ("tensorflow", "mxnet"):
                 continue
             if facts.run.spec.effective_roles[name].min_instances is not None:
                 continue
-            proofs = self.proofs(facts, name, _is_known)
+            proofs = self.find_proofs(facts, name, _is_known)
             if not proofs:
                 continue
-            fewer = max(math.ceil(now.tasks / 2), *(self._needed(now, known) for _, known in proofs))
+            fewer = max(math.ceil(now.tasks / 2), *(self._count_needed(now, known) for _, known in proofs))
             if fewer < now.tasks:
-                yield self._found(name, now, proofs, fewer)
+                yield self._build_recommendation(name, now, proofs, fewer)
 
-    def _needed(self, now: RoleFacts, known: RoleFacts) -> int:
+    def _count_needed(self, now: RoleFacts, known: RoleFacts) -> int:
         """Return how many would be enough."""
-        network = sum(sum(known.means(way).values()) for way in ("net-in", "net-out"))
+        network = sum(sum(known.list_means(way).values()) for way in ("net-in", "net-out"))
         cores = sum(task["cpu"].most for task in known.used.values())
         memory = (known.peak or 0) * known.tasks
         return max(
@@ -54,11 +54,13 @@ class ParameterServers(Heuristic):
             math.ceil(network / self.limits["network"]),
         )
 
-    def _found(self, name: str, now: RoleFacts, proofs: list[tuple[Run, RoleFacts]], fewer: int) -> Finding:
-        cores = max(sum(known.means("cpu").values()) for _, known in proofs)
+    def _build_recommendation(
+        self, name: str, now: RoleFacts, proofs: list[tuple[Run, RoleFacts]], fewer: int
+    ) -> Recommendation:
+        cores = max(sum(known.list_means("cpu").values()) for _, known in proofs)
         peak = max(known.peak or 0 for _, known in proofs)
         less = now.tasks - fewer
-        return self.finding(
+        return self.recommend(
             Severity.MEDIUM,
             f"{now.tasks} tasks of {name} use {format_amount(cores, Unit.CORES)} in total, and each at most "
             f"{format_amount(peak, Unit.BYTES)} of memory: {fewer} would be enough",
@@ -83,4 +85,4 @@ def _is_known(known: RoleFacts) -> bool:
     """Return True if CPU, memory and network metrics of each task are known."""
     if not known.wholly_measured or known.peak is None or known.counted < known.tasks:
         return False
-    return all(len(known.means(way)) >= known.tasks for way in ("net-in", "net-out"))
+    return all(len(known.list_means(way)) >= known.tasks for way in ("net-in", "net-out"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.recommendation import Evidence, Finding, Saving, Severity, savings_range
+from tony.advice.recommendation import Evidence, Recommendation, Saving, Severity, savings_range
 from tony.model.states import RoleKind
 from tony.units import Unit, format_number
 
@@ -29,19 +29,19 @@ class SkewedRanks(Heuristic):
         Threshold("seconds", 300.0, Unit.SECONDS, "minimum run time of its programs in each of them"),
     )
 
-    def look(self, facts: Facts) -> Iterator[Finding]:
+    def evaluate(self, facts: Facts) -> Iterator[Recommendation]:
         for name, now in facts.run.roles.items():
             if now.kind in (RoleKind.SIDECAR, RoleKind.SETUP, RoleKind.UNTRACKED):
                 continue
             found = [
                 (run, known, slow)
-                for run, known in facts.of(name)
-                if known.longest >= self.limits["seconds"] and run.succeeded and (slow := self._slowest(known))
+                for run, known in facts.find_role(name)
+                if known.longest >= self.limits["seconds"] and run.succeeded and (slow := self._find_slowest(known))
             ]
             if len(found) >= self.limits["runs"] and found[0][0] is facts.run:
-                yield self._found(name, found)
+                yield self._build_recommendation(name, found)
 
-    def _slowest(self, known: RoleFacts) -> tuple[str, float, str] | None:
+    def _find_slowest(self, known: RoleFacts) -> tuple[str, float, str] | None:
         """Return task, factor and criterion of the slowest task; None if none stands out."""
         for times, what in ((known.steps, "seconds per step"), (known.ran, "run time")):
             if len(times) < self.limits["tasks"] or len(times) < known.tasks:
@@ -53,7 +53,9 @@ class SkewedRanks(Heuristic):
                 return task, most / reference, what
         return None
 
-    def _found(self, name: str, found: list[tuple[Run, RoleFacts, tuple[str, float, str]]]) -> Finding:
+    def _build_recommendation(
+        self, name: str, found: list[tuple[Run, RoleFacts, tuple[str, float, str]]]
+    ) -> Recommendation:
         _, known, (task, times, what) = found[0]
         tasks = {slow[0] for _, _, slow in found}
         hosts = {each.hosts.get(slow[0], "") for _, each, slow in found} - {""}
@@ -65,7 +67,7 @@ class SkewedRanks(Heuristic):
         else:
             why = "Compare the metrics of its tasks on the job's page."
         lost = [(times - 1) / times * each.held for _, each, (_, times, _) in found]
-        return self.finding(
+        return self.recommend(
             Severity.HIGH if times >= 2 else Severity.MEDIUM,
             f"{task} takes {format_number(times)} times as long as the other tasks of {name} ({what})",
             (

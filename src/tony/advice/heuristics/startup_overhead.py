@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from tony.advice.facts import Facts, Run
 from tony.advice.heuristic import Heuristic, Threshold
-from tony.advice.recommendation import Evidence, Finding, Saving, Severity, savings_range
+from tony.advice.recommendation import Evidence, Recommendation, Saving, Severity, savings_range
 from tony.history.goodput import Bucket, GoodputLedger
 from tony.model.states import RoleKind
 from tony.units import Unit, format_amount
 
 
-class StartUp(Heuristic):
+class StartupOverhead(Heuristic):
     """Reports the setup time; no setting of the job file shortens it."""
 
     name = "start-up"
@@ -23,14 +23,14 @@ class StartUp(Heuristic):
         Threshold("runs", 2, Unit.COUNT, "minimum number of such runs"),
     )
 
-    def look(self, facts: Facts) -> Iterator[Finding]:
+    def evaluate(self, facts: Facts) -> Iterator[Recommendation]:
         if any(role.kind is RoleKind.SETUP for role in facts.run.roles.values()):
             return  # their run time counts as setup
-        found = [(run, *setup) for run in facts.runs if run.succeeded and (setup := self._share(run.ledger))]
+        found = [(run, *setup) for run in facts.runs if run.succeeded and (setup := self._compute_share(run.ledger))]
         if len(found) < self.limits["runs"] or found[0][0] is not facts.run:
             return
         run, share, seconds = found[0]
-        yield self.finding(
+        yield self.recommend(
             Severity.MEDIUM if share >= 0.5 else Severity.LOW,
             f"container setup takes {format_amount(seconds, Unit.SECONDS)} per task, "
             f"{format_amount(share, Unit.SHARE)} of the time for which its container is allocated",
@@ -48,7 +48,7 @@ class StartUp(Heuristic):
             runs=len(found),
         )
 
-    def _share(self, ledger: GoodputLedger) -> tuple[float, float] | None:
+    def _compute_share(self, ledger: GoodputLedger) -> tuple[float, float] | None:
         """Return the share of setup in the allocated time, and seconds per task; None if below the thresholds."""
         whole = sum(value for task in ledger.tasks for value in task.held.values() if value is not None)
         taken = sum(task.held[Bucket.SET_UP.value] or 0.0 for task in ledger.tasks)

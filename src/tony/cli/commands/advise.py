@@ -12,11 +12,11 @@ import click
 
 from tony.advice.engine import advise
 from tony.advice.facts_loader import load_facts
-from tony.advice.heuristic import count, format_evidence, saved
-from tony.advice.patch import as_diff
+from tony.advice.heuristic import format_count, format_evidence, format_saving
+from tony.advice.patch import format_diff
 from tony.advice.patch_writer import apply
 from tony.advice.recommendation import Advice
-from tony.advice.registry import all_heuristics
+from tony.advice.registry import load_heuristics
 from tony.cli.open_job import find_job, open_portal, portal_option
 from tony.cli.options import job_argument, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
@@ -93,7 +93,7 @@ def _advise_at_portal(url: str, job: str, job_file: Path | None, only: tuple[str
 
 
 def _compute_advice(facts: Facts, only: tuple[str, ...]) -> Advice:
-    heuristics, problems = all_heuristics()
+    heuristics, problems = load_heuristics()
     names = {heuristic.name for heuristic in heuristics}
     unknown = [name for name in only if name not in names]
     if unknown:
@@ -132,23 +132,23 @@ def _build_applied_json(applied: Applied) -> dict[str, object]:
 
 def _show(name: str, advice: Advice) -> None:
     others = len(advice.runs) - 1
-    say(f"{advice.job}  {escape(name)}  compared with {count(others, 'earlier run')} of the same job")
-    for finding in advice.findings:
+    say(f"{advice.job}  {escape(name)}  compared with {format_count(others, 'earlier run')} of the same job")
+    for recommendation in advice.findings:
         say()
-        saving = saved(finding.saving)
-        say(f"{finding.severity.value}: {finding.says}", bold=True)
-        say_all(f"    {format_evidence(evidence)}" for evidence in finding.evidence)
+        saving = format_saving(recommendation.saving)
+        say(f"{recommendation.severity.value}: {recommendation.says}", bold=True)
+        say_all(f"    {format_evidence(evidence)}" for evidence in recommendation.evidence)
         if saving:
             say(f"    would save per run: {saving}")
-        if finding.hint:
-            say(f"    {finding.hint}")
-        say(f"    rule: {finding.heuristic}")
+        if recommendation.hint:
+            say(f"    {recommendation.hint}")
+        say(f"    rule: {recommendation.heuristic}")
     say()
     if not advice.findings:
         say("No recommendations.")
     if advice.patch:
         say("Suggested changes to the job file:")
-        say_all(f"    {line}" for line in as_diff(advice.patch))
+        say_all(f"    {line}" for line in format_diff(advice.patch))
     elif advice.findings:
         say("No change to the job file is suggested.")
     for change in advice.later:

@@ -13,7 +13,7 @@ from tony.cli.terminal.output import print_json, say, say_all
 from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.cli.text.status_text import find_further_sessions, find_lone_restarts, format_status
 from tony.history.event_log import segments
-from tony.history.session_facts import session_reasons, session_sizes
+from tony.history.session_facts import read_session_reasons, read_session_sizes
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 
@@ -56,7 +56,7 @@ def command(job: str, as_json: bool) -> None:
 
 def _find_sessions(folder: JobFolder, report: JobReport) -> list[dict[str, Any]]:
     """Return the reason of each session, and its number of tasks if the gang size may change."""
-    reasons, sizes = session_reasons(folder), session_sizes(folder)
+    reasons, sizes = read_session_reasons(folder), read_session_sizes(folder)
     return [
         {
             "session": number,

@@ -86,7 +86,7 @@ def command(
     as_json: bool,
 ) -> None:
     """List running and finished jobs, newest first."""
-    wanted = Filter(
+    job_filter = Filter(
         states=frozenset(JobState(state) for state in states) or None,
         name=name,
         user=user,
@@ -96,24 +96,25 @@ def command(
     )
     if portal is not None:
         with open_portal(portal) as portal_client:
-            _print(_fetch_heads(portal_client, wanted, limit), portal_client.address, wanted, as_json)
+            _print(_fetch_heads(portal_client, job_filter, limit), portal_client.address, job_filter, as_json)
         return
     place = home()
-    jobs = list_ended_jobs(place, wanted) or _query_jobs(place, wanted)
+    jobs = list_ended_jobs(place, job_filter) or _query_jobs(place, job_filter)
     heads = jobs.heads[:limit]
     for problem in jobs.problems:
         warn(problem)
-    _print(heads, str(place.jobs), wanted, as_json)
+    _print(heads, str(place.jobs), job_filter, as_json)
 
 
-def _print(heads: Sequence[JobHead], where: str, wanted: Filter, as_json: bool) -> None:
+def _print(heads: Sequence[JobHead], where: str, job_filter: Filter, as_json: bool) -> None:
     if as_json:
         print_json(list(heads))
     elif heads:
         _show(heads)
     else:
-        scheduler = f" and of the scheduler {wanted.scheduler}" if wanted.scheduler else ""
-        say(f"no jobs in {where}{scheduler}" + (" match" if wanted != Filter(scheduler=wanted.scheduler) else ""))
+        scheduler = f" and of the scheduler {job_filter.scheduler}" if job_filter.scheduler else ""
+        match = " match" if job_filter != Filter(scheduler=job_filter.scheduler) else ""
+        say(f"no jobs in {where}{scheduler}{match}")
 
 
 def _check_scheduler(scheduler: str) -> str:
@@ -122,29 +123,29 @@ def _check_scheduler(scheduler: str) -> str:
     return scheduler
 
 
-def _query_jobs(place: Home, wanted: Filter) -> Jobs:
+def _query_jobs(place: Home, job_filter: Filter) -> Jobs:
     import asyncio  # late: not needed for jobs that have ended
 
-    return asyncio.run(list_jobs(place, wanted))
+    return asyncio.run(list_jobs(place, job_filter))
 
 
-def _fetch_heads(portal: PortalClient, wanted: Filter, limit: int | None) -> Sequence[JobHead]:
+def _fetch_heads(portal: PortalClient, job_filter: Filter, limit: int | None) -> Sequence[JobHead]:
     """Return the matching jobs, newest first; without a limit the newest `_PORTAL_LIMIT`, with a warning."""
     words: dict[str, str] = {}
-    for name, value in (("user", wanted.user), ("scheduler", wanted.scheduler)):
+    for name, value in (("user", job_filter.user), ("scheduler", job_filter.scheduler)):
         if value is not None:
             words[name] = value
-    for name, moment in (("since", wanted.since), ("until", wanted.until)):
+    for name, moment in (("since", job_filter.since), ("until", job_filter.until)):
         if moment is not None:
             words[name] = repr(moment)
-    states = wanted.states
+    states = job_filter.states
     if states is not None and len(states) == 1:
         words["state"] = next(iter(states)).value
 
-    def takes(head: JobHead) -> bool:
-        return wanted.matches(head) and (states is None or head.state in states)
+    def matches(head: JobHead) -> bool:
+        return job_filter.matches(head) and (states is None or head.state in states)
 
-    found = [*portal.iterate_jobs(words, takes, _PORTAL_LIMIT + 1 if limit is None else limit)]
+    found = [*portal.iterate_jobs(words, matches, _PORTAL_LIMIT + 1 if limit is None else limit)]
     if limit is None and len(found) > _PORTAL_LIMIT:
         warn(f"only the newest {_PORTAL_LIMIT} are shown; use -n 1000 for more")
         return found[:_PORTAL_LIMIT]

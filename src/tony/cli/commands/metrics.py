@@ -54,19 +54,19 @@ def command(job: str, tasks: tuple[str, ...], series: str | None, points: int, a
     selected = select_named_tasks(name, record.spec.task_ids, tasks)
     selected_tasks = [task for task in every if selected is None or task in selected]
     named = tuple(filter(None, (series or "").split(",")))
-    wanted = named or (("*",) if as_csv or as_json else _DEFAULT_SERIES)
+    patterns = named or (("*",) if as_csv or as_json else _DEFAULT_SERIES)
     live = not home.job(name).summary.exists()
     if live:
         _fetch_job_dir(home.job(name))
     _check_series(home.job(name), every, named, live=live)
     unicode = knows_unicode(sys.stdout)
     if not (as_csv or as_json) and selected is None and len(every) > _MAX_TASK_ROWS:
-        lines = _format_role_rows(home.job(name), wanted, unicode=unicode)
+        lines = _format_role_rows(home.job(name), patterns, unicode=unicode)
         if len(lines) > 1:
             say_all(lines)
             return
-    measures = [] if as_csv else asyncio.run(load_series(home.job(name), selected_tasks, wanted, points, live=live))
-    if not (_print_csv(home.job(name), selected_tasks, wanted, points, live=live) if as_csv else measures):
+    measures = [] if as_csv else asyncio.run(load_series(home.job(name), selected_tasks, patterns, points, live=live))
+    if not (_print_csv(home.job(name), selected_tasks, patterns, points, live=live) if as_csv else measures):
         _explain_absence(home.job(name), record.spec.metrics_interval, ", ".join(tasks) if named else "", live=live)
         if as_csv:
             print(format_csv_heading())
@@ -82,12 +82,12 @@ def _build_json(points: Points) -> Mapping[str, Json]:
     return plain
 
 
-def _print_csv(folder: JobFolder, tasks: list[str], wanted: tuple[str, ...], most: int, *, live: bool) -> bool:
+def _print_csv(folder: JobFolder, tasks: list[str], patterns: tuple[str, ...], most: int, *, live: bool) -> bool:
     """Print CSV in batches of tasks: all points of ten thousand tasks are too many for memory."""
     since = read_acceptance_time(folder)
     any_line = False
     for first in range(0, len(tasks), _BATCH_SIZE):
-        found = asyncio.run(load_series(folder, tasks[first : first + _BATCH_SIZE], wanted, most, live=live))
+        found = asyncio.run(load_series(folder, tasks[first : first + _BATCH_SIZE], patterns, most, live=live))
         if found and not any_line:
             print(format_csv_heading())
         for line in format_csv_lines(found, since):
@@ -104,16 +104,16 @@ def _fetch_job_dir(folder: JobFolder) -> None:
         warn(f"{error}; showing the local copy")
 
 
-def _format_role_rows(folder: JobFolder, wanted: tuple[str, ...], *, unicode: bool) -> list[str]:
+def _format_role_rows(folder: JobFolder, patterns: tuple[str, ...], *, unicode: bool) -> list[str]:
     with open_metrics(folder.metrics) as metrics:
 
         def iterate_series() -> Iterator[tuple[RolePoints, Mapping[str, Peak]]]:
-            names = [name for name in sort_series(metrics.series()) if matches(wanted, name)]
+            names = [name for name in sort_series(metrics.series()) if matches(patterns, name)]
             for role in dict.fromkeys(task.rpartition(":")[0] for task in metrics.tasks()):
                 peaks = metrics.peaks(role)
                 for name in names:
                     of = {task: found[name] for task, found in peaks.items() if name in found}
-                    yield metrics.of_role(role, name, most=48), of
+                    yield metrics.read_role_series(role, name, most=48), of
 
         return format_role_table(iterate_series(), find_columns(), unicode=unicode)
 

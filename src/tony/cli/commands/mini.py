@@ -129,7 +129,7 @@ def status(as_json: bool) -> None:
 def env() -> None:
     """Print the shell line with which other programs find the cluster: eval "$(tony mini env)"."""
     cluster = _cluster()
-    if not cluster.state.living():
+    if not cluster.state.find_running():
         raise UserError("the cluster's daemons have exited; start it again: tony mini start")
     say(f"export HADOOP_CONF_DIR={shlex.quote(str(cluster.conf))}")
 

@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 from tony.cli.options import Count, TextType
 from tony.cli.submission import SubmitOptions, setting_options, submit_and_follow, submit_options
 from tony.config.files.call_settings import SOURCE
-from tony.config.files.overrides import written
+from tony.config.files.overrides import parse_flag_value
 from tony.config.load import load
 from tony.errors import ConfigError
 from tony.frameworks.registry import names
@@ -221,7 +221,11 @@ def _parse_roles(instances: int | None, texts: tuple[str, ...], each: dict[str, 
         if role in roles:
             raise click.BadParameter(f"role {role!r} is given twice.", param_hint="--role")
         own = dict(_parse_pair(item, "--role") for item in rest)
-        roles[role] = {"instances": written(number), **each, **{key: written(value) for key, value in own.items()}}
+        roles[role] = {
+            "instances": parse_flag_value(number),
+            **each,
+            **{key: parse_flag_value(value) for key, value in own.items()},
+        }
     return roles
 
 

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from tony.cli.options import TextType, json_option
 from tony.cli.terminal.output import print_json, say, to_plain_value
 from tony.cli.terminal.terminal_text import find_columns
-from tony.config.name_suggestions import closest_match
+from tony.config.name_suggestions import find_closest_match
 from tony.config.table.settings_doc import SettingRow, settings_rows, settings_table_markdown
 from tony.config.table.settings_table import is_common
 from tony.errors import UserError
@@ -66,7 +66,7 @@ def _is_match(name: str, setting: str) -> bool:
 
 def _suggest(names: tuple[str, ...]) -> str:
     by_last_part = {row.name.rpartition(".")[2]: row.name for row in settings_rows()}
-    near = next((match for name in names if (match := closest_match(name.rpartition(".")[2], by_last_part))), None)
+    near = next((match for name in names if (match := find_closest_match(name.rpartition(".")[2], by_last_part))), None)
     return f"; did you mean {by_last_part[near]}?" if near else ""
 
 

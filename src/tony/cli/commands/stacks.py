@@ -32,19 +32,19 @@ def command(job: str, tasks: tuple[str, ...], portal: str | None, as_json: bool)
     are not Python); the output says which. They are also kept among the job's logs. The exit code is 3 if no task gave
     a trace.
     """
-    printer = _Printer(as_json)
+    printer = _StackPrinter(as_json)
     with open_job(job, portal) as view:
         asyncio.run(_show(view, tasks, printer))
     return ExitCode.SUCCEEDED if printer.any_trace else ExitCode.INFRASTRUCTURE
 
 
-async def _show(view: JobView, tasks: tuple[str, ...], printer: _Printer) -> None:
+async def _show(view: JobView, tasks: tuple[str, ...], printer: _StackPrinter) -> None:
     async with aclosing(view.stacks(*tasks)) as answers:
         async for answer in answers:
             printer.print(answer)
 
 
-class _Printer:
+class _StackPrinter:
     """Prints the stack traces of one task after the other.
 
     Attributes:

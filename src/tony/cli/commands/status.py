@@ -20,7 +20,7 @@ from tony.cli.text.status_text import (
     lacks_reasons,
     lacks_restarts,
 )
-from tony.errors import ConnectionFailed, InfraError, TonyError
+from tony.errors import ConnectionFailedError, InfraError, TonyError
 from tony.model.codec import Json, to_plain
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
@@ -54,7 +54,7 @@ def command(job: str, portal: str | None, as_json: bool) -> None:
     home, name = job_id(job)
     try:
         report = load_report(home, name)
-    except ConnectionFailed as error:
+    except ConnectionFailedError as error:
         raise _show_last_known(home, name, error, shown=not as_json) from error
     progress = _read_progress(home, report)
     if as_json:
@@ -123,7 +123,7 @@ def _show(
     say_all(format_status(report, find_columns(), find_further_sessions(events, report), alone, sentence))
 
 
-def _show_last_known(home: Home, name: str, error: ConnectionFailed, *, shown: bool) -> ConnectionFailed:
+def _show_last_known(home: Home, name: str, error: ConnectionFailedError, *, shown: bool) -> ConnectionFailedError:
     """Show the last known status of a job whose AM does not answer; return the error with what to do."""
     import asyncio
 

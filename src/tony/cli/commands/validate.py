@@ -13,7 +13,7 @@ from tony.cli.terminal.output import print_json, say, say_all, to_plain_value
 from tony.cli.terminal.terminal_text import escape, find_columns, format_table
 from tony.client.submission import check
 from tony.config.load import Resolved, load
-from tony.config.table.resolved_table import resolved_rows
+from tony.config.table.resolved_table import list_resolved_rows
 from tony.errors import ConfigError, ExitCode
 from tony.model.job_spec import Role
 from tony.model.states import RoleKind
@@ -57,11 +57,11 @@ def _describe_role(name: str, role: Role) -> str:
 
 def _show(job_file: str, resolved: Resolved, show_all: bool, as_json: bool) -> None:
     if as_json:
-        settings = [{**asdict(row), "value": to_plain_value(row.value)} for row in resolved_rows(resolved)]
+        settings = [{**asdict(row), "value": to_plain_value(row.value)} for row in list_resolved_rows(resolved)]
         facts = {"valid": True, "problems": [], "notes": list(resolved.notes)}
         print_json({**facts, "settings": settings if show_all else None})
     elif show_all:
-        rows = [(escape(row.key), escape(row.value), escape(row.source)) for row in resolved_rows(resolved)]
+        rows = [(escape(row.key), escape(row.value), escape(row.source)) for row in list_resolved_rows(resolved)]
         say_all(format_table([("KEY", "VALUE", "SET IN"), *rows], find_columns()))
     else:
         spec = resolved.spec

@@ -9,7 +9,7 @@ import click
 
 from tony import clock
 from tony.advice.facts_loader import read_run
-from tony.advice.wasted_hours import by_week, compute_unused
+from tony.advice.wasted_hours import compute_unused, sum_by_week
 from tony.cli.commands.list import TimeParameter
 from tony.cli.options import home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
@@ -60,7 +60,7 @@ def _compute_weeks(since: float, user: str | None) -> tuple[Sequence[WeekOfWaste
             found.append(compute_unused(read_run(place.job(head.job))))
         except TonyError:
             unknown += 1
-    return by_week(found), unknown
+    return sum_by_week(found), unknown
 
 
 def _format_row(week: WeekOfWaste) -> tuple[str, ...]:

@@ -126,15 +126,15 @@ class _SignalHandlers:
         self._pressed += 1
         self._early.note(number)
         on = "" if number is signal.SIGINT else f" on {number.name}"
-        again = "press Ctrl-C again" if number is signal.SIGINT else f"send {number.name} again"
+        advice = "press Ctrl-C again" if number is signal.SIGINT else f"send {number.name} again"
         if self._pressed > 2:
             self._view.on_notice(f"Leaving{on}; job {self._job_id} may still be running: tony status {self._job_id}")
             self._leave(signal.SIGINT)
             return
         if self._pressed == 1:
-            self._view.on_notice(f"Stopping job {self._job_id}{on}; {again} to kill it now")
+            self._view.on_notice(f"Stopping job {self._job_id}{on}; {advice} to kill it now")
         else:
-            self._view.on_notice(f"Killing job {self._job_id}{on}; {again} to leave")
+            self._view.on_notice(f"Killing job {self._job_id}{on}; {advice} to leave")
         self._group.create_task(self._kill(now=self._pressed == 2))
 
     async def _kill(self, *, now: bool) -> None:

@@ -64,15 +64,15 @@ def find_further_sessions(source: EventSource, report: JobReport) -> dict[int, s
     if report.session < 2:
         return {}
     from tony.core.session_size_event import format_sizes
-    from tony.history.session_facts import session_reasons, session_sizes
+    from tony.history.session_facts import read_session_reasons, read_session_sizes
 
-    reasons = session_reasons(source)
+    reasons = read_session_reasons(source)
     if report.session_reason:  # the AM knows it even if the log is not here
         reasons[report.session] = report.session_reason
     found = {number: reasons.get(number, "reason unknown") for number in range(2, report.session + 1)}
     if not report.sizes:
         return found
-    sizes = {number: format_sizes(size.tasks, size.absent) for number, size in session_sizes(source).items()}
+    sizes = {number: format_sizes(size.tasks, size.absent) for number, size in read_session_sizes(source).items()}
     return {number: f"{reason}; {sizes[number]}" if number in sizes else reason for number, reason in found.items()}
 
 
@@ -84,7 +84,7 @@ def find_lone_restarts(source: EventSource, report: JobReport) -> list[tuple[int
 
     return [
         (session, f"{found.task} alone: {found.failure} ({found.reason.removeprefix(f'only {found.task}: ')})")
-        for session, found in session_facts.lone_restarts(source)
+        for session, found in session_facts.list_lone_restarts(source)
         if session <= report.session
     ]
 
@@ -97,10 +97,10 @@ def lacks_restarts(report: JobReport, alone: Sequence[tuple[int, str]]) -> bool:
 
 def lacks_reasons(folder: JobFolder, report: JobReport) -> bool:
     """Return True if the reason of a session is neither in the local log nor in the report."""
-    from tony.history.session_facts import session_reasons
+    from tony.history.session_facts import read_session_reasons
 
     known = {report.session} if report.session_reason else set()
-    return not session_reasons(folder).keys() | known >= set(range(2, report.session + 1))
+    return not read_session_reasons(folder).keys() | known >= set(range(2, report.session + 1))
 
 
 def _format_sizes(report: JobReport) -> list[str]:

@@ -127,7 +127,7 @@ def format_timeline(
         tasks: the tasks to show; None for all.
         max_task_rows: with more tasks several share a lane; None: each task has a row.
     """
-    shown = {name: spans for name, spans in line.by_task() if tasks is None or name in tasks}
+    shown = {name: spans for name, spans in line.group_by_task() if tasks is None or name in tasks}
     is_single = max_task_rows is None or len(shown) <= max_task_rows
     lanes = divide_into_lanes(list(shown), 1 if is_single else -(-len(shown) // _LANE_COUNT))
     label = min(
@@ -135,7 +135,7 @@ def format_timeline(
     )
     label = max(label, len("sessions"))
     picture_columns = max(_MIN_PICTURE_COLUMNS, columns - label - 2)
-    scale = _Scale(0.0, line.until, picture_columns)
+    scale = _ColumnScale(0.0, line.until, picture_columns)
     marks = [mark for mark in line.marks if not mark.task or mark.task in shown]
     used: set[_Cell] = set()
 
@@ -171,7 +171,7 @@ def format_headline(line: Timeline, state: str, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scale(TimeScale):
+class _ColumnScale(TimeScale):
     """A scale with a number of columns."""
 
     columns: int
@@ -186,7 +186,7 @@ class _Scale(TimeScale):
         return min(self.columns - 1, max(0, int(at / self.step)))
 
 
-def _draw_axis(scale: _Scale, alphabet: Alphabet) -> list[str]:
+def _draw_axis(scale: _ColumnScale, alphabet: Alphabet) -> list[str]:
     """Return the times, and below them a line with ticks."""
     times, line = [" "] * scale.columns, [alphabet.dash] * scale.columns
     for at in scale.ticks(max(1, scale.columns // _TICK_COLUMNS)):
@@ -197,7 +197,7 @@ def _draw_axis(scale: _Scale, alphabet: Alphabet) -> list[str]:
     return ["".join(times), "".join(line)]
 
 
-def _draw_sessions(line: Timeline, scale: _Scale) -> str:
+def _draw_sessions(line: Timeline, scale: _ColumnScale) -> str:
     """Return the number of each session where it begins; of sessions too close together, the first ones."""
     cells = [" "] * scale.columns
     free = 0
@@ -209,7 +209,7 @@ def _draw_sessions(line: Timeline, scale: _Scale) -> str:
     return "".join(cells)
 
 
-def _fill_cells(spans: Iterable[Span], scale: _Scale) -> list[_Cell]:
+def _fill_cells(spans: Iterable[Span], scale: _ColumnScale) -> list[_Cell]:
     """Return the phase with the most time in each column."""
     if scale.columns <= 0:
         return []
@@ -240,7 +240,7 @@ def _fill_cells(spans: Iterable[Span], scale: _Scale) -> list[_Cell]:
     return cells
 
 
-def _with_marks(cells: Sequence[_Cell], marks: Iterable[Mark], scale: _Scale) -> list[_Cell]:
+def _with_marks(cells: Sequence[_Cell], marks: Iterable[Mark], scale: _ColumnScale) -> list[_Cell]:
     found = list(cells)
     rank = {kind: number for number, kind in enumerate(_MARKS)}
     for mark in marks:

@@ -14,9 +14,9 @@ from tony.config.checks import start_order
 from tony.config.checks.hints import Note
 from tony.config.files import path_settings
 from tony.config.files.file_entries import find_same_names
-from tony.config.files.layers import Layer, quoted
+from tony.config.files.layers import Layer, quote
 from tony.config.files.secret_references import webhook_error
-from tony.config.name_suggestions import closest_match, format_known_names, suggest_names
+from tony.config.name_suggestions import find_closest_match, format_known_names, suggest_names
 from tony.config.secret_masking import is_reference
 from tony.config.table import value_format
 from tony.config.table.converted_settings import ENV_NAME, ValueTable
@@ -48,7 +48,7 @@ def check_sizes(spec: JobSpec, value_table: ValueTable) -> None:
         place = ("roles", name, "instances")
         if place not in value_table.tables:
             continue
-        given = value_table.below(place)
+        given = value_table.list_children(place)
         missing = [word for word in ("min", "max") if word not in given]
         if missing:
             if not any((*place, word) in value_table.broken for word in missing):
@@ -58,15 +58,15 @@ def check_sizes(spec: JobSpec, value_table: ValueTable) -> None:
             message = f"min is greater than max ({given['max']}). Write the smaller number as min."
             value_table.add_error((*place, "min"), message)
         elif given["min"] < given["max"]:
-            why = _why_not_elastic(spec, name)
+            why = _explain_not_elastic(spec, name)
             if why:
                 value_table.add_error((*place, "min"), f"{why} Write a fixed number: instances = {given['max']}.")
 
 
-def unsupported_elastic_roles(spec: JobSpec, adapter: Framework) -> Iterator[Problem]:
+def check_elastic_roles(spec: JobSpec, adapter: Framework) -> Iterator[Problem]:
     """Yield the elastic roles that the framework of the job does not support."""
     for name in spec.elastic_roles:
-        why = adapter.elastic(spec, name)
+        why = adapter.check_elastic(spec, name)
         if why:
             role = spec.roles[name]
             message = (
@@ -76,7 +76,7 @@ def unsupported_elastic_roles(spec: JobSpec, adapter: Framework) -> Iterator[Pro
             yield Problem(key=f"roles.{name}.instances.min", value=str(role.min_instances), message=message)
 
 
-def idle_waits(spec: JobSpec, value_table: ValueTable, own: Sequence[Layer]) -> Iterator[Note]:
+def find_idle_waits(spec: JobSpec, value_table: ValueTable, own: Sequence[Layer]) -> Iterator[Note]:
     """Yield a note for each wait that the job sets although no role is elastic."""
     if spec.elastic_roles:
         return
@@ -87,7 +87,7 @@ def idle_waits(spec: JobSpec, value_table: ValueTable, own: Sequence[Layer]) -> 
             yield Note(key=name, message=message, source=found.layer.where((name,)))
 
 
-def _why_not_elastic(spec: JobSpec, name: str) -> str:
+def _explain_not_elastic(spec: JobSpec, name: str) -> str:
     """Return why a role cannot be elastic with any framework; empty if it can."""
     kind = spec.roles[name].kind
     if kind is RoleKind.SETUP:
@@ -176,7 +176,12 @@ def _commands(spec: JobSpec, value_table: ValueTable) -> None:
     if ("command",) in value_table.broken:
         return
     hint = next(
-        (f" {_stray(value_table, table)}" for table in ("env", "params") if (table, "command") in value_table.found), ""
+        (
+            f" {_describe_stray_command(value_table, table)}"
+            for table in ("env", "params")
+            if (table, "command") in value_table.found
+        ),
+        "",
     )
     write = 'Write command = "python train.py".'
     if value_table.origin and value_table.origin.lower().endswith(".xml"):  # of LinkedIn TonY
@@ -194,8 +199,8 @@ def _commands(spec: JobSpec, value_table: ValueTable) -> None:
             )
 
 
-def _stray(value_table: ValueTable, table: str) -> str:
-    where = value_table.source((table, "command"))
+def _describe_stray_command(value_table: ValueTable, table: str) -> str:
+    where = value_table.find_source((table, "command"))
     return f"no command: the one in {where} is in the table [{table}]; move it above the first [section]."
 
 
@@ -209,7 +214,7 @@ def _placeholders(spec: JobSpec, value_table: ValueTable) -> None:
             () if ("params",) in value_table.broken else placeholder_errors(text, params, spec.effective_roles)
         ):
             kind, _, name = error.name.partition(".")
-            near = closest_match(name, spec.effective_roles if kind == "address" else spec.params)
+            near = find_closest_match(name, spec.effective_roles if kind == "address" else spec.params)
             hint = f"; did you mean {{{kind}.{near}}}?" if near else "."
             value_table.add_error(key, f"{error.message}{hint}", item=item)
 
@@ -234,8 +239,8 @@ def _addresses(spec: JobSpec, value_table: ValueTable) -> None:
                     f"{unknown}: {other} is a {kind} role, and other roles do not wait for its registration.",
                     item=item,
                 )
-            elif over := _find_end_before_start(spec, name, other):
-                value_table.add_error(key, f"{unknown}: {name} starts only after {other} has {over}.", item=item)
+            elif outcome := _find_end_before_start(spec, name, other):
+                value_table.add_error(key, f"{unknown}: {name} starts only after {other} has {outcome}.", item=item)
             elif name in start_order.find_predecessors(roles, other):
                 value_table.add_error(key, f"{unknown}: {other} starts only after {name}.", item=item)
 
@@ -347,7 +352,7 @@ def _groups(spec: JobSpec, value_table: ValueTable) -> None:
             value_table.add_error(("groups", group), "the group is empty. Name its roles, or remove it.")
         for number, member in enumerate(members):
             if member not in spec.effective_roles:
-                value_table.add_error(("groups", group), _no_role(spec, member), item=number)
+                value_table.add_error(("groups", group), _describe_unknown_role(spec, member), item=number)
 
 
 def _time_limits(spec: JobSpec, value_table: ValueTable) -> None:
@@ -378,7 +383,7 @@ def _start_order(spec: JobSpec, value_table: ValueTable) -> None:
         seen: dict[str, str] = {}
         for key, number, other, condition in start_order.conditions(value_table, name):
             if other not in spec.effective_roles:
-                value_table.add_error(key, _no_role(spec, other), item=number)
+                value_table.add_error(key, _describe_unknown_role(spec, other), item=number)
             elif seen.setdefault(other, condition.value) != condition.value:
                 message = f"two conditions for {other}: {seen[other]} and {condition.value}. Choose one."
                 value_table.add_error(key, message, item=number)
@@ -447,7 +452,7 @@ def _files(spec: JobSpec, value_table: ValueTable) -> None:
             if error:
                 value_table.add_error((*place, "files"), error, item=number)
         for number, name in find_same_names(files):
-            message = f"two files have the name {value_format.name(name)}. Rename one: path::other-name."
+            message = f"two files have the name {value_format.format_name(name)}. Rename one: path::other-name."
             value_table.add_error((*place, "files"), message, item=number)
     _add_error_if(value_table, ("source",), spec.source and path_settings.source_error(spec.source))
 
@@ -457,9 +462,9 @@ def _add_error_if(value_table: ValueTable, key: Key, error: str | None) -> None:
         value_table.add_error(key, error)
 
 
-def _no_role(spec: JobSpec, name: str) -> str:
+def _describe_unknown_role(spec: JobSpec, name: str) -> str:
     known = spec.effective_roles
-    return f"unknown role {quoted(name)}; {suggest_names(name, known, format_known_names(known))}"
+    return f"unknown role {quote(name)}; {suggest_names(name, known, format_known_names(known))}"
 
 
 _RULES: tuple[Callable[[JobSpec, ValueTable], None], ...] = (

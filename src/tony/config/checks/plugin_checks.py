@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tony.config.checks.cross_checks import unsupported_elastic_roles
+from tony.config.checks.cross_checks import check_elastic_roles
 from tony.config.checks.hints import Note
-from tony.config.files.layers import quoted
+from tony.config.files.layers import quote
 from tony.config.name_suggestions import format_known_names, suggest_names
 from tony.config.table.converted_settings import ValueTable
 from tony.errors import Problem
@@ -21,15 +21,19 @@ if TYPE_CHECKING:
     from tony.frameworks.base import Framework
 
 
-def unknown_names(value_table: ValueTable) -> bool:
+def check_plugin_names(value_table: ValueTable) -> bool:
     """Report an unknown framework or scheduler; return True if the framework is known."""
     scheduler = value_table.value(("scheduler", "name"))
-    if scheduler is not None and scheduler not in schedulers.built_in_names() and scheduler not in schedulers.names():
-        value_table.add_error(("scheduler", "name"), _unknown("scheduler", scheduler, schedulers.names()))
+    if (
+        scheduler is not None
+        and scheduler not in schedulers.list_built_in_names()
+        and scheduler not in schedulers.names()
+    ):
+        value_table.add_error(("scheduler", "name"), _describe_unknown("scheduler", scheduler, schedulers.names()))
     framework = value_table.value(("framework",))
     if framework is None or _has_framework(framework):
         return True
-    value_table.add_error(("framework",), _unknown("framework", framework, names()))
+    value_table.add_error(("framework",), _describe_unknown("framework", framework, names()))
     return False
 
 
@@ -38,7 +42,7 @@ def with_default_kinds(spec: JobSpec, value_table: ValueTable) -> JobSpec:
     adapter = _load_adapter(spec)
     if isinstance(adapter, Problem):
         return spec
-    serving = adapter.serving_roles(spec.roles)
+    serving = adapter.find_serving_roles(spec.roles)
     changed = {
         name: replace(role, kind=RoleKind.UNTRACKED)
         for name, role in spec.roles.items()
@@ -70,7 +74,7 @@ def framework_errors(spec: JobSpec) -> Sequence[Problem]:
     adapter = _load_adapter(spec)
     if isinstance(adapter, Problem):
         return [adapter]
-    return [*adapter.validate(spec), *_scopes(spec, adapter), *unsupported_elastic_roles(spec, adapter)]
+    return [*adapter.validate(spec), *_scopes(spec, adapter), *check_elastic_roles(spec, adapter)]
 
 
 def _load_adapter(spec: JobSpec) -> Framework | Problem:
@@ -79,19 +83,19 @@ def _load_adapter(spec: JobSpec) -> Framework | Problem:
         return load(home)
     except (ImportError, AttributeError, TypeError, SyntaxError, ValueError) as error:
         message = f"cannot load the plug-in {home}: {type(error).__name__}: {error}"
-        return Problem(key="framework", value=quoted(spec.framework), message=message)
+        return Problem(key="framework", value=quote(spec.framework), message=message)
 
 
 def _scopes(spec: JobSpec, adapter: Framework) -> Iterator[Problem]:
     """Yield roles with `restart = "task"` whose tasks cannot restart alone."""
     for name, role in spec.roles.items():
-        why = adapter.lone_restart(spec, name) if role.restart is RestartScope.TASK else None
+        why = adapter.check_lone_restart(spec, name) if role.restart is RestartScope.TASK else None
         if why:
             message = (
                 f'with framework = "{spec.framework}", a task of {name} cannot restart alone: {why}. Write '
                 'restart = "session", or leave it out: then the whole gang restarts.'
             )
-            yield Problem(key=f"roles.{name}.restart", value=quoted(role.restart.value), message=message)
+            yield Problem(key=f"roles.{name}.restart", value=quote(role.restart.value), message=message)
 
 
 def _has_framework(name: str) -> bool:
@@ -102,5 +106,5 @@ def _has_framework(name: str) -> bool:
     return True
 
 
-def _unknown(what: str, name: str, known: Sequence[str]) -> str:
+def _describe_unknown(what: str, name: str, known: Sequence[str]) -> str:
     return f"unknown {what}; {suggest_names(name, known, format_known_names(known))}"

@@ -18,7 +18,7 @@ def conditions(value_table: ValueTable, role: str) -> Iterator[tuple[Key, int, s
     place = ("roles", role, "after")
     for number, name in enumerate(value_table.value(place) or ()):
         yield place, number, name, AfterCondition.SUCCEEDED
-    for word, names in value_table.below(place).items():
+    for word, names in value_table.list_children(place).items():
         for number, name in enumerate(names):
             yield (*place, word), number, name, AfterCondition(word)
 
@@ -59,7 +59,7 @@ def cycles(waits_for: Mapping[str, Collection[str]]) -> list[tuple[str, ...]]:
                 if reported.isdisjoint(ring):
                     rings.append((*ring[first:], *ring[:first]))
                     reported.update(ring)
-            name = _next_role(stack, path, waits_for)
+            name = _find_next_role(stack, path, waits_for)
     return rings
 
 
@@ -71,7 +71,7 @@ def describe_cycle(ring: tuple[str, ...]) -> str:
     return " -> ".join((*ring[:_NAMED_ROLES], left_out, *ring[-_NAMED_ROLES:], ring[0]))
 
 
-def _next_role(
+def _find_next_role(
     stack: list[tuple[str, Iterator[str]]], path: list[str], known: Mapping[str, Collection[str]]
 ) -> str | None:
     while stack:

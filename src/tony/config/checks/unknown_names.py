@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from tony.config.checks.cross_checks import texts_with_placeholders
 from tony.config.checks.hints import Note
 from tony.config.files.layers import Branch
-from tony.config.name_suggestions import closest_match, suggest_names
+from tony.config.name_suggestions import find_closest_match, suggest_names
 from tony.config.table.converted_settings import ValueTable
 from tony.model.job_spec import JobSpec
 from tony.model.placeholders import find_parameters
@@ -28,20 +28,24 @@ def check_names(spec: JobSpec, value_table: ValueTable, file: Branch, given: Col
             value_table.add_error(("params", name), f"the job has no such parameter; {hint}")
     roles = _names_below(file, "roles")
     for name in value_table.roles:
-        like = None if name in roles or ("roles", name, "command") in value_table.found else closest_match(name, roles)
+        like = (
+            None
+            if name in roles or ("roles", name, "command") in value_table.found
+            else find_closest_match(name, roles)
+        )
         if like is not None:
             value_table.add_error(
                 ("roles", name), f"unknown role; did you mean `{like}`? A new role needs its own command."
             )
 
 
-def unused_parameters(spec: JobSpec, value_table: ValueTable) -> Iterator[Note]:
+def find_unused_parameters(spec: JobSpec, value_table: ValueTable) -> Iterator[Note]:
     """Yield a note for each parameter that no command and no variable uses."""
     used = find_parameters(text for _, text, _ in texts_with_placeholders(spec))
     for name in spec.params:
         if name not in used:
             message = f"no command or variable uses {{params.{name}}}, so this has no effect."
-            yield Note(key=f"params.{name}", message=message, source=value_table.source(("params", name)))
+            yield Note(key=f"params.{name}", message=message, source=value_table.find_source(("params", name)))
 
 
 def _names_below(tree: Branch, table: str) -> Collection[str]:

@@ -36,18 +36,18 @@ def from_spec(spec: JobSpec, *, with_defaults: bool = False) -> dict[str, Any]:
     """
     values = _fields(spec, _JOB_SETTINGS, with_defaults)
     for name in ("env", "container_env", "params"):
-        _add(values, (name,), _canonical_items(getattr(spec, name)))
-    _add(values, ("groups",), _plain(spec.groups))
+        _add(values, (name,), _convert_items(getattr(spec, name)))
+    _add(values, ("groups",), _convert_plain(spec.groups))
     roles = spec.roles
     _add(values, ("roles",), _roles(roles, with_defaults) if isinstance(roles, Mapping) else roles)
     if spec.scheduler_settings:
-        put(values, ("scheduler", str(spec.scheduler)), _canonical_items(spec.scheduler_settings))
+        put(values, ("scheduler", str(spec.scheduler)), _convert_items(spec.scheduler_settings))
     return values
 
 
 def _roles(roles: Mapping[str, Any], with_defaults: bool) -> dict[str, Any]:
     return {
-        str(name): _role(role, with_defaults) if isinstance(role, Role) else _plain(role)
+        str(name): _role(role, with_defaults) if isinstance(role, Role) else _convert_plain(role)
         for name, role in roles.items()
     }
 
@@ -55,20 +55,23 @@ def _roles(roles: Mapping[str, Any], with_defaults: bool) -> dict[str, Any]:
 def _role(role: Role, with_defaults: bool = False) -> dict[str, Any]:
     values = _fields(role, _ROLE_SETTINGS, with_defaults)
     if role.min_instances is not None:
-        values["instances"] = {"min": _plain(Canonical(role.min_instances)), "max": _plain(Canonical(role.instances))}
-    _add(values, ("env",), _canonical_items(role.env))
-    _add(values, ("exports",), _canonical_items(role.exports))
+        values["instances"] = {
+            "min": _convert_plain(Canonical(role.min_instances)),
+            "max": _convert_plain(Canonical(role.instances)),
+        }
+    _add(values, ("env",), _convert_items(role.env))
+    _add(values, ("exports",), _convert_items(role.exports))
     if isinstance(role.resources, Resources):
-        _add(values, ("resources",), _canonical_items(role.resources.others))
+        _add(values, ("resources",), _convert_items(role.resources.others))
     for scheduler, settings in role.scheduler_settings.items():
-        put(values, (str(scheduler),), _canonical_items(settings))
-    _add(values, ("after",), _after(role.after))
+        put(values, (str(scheduler),), _convert_items(settings))
+    _add(values, ("after",), _convert_after(role.after))
     limit: Any = role.timeout_after
     if isinstance(limit, TimeoutAfter):
         limit_values = {"group": limit.group, "limit": Canonical(limit.limit), "on_timeout": limit.on_timeout}
-        values["timeout_after"] = {name: _plain(value) for name, value in limit_values.items()}
+        values["timeout_after"] = {name: _convert_plain(value) for name, value in limit_values.items()}
     elif limit is not None:
-        values["timeout_after"] = _plain(limit)
+        values["timeout_after"] = _convert_plain(limit)
     return values
 
 
@@ -80,19 +83,19 @@ def _fields(owner: JobSpec | Role, settings: tuple[Setting, ...], with_defaults:
         outer, _, inner = setting.attribute.rpartition(".")
         holder = getattr(owner, outer) if outer else owner
         if outer and not isinstance(holder, Resources | Timeouts | Notify):
-            values[outer] = _plain(holder)  # no such key: reported as an error later
+            values[outer] = _convert_plain(holder)  # no such key: reported as an error later
             continue
         value = getattr(holder, inner)
         default = setting.default
         is_default = type(value) is type(default) and value == default
         if not is_default or (with_defaults and (default is not None or setting.kind in (Kind.TIMEOUT, Kind.WAIT))):
-            put(values, setting.path[own_part:], _plain(Canonical(value)))
+            put(values, setting.path[own_part:], _convert_plain(Canonical(value)))
     return values
 
 
-def _after(after: Any) -> Any:
+def _convert_after(after: Any) -> Any:
     if not isinstance(after, Mapping) or not all(isinstance(name, str) for name in after):
-        return _plain(after)
+        return _convert_plain(after)
     by_condition: dict[str, list[str]] = {}
     for name, condition in after.items():
         by_condition.setdefault(str(condition.value if isinstance(condition, Enum) else condition), []).append(name)
@@ -104,23 +107,23 @@ def _add(values: dict[str, Any], key: tuple[str, ...], inner: Any) -> None:
         put(values, key, inner)
 
 
-def _canonical_items(values: Any) -> Any:
+def _convert_items(values: Any) -> Any:
     if not isinstance(values, Mapping):
-        return _plain(values)
-    return {str(name): _plain(Canonical(value)) for name, value in values.items()}
+        return _convert_plain(values)
+    return {str(name): _convert_plain(Canonical(value)) for name, value in values.items()}
 
 
 def _table(given: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, value in given.items():
-        put(values, tuple(str(name).split(".")), _plain(value))
+        put(values, tuple(str(name).split(".")), _convert_plain(value))
     return values
 
 
-def _plain(value: Any) -> Any:
+def _convert_plain(value: Any) -> Any:
     """Convert a Python value to what a job file has."""
     if isinstance(value, Canonical):
-        inner = _plain(value.value)
+        inner = _convert_plain(value.value)
         return inner if isinstance(inner, str | list | dict) else Canonical(inner)
     if isinstance(value, Role):
         return _role(value)
@@ -129,8 +132,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fsdecode(value)
     if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple | set | frozenset) else value
+        return {str(name): _convert_plain(inner) for name, inner in value.items()}
+    return [_convert_plain(item) for item in value] if isinstance(value, list | tuple | set | frozenset) else value
 
 
 _JOB_SETTINGS = tuple(s for s in SETTINGS if s.attribute and s.path[0] != "roles")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tony.config.files.layers import Layer, Written, dotted, normalize_scheduler
+from tony.config.files.layers import Layer, Written, format_key, normalize_scheduler
 from tony.config.table.settings_table import Key
 from tony.errors import Problem
 
@@ -46,7 +46,9 @@ def read_layer(path: Path, shown: str, folder: Path) -> Layer:
     if suffix in _YAML_SUFFIXES:
         return _yaml_layer(read_text(path, shown), shown, folder)
     if suffix not in (".toml", ""):
-        raise _refused(shown, "the name of a job file must end in .toml, .yaml, .yml, or .xml (LinkedIn TonY).")
+        raise _build_rejected_error(
+            shown, "the name of a job file must end in .toml, .yaml, .yml, or .xml (LinkedIn TonY)."
+        )
     return _toml_layer(read_text(path, shown), shown, folder)
 
 
@@ -63,16 +65,18 @@ def read_text(path: Path, shown: str) -> str:
                 raise IsADirectoryError
             data = file.read(MAX_FILE + 1)
     except FileNotFoundError:
-        raise _refused(shown, "no such file.") from None
+        raise _build_rejected_error(shown, "no such file.") from None
     except (IsADirectoryError, NotADirectoryError) as error:
-        raise _refused(shown, _folder_instead(path, shown, error)) from None
+        raise _build_rejected_error(shown, _folder_instead(path, shown, error)) from None
     except OSError as error:
-        raise _refused(shown, f"it cannot be read: {error.strerror or error}.") from None
+        raise _build_rejected_error(shown, f"it cannot be read: {error.strerror or error}.") from None
     except ValueError:  # a NUL in the name
-        raise _refused(shown, "this is not a file name.") from None
+        raise _build_rejected_error(shown, "this is not a file name.") from None
     if len(data) > MAX_FILE:
-        raise _refused(shown, f"it is larger than {MAX_FILE} bytes, so it is probably not a settings file.")
-    return _decoded(data, shown)
+        raise _build_rejected_error(
+            shown, f"it is larger than {MAX_FILE} bytes, so it is probably not a settings file."
+        )
+    return _decode(data, shown)
 
 
 def _folder_instead(path: Path, shown: str, error: OSError) -> str:
@@ -82,15 +86,17 @@ def _folder_instead(path: Path, shown: str, error: OSError) -> str:
     return f"this is a folder. Did you mean {Path(shown) / inner}?" if inner else "this is a folder, not a file."
 
 
-def _decoded(data: bytes, shown: str) -> str:
+def _decode(data: bytes, shown: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise _refused(f"{shown}:{line}", f"this is not UTF-8 text: byte 0x{data[error.start]:02x}.") from None
+        raise _build_rejected_error(
+            f"{shown}:{line}", f"this is not UTF-8 text: byte 0x{data[error.start]:02x}."
+        ) from None
 
 
-def _refused(where: str, message: str) -> FileRejectedError:
+def _build_rejected_error(where: str, message: str) -> FileRejectedError:
     return FileRejectedError(Problem(key="", message=message, source=where))
 
 
@@ -107,15 +113,15 @@ def _toml_values(text: str, shown: str) -> Mapping[str, Any]:
     too_long = _LONG_KEY.search(text)
     if too_long:
         line = text.count("\n", 0, too_long.start()) + 1
-        raise _refused(f"{shown}:{line}", "a key has hundreds of parts; no setting has more than a few.")
+        raise _build_rejected_error(f"{shown}:{line}", "a key has hundreds of parts; no setting has more than a few.")
     try:
         return tomllib.loads(text, parse_float=lambda written: Written(float(written), written, is_text=False))
     except tomllib.TOMLDecodeError as error:
         raise _toml_error(text, shown, str(error)) from None
     except RecursionError:
-        raise _refused(shown, "lists or tables are nested too deeply.") from None
+        raise _build_rejected_error(shown, "lists or tables are nested too deeply.") from None
     except ValueError:  # int() refuses more than 4300 digits
-        raise _refused(shown, "a number in it has too many digits.") from None
+        raise _build_rejected_error(shown, "a number in it has too many digits.") from None
 
 
 def _toml_error(text: str, shown: str, message: str) -> FileRejectedError:
@@ -125,7 +131,9 @@ def _toml_error(text: str, shown: str, message: str) -> FileRejectedError:
         twice = scan(text).twice
         if twice:
             key, first, second = twice
-            return _refused(f"{shown}:{second}", f"`{dotted(key)}` is set twice; first in line {first}.")
+            return _build_rejected_error(
+                f"{shown}:{second}", f"`{format_key(key)}` is set twice; first in line {first}."
+            )
     match = _TOML_PLACE.search(message)
     reason = message[: match.start()] if match else message
     if reason in _UNCLOSED:
@@ -136,7 +144,7 @@ def _toml_error(text: str, shown: str, message: str) -> FileRejectedError:
         lines = text.split("\n")
         place, reason = f"{len(lines)}:{len(lines[-1]) + 1}", f"{reason} (end of file)"
     hint = ' Text needs quotes: name = "digits".' if reason.startswith("Invalid value") else ""
-    return _refused(f"{shown}:{place}", f"not valid TOML: {reason}.{hint}")
+    return _build_rejected_error(f"{shown}:{place}", f"not valid TOML: {reason}.{hint}")
 
 
 class _TomlPlaces:
@@ -152,7 +160,7 @@ class _TomlPlaces:
             from tony.config.files.toml_line_numbers import scan
 
             self._lines = scan(self._text)
-        return f"{self._shown}:{self._lines.of(key)}"
+        return f"{self._shown}:{self._lines.find_line(key)}"
 
 
 # --- YAML -------------------------------------------------------------------------------------------------------------
@@ -164,11 +172,11 @@ def _yaml_layer(text: str, shown: str, folder: Path) -> Layer:
     try:
         values, lines = read_yaml(text)
     except YamlError as error:
-        raise _refused(f"{shown}:{error.line}:{error.column}", error.message) from None
+        raise _build_rejected_error(f"{shown}:{error.line}:{error.column}", error.message) from None
 
-    def where(key: Key) -> str:
+    def find_line(key: Key) -> str:
         while key and key not in lines:
             key = key[:-1]
         return f"{shown}:{lines.get(key, 1)}"
 
-    return Layer(values=normalize_scheduler(values), where=where, base=folder)
+    return Layer(values=normalize_scheduler(values), where=find_line, base=folder)

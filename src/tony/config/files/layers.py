@@ -142,12 +142,12 @@ def normalize_scheduler(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**values, "scheduler": {"name": scheduler}}
 
 
-def dotted(key: Key) -> str:
+def format_key(key: Key) -> str:
     """Return a key as text; parts that are not plain words are quoted."""
-    return ".".join(part if _BARE_KEY.fullmatch(part) else quoted(part) for part in key)
+    return ".".join(part if _BARE_KEY.fullmatch(part) else quote(part) for part in key)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Return text in double quotes on one line, with unprintable characters escaped."""
     inner = "".join(_ESCAPES.get(char) or (char if char.isprintable() else _escape(char)) for char in text)
     return f'"{inner}"'

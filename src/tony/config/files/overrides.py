@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tony.config.files.layers import MAX_DEPTH, Branch, Garbled, Layer, Written, put, quoted
+from tony.config.files.layers import MAX_DEPTH, Branch, Garbled, Layer, Written, put, quote
 from tony.config.name_suggestions import fold_name
 from tony.config.table.schema_tree import SettingsNode, schema
 from tony.config.table.settings_table import Key
@@ -26,16 +26,16 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
 
 
 def from_sets(sets: Iterable[str], base: Path) -> tuple[Layer, list[Problem]]:
-    """Read `--set key=value`; later ones override earlier ones. `written` parses the values."""
+    """Read `--set key=value`; later ones override earlier ones. `parse_flag_value` parses the values."""
     values: dict[str, Any] = {}
     problems = []
     for text in sets:
         name, equals, value = text.partition("=")
-        key = _dotted_key(name.strip())
+        key = _parse_dotted_key(name.strip())
         if not equals or not key:
-            problems.append(_refused("--set", text, "write --set key=value, such as --set max_restarts=2."))
+            problems.append(_build_problem("--set", text, "write --set key=value, such as --set max_restarts=2."))
         else:
-            put(values, key, written(value))
+            put(values, key, parse_flag_value(value))
     return Layer(values=values, where=lambda key: "--set", base=base), problems
 
 
@@ -46,7 +46,7 @@ def from_params(params: Iterable[str], base: Path) -> tuple[Layer, list[Problem]
     for text in params:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            problems.append(_refused("--param", text, "write --param name=value, such as --param lr=0.1."))
+            problems.append(_build_problem("--param", text, "write --param name=value, such as --param lr=0.1."))
         else:
             put(values, ("params", name.strip()), value)
     return Layer(values=values, where=lambda key: "--param", base=base), problems
@@ -70,12 +70,12 @@ def from_environment(environ: Mapping[str, str], known: Branch, base: Path) -> t
         parts = variable.removeprefix(PREFIX).split("__")
         if not all(parts):
             example = "such as TONY_SET_MAX_RESTARTS=2 or TONY_SET_ROLES__WORKER__MEMORY=2g."
-            problems.append(_refused(_place_of(variable), text, f"this is not a setting; write {example}"))
+            problems.append(_build_problem(_place_of(variable), text, f"this is not a setting; write {example}"))
             continue
         key = _key_of(parts, known)
-        put(values, key, written(text))
+        put(values, key, parse_flag_value(text))
         places.add(key, _place_of(variable))
-    return Layer(values=values, where=places.of, base=base), problems
+    return Layer(values=values, where=places.find_source, base=base), problems
 
 
 class _Places:
@@ -95,13 +95,13 @@ class _Places:
         for length in range(min(len(key), MAX_DEPTH + 2)):
             self._tables.setdefault(key[:length], key)
 
-    def of(self, key: Key) -> str:
+    def find_source(self, key: Key) -> str:
         around = [key[:length] for length in range(1, len(key) + 1) if key[:length] in self._sources]
-        inside = [self._tables[key]] if key in self._tables else []
-        return min((self._sources[each] for each in (*around, *inside)), default=(0, "env"))[1]
+        own_table = [self._tables[key]] if key in self._tables else []
+        return min((self._sources[each] for each in (*around, *own_table)), default=(0, "env"))[1]
 
 
-def written(text: str) -> Any:
+def parse_flag_value(text: str) -> Any:
     """Parse the text of a flag: a TOML value if it is valid, else text. Keeps the text as well.
 
     Text that begins like a TOML string, list or table, and is not valid, is `Garbled`.
@@ -126,7 +126,7 @@ def _float(text: str) -> Written:
     return Written(float(text), text)
 
 
-def _dotted_key(text: str) -> Key | None:
+def _parse_dotted_key(text: str) -> Key | None:
     if _PLAIN_KEY.fullmatch(text):
         return tuple(text.split("."))
     import tomllib
@@ -148,8 +148,11 @@ def _key_of(parts: list[str], known: Branch) -> Key:
     key: list[str] = []
     for number, part in enumerate(parts):
         if node and node.any and node.word == "name":  # names of variables and parameters may contain `__`
-            return (*key, _spelled("__".join(parts[number:]), node, branch, keep=key[-1] in ("env", "container_env")))
-        name = _spelled(part, node, branch, keep=False)
+            return (
+                *key,
+                _normalize_part("__".join(parts[number:]), node, branch, keep=key[-1] in ("env", "container_env")),
+            )
+        name = _normalize_part(part, node, branch, keep=False)
         key.append(name)
         node = node and node.child(name)
         child = branch.children.get(name) if branch else None
@@ -157,7 +160,7 @@ def _key_of(parts: list[str], known: Branch) -> Key:
     return tuple(key)
 
 
-def _spelled(part: str, node: SettingsNode | None, branch: Branch | None, *, keep: bool) -> str:
+def _normalize_part(part: str, node: SettingsNode | None, branch: Branch | None, *, keep: bool) -> str:
     """Return a part of a key as the table of settings or weaker sources spell it."""
     for names in (node.named if node else {}, branch.children if branch else {}):
         if part in names:
@@ -170,9 +173,9 @@ def _spelled(part: str, node: SettingsNode | None, branch: Branch | None, *, kee
 
 def _place_of(variable: str) -> str:
     is_short = variable.isprintable() and len(variable) <= _MAX_NAME_LENGTH
-    return f"env {variable if is_short else quoted(variable[:_MAX_NAME_LENGTH])}"
+    return f"env {variable if is_short else quote(variable[:_MAX_NAME_LENGTH])}"
 
 
-def _refused(source: str, text: str, message: str) -> Problem:
+def _build_problem(source: str, text: str, message: str) -> Problem:
     value = text if len(text) <= 60 else f"{text[:59]}…"
-    return Problem(key="", message=f"{quoted(value)}: {message}", source=source)
+    return Problem(key="", message=f"{quote(value)}: {message}", source=source)

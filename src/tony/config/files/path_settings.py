@@ -25,8 +25,8 @@ _MISSING_MESSAGES = {
 }
 
 
-def absolute(text: str, base: Path) -> str:
-    """Return an absolute path: `~` expand_home, relative paths below `base`.
+def make_absolute(text: str, base: Path) -> str:
+    """Return an absolute path: `~` expanded, relative paths below `base`.
 
     Raises:
         ValueError: it is empty, an address, or below an unknown home folder.
@@ -38,13 +38,13 @@ def absolute(text: str, base: Path) -> str:
     return str(base / expand_home(text, os.environ))
 
 
-def absolute_or_address(text: str, base: Path) -> str:
+def make_absolute_or_address(text: str, base: Path) -> str:
     """Return an absolute path, or the address of a file in a cluster's file system.
 
     Raises:
         ValueError: it is neither.
     """
-    return normalize_hdfs_uri(text) if is_address(text) else absolute(text, base)
+    return normalize_hdfs_uri(text) if is_address(text) else make_absolute(text, base)
 
 
 def interpreter(text: str, base: Path) -> str:
@@ -54,7 +54,7 @@ def interpreter(text: str, base: Path) -> str:
             raise ValueError("in HDFS, python must be an archive: .tar.gz, .zip...")
         return normalize_hdfs_uri(text)
     if "/" in text or text.startswith("~") or is_archive(text) or (text.strip() and (base / text).exists()):
-        return absolute(text, base)
+        return make_absolute(text, base)
     if not text.strip():
         raise ValueError("the path is empty.")
     return text
@@ -72,7 +72,7 @@ def file_entry(text: str, base: Path) -> str:
         ValueError: it is not valid.
     """
     entry = parse_file_entry(text)
-    path = absolute_or_address(entry.path, base)
+    path = make_absolute_or_address(entry.path, base)
     if entry.new_name is None and os.path.basename(path.rstrip("/")) in ("", ".."):
         raise ValueError("it has no name. Add one: path::name.")
     marks = ("" if entry.new_name is None else f"::{entry.new_name}") + ("#archive" if entry.unpack else "")
@@ -88,8 +88,8 @@ def source_error(path: str) -> str | None:
         return None
     kind = _kind_of(path)
     if kind in _MISSING_MESSAGES:
-        return _MISSING_MESSAGES[kind].format(_shown(path))
-    return None if kind in ("folder", "file") else f"{_shown(path)} is neither a folder nor an archive."
+        return _MISSING_MESSAGES[kind].format(_format_path(path))
+    return None if kind in ("folder", "file") else f"{_format_path(path)} is neither a folder nor an archive."
 
 
 def entry_error(text: str) -> str | None:
@@ -101,11 +101,12 @@ def entry_error(text: str) -> str | None:
     kind = _kind_of(path)
     if kind == "missing" and path != text and os.path.lexists(text):
         mark = "::" if entry.new_name is not None else "#"
-        return f"{_shown(path)} does not exist; a file with `{mark}` in its name does, but cannot be used. Rename it."
+        shown = _format_path(path)
+        return f"{shown} does not exist; a file with `{mark}` in its name does, but cannot be used. Rename it."
     if kind in _MISSING_MESSAGES:
-        return None if entry.optional and kind == "missing" else _MISSING_MESSAGES[kind].format(_shown(path))
+        return None if entry.optional and kind == "missing" else _MISSING_MESSAGES[kind].format(_format_path(path))
     if kind == "other":
-        return f"{_shown(path)} is neither a file nor a folder."
+        return f"{_format_path(path)} is neither a file nor a folder."
     return None
 
 
@@ -115,11 +116,11 @@ def python_error(path: str) -> str | None:
     if kind == "folder" and not any(os.path.exists(os.path.join(path, "bin", name)) for name in ("python", "python3")):
         return "this folder has no bin/python: it is neither an environment nor an interpreter."
     if kind == "missing":
-        return f"{_shown(path)} does not exist." if is_archive(path) else None
-    return _MISSING_MESSAGES[kind].format(_shown(path)) if kind in _MISSING_MESSAGES else None
+        return f"{_format_path(path)} does not exist." if is_archive(path) else None
+    return _MISSING_MESSAGES[kind].format(_format_path(path)) if kind in _MISSING_MESSAGES else None
 
 
-def _shown(path: str) -> str:
+def _format_path(path: str) -> str:
     """Return a path for a message, escaped if it has unprintable characters."""
     return path if path.isprintable() else ascii(path)[1:-1]
 

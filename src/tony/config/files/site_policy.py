@@ -23,21 +23,21 @@ from typing import Any
 
 from tony.config.files.call_settings import from_spec
 from tony.config.files.file_reader import FileRejectedError, read_layer
-from tony.config.files.layers import Layer, dotted, leaves, merge
+from tony.config.files.layers import Layer, format_key, leaves, merge
 from tony.config.files.site_files import is_absent
 from tony.config.name_suggestions import format_known_names, suggest_names
-from tony.config.table.converted_settings import ValueTable, read, shown
+from tony.config.table.converted_settings import ValueTable, format_value, read
 from tony.config.table.schema_tree import find
-from tony.config.table.settings_table import JOB_ONLY, SETTINGS, Half, Key, Kind, Setting
-from tony.config.table.value_format import canonical, format_as_toml
-from tony.config.value_conversion import WrongValue, convert
+from tony.config.table.settings_table import JOB_ONLY, SETTINGS, Key, Kind, Part, Setting
+from tony.config.table.value_format import format_as_toml, format_canonical
+from tony.config.value_conversion import InvalidValueError, convert
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec, Role
 from tony.units import format_exact_size
 
 #: The settings of `[limits]`: totals of one job.
 LIMITS = tuple(
-    Setting(key=f"limits.{name}", kind=kind, half=Half.AM, meaning=meaning, minimum=0)
+    Setting(key=f"limits.{name}", kind=kind, part=Part.AM, meaning=meaning, minimum=0)
     for name, kind, meaning in (
         ("total_instances", Kind.INTEGER, "Maximum tasks of one job."),
         ("total_gpus", Kind.INTEGER, "Maximum GPUs of one job, over all its tasks."),
@@ -99,7 +99,7 @@ def _finals(given: Any, layer: Layer, problems: list[Problem]) -> dict[Key, str]
     for number, item in enumerate(given):
         where = layer.where(("final", str(number)))
         key = tuple(item.replace("<role>", "*").split(".")) if isinstance(item, str) else ()
-        error = _why_not_final(key)
+        error = _explain_not_final(key)
         if error:
             problems.append(Problem(key=f"final[{number}]", message=error, value=format_as_toml(item), source=where))
         else:
@@ -107,7 +107,7 @@ def _finals(given: Any, layer: Layer, problems: list[Problem]) -> dict[Key, str]
     return finals
 
 
-def _why_not_final(key: Key) -> str | None:
+def _explain_not_final(key: Key) -> str | None:
     if not key or find(key) is None:
         known = [setting.key.replace("<role>", "*") for setting in SETTINGS]
         otherwise = "`tony settings --all` lists the known ones."
@@ -133,7 +133,7 @@ def _limits(given: Any, layer: Layer, problems: list[Problem]) -> dict[str, tupl
                 raise ValueError(f"unknown limit; {suggest_names(name, known, format_known_names(known))}")
             limits[name] = (convert(known[name], value, layer.base), where)
         except ValueError as error:
-            key = dotted(("limits", name))
+            key = format_key(("limits", name))
             problems.append(Problem(key=key, message=str(error), value=format_as_toml(value), source=where))
     return limits
 
@@ -141,7 +141,7 @@ def _limits(given: Any, layer: Layer, problems: list[Problem]) -> dict[str, tupl
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
-def over_limits(spec: JobSpec, sites: Sequence[Site], source: str | None) -> list[Problem]:
+def check_limits(spec: JobSpec, sites: Sequence[Site], source: str | None) -> list[Problem]:
     """Return where a job exceeds a limit; the strictest site file counts.
 
     Args:
@@ -182,7 +182,7 @@ _TOTALS: tuple[tuple[str, Callable[[Role], int], Callable[[int], str], Callable[
 # --- finals -----------------------------------------------------------------------------------------------------------
 
 
-def broken_finals(sites: Sequence[Site], others: Sequence[Layer]) -> list[Problem]:
+def check_finals(sites: Sequence[Site], others: Sequence[Layer]) -> list[Problem]:
     """Return each attempt to change a final setting.
 
     Args:
@@ -200,21 +200,21 @@ def broken_finals(sites: Sequence[Site], others: Sequence[Layer]) -> list[Proble
 def _attempts(site: Site, stated: ValueTable, layer: Layer) -> Iterable[Problem]:
     for key, raw in leaves(layer.values):
         for pattern, where in site.finals.items():
-            own = _covered(pattern, key)
+            own = _find_covered_key(pattern, key)
             if own is None:
                 continue
-            expected, place = _expected(stated, own, where)
+            expected, place = _find_expected_value(stated, own, where)
             if not _is_value(key, raw, layer, expected):
                 yield Problem(
-                    key=dotted(key),
-                    value=shown(key, raw),
+                    key=format_key(key),
+                    value=format_value(key, raw),
                     source=layer.where(key),
                     message=f"it is final on this site{_format_value(own, expected)} ({place}). Remove it here.",
                 )
             break
 
 
-def _covered(pattern: Key, key: Key) -> Key | None:
+def _find_covered_key(pattern: Key, key: Key) -> Key | None:
     """Return the final key that covers `key`; None if the pattern does not. A role's own value is covered, too."""
     if _matches(pattern, key):
         return key
@@ -227,7 +227,7 @@ def _matches(pattern: Key, key: Key) -> bool:
     return len(key) >= len(pattern) and all(p in ("*", part) for p, part in zip(pattern, key, strict=False))
 
 
-def _expected(stated: ValueTable, key: Key, where: str) -> tuple[Any, str]:
+def _find_expected_value(stated: ValueTable, key: Key, where: str) -> tuple[Any, str]:
     """Return the value of a final setting, and where it was set."""
     if key in stated.found:
         found = stated.found[key]
@@ -242,15 +242,15 @@ def _is_value(key: Key, raw: Any, layer: Layer, expected: Any) -> bool:
         return True  # unknown keys are reported elsewhere
     try:
         return bool(convert(node.setting, raw, layer.base) == expected)
-    except WrongValue:
+    except InvalidValueError:
         return True  # and so are invalid values
 
 
 def _format_value(key: Key, expected: Any) -> str:
     node = find(key)
-    if expected is None or node is None or node.setting is None or shown(key, "") == "***":
+    if expected is None or node is None or node.setting is None or format_value(key, "") == "***":
         return ""
-    text = canonical(node.setting, expected)
+    text = format_canonical(node.setting, expected)
     return f" at {text}" if text else ""
 
 
@@ -261,12 +261,12 @@ def check_again(spec: JobSpec, site_files: Iterable[Path]) -> list[Problem]:
     """Check a resolved job against the site files of this machine: finals and limits."""
     sites, problems = read_sites(site_files)
     layer = Layer(values=from_spec(spec, with_defaults=True), where=lambda key: "job", base=Path("/"))
-    problems += broken_finals(sites, [layer])
-    problems += _missing(sites, read(merge([layer])))
-    return problems + over_limits(spec, sites, "job")
+    problems += check_finals(sites, [layer])
+    problems += _find_missing_finals(sites, read(merge([layer])))
+    return problems + check_limits(spec, sites, "job")
 
 
-def _missing(sites: Sequence[Site], job: ValueTable) -> Iterable[Problem]:
+def _find_missing_finals(sites: Sequence[Site], job: ValueTable) -> Iterable[Problem]:
     """Yield final settings that the job lacks because it was resolved without this site file."""
     scheduler = job.value(("scheduler", "name"))
     for number, site in enumerate(sites):
@@ -275,4 +275,4 @@ def _missing(sites: Sequence[Site], job: ValueTable) -> Iterable[Problem]:
             is_final = any(_matches(pattern, key) for pattern in site.finals)
             if is_final and is_ours and found.value is not None and key not in job.found:
                 where = found.layer.where(key)
-                yield Problem(key=dotted(key), message=f"it is final on this site ({where}), and the job lacks it.")
+                yield Problem(key=format_key(key), message=f"it is final on this site ({where}), and the job lacks it.")

@@ -41,7 +41,7 @@ class TomlLines:
     lines: dict[Key, int] = field(default_factory=dict)
     twice: tuple[Key, int, int] | None = None
 
-    def of(self, key: Key) -> int:
+    def find_line(self, key: Key) -> int:
         """Return the line of a key, or of the nearest table around it; 1 if there is none."""
         while key and key not in self.lines:
             key = key[:-1]
@@ -109,7 +109,7 @@ class _Scanner:
             if not match:
                 raise _UnexpectedTextError
             self.at = match.end()
-            parts.append(_unquoted(match[1]))
+            parts.append(_unquote(match[1]))
             if not self.text.startswith(".", self.at):
                 return tuple(parts)[: MAX_DEPTH + 1]
             self.at += 1
@@ -183,7 +183,7 @@ class _Scanner:
             self.found.lines.setdefault(key[:length], line)
 
 
-def _unquoted(part: str) -> str:
+def _unquote(part: str) -> str:
     if part.startswith("'"):
         return part[1:-1]
     if part.startswith('"'):

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tony.config.files.layers import MAX_DEPTH, Written, dotted, quoted
+from tony.config.files.layers import MAX_DEPTH, Written, format_key, quote
 from tony.config.table.settings_table import Key
 
 #: Most values in one file, including repetitions by aliases.
@@ -47,7 +47,7 @@ def read_yaml(text: str) -> tuple[dict[str, Any], dict[Key, int]]:
         YamlError: the text is not valid.
     """
     try:
-        root = yaml.compose(text, Loader=_Loader)
+        root = yaml.compose(text, Loader=_YamlLoader)
     except YamlError:
         raise
     except yaml.MarkedYAMLError as error:
@@ -61,7 +61,7 @@ def read_yaml(text: str) -> tuple[dict[str, Any], dict[Key, int]]:
         raise YamlError("lists or tables are nested too deeply.") from None
     except ValueError as error:  # a \\U escape beyond Unicode
         raise YamlError(f"not valid YAML: {error}.") from None
-    reader = _Reader()
+    reader = _YamlReader()
     if root is None or (isinstance(root, yaml.ScalarNode) and root.value in _NOTHING and root.style is None):
         return {}, {}
     if not isinstance(root, yaml.MappingNode):
@@ -72,7 +72,7 @@ def read_yaml(text: str) -> tuple[dict[str, Any], dict[Key, int]]:
         raise YamlError("a table is merged into itself.", root.start_mark) from None
 
 
-class _Loader(yaml.SafeLoader):
+class _YamlLoader(yaml.SafeLoader):
     """PyYAML's loader with a limit on nested brackets."""
 
     def fetch_flow_collection_start(self, token: Any) -> None:
@@ -83,7 +83,7 @@ class _Loader(yaml.SafeLoader):
 
 
 @dataclass(slots=True)
-class _Reader:
+class _YamlReader:
     lines: dict[Key, int] = field(default_factory=dict)
     nodes: int = 0
 
@@ -102,7 +102,7 @@ class _Reader:
             return [self.item(inner, (*key, str(number))) for number, inner in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
             return self.table(node, key)
-        raise YamlError(f"tags such as {quoted(node.tag[:60])} are not supported.", node.start_mark)
+        raise YamlError(f"tags such as {quote(node.tag[:60])} are not supported.", node.start_mark)
 
     def item(self, node: yaml.Node, key: Key) -> Any:
         self.lines[key] = node.start_mark.line + 1
@@ -112,7 +112,7 @@ class _Reader:
         merged: dict[str, Any] = {}
         for name_node, value_node in node.value:
             if name_node.tag == _MERGE:
-                merged = {**self.merged(value_node, key), **merged}
+                merged = {**self.merge_tables(value_node, key), **merged}
         own: dict[str, Any] = {}
         first: dict[str, int] = {}
         for name_node, value_node in node.value:
@@ -120,13 +120,13 @@ class _Reader:
                 continue
             name, line = _name(name_node), name_node.start_mark.line + 1
             if name in own:
-                message = f"`{dotted((*key, name))}` is set twice; first in line {first[name]}."
+                message = f"`{format_key((*key, name))}` is set twice; first in line {first[name]}."
                 raise YamlError(message, name_node.start_mark)
             first[name] = self.lines[(*key, name)] = line
             own[name] = self.value(value_node, (*key, name))
         return {**merged, **own}
 
-    def merged(self, node: yaml.Node, key: Key) -> dict[str, Any]:
+    def merge_tables(self, node: yaml.Node, key: Key) -> dict[str, Any]:
         """Return the tables merged by `<<`; earlier ones win."""
         tables = node.value if isinstance(node, yaml.SequenceNode) else [node]
         values: dict[str, Any] = {}
@@ -147,7 +147,7 @@ def _name(node: yaml.Node) -> str:
 def _scalar(node: yaml.ScalarNode) -> Any:
     text = str(node.value)
     if node.tag not in _PLAIN_TAGS:
-        raise YamlError(f"tags such as {quoted(node.tag[:60])} are not supported.", node.start_mark)
+        raise YamlError(f"tags such as {quote(node.tag[:60])} are not supported.", node.start_mark)
     if node.style is not None:
         return text
     if text in _TRUTH:

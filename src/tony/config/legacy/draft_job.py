@@ -10,7 +10,7 @@ from tony.config.checks.hints import Note
 from tony.config.files.layers import Layer, put
 from tony.config.legacy.settings_sources import LegacyAssignment, LegacyValue, Settings
 from tony.config.table.settings_table import Key
-from tony.config.table.value_format import format_as_toml, name
+from tony.config.table.value_format import format_as_toml, format_name
 from tony.errors import Problem
 
 #: Source of values that were not set: the defaults of LinkedIn TonY.
@@ -61,17 +61,17 @@ class DraftJob:
 
     def note(self, value: LegacyValue, message: str) -> None:
         """Add a note on a setting that has no effect, or a different one."""
-        self.notes.append(Note(key=name(value.key), message=message, source=value.place))
+        self.notes.append(Note(key=format_name(value.key), message=message, source=value.place))
 
     def note_part(self, origin: LegacyOrigin, message: str) -> None:
         """Add a note on one part of a list."""
         source = origin.place if origin.key else None
-        self.notes.append(Note(key=name(origin.key or origin.place), message=message, source=source))
+        self.notes.append(Note(key=format_name(origin.key or origin.place), message=message, source=source))
 
     def add_error(self, value: LegacyValue, message: str) -> None:
         """Add an error about a setting."""
         shown = None if any(word in value.key for word in _SECRET) else format_as_toml(value.text)
-        self.problems.append(Problem(key=name(value.key), message=message, value=shown, source=value.place))
+        self.problems.append(Problem(key=format_name(value.key), message=message, value=shown, source=value.place))
 
     def layers(self, base: Path) -> tuple[Layer, Layer]:
         """Return the values as two layers: the defaults of LinkedIn TonY, and what was set.
@@ -82,16 +82,18 @@ class DraftJob:
         for key, value in self.values.items():
             origin = self.origins.get((key,))
             (defaults if origin and origin.place == DEFAULTS else given)[key] = value
-        return Layer(values=defaults, where=self._where, base=base), Layer(values=given, where=self._where, base=base)
+        return Layer(values=defaults, where=self._find_line, base=base), Layer(
+            values=given, where=self._find_line, base=base
+        )
 
-    def _where(self, key: Key) -> str:
+    def _find_line(self, key: Key) -> str:
         candidate = key
         while candidate:
             if candidate in self.origins:
                 return self.origins[candidate].place
             candidate = candidate[:-1]
-        inside = (origin.place for known, origin in self.origins.items() if known[: len(key)] == key)
-        return next(inside, self.settings.file or "command line")
+        places = (origin.place for known, origin in self.origins.items() if known[: len(key)] == key)
+        return next(places, self.settings.file or "command line")
 
 
 def origin_of(part: LegacyAssignment, key: str) -> LegacyOrigin:

@@ -15,7 +15,7 @@ from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.role_kinds import LegacyTaskTypes
 from tony.config.legacy.roles import VENV
-from tony.model.placeholders import escaped
+from tony.model.placeholders import escape
 
 LOCATION = "tony.application.hadoop.location"
 CLASSPATH = "tony.application.hadoop.classpath"
@@ -25,25 +25,25 @@ _LOCAL = "file://"
 def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
     """Add files to the draft."""
     if flags.src_dir is not None:
-        draft.put(("source",), _plain(flags.src_dir), LegacyOrigin("--src_dir"))
+        draft.put(("source",), _strip_local_scheme(flags.src_dir), LegacyOrigin("--src_dir"))
         draft.put(("gitignore",), False, LegacyOrigin("--src_dir"))  # LinkedIn TonY packs everything
     items = [_entry(item) for item in value_parsing.parse_items(draft, "tony.containers.resources")]
     if flags.python_venv is not None:
-        items.append((f"{_plain(flags.python_venv)}::{VENV}#archive", LegacyOrigin("--python_venv")))
+        items.append((f"{_strip_local_scheme(flags.python_venv)}::{VENV}#archive", LegacyOrigin("--python_venv")))
     items += _class_path(flags)
     items += _hadoop(draft)
-    draft.put_list(("files",), last_wins(draft, items))
+    draft.put_list(("files",), drop_overwritten(draft, items))
     for name in types.instances:
         own = [_entry(item) for item in value_parsing.parse_items(draft, f"tony.{name}.resources")]
-        draft.put_list(("roles", name, "files"), last_wins(draft, own))
+        draft.put_list(("roles", name, "files"), drop_overwritten(draft, own))
 
 
 def am_files(draft: DraftJob) -> list[tuple[str, LegacyOrigin]]:
     """Return the files that only the application master gets."""
-    return last_wins(draft, [_entry(item) for item in value_parsing.parse_items(draft, "tony.am.resources")])
+    return drop_overwritten(draft, [_entry(item) for item in value_parsing.parse_items(draft, "tony.am.resources")])
 
 
-def last_wins(draft: DraftJob, items: list[tuple[str, LegacyOrigin]]) -> list[tuple[str, LegacyOrigin]]:
+def drop_overwritten(draft: DraftJob, items: list[tuple[str, LegacyOrigin]]) -> list[tuple[str, LegacyOrigin]]:
     """Keep the last of several files with one name, as LinkedIn TonY does; add a note."""
     kept: dict[str, tuple[str, LegacyOrigin]] = {}
     for text, origin in items:
@@ -65,12 +65,12 @@ def _name(text: str) -> str:
     return name or posixpath.basename(source.rstrip("/"))
 
 
-def _plain(path: str) -> str:
+def _strip_local_scheme(path: str) -> str:
     return path.removeprefix(_LOCAL)
 
 
 def _entry(item: tuple[str, LegacyOrigin]) -> tuple[str, LegacyOrigin]:
-    return _plain(item[0]), item[1]
+    return _strip_local_scheme(item[0]), item[1]
 
 
 def _class_path(flags: Flags) -> list[tuple[str, LegacyOrigin]]:
@@ -80,7 +80,7 @@ def _class_path(flags: Flags) -> list[tuple[str, LegacyOrigin]]:
         path = item.strip()
         if path:
             address = path if "://" in path else f"hdfs:///{path.lstrip('/')}"
-            found.append((f"{_plain(address)}#optional", LegacyOrigin("--hdfs_classpath")))
+            found.append((f"{_strip_local_scheme(address)}#optional", LegacyOrigin("--hdfs_classpath")))
     return found
 
 
@@ -95,9 +95,9 @@ def _hadoop(draft: DraftJob) -> list[tuple[str, LegacyOrigin]]:
     value = draft.settings.get(CLASSPATH)
     if path and value:
         draft.values.pop("hadoop_classpath", None)
-        draft.put(("env", "CLASSPATH"), escaped(":".join(["./*", *path])), value)
+        draft.put(("env", "CLASSPATH"), escape(":".join(["./*", *path])), value)
     else:
         message = f"without {CLASSPATH} it is not added to the CLASSPATH of programs."
         draft.notes.append(Note(key=LOCATION, message=message, source=location.place))
     name = f"::{alias}" if alias else ""
-    return [(f"{_plain(archive)}{name}#archive", LegacyOrigin(location.place, LOCATION))]
+    return [(f"{_strip_local_scheme(archive)}{name}#archive", LegacyOrigin(location.place, LOCATION))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tony.config.secret_masking import masked
+from tony.config.secret_masking import mask_secret
 from tony.errors import RecordError
 from tony.hadoop.configuration import ConfigurationError, properties_of
 from tony.model.ids import ROLE_NAME
@@ -18,7 +18,8 @@ _INSTANCES = re.compile(r"tony\.([^.]+)\.instances", re.ASCII)
 _MAX_TASKS = 100_000
 #: Default memory of a type in LinkedIn TonY.
 _DEFAULT_MEMORY = 2 * GIB
-_UNTRACKED, _SIDECAR = "ps", "tensorboard"
+_UNTRACKED = "ps"
+_SIDECAR = "tensorboard"
 
 
 def read_final(content: bytes, name: str) -> dict[str, tuple[str, str]]:
@@ -63,7 +64,7 @@ def job_of(settings: Mapping[str, tuple[str, str]]) -> tuple[JobSpec, dict[str, 
         distributed_mode=DistributedMode.FCFS,
         scheduler="yarn",
         scheduler_settings=scheduler,
-        params={key: masked(key, value) for key, (value, _) in settings.items()},
+        params={key: mask_secret(key, value) for key, (value, _) in settings.items()},
     )
     return spec, {f"params.{key}": place for key, (_, place) in settings.items()}
 

@@ -119,17 +119,17 @@ def parse(arguments: Iterable[str]) -> Flags:
         name, value = _split_flag(word)
         row = _BY_NAME.get(name)
         if row is None:
-            problems.append(_unknown(word, name, explain=len(problems) < _MAX_SUGGESTIONS))
+            problems.append(_describe_unknown_flag(word, name, explain=len(problems) < _MAX_SUGGESTIONS))
             if name and value is None and words and not words[0].startswith("-"):
                 words.popleft()  # surely the value of the unknown flag
             continue
         if row.argument and value is None:
-            value = _next(words)
+            value = _take_value(words)
         error = _find_error(row, value, found)
         if error:
             problems.append(Problem(key=f"--{name}", message=error, source=SOURCE))
         else:
-            found.setdefault(name, []).append(_unquoted(value or ""))
+            found.setdefault(name, []).append(_unquote(value or ""))
     if problems:
         raise ConfigError(problems)
     return Flags(**{name: _field(_BY_NAME[name], values) for name, values in found.items()})
@@ -149,7 +149,7 @@ def _split_flag(word: str) -> tuple[str, str | None]:
     return name, value if equals else None
 
 
-def _next(words: deque[str]) -> str | None:
+def _take_value(words: deque[str]) -> str | None:
     """Return the next argument as a value, unless it is a flag itself."""
     if not words or (words[0].startswith("-") and _split_flag(words[0])[0] in _BY_NAME):
         return None
@@ -166,18 +166,18 @@ def _find_error(row: FlagRow, value: str | None, found: dict[str, list[str]]) ->
     return None
 
 
-def _unknown(word: str, name: str, *, explain: bool) -> Problem:
-    shown = value_format.name(word)
+def _describe_unknown_flag(word: str, name: str, *, explain: bool) -> Problem:
+    shown = value_format.format_name(word)
     if not name:
         message = f"`{shown}` belongs to no flag. Quote values with spaces: --task_params '--epochs 3'."
         return Problem(key="", message=message, source=SOURCE)
     known = "known: " + ", ".join(f"--{row.name}" for row in FLAGS) + "."
     near = suggest_names(name, _BY_NAME) if explain else ""
     hint = near.replace("`", "`--", 1) if near else known
-    return Problem(key=value_format.name(word.partition("=")[0]), message=f"unknown flag; {hint}", source=SOURCE)
+    return Problem(key=value_format.format_name(word.partition("=")[0]), message=f"unknown flag; {hint}", source=SOURCE)
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     """Remove quotes around the whole value that the shell has kept, as LinkedIn TonY's parser does."""
     if len(value) >= 2 and value[0] == value[-1] == '"' and '"' not in value[1:-1]:
         return value[1:-1]

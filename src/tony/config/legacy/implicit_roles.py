@@ -7,7 +7,7 @@ from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.role_kinds import FIRST, MAIN, PREPROCESS, TENSORBOARD, LegacyTaskTypes
 from tony.config.legacy.roles import command_from_setting, interpreter, resources
-from tony.model.placeholders import escaped
+from tony.model.placeholders import escape
 
 #: Text that the preprocessing run prints before the value for all tasks.
 _EXPORT_PREFIX = "Model parameters: "
@@ -18,13 +18,13 @@ _HOME = 'export HOME="$PWD"; '
 def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
     """Add the roles to the draft."""
     if types.single:
-        _single_task(draft, MAIN)
+        _add_single_task(draft, MAIN)
         draft.values.pop("command", None)  # the role has it
     elif types.preprocess:
         value = draft.settings.get(PREPROCESS)
         assert value is not None
         draft.put(("roles", FIRST, "kind"), "setup", value)
-        _single_task(draft, FIRST)
+        _add_single_task(draft, FIRST)
         draft.put(("roles", FIRST, "exports", "MODEL_PARAMS"), _EXPORT_PREFIX, value)
     else:
         for key in ("tony.am.command", "tony.am.resources", "tony.am.gpus"):
@@ -38,7 +38,7 @@ def translate(draft: DraftJob, flags: Flags, types: LegacyTaskTypes) -> None:
         draft.note(value, "a TensorBoard runs only if other types have tasks.")
 
 
-def _single_task(draft: DraftJob, role: str) -> None:
+def _add_single_task(draft: DraftJob, role: str) -> None:
     """Add the program that LinkedIn TonY's application master would run, with the resources of its container."""
     place = ("roles", role)
     resources(draft, place, "tony.am")
@@ -55,8 +55,8 @@ def _tensorboard(draft: DraftJob, flags: Flags, folder: str) -> None:
     place = ("roles", TENSORBOARD)
     value = draft.settings.get("tony.application.tensorboard-log-dir")
     assert value is not None
-    draft.put((*place, "env", "TB_LOG_DIR"), escaped(folder), value)
+    draft.put((*place, "env", "TB_LOG_DIR"), escape(folder), value)
     if draft.settings.get("tony.tensorboard.command") is None:
         program = interpreter(flags) or "python"
         options = '--logdir "$TB_LOG_DIR" --port "$TB_PORT" --bind_all'
-        draft.put((*place, "command"), escaped(f"{program} -m tensorboard.main {options}"), value)
+        draft.put((*place, "command"), escape(f"{program} -m tensorboard.main {options}"), value)

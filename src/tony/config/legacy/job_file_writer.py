@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from tony.config.files.layers import dotted, quoted
+from tony.config.files.layers import format_key, quote
 from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
 from tony.config.table.schema_tree import settings
 from tony.config.table.settings_table import Key
@@ -46,7 +46,7 @@ def _table(draft: DraftJob, key: Key, table: Mapping[str, Any]) -> Iterator[str]
     """Yield a table and its inner tables, each as a section."""
     own = [(name, value) for name, value in table.items() if not isinstance(value, Mapping) or name in _INLINE]
     if own:
-        yield "\n".join([f"[{dotted(key)}]", *_lines(draft, key, own)])
+        yield "\n".join([f"[{format_key(key)}]", *_lines(draft, key, own)])
     for name, value in table.items():
         if isinstance(value, Mapping) and name not in _INLINE:
             yield from _table(draft, (*key, name), value)
@@ -55,7 +55,7 @@ def _table(draft: DraftJob, key: Key, table: Mapping[str, Any]) -> Iterator[str]
 def _lines(draft: DraftJob, key: Key, values: list[tuple[str, Any]]) -> Iterator[str]:
     for name, value in sorted(values, key=lambda each: _order((*key, each[0]))):
         place = (*key, name)
-        text = f"{dotted((name,))} = {_written(value)}"
+        text = f"{format_key((name,))} = {_format_value(value)}"
         comment = _comment(draft, place, value)
         if "\n" in text:
             yield f"# {comment}\n{text}" if comment else text
@@ -96,13 +96,15 @@ def _places() -> dict[Key, int]:
     return places
 
 
-def _written(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return _list([_written(item) for item in value])
+        return _list([_format_value(item) for item in value])
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{dotted((name,))} = {_written(inner)}" for name, inner in value.items()) + " }"
+        return (
+            "{ " + ", ".join(f"{format_key((name,))} = {_format_value(inner)}" for name, inner in value.items()) + " }"
+        )
     return _text(value) if isinstance(value, str) else str(value)
 
 
@@ -117,4 +119,4 @@ def _text(text: str) -> str:
         return f"'''\n{text}'''"
     if ('"' in text or "\\" in text) and "'" not in text and text.isprintable():
         return f"'{text}'"
-    return quoted(text)
+    return quote(text)

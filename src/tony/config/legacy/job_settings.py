@@ -9,9 +9,9 @@ from tony.config.legacy.keys import VARIABLES
 from tony.config.legacy.role_kinds import LegacyTaskTypes
 from tony.config.legacy.roles import command_from_flags, text_of
 from tony.config.table.converted_settings import RESERVED_ENV
-from tony.config.table.value_format import name as shown
+from tony.config.table.value_format import format_name
 from tony.model.masking import is_secret
-from tony.model.placeholders import escaped
+from tony.model.placeholders import escape
 
 NAME = "TensorFlowApplication"
 FRAMEWORK = "tensorflow"
@@ -59,7 +59,7 @@ def _note_unused(draft: DraftJob, key: str, why: str) -> None:
 def _variables(draft: DraftJob) -> None:
     for name, (value, origin) in value_parsing.parse_variables(draft, "tony.execution.envs").items():
         if not _is_refused(draft, name, origin):
-            draft.put(("env", name), escaped(value), origin)
+            draft.put(("env", name), escape(value), origin)
     skips = False
     for name, (value, origin) in value_parsing.parse_variables(draft, "tony.containers.envs").items():
         if name == SKIP_HADOOP_PATH:
@@ -67,10 +67,12 @@ def _variables(draft: DraftJob) -> None:
         if _is_refused(draft, name, origin):
             continue
         if is_secret(name):
-            message = f"{shown(name)} is a secret by its name. It is set only in the programs, where it is masked."
+            message = (
+                f"{format_name(name)} is a secret by its name. It is set only in the programs, where it is masked."
+            )
             draft.note_part(origin, message)
             if ("env", name) not in draft.origins:
-                draft.put(("env", name), escaped(value), origin)
+                draft.put(("env", name), escape(value), origin)
         else:
             draft.put(("container_env", name), value, origin)
     if not skips:

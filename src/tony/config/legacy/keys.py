@@ -59,9 +59,16 @@ _RECORDS = "Each job has its own directory, in HDFS below `scheduler.yarn.stagin
 _TEST = "A switch for LinkedIn TonY's own tests."
 _BUILD = "LinkedIn TonY's client wrote its own build into it; see `tony version`."
 
-_APP, _RESULT, _AM, _TASK = "Application", "Results", "Application master", "Tasks in general"
-_ALL, _TYPE, _DOCKER, _HOROVOD = "All containers", "Each type of task", "Docker", "Horovod"
-_BOARD, _HISTORY = "TensorBoard", "History and portal"
+_APP = "Application"
+_RESULT = "Results"
+_AM = "Application master"
+_TASK = "Tasks in general"
+_ALL = "All containers"
+_TYPE = "Each type of task"
+_DOCKER = "Docker"
+_HOROVOD = "Horovod"
+_BOARD = "TensorBoard"
+_HISTORY = "History and portal"
 
 # fmt: off
 #: Every key of LinkedIn TonY.
@@ -186,7 +193,9 @@ KEYS: tuple[LegacyKey, ...] = (
 )
 # fmt: on
 
-_PROGRAM, _CONTAINER, _CLIENT = "programs", "containers", "client"
+_PROGRAM = "programs"
+_CONTAINER = "containers"
+_CLIENT = "client"
 _KEPT = "It reaches the programs; ports are reserved in any case."
 
 #: Every environment variable that LinkedIn TonY reads.
@@ -227,10 +236,10 @@ _PARTS = {
 
 def row_of(key: str) -> LegacyKey | None:
     """Return the row of a key; None if there is none."""
-    found = _fixed().get(key)
+    found = _list_fixed_keys().get(key)
     if found:
         return found
-    for pattern, row in _patterns():
+    for pattern, row in _list_key_patterns():
         match = pattern.fullmatch(key)
         if match and not (row.section == _TYPE and match[1] in RESERVED):
             return row
@@ -238,12 +247,12 @@ def row_of(key: str) -> LegacyKey | None:
 
 
 @cache
-def _fixed() -> dict[str, LegacyKey]:
+def _list_fixed_keys() -> dict[str, LegacyKey]:
     return {row.name: row for row in KEYS if "<" not in row.name}
 
 
 @cache
-def _patterns() -> tuple[tuple[re.Pattern[str], LegacyKey], ...]:
+def _list_key_patterns() -> tuple[tuple[re.Pattern[str], LegacyKey], ...]:
     patterns = []
     for row in KEYS:
         if "<" in row.name:

@@ -8,13 +8,13 @@ import zipfile
 from pathlib import Path
 
 from tony.config.checks.hints import Note
-from tony.config.files.layers import quoted
+from tony.config.files.layers import quote
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.role_kinds import LegacyTaskTypes
 from tony.config.legacy.roles import VENV
 from tony.config.legacy.settings_sources import DEFAULT_FILE, is_there
-from tony.config.table.value_format import name
+from tony.config.table.value_format import format_name
 from tony.errors import Problem
 
 _LOCAL = "file://"
@@ -34,8 +34,8 @@ def check(draft: DraftJob, flags: Flags, types: LegacyTaskTypes, cwd: Path) -> N
 
 def _note_missing_file(draft: DraftJob, flags: Flags, cwd: Path) -> None:
     """Note that a single program will run, which is seldom meant: `tony.xml` is usually next to the source folder."""
-    beside = Path(flags.src_dir or ".").parent / DEFAULT_FILE
-    found = f" Did you mean --conf_file {name(str(beside))}?" if is_there(cwd / beside) else ""
+    default_file = Path(flags.src_dir or ".").parent / DEFAULT_FILE
+    found = f" Did you mean --conf_file {format_name(str(default_file))}?" if is_there(cwd / default_file) else ""
     message = (
         f"there is no {DEFAULT_FILE} here and no --conf_file, so no number of tasks is set: the program runs as "
         f"a single task.{found}"
@@ -48,19 +48,21 @@ def _check_interpreter(draft: DraftJob, archive: str, path: str, cwd: Path) -> N
 
     Reads only local zip files, whose index is quick to read.
     """
-    wanted = posixpath.normpath((path.split() or [""])[0])  # options may follow
+    interpreter = posixpath.normpath((path.split() or [""])[0])  # options may follow
     members = _members(cwd / archive.removeprefix(_LOCAL)) if not path.startswith("/") else None
-    if members is None or wanted in members or any(members.get(each) for each in _folders_above(wanted)):
+    if members is None or interpreter in members or any(members.get(each) for each in _folders_above(interpreter)):
         return
-    place, last = posixpath.split(wanted)
+    place, last = posixpath.split(interpreter)
     same = [member for member in members if posixpath.basename(member) == last]
     likely = min(same, key=lambda each: (not each.endswith(f"{place}/{last}"), len(each), each), default=None)
     remedy = "name a file of the archive, or an absolute path on the nodes."
     if likely:
-        remedy = f"write --python_binary_path={name(likely)}"
-    message = f"there is no {name(wanted)} in {name(archive)}, which is unpacked in {VENV}/; {remedy}"
+        remedy = f"write --python_binary_path={format_name(likely)}"
+    message = (
+        f"there is no {format_name(interpreter)} in {format_name(archive)}, which is unpacked in {VENV}/; {remedy}"
+    )
     draft.problems.append(
-        Problem(key="--python_binary_path", value=quoted(path), message=message, source="command line")
+        Problem(key="--python_binary_path", value=quote(path), message=message, source="command line")
     )
 
 

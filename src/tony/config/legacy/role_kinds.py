@@ -11,7 +11,7 @@ from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
 from tony.config.legacy.keys import RESERVED
 from tony.config.legacy.settings_sources import LegacyValue
 from tony.config.name_suggestions import suggest_names
-from tony.config.table.value_format import name as shown
+from tony.config.table.value_format import format_name
 from tony.model.ids import ROLE_NAME
 from tony.units import format_exact_duration
 
@@ -113,23 +113,23 @@ _LIMIT = re.compile(r"tony\.application\.dependency\.([^.]+)\.timeout\.after\.([
 def translate(draft: DraftJob, types: LegacyTaskTypes) -> None:
     """Add the settings to the draft."""
     kinds = _kinds(draft, types)
-    for name in _known(draft, types, STOP_ON_FAILURE, "ps"):
-        draft.put(("roles", name, "stop_on_failure"), True, _of(draft, STOP_ON_FAILURE))
+    for name in _find_known_types(draft, types, STOP_ON_FAILURE, "ps"):
+        draft.put(("roles", name, "stop_on_failure"), True, _find_origin(draft, STOP_ON_FAILURE))
     _groups(draft, types)
     _stages(draft, types, kinds)
 
 
-def _of(draft: DraftJob, key: str) -> LegacyValue | LegacyOrigin:
+def _find_origin(draft: DraftJob, key: str) -> LegacyValue | LegacyOrigin:
     return draft.settings.get(key) or LegacyOrigin(DEFAULTS, key)
 
 
-def _known(draft: DraftJob, types: LegacyTaskTypes, key: str, default: str = "") -> list[str]:
+def _find_known_types(draft: DraftJob, types: LegacyTaskTypes, key: str, default: str = "") -> list[str]:
     """Return the types of a list that have tasks; add a note for each name that is no type."""
     named = list(dict.fromkeys(value_parsing.parse_words(draft, key, default)))
     value = draft.settings.get(key)
     for name in named:
         if value and name not in types.instances and name not in types.absent:
-            draft.note(value, f"type {shown(name)} has no tasks; {_suggestion(name, types.instances)}")
+            draft.note(value, f"type {format_name(name)} has no tasks; {_suggestion(name, types.instances)}")
     return [name for name in named if name in types.instances]
 
 
@@ -140,27 +140,29 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
 def _kinds(draft: DraftJob, types: LegacyTaskTypes) -> dict[str, str]:
     """Return the kind of each type that is not tracked."""
     kinds: dict[str, str] = {}
-    untracked = _known(draft, types, UNTRACKED, "ps")
-    sidecars = _known(draft, types, SIDECAR, TENSORBOARD)
+    untracked = _find_known_types(draft, types, UNTRACKED, "ps")
+    sidecars = _find_known_types(draft, types, SIDECAR, TENSORBOARD)
     if types.log_folder and TENSORBOARD in types.instances and TENSORBOARD not in sidecars:
         sidecars.append(TENSORBOARD)  # else the job would wait for it forever
     if DRIVER in types.instances and DRIVER not in sidecars and is_horovod(draft):
         untracked.append(DRIVER)  # it never exits by itself
     for name in types.instances:
-        if name in sidecars and (name not in untracked or (draft.settings.get(SIDECAR) and not _given(draft))):
+        if name in sidecars and (
+            name not in untracked or (draft.settings.get(SIDECAR) and not _is_untracked_given(draft))
+        ):
             kinds[name] = "sidecar"
-            draft.put(("roles", name, "kind"), "sidecar", _of(draft, SIDECAR))
+            draft.put(("roles", name, "kind"), "sidecar", _find_origin(draft, SIDECAR))
         elif name in untracked:
             kinds[name] = "untracked"
             own = name == DRIVER and is_horovod(draft)
-            draft.put(("roles", name, "kind"), "untracked", _of(draft, DEBUG if own else UNTRACKED))
+            draft.put(("roles", name, "kind"), "untracked", _find_origin(draft, DEBUG if own else UNTRACKED))
         elif name == "ps" or (name == "worker" and {"ps", "chief"} <= types.instances.keys()):
             # The framework adapter would make these untracked.
-            draft.put(("roles", name, "kind"), "tracked", _of(draft, UNTRACKED))
+            draft.put(("roles", name, "kind"), "tracked", _find_origin(draft, UNTRACKED))
     return kinds
 
 
-def _given(draft: DraftJob) -> bool:
+def _is_untracked_given(draft: DraftJob) -> bool:
     return draft.settings.get(UNTRACKED) is not None
 
 
@@ -173,7 +175,7 @@ def _groups(draft: DraftJob, types: LegacyTaskTypes) -> None:
         if not value.key.startswith(_GROUP):
             continue
         name = value.key.removeprefix(_GROUP)
-        members = _known(draft, types, value.key)
+        members = _find_known_types(draft, types, value.key)
         if members:
             groups.add(name)
             draft.put(("groups", name), members, value)
@@ -197,13 +199,14 @@ def _limit(
 ) -> None:
     """Translate one `dependency.<type>.timeout.after.<group>`."""
     if name not in types.instances:
-        draft.note(value, f"type {shown(name)} has no tasks; {_suggestion(name, types.instances)}")
+        draft.note(value, f"type {format_name(name)} has no tasks; {_suggestion(name, types.instances)}")
     elif group not in groups:
-        draft.note(value, f"group {shown(group)} has no tasks; {_suggestion(group, groups)}")
+        draft.note(value, f"group {format_name(group)} has no tasks; {_suggestion(group, groups)}")
     elif name in limited:
         first = limited[name]
         draft.add_error(
-            value, f"only one group per type: {shown(first.key)} ({first.place}) names another one for {name}."
+            value,
+            f"only one group per type: {format_name(first.key)} ({first.place}) names another one for {name}.",
         )
     else:
         limited[name] = value
@@ -216,7 +219,7 @@ def _limit(
         draft.put((*place, "limit"), format_exact_duration(seconds), value)
         ignored = f"{value.key}.ignored"
         if value_parsing.parse_truth(draft, ignored):
-            draft.put((*place, "on_timeout"), "ignore", _of(draft, ignored))
+            draft.put((*place, "on_timeout"), "ignore", _find_origin(draft, ignored))
 
 
 # --- stages -----------------------------------------------------------------------------------------------------------
@@ -224,7 +227,7 @@ def _limit(
 
 def _stages(draft: DraftJob, types: LegacyTaskTypes, kinds: dict[str, str]) -> None:
     """Make the second stage wait for the tracked types of the first; a missing list has all other types."""
-    prepare, training = _known(draft, types, PREPARE), _known(draft, types, TRAINING)
+    prepare, training = _find_known_types(draft, types, PREPARE), _find_known_types(draft, types, TRAINING)
     if not prepare and not training:
         return
     key = PREPARE if prepare else TRAINING

@@ -10,8 +10,8 @@ from tony.config.legacy.keys import RESERVED, TYPE_ENDINGS
 from tony.config.legacy.role_kinds import TENSORBOARD, LegacyTaskTypes
 from tony.config.legacy.settings_sources import LegacyValue
 from tony.config.name_suggestions import suggest_names
-from tony.config.table.value_format import name as shown
-from tony.model.placeholders import escaped
+from tony.config.table.value_format import format_name
+from tony.model.placeholders import escape
 from tony.units import format_exact_duration
 
 #: Folder that the archive of an environment is unpacked to.
@@ -22,7 +22,7 @@ def command_from_flags(draft: DraftJob, flags: Flags) -> tuple[str, LegacyOrigin
     """Return the command of types without their own: `--executes`, else tony.containers.command; None if neither."""
     if flags.executes is not None:
         words = (interpreter(flags), flags.executes, flags.task_params)
-        return escaped(" ".join(word for word in words if word)), LegacyOrigin("--executes")
+        return escape(" ".join(word for word in words if word)), LegacyOrigin("--executes")
     for name in ("task_params", "python_binary_path"):
         if getattr(flags, name) is not None:
             message = "it has no effect without --executes, as in LinkedIn TonY."
@@ -33,7 +33,7 @@ def command_from_flags(draft: DraftJob, flags: Flags) -> tuple[str, LegacyOrigin
 def command_from_setting(draft: DraftJob, key: str) -> tuple[str, LegacyOrigin] | None:
     """Return the command from a setting; None if it is not set."""
     value = draft.settings.get(key)
-    return (escaped(value.text), LegacyOrigin(value.place, key)) if value and value.text else None
+    return (escape(value.text), LegacyOrigin(value.place, key)) if value and value.text else None
 
 
 def interpreter(flags: Flags) -> str | None:
@@ -65,7 +65,7 @@ def translate(draft: DraftJob, types: LegacyTaskTypes) -> None:
             draft.put((*place, "command"), *command)
         _resources(draft, place, f"tony.{name}", 2 if name == TENSORBOARD and types.log_folder else 1)
         _places(draft, name)
-    _absent(draft, types)
+    _report_absent_types(draft, types)
 
 
 def _resources(draft: DraftJob, place: tuple[str, str], prefix: str, vcores: int) -> None:
@@ -117,7 +117,7 @@ def _value(draft: DraftJob, key: str) -> LegacyValue:
     return value
 
 
-def _absent(draft: DraftJob, types: LegacyTaskTypes) -> None:
+def _report_absent_types(draft: DraftJob, types: LegacyTaskTypes) -> None:
     """Add a note for keys of types without tasks: the name may be misspelled."""
     noted: set[str] = set()
     for value in draft.settings:
@@ -126,5 +126,5 @@ def _absent(draft: DraftJob, types: LegacyTaskTypes) -> None:
         missing = name not in types.instances and name not in types.absent and name not in RESERVED
         if ending in TYPE_ENDINGS and ending not in _HARMLESS and missing and name not in noted:
             noted.add(name)
-            hint = suggest_names(name, types.instances, f"set tony.{shown(name)}.instances to give it tasks.")
-            draft.note(value, f"type {shown(name)} has no tasks, so its settings have no effect; {hint}")
+            hint = suggest_names(name, types.instances, f"set tony.{format_name(name)}.instances to give it tasks.")
+            draft.note(value, f"type {format_name(name)} has no tasks, so its settings have no effect; {hint}")

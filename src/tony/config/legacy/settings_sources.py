@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tony.config.files.layers import quoted
+from tony.config.files.layers import quote
 from tony.config.legacy.flags import Flags
-from tony.config.table.value_format import name
+from tony.config.table.value_format import format_name
 from tony.errors import Problem
 from tony.hadoop.configuration import Configuration, ConfigurationError, Setting
 
@@ -88,7 +88,7 @@ def read(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Settings,
     try:
         files = Configuration.load(paths=paths)
     except ConfigurationError as error:
-        return Settings({}, found and found[1]), [_unreadable(error, named)], False
+        return Settings({}, found and found[1]), [_build_unreadable_problem(error, named)], False
     raw = {key: setting for key in files if (setting := files.find_setting(key)) is not None}
     expanded = Configuration(raw, environ)
     values = {}
@@ -96,7 +96,7 @@ def read(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Settings,
         try:
             text = expanded.get(key) or ""
         except ConfigurationError as error:
-            problems.append(Problem(key=name(key), message=f"{error}", source=_place(raw[key], named)))
+            problems.append(Problem(key=format_name(key), message=f"{error}", source=_place(raw[key], named)))
             continue
         place = _place(raw[key], named)
         values[key] = LegacyValue(key=key, text=text, place=place, parts=(LegacyAssignment(text, place),))
@@ -137,18 +137,18 @@ def is_there(path: Path) -> bool:
 def _place(setting: Setting, named: Mapping[str, str]) -> str:
     """Return `file:line` with the file as the user named it."""
     file, colon, line = setting.source.rpartition(":")
-    return f"{_printable(named.get(file, file))}{colon}{line}"
+    return f"{_escape_unprintable(named.get(file, file))}{colon}{line}"
 
 
-def _printable(text: str) -> str:
-    return text if text.isprintable() else quoted(text)[1:-1]
+def _escape_unprintable(text: str) -> str:
+    return text if text.isprintable() else quote(text)[1:-1]
 
 
-def _unreadable(error: ConfigurationError, named: Mapping[str, str]) -> Problem:
+def _build_unreadable_problem(error: ConfigurationError, named: Mapping[str, str]) -> Problem:
     message = str(error)
     for path, known in named.items():
         message = message.replace(path, known)
-    return Problem(key="", message=_printable(message))
+    return Problem(key="", message=_escape_unprintable(message))
 
 
 def _add_conf(values: dict[str, LegacyValue], conf: Iterable[str]) -> list[Problem]:
@@ -158,7 +158,7 @@ def _add_conf(values: dict[str, LegacyValue], conf: Iterable[str]) -> list[Probl
         key, equals, value = text.partition("=")
         key = key.strip()
         if not equals or not key:
-            message = f"`{name(text)}`: write --conf key=value, such as --conf tony.worker.instances=2."
+            message = f"`{format_name(text)}`: write --conf key=value, such as --conf tony.worker.instances=2."
             problems.append(Problem(key="--conf", message=message))
             continue
         _add(values, key, LegacyAssignment(value.strip(), "--conf"), appended=key in APPENDED)

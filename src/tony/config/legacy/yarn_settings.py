@@ -8,7 +8,7 @@ from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
 from tony.config.legacy.role_kinds import LegacyTaskTypes
 from tony.config.legacy.settings_sources import LegacyValue
-from tony.config.table.value_format import name as shown
+from tony.config.table.value_format import format_name
 
 _YARN = ("scheduler", "yarn")
 _TEXTS = {
@@ -89,7 +89,7 @@ def _docker(draft: DraftJob, types: LegacyTaskTypes) -> None:
     for value in keys:
         name = value.key.removeprefix("tony.docker.").removesuffix(".image")
         if value.key.endswith(".image") and name not in (*types.instances, "am", "containers"):
-            draft.note(value, f"type {shown(name)} has no tasks.")
+            draft.note(value, f"type {format_name(name)} has no tasks.")
 
 
 # --- Hadoop's configuration -------------------------------------------------------------------------------------------
@@ -108,6 +108,6 @@ def _configuration(draft: DraftJob, cwd: Path) -> None:
     folder = folders[named[0].key]
     if not any((folder / name).is_file() for name in _SITE_FILES):
         files = ", ".join(_SITE_FILES)
-        draft.add_error(named[0], f"{shown(str(folder))} has none of {files}: name the files of the cluster.")
+        draft.add_error(named[0], f"{format_name(str(folder))} has none of {files}: name the files of the cluster.")
         return
     draft.put((*_YARN, "conf"), str(folder), LegacyOrigin(named[0].place, named[0].key))

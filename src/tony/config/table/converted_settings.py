@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tony.config.files.layers import Branch, Layer, Leaf, Written, dotted
-from tony.config.name_suggestions import closest_match, suggest_names
-from tony.config.secret_masking import MASK, mask_value, masked
+from tony.config.files.layers import Branch, Layer, Leaf, Written, format_key
+from tony.config.name_suggestions import find_closest_match, suggest_names
+from tony.config.secret_masking import MASK, mask_secret, mask_value
 from tony.config.table.schema_tree import SettingsNode, schema
 from tony.config.table.settings_table import Key, Setting
 from tony.config.table.value_format import format_as_toml
-from tony.config.value_conversion import WrongValue, convert
+from tony.config.value_conversion import InvalidValueError, convert
 from tony.errors import Problem
 from tony.model.ids import ROLE_NAME
 from tony.model.masking import is_secret
@@ -100,40 +100,42 @@ class ValueTable:
         found = self.found.get(key)
         return found.value if found else None
 
-    def below(self, key: Key) -> Mapping[str, Any]:
+    def list_children(self, key: Key) -> Mapping[str, Any]:
         """Return name -> value of everything directly below a key."""
         return self.children.get(key, {})
 
-    def source(self, key: Key) -> str | None:
+    def find_source(self, key: Key) -> str | None:
         """Return where a key, or the nearest table around it, was set; the job file if neither was."""
         if key in self.found:
             return self.found[key].layer.where(key)
         layer = self.broken.get(key) or self.tables.get(key)
         if layer:
             return layer.where(key)
-        return self.source(key[:-1]) if len(key) > 1 else self.origin
+        return self.find_source(key[:-1]) if len(key) > 1 else self.origin
 
-    def _unread(self, key: Key) -> ConvertedValue | None:
+    def _find_partly_invalid(self, key: Key) -> ConvertedValue | None:
         """Return a list with some invalid items."""
         return ConvertedValue(None, self.raw[key], self.broken[key]) if key in self.raw else None
 
     def add_error(self, key: Key, message: str, *, item: int | None = None) -> None:
         """Add an error about a value (or one item of a list), or about a missing key."""
-        found = self.found.get(key) or self._unread(key)
+        found = self.found.get(key) or self._find_partly_invalid(key)
         place = key if item is None else (*key, str(item))
-        value = shown(key, _item(found.raw, item), self.secret) if found else None
-        where = found.layer.where(place) if found else self.source(key)
-        self.problems.append(Problem(key=_numbered(key, item), message=message, value=value, source=where or None))
+        value = format_value(key, _item(found.raw, item), self.secret) if found else None
+        where = found.layer.where(place) if found else self.find_source(key)
+        self.problems.append(
+            Problem(key=_format_item_key(key, item), message=message, value=value, source=where or None)
+        )
 
 
 def read(tree: Branch) -> ValueTable:
     """Convert the merged settings according to the table of settings."""
-    value_table = ValueTable(secret=_declared_secret(tree))
+    value_table = ValueTable(secret=_find_declared_secrets(tree))
     _read_table(value_table, schema(), tree, ())
     return value_table
 
 
-def _declared_secret(tree: Branch) -> frozenset[str]:
+def _find_declared_secrets(tree: Branch) -> frozenset[str]:
     """Return the names in `secret`; errors of that list are reported later."""
     leaf = tree.children.get("secret")
     value = leaf.value if isinstance(leaf, Leaf) else None
@@ -142,7 +144,7 @@ def _declared_secret(tree: Branch) -> frozenset[str]:
     return frozenset(name for name in names if isinstance(name, str))
 
 
-def shown(key: Key, raw: Any, named: Collection[str] = ()) -> str:
+def format_value(key: Key, raw: Any, named: Collection[str] = ()) -> str:
     """Return a value for a message, with secrets masked.
 
     Args:
@@ -151,15 +153,15 @@ def shown(key: Key, raw: Any, named: Collection[str] = ()) -> str:
     if len(key) > 1 and (key[-2] in ("env", "container_env", "params") or key[0] == "scheduler"):
         if is_secret(key[-1], named):
             return MASK
-        return masked("", format_as_toml(raw))
+        return mask_secret("", format_as_toml(raw))
     if key[0] == "notify" and key[1:2] != ("on",):
         text = raw.text if isinstance(raw, Written) else raw
         return format_as_toml(mask_value(text)) if isinstance(text, str) else MASK
     return format_as_toml(raw)
 
 
-def _numbered(key: Key, item: int | None) -> str:
-    return dotted(key) if item is None else f"{dotted(key)}[{item}]"
+def _format_item_key(key: Key, item: int | None) -> str:
+    return format_key(key) if item is None else f"{format_key(key)}[{item}]"
 
 
 def _item(raw: Any, item: int | None) -> Any:
@@ -173,7 +175,7 @@ def _read_table(value_table: ValueTable, node: SettingsNode, branch: Branch, key
         inner = node.child(name)
         place = (*key, name)
         if inner is None:
-            _unknown(value_table, node, place, child)
+            _report_unknown(value_table, node, place, child)
             continue
         named = name in node.named or _name_is_possible(value_table, node, place, child)
         if named and key == ("roles",):
@@ -183,13 +185,13 @@ def _read_table(value_table: ValueTable, node: SettingsNode, branch: Branch, key
         elif isinstance(child, Leaf) and inner.setting and named:
             _read_value(value_table, inner.setting, child, place)
         elif not (isinstance(child, Leaf) and _is_nothing(child)):
-            _misplaced(value_table, inner, place, child)
+            _report_misplaced(value_table, inner, place, child)
 
 
 def _read_value(value_table: ValueTable, setting: Setting, leaf: Leaf, key: Key) -> None:
     try:
         value = convert(setting, leaf.value, leaf.layer.base)
-    except WrongValue as wrong:
+    except InvalidValueError as wrong:
         value_table.broken[key] = leaf.layer
         if wrong.items:
             value_table.partial[key] = wrong.items
@@ -198,9 +200,9 @@ def _read_value(value_table: ValueTable, setting: Setting, leaf: Leaf, key: Key)
             place = key if fault.item is None else (*key, str(fault.item))
             value_table.problems.append(
                 Problem(
-                    key=_numbered(key, fault.item),
+                    key=_format_item_key(key, fault.item),
                     message=fault.message,
-                    value=shown(key, _item(leaf.value, fault.item), value_table.secret),
+                    value=format_value(key, _item(leaf.value, fault.item), value_table.secret),
                     source=leaf.layer.where(place),
                 )
             )
@@ -225,13 +227,13 @@ def _name_is_possible(value_table: ValueTable, node: SettingsNode, key: Key, chi
         )
     elif pattern.fullmatch(key[-1]):
         return True
-    value_table.problems.append(Problem(key=dotted(key), message=rule, source=child.layer.where(key)))
+    value_table.problems.append(Problem(key=format_key(key), message=rule, source=child.layer.where(key)))
     value_table.broken[key] = child.layer
     return False
 
 
-def _unknown(value_table: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> None:
-    value = shown(key, child.value, value_table.secret) if isinstance(child, Leaf) else None
+def _report_unknown(value_table: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> None:
+    value = format_value(key, child.value, value_table.secret) if isinstance(child, Leaf) else None
     # A suggestion takes a millisecond: too slow for thousands.
     hint = (
         _suggest(node, key)
@@ -239,7 +241,9 @@ def _unknown(value_table: ValueTable, node: SettingsNode, key: Key, child: Branc
         else "`tony settings --all` lists the known ones."
     )
     message = f"unknown key; {hint}"
-    value_table.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))
+    value_table.problems.append(
+        Problem(key=format_key(key), message=message, value=value, source=child.layer.where(key))
+    )
 
 
 def _suggest(node: SettingsNode, key: Key) -> str:
@@ -258,13 +262,13 @@ def _suggest(node: SettingsNode, key: Key) -> str:
     for known, child in node.named.items():
         if name.lower() in _synonyms(child):
             return f"did you mean `{known}`?"
-    near = closest_match(name, node.named)
+    near = find_closest_match(name, node.named)
     if near is None and node is root:
-        near_role = closest_match(name, role.named)
+        near_role = find_closest_match(name, role.named)
         if near_role:
             return f"did you mean `{near_role}`, a setting of a role? Write it below [roles.NAME]."
     synonyms = {word: known for known, child in node.named.items() for word in _synonyms(child)}
-    if near is None and (word := closest_match(name, synonyms)):
+    if near is None and (word := find_closest_match(name, synonyms)):
         return f"did you mean `{synonyms[word]}`?"
     known_keys = ", ".join(sorted(node.named))
     otherwise = f"known here: {known_keys}." if len(node.named) < 8 else "`tony settings --all` lists the known ones."
@@ -277,16 +281,18 @@ def _synonyms(node: SettingsNode) -> tuple[str, ...]:
     return setting.also if setting else ()
 
 
-def _misplaced(value_table: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> None:
+def _report_misplaced(value_table: ValueTable, node: SettingsNode, key: Key, child: Branch | Leaf) -> None:
     if key in value_table.broken:
         return
     value_table.broken[key] = child.layer
     if isinstance(child, Branch):
         message = "expected a single value, not a table."
     elif node.named.keys() >= {"instances"}:
-        message = f"expected a table: write [{dotted(key)}] and the settings of the role below it."
+        message = f"expected a table: write [{format_key(key)}] and the settings of the role below it."
     else:
         below = f"{next(iter(node.named), node.word.upper() or 'NAME')} = ..."
-        message = f"expected a table: write [{dotted(key)}] and below it {below}"
-    value = shown(key, child.value, value_table.secret) if isinstance(child, Leaf) else None
-    value_table.problems.append(Problem(key=dotted(key), message=message, value=value, source=child.layer.where(key)))
+        message = f"expected a table: write [{format_key(key)}] and below it {below}"
+    value = format_value(key, child.value, value_table.secret) if isinstance(child, Leaf) else None
+    value_table.problems.append(
+        Problem(key=format_key(key), message=message, value=value, source=child.layer.where(key))
+    )

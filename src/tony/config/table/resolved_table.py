@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tony.config.files.call_settings import from_spec
-from tony.config.files.layers import Layer, dotted, merge
+from tony.config.files.layers import Layer, format_key, merge
 from tony.config.load import Resolved
-from tony.config.secret_masking import build_mask, mask_value, masked
+from tony.config.secret_masking import build_mask, mask_secret, mask_value
 from tony.config.table.converted_settings import read
 from tony.config.table.schema_tree import find
 from tony.config.table.settings_table import Key, Kind
-from tony.config.table.value_format import canonical
+from tony.config.table.value_format import format_canonical
 from tony.model.job_spec import JobSpec
 
 
@@ -32,15 +32,15 @@ class ResolvedRow:
     source: str
 
 
-def resolved_rows(resolved: Resolved) -> tuple[ResolvedRow, ...]:
+def list_resolved_rows(resolved: Resolved) -> tuple[ResolvedRow, ...]:
     """Return every value of the job, including defaults and the values that roles inherit."""
     values = from_spec(_expand(resolved.spec), with_defaults=True)
     named, mask = resolved.spec.secret, build_mask(resolved.spec)
-    value_table = read(merge([Layer(values=values, where=dotted, base=Path("/"))]))
+    value_table = read(merge([Layer(values=values, where=format_key, base=Path("/"))]))
     return tuple(
         ResolvedRow(
-            key=dotted(key),
-            value=mask.hide_text(_shown(key, found.value, named)),
+            key=format_key(key),
+            value=mask.hide_text(_format_row_value(key, found.value, named)),
             source=_source(key, resolved.sources),
         )
         for key, found in value_table.found.items()
@@ -62,19 +62,19 @@ def _expand(spec: JobSpec) -> JobSpec:
     return replace(spec, roles=roles)
 
 
-def _shown(key: Key, value: object, named: Collection[str]) -> str:
+def _format_row_value(key: Key, value: object, named: Collection[str]) -> str:
     node = find(key)
     assert node is not None
     assert node.setting is not None
     if isinstance(value, str) and (key[-2:-1] in (("env",), ("container_env",), ("params",)) or key[0] == "scheduler"):
-        value = masked(key[-1], value, named)
+        value = mask_secret(key[-1], value, named)
     elif isinstance(value, str) and node.setting.kind is Kind.SECRET:
         value = mask_value(value)
-    return canonical(node.setting, value)
+    return format_canonical(node.setting, value)
 
 
 def _source(key: Key, sources: Mapping[str, str]) -> str:
     candidates = [key]
     if key[0] == "roles":
         candidates += [key[:3], key[2:]]  # `after = [...]` means after.succeeded; then the job's own
-    return next((sources[dotted(k)] for k in candidates if dotted(k) in sources), "default")
+    return next((sources[format_key(k)] for k in candidates if format_key(k) in sources), "default")

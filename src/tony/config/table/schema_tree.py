@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tony.config.table.settings_table import SETTINGS, Half, Key, Kind, Setting
-from tony.schedulers.registry import built_in_names, plug_in_names
+from tony.config.table.settings_table import SETTINGS, Key, Kind, Part, Setting
+from tony.schedulers.registry import list_built_in_names, plug_in_names
 from tony.schedulers.settings_schema import load_settings, role_settings_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def schema() -> SettingsNode:
     assert role is not None
     role.named["resources"].elsewhere = ("memory", "vcores", "gpus")
     root.named["scheduler"].has_schedulers = role.has_schedulers = True
-    _mark_schedulers(role, built_in_names())
+    _mark_schedulers(role, list_built_in_names())
     return root
 
 
@@ -118,7 +118,7 @@ def settings() -> tuple[Setting, ...]:
     found = list(SETTINGS)
     for key, rows in (("scheduler.name", _settings_of), ("roles.<role>.spread", _role_settings_of)):
         place = next(i for i, setting in enumerate(found) if setting.key == key) + 1
-        found[place:place] = rows(built_in_names())
+        found[place:place] = rows(list_built_in_names())
     return tuple(found)
 
 
@@ -139,7 +139,7 @@ def _to_setting(key: str, row: SchedulerSetting) -> Setting:
     return Setting(
         key=key,
         kind=_SCHEDULER_KINDS[row.type.value],
-        half=Half.SCHEDULER,
+        part=Part.SCHEDULER,
         meaning=row.meaning,
         shown_default=row.default,
         minimum=row.minimum,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tony.config.files.layers import quoted
+from tony.config.files.layers import quote
 from tony.config.files.site_policy import LIMITS
 from tony.config.table.schema_tree import settings
 from tony.config.table.settings_table import Kind, Setting
-from tony.config.table.value_format import canonical
+from tony.config.table.value_format import format_canonical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ _SITE = (
     Setting(
         key="final",
         kind=Kind.NAMES,
-        half=LIMITS[0].half,
+        part=LIMITS[0].part,
         meaning='Site files only: keys that jobs must not change, such as `"tls"` or `"roles.*.gpus"`.',
         shown_default="[]",
     ),
@@ -74,17 +74,17 @@ def _row(setting: Setting) -> SettingRow:
         name=setting.key,
         type=_type(setting),
         unit=setting.unit,
-        default=canonical(setting, setting.default) if setting.shown_default is None else setting.shown_default,
+        default=format_canonical(setting, setting.default) if setting.shown_default is None else setting.shown_default,
         meaning=setting.meaning
         if setting not in LIMITS
         else f"Site files only: {setting.meaning[0].lower()}{setting.meaning[1:]}",
-        reader=setting.half.value,
+        reader=setting.part.value,
     )
 
 
 def _type(setting: Setting) -> str:
     if setting.choices:
-        return f"{setting.kind.value} {', '.join(quoted(str(member.value)) for member in setting.choices)}"
+        return f"{setting.kind.value} {', '.join(quote(str(member.value)) for member in setting.choices)}"
     return "list of keys" if setting.key == "final" else setting.kind.value
 
 

@@ -53,7 +53,7 @@ class Kind(Enum):
     PORTS = "first-last"  #: `"20000-20100"` or `[20000, 20100]`
 
 
-class Half(Enum):
+class Part(Enum):
     """The part of tony that uses a setting."""
 
     CLIENT = "client"
@@ -73,7 +73,7 @@ class Setting:
     Attributes:
         key: dotted; `<role>` and the like stand for a name that the user chooses.
         meaning: one line.
-        half: the part of tony that uses it.
+        part: the part of tony that uses it.
         attribute: dotted field of JobSpec (of Role for keys of roles) that it sets; empty for parts of a mapping.
         shown_default: default in the docs, if the default of the field does not say it.
         minimum, maximum: bounds of a number, inclusive; bytes and seconds.
@@ -83,7 +83,7 @@ class Setting:
 
     key: str
     kind: Kind
-    half: Half
+    part: Part
     meaning: str
     attribute: str = ""
     shown_default: str | None = None
@@ -120,7 +120,7 @@ _ROLE = Role()
 def _row(
     key: str,
     kind: Kind,
-    half: Half,
+    part: Part,
     meaning: str,
     *,
     attribute: str | None = None,
@@ -133,7 +133,7 @@ def _row(
     return Setting(
         key=key,
         kind=kind,
-        half=half,
+        part=part,
         meaning=meaning,
         attribute=own_name if attribute is None else attribute,
         shown_default=default,
@@ -149,210 +149,210 @@ MAX_INSTANCES = 100_000
 
 # fmt: off
 _JOB = (
-    _row("name", Kind.TEXT, Half.CLIENT, "Name of the job: up to 200 characters, need not be unique.",
+    _row("name", Kind.TEXT, Part.CLIENT, "Name of the job: up to 200 characters, need not be unique.",
          default="the job file's name", also="title app application job_name"),
-    _row("tags", Kind.TAGS, Half.CLIENT, "Words to find the job by, in lists and searches: "
+    _row("tags", Kind.TAGS, Part.CLIENT, "Words to find the job by, in lists and searches: "
          "`[\"nightly\", \"ads\"]`.", also="labels keywords"),
-    _row("viewers", Kind.TAGS, Half.CLIENT, "Who may view the job in the portal besides its owner: users, `@groups`, "
+    _row("viewers", Kind.TAGS, Part.CLIENT, "Who may view the job in the portal besides its owner: users, `@groups`, "
          "`*` "
          "for all users.", also="view_acl acl readers"),
-    _row("editors", Kind.TAGS, Half.CLIENT, "Who may view the job in the portal, and stop or restart it: users, "
+    _row("editors", Kind.TAGS, Part.CLIENT, "Who may view the job in the portal, and stop or restart it: users, "
          "`@groups`, `*`.", also="modify_acl admins writers"),
-    _row("framework", Kind.TEXT, Half.FRAMEWORK, "ML framework; tony sets its rendezvous variables: `tensorflow`, "
+    _row("framework", Kind.TEXT, Part.FRAMEWORK, "ML framework; tony sets its rendezvous variables: `tensorflow`, "
          "`pytorch`, `jax`, `mxnet`, `horovod`, `none`, `standalone` or a plug-in's name.", also="runtime backend"),
-    _row("command", Kind.COMMAND, Half.EXECUTOR, "What the tasks run: text runs through `bash -c`, a list is executed "
+    _row("command", Kind.COMMAND, Part.EXECUTOR, "What the tasks run: text runs through `bash -c`, a list is executed "
          "directly. Placeholders are replaced.", also="cmd run executes entrypoint args"),
-    _row("source", Kind.SOURCE, Half.CLIENT, "Folder or archive whose content is each task's working directory; "
+    _row("source", Kind.SOURCE, Part.CLIENT, "Folder or archive whose content is each task's working directory; "
          "in HDFS (`hdfs://...`) an archive.",
          also="src src_dir workdir cwd"),
-    _row("gitignore", Kind.TRUTH, Half.CLIENT, "Leave out what a `.gitignore` in `source` names, unless git tracks "
+    _row("gitignore", Kind.TRUTH, Part.CLIENT, "Leave out what a `.gitignore` in `source` names, unless git tracks "
          "it.", also="ignore"),
-    _row("python", Kind.PYTHON, Half.EXECUTOR, "Environment, as folder or archive (venv, conda-pack), or an "
+    _row("python", Kind.PYTHON, Part.EXECUTOR, "Environment, as folder or archive (venv, conda-pack), or an "
          "interpreter on the nodes.",
          also="venv interpreter conda python_venv"),
-    _row("files", Kind.FILES, Half.CLIENT, "Additional files for every task: `path`, `path::name` under another "
+    _row("files", Kind.FILES, Part.CLIENT, "Additional files for every task: `path`, `path::name` under another "
          "name, `path#archive` unpacked into a folder, `path#optional` only if it exists; `hdfs://...` too.",
          also="resources file data inputs"),
-    _row("env.<name>", Kind.WORD, Half.EXECUTOR, "Environment variable of every program. Placeholders are replaced.",
+    _row("env.<name>", Kind.WORD, Part.EXECUTOR, "Environment variable of every program. Placeholders are replaced.",
          attribute="", default="", also="environment envs shell_env variables"),
-    _row("secret", Kind.TAGS, Half.EXECUTOR, "Names of variables and parameters whose values are masked in records and "
+    _row("secret", Kind.TAGS, Part.EXECUTOR, "Names of variables and parameters whose values are masked in records and "
          "output, besides those whose names look secret: `[\"LICENSE\"]`.", also="secrets mask masked"),
-    _row("container_env.<name>", Kind.WORD, Half.SCHEDULER, "Environment variable of the containers, including the "
+    _row("container_env.<name>", Kind.WORD, Part.SCHEDULER, "Environment variable of the containers, including the "
          "application master's; programs inherit it, `env` overrides it. Not for secrets.", attribute="", default="",
          also="container_envs containers_envs"),
-    _row("hadoop_classpath", Kind.TRUTH, Half.EXECUTOR, "Set CLASSPATH for programs: the jars of their working "
+    _row("hadoop_classpath", Kind.TRUTH, Part.EXECUTOR, "Set CLASSPATH for programs: the jars of their working "
          "directory, then the output of `hadoop classpath --glob` on their node.", also="classpath"),
-    _row("params.<name>", Kind.WORD, Half.EXECUTOR, "Value of the placeholder `{params.<name>}`; `--param` sets "
+    _row("params.<name>", Kind.WORD, Part.EXECUTOR, "Value of the placeholder `{params.<name>}`; `--param` sets "
          "it too.", attribute="", default="", also="param parameters"),
-    _row("groups.<group>", Kind.NAMES, Half.AM, "Roles that `timeout_after` refers to as a group.",
+    _row("groups.<group>", Kind.NAMES, Part.AM, "Roles that `timeout_after` refers to as a group.",
          attribute="", default="", also="group"),
-    _row("max_restarts", Kind.INTEGER, Half.AM, "Maximum restarts after program failures. Lost or preempted nodes do "
+    _row("max_restarts", Kind.INTEGER, Part.AM, "Maximum restarts after program failures. Lost or preempted nodes do "
          "not count.", bounds=(0, 1_000_000), also="retries restarts retry_count max_retries"),
-    _row("restart_window", Kind.TIMEOUT, Half.AM, "Older restarts do not count against `max_restarts`.",
+    _row("restart_window", Kind.TIMEOUT, Part.AM, "Older restarts do not count against `max_restarts`.",
          also="retry_window failures_validity_interval"),
-    _row("no_retry_on", Kind.CODES, Half.AM, "Exit codes after which nothing is restarted: `[2, 127]`.",
+    _row("no_retry_on", Kind.CODES, Part.AM, "Exit codes after which nothing is restarted: `[2, 127]`.",
          also="fatal_exit_codes no_restart_on"),
-    _row("min_uptime", Kind.TIMEOUT, Half.AM, "If a program fails before its gang has run so long, in two sessions in "
+    _row("min_uptime", Kind.TIMEOUT, Part.AM, "If a program fails before its gang has run so long, in two sessions in "
          "a row, the job is not restarted again.", also="min_runtime"),
-    _row("restart_grace", Kind.DURATION, Half.EXECUTOR, "Time between SIGTERM and SIGKILL when programs are stopped "
+    _row("restart_grace", Kind.DURATION, Part.EXECUTOR, "Time between SIGTERM and SIGKILL when programs are stopped "
          "for a restart.", default="`stop_grace`", bounds=(0, None)),
-    _row("backoff", Kind.DURATION, Half.AM, "Pause before the second restart, doubled each time up to `1m`; the first "
+    _row("backoff", Kind.DURATION, Part.AM, "Pause before the second restart, doubled each time up to `1m`; the first "
          "restart is immediate.", bounds=(0, None)),
-    _row("gang_patience", Kind.TIMEOUT, Half.AM, "Gang backoff: time without a new container after which an incomplete "
+    _row("gang_patience", Kind.TIMEOUT, Part.AM, "Gang backoff: time without a new container after which an incomplete "
          "gang releases its containers and retries; for schedulers that do not allocate whole gangs.", also="patience"),
-    _row("gang_wait", Kind.WAIT, Half.AM, "How long the first session waits for all tasks of elastic roles (with a "
+    _row("gang_wait", Kind.WAIT, Part.AM, "How long the first session waits for all tasks of elastic roles (with a "
          "`min`) before it starts with fewer; `off` waits for all.", also="elastic_wait"),
-    _row("shrink_after", Kind.WAIT, Half.AM, "The same wait for every later session, which requests all tasks again.",
+    _row("shrink_after", Kind.WAIT, Part.AM, "The same wait for every later session, which requests all tasks again.",
          also="shrink_timeout"),
-    _row("distributed_mode", Kind.CHOICE, Half.AM, "`gang` starts the programs when all tasks have registered, `fcfs` "
+    _row("distributed_mode", Kind.CHOICE, Part.AM, "`gang` starts the programs when all tasks have registered, `fcfs` "
          "starts each one as soon as it has registered.", choices=DistributedMode, also="mode"),
-    _row("stop_on", Kind.CHOICE, Half.AM, "Which tasks must succeed to end the job: `all` tracked tasks, or the "
+    _row("stop_on", Kind.CHOICE, Part.AM, "Which tasks must succeed to end the job: `all` tracked tasks, or the "
          "`chief`.",
          choices=StopOn),
-    _row("failure_policy", Kind.CHOICE, Half.AM, "Which failures fail a session: of `any-tracked` task, of "
+    _row("failure_policy", Kind.CHOICE, Part.AM, "Which failures fail a session: of `any-tracked` task, of "
          "`any-task`, or of the chief or of all tracked tasks (`chief-or-all`).", choices=FailurePolicy),
-    _row("stop_grace", Kind.DURATION, Half.EXECUTOR, "Time between SIGTERM and SIGKILL when a program is stopped.",
+    _row("stop_grace", Kind.DURATION, Part.EXECUTOR, "Time between SIGTERM and SIGKILL when a program is stopped.",
          bounds=(0, None), also="grace grace_period"),
-    _row("orphan_grace", Kind.DURATION, Half.EXECUTOR, "Lease: how long a program continues without contact to the "
+    _row("orphan_grace", Kind.DURATION, Part.EXECUTOR, "Lease: how long a program continues without contact to the "
          "application "
          "master.", default="`10m`; on YARN longer, until YARN has given up a node", bounds=(0, None), also="lease"),
-    _row("am_attempts", Kind.INTEGER, Half.SCHEDULER, "Maximum attempts of the application master within ten "
+    _row("am_attempts", Kind.INTEGER, Part.SCHEDULER, "Maximum attempts of the application master within ten "
          "minutes; YARN's own limit applies as well. Programs continue between two attempts.", bounds=(1, 1000),
          also="max_attempts max_app_attempts"),
-    _row("port_range", Kind.PORTS, Half.EXECUTOR, "Range of reserved ports, inclusive.",
+    _row("port_range", Kind.PORTS, Part.EXECUTOR, "Range of reserved ports, inclusive.",
          default="any free port", also="ports"),
-    _row("heartbeat_interval", Kind.DURATION, Half.EXECUTOR, "Interval of the executors' heartbeats; longer in large "
+    _row("heartbeat_interval", Kind.DURATION, Part.EXECUTOR, "Interval of the executors' heartbeats; longer in large "
          "jobs.", bounds=(0.05, None)),
-    _row("heartbeat_timeout", Kind.DURATION, Half.AM, "Time without heartbeats after which an executor is lost.",
+    _row("heartbeat_timeout", Kind.DURATION, Part.AM, "Time without heartbeats after which an executor is lost.",
          bounds=(0.1, None)),
-    _row("queue_timeout", Kind.TIMEOUT, Half.CLIENT, "Maximum time from submission until the application master runs, "
+    _row("queue_timeout", Kind.TIMEOUT, Part.CLIENT, "Maximum time from submission until the application master runs, "
          "if "
          "it waits in a queue; the client that follows the job then kills it.", attribute="timeouts.queue"),
-    _row("allocation_timeout", Kind.TIMEOUT, Half.AM, "Maximum time until every requested container is allocated.",
+    _row("allocation_timeout", Kind.TIMEOUT, Part.AM, "Maximum time until every requested container is allocated.",
          attribute="timeouts.allocation"),
-    _row("registration_timeout", Kind.TIMEOUT, Half.AM, "Maximum time from the allocation of a container to its "
+    _row("registration_timeout", Kind.TIMEOUT, Part.AM, "Maximum time from the allocation of a container to its "
          "registration.",
          attribute="timeouts.registration"),
-    _row("startup_timeout", Kind.TIMEOUT, Half.AM, "Maximum time from the start of a program to its first line of "
+    _row("startup_timeout", Kind.TIMEOUT, Part.AM, "Maximum time from the start of a program to its first line of "
          "output.",
          attribute="timeouts.startup"),
-    _row("execution_timeout", Kind.TIMEOUT, Half.AM, "Maximum run time of one program.",
+    _row("execution_timeout", Kind.TIMEOUT, Part.AM, "Maximum run time of one program.",
          attribute="timeouts.execution"),
-    _row("job_timeout", Kind.TIMEOUT, Half.AM, "Maximum run time of the job, including restarts.",
+    _row("job_timeout", Kind.TIMEOUT, Part.AM, "Maximum run time of the job, including restarts.",
          attribute="timeouts.job", also="timeout time_limit walltime max_runtime"),
-    _row("metrics_interval", Kind.DURATION, Half.EXECUTOR, "Sampling interval of resource use and progress; longer in "
+    _row("metrics_interval", Kind.DURATION, Part.EXECUTOR, "Sampling interval of resource use and progress; longer in "
          "large jobs; `\"0s\"` turns it off.", bounds=(0, 3600),
          also="metrics sample_interval metrics_period"),
-    _row("python_stacks", Kind.TRUTH, Half.EXECUTOR, "Enable stack traces of Python programs even if `py-spy` is "
+    _row("python_stacks", Kind.TRUTH, Part.EXECUTOR, "Enable stack traces of Python programs even if `py-spy` is "
          "missing or "
          "not permitted: a `sitecustomize` on their PYTHONPATH registers `faulthandler`.",
          also="stacks faulthandler stack_dumps"),
-    _row("log_limit", Kind.SIZE, Half.EXECUTOR, "Maximum size of one output stream of one task on disk; older output "
+    _row("log_limit", Kind.SIZE, Part.EXECUTOR, "Maximum size of one output stream of one task on disk; older output "
          "is "
          "removed.", bounds=(1024, None), also="log_size"),
-    _row("tls", Kind.CHOICE, Half.AM, "When connections use TLS: `auto` if messages can leave the machine, or "
+    _row("tls", Kind.CHOICE, Part.AM, "When connections use TLS: `auto` if messages can leave the machine, or "
          "`always`.", choices=TlsMode, also="ssl"),
-    _row("notify.webhook", Kind.SECRET, Half.AM, "URL that receives a POST with a short JSON report for each event "
+    _row("notify.webhook", Kind.SECRET, Part.AM, "URL that receives a POST with a short JSON report for each event "
          "in `notify.on`: [Notifications](notifications.md).", attribute="notify.webhook",
          also="url webhook_url hook slack"),
-    _row("notify.on", Kind.TAGS, Half.AM, "Events to notify about: `started`, `restarted`, `succeeded`, `failed`, "
+    _row("notify.on", Kind.TAGS, Part.AM, "Events to notify about: `started`, `restarted`, `succeeded`, `failed`, "
          "`killed`.", attribute="notify.on", also="events when"),
-    _row("notify.secret", Kind.SECRET, Half.AM, "Key of the HMAC-SHA256 signature of each notification.",
+    _row("notify.secret", Kind.SECRET, Part.AM, "Key of the HMAC-SHA256 signature of each notification.",
          attribute="notify.secret", also="key token signature hmac"),
-    _row("scheduler.name", Kind.TEXT, Half.CLIENT, "Scheduler to use; `--scheduler` sets it too.",
+    _row("scheduler.name", Kind.TEXT, Part.CLIENT, "Scheduler to use; `--scheduler` sets it too.",
          attribute="scheduler"),
 )
 
 _ROLES = (
-    _row("roles.<role>.instances", Kind.INTEGER, Half.AM, "Number of tasks of the role.", bounds=(1, MAX_INSTANCES),
+    _row("roles.<role>.instances", Kind.INTEGER, Part.AM, "Number of tasks of the role.", bounds=(1, MAX_INSTANCES),
          also="count replicas num size n number workers tasks"),
-    _row("roles.<role>.instances.min", Kind.INTEGER, Half.AM, "Elastic role: the least number of tasks that a session "
+    _row("roles.<role>.instances.min", Kind.INTEGER, Part.AM, "Elastic role: the least number of tasks that a session "
          "may start with. It waits for more for `gang_wait` or `shrink_after`.", attribute="", default="",
          bounds=(1, MAX_INSTANCES), also="minimum least at_least low"),
-    _row("roles.<role>.instances.max", Kind.INTEGER, Half.AM, "Elastic role: the number of tasks that each session "
+    _row("roles.<role>.instances.max", Kind.INTEGER, Part.AM, "Elastic role: the number of tasks that each session "
          "requests.", attribute="", default="", bounds=(1, MAX_INSTANCES), also="maximum most up_to at_most high"),
-    _row("roles.<role>.command", Kind.COMMAND, Half.EXECUTOR, "What the tasks of the role run, instead of the job's "
+    _row("roles.<role>.command", Kind.COMMAND, Part.EXECUTOR, "What the tasks of the role run, instead of the job's "
          "command.",
          default="the job's", also="cmd run executes entrypoint args"),
-    _row("roles.<role>.kind", Kind.CHOICE, Half.AM, "The job waits for `tracked` roles; not for `untracked` ones, "
+    _row("roles.<role>.kind", Kind.CHOICE, Part.AM, "The job waits for `tracked` roles; not for `untracked` ones, "
          "whose "
          "failures count; nor for `sidecar` roles, whose failures do not; `setup` runs before all others. With "
          '`framework = "tensorflow"`, `ps` is `untracked` by default, and so is `worker` next to a `ps` and a `chief`.',
          choices=RoleKind, also="type"),
-    _row("roles.<role>.memory", Kind.SIZE, Half.SCHEDULER, "Memory of each task; a hard limit.",
+    _row("roles.<role>.memory", Kind.SIZE, Part.SCHEDULER, "Memory of each task; a hard limit.",
          attribute="resources.memory", bounds=(MIB, None), also="mem ram"),
-    _row("roles.<role>.vcores", Kind.INTEGER, Half.SCHEDULER, "CPU shares of each task.",
+    _row("roles.<role>.vcores", Kind.INTEGER, Part.SCHEDULER, "CPU shares of each task.",
          attribute="resources.vcores", bounds=(1, 100_000), also="cpus cpu cores vcpus num_cpus"),
-    _row("roles.<role>.gpus", Kind.INTEGER, Half.SCHEDULER, "Whole GPUs of each task.",
+    _row("roles.<role>.gpus", Kind.INTEGER, Part.SCHEDULER, "Whole GPUs of each task.",
          attribute="resources.gpus", bounds=(0, 10_000), also="gpu num_gpus"),
-    _row("roles.<role>.resources.<name>", Kind.INTEGER, Half.SCHEDULER, "Other resources of the cluster, by their "
+    _row("roles.<role>.resources.<name>", Kind.INTEGER, Part.SCHEDULER, "Other resources of the cluster, by their "
          "names: "
          "`\"yarn.io/fpga\" = 1`.", attribute="", default="", bounds=(0, None)),
-    _row("roles.<role>.node_label", Kind.TEXT, Half.SCHEDULER, "Use only nodes with this label; for schedulers with "
+    _row("roles.<role>.node_label", Kind.TEXT, Part.SCHEDULER, "Use only nodes with this label; for schedulers with "
          "labels.", also="label constraint node_selector"),
-    _row("roles.<role>.image", Kind.TEXT, Half.SCHEDULER, "Container image of the role's tasks; for schedulers "
+    _row("roles.<role>.image", Kind.TEXT, Part.SCHEDULER, "Container image of the role's tasks; for schedulers "
          "with images.", also="docker_image container_image docker"),
-    _row("roles.<role>.spread", Kind.TRUTH, Half.SCHEDULER, "No two tasks of the role on one host; for schedulers "
+    _row("roles.<role>.spread", Kind.TRUTH, Part.SCHEDULER, "No two tasks of the role on one host; for schedulers "
          "that support it.", also="anti_affinity"),
-    _row("roles.<role>.env.<name>", Kind.WORD, Half.EXECUTOR, "Environment variable of the role's programs; overrides "
+    _row("roles.<role>.env.<name>", Kind.WORD, Part.EXECUTOR, "Environment variable of the role's programs; overrides "
          "the job's.",
          attribute="", default="", also="environment envs shell_env variables"),
-    _row("roles.<role>.exports.<name>", Kind.TEXT, Half.EXECUTOR, "Exports a value: the text after this one, in the "
+    _row("roles.<role>.exports.<name>", Kind.TEXT, Part.EXECUTOR, "Exports a value: the text after this one, in the "
          "last "
          "line of the role's output with it, becomes the variable `<name>` of programs of other roles that start "
          "later.",
          attribute="", default="", also="export outputs"),
-    _row("roles.<role>.progress_pattern", Kind.TEXT, Half.EXECUTOR, "Read progress from the output of the role: a "
+    _row("roles.<role>.progress_pattern", Kind.TEXT, Part.EXECUTOR, "Read progress from the output of the role: a "
          "regular "
          "expression whose groups `step`, `total` and others are numbers.",
          also="progress progress_from progress_regex"),
-    _row("roles.<role>.progress_summaries", Kind.TEXT, Half.EXECUTOR, "Read progress from TensorBoard event files in "
+    _row("roles.<role>.progress_summaries", Kind.TEXT, Part.EXECUTOR, "Read progress from TensorBoard event files in "
          "this folder of the tasks: steps and scalars. Placeholders are replaced.",
          also="tensorboard logdir log_dir summaries"),
-    _row("roles.<role>.files", Kind.FILES, Half.CLIENT, "Files for the role's tasks, in addition to the job's.",
+    _row("roles.<role>.files", Kind.FILES, Part.CLIENT, "Files for the role's tasks, in addition to the job's.",
          also="file data inputs"),
-    _row("roles.<role>.python", Kind.PYTHON, Half.EXECUTOR, "Environment or interpreter of the role.",
+    _row("roles.<role>.python", Kind.PYTHON, Part.EXECUTOR, "Environment or interpreter of the role.",
          default="the job's", also="venv interpreter conda python_venv"),
-    _row("roles.<role>.after", Kind.NAMES, Half.AM, "Roles whose tasks must all have succeeded before this role "
+    _row("roles.<role>.after", Kind.NAMES, Part.AM, "Roles whose tasks must all have succeeded before this role "
          "starts; or a table with the three lists below.", attribute="", default="[]",
          also="depends_on depends needs requires"),
-    _row("roles.<role>.after.succeeded", Kind.NAMES, Half.AM, "Roles whose tasks must all have succeeded first.",
+    _row("roles.<role>.after.succeeded", Kind.NAMES, Part.AM, "Roles whose tasks must all have succeeded first.",
          attribute="", default="[]"),
-    _row("roles.<role>.after.ended", Kind.NAMES, Half.AM, "Roles whose tasks must all have ended first, with any "
+    _row("roles.<role>.after.ended", Kind.NAMES, Part.AM, "Roles whose tasks must all have ended first, with any "
          "result.",
          attribute="", default="[]"),
-    _row("roles.<role>.after.started", Kind.NAMES, Half.AM, "Roles whose programs must all have been started first.",
+    _row("roles.<role>.after.started", Kind.NAMES, Part.AM, "Roles whose programs must all have been started first.",
          attribute="", default="[]"),
-    _row("roles.<role>.stop_on_failure", Kind.TRUTH, Half.AM, "A failure of the role ends the job at once, without a "
+    _row("roles.<role>.stop_on_failure", Kind.TRUTH, Part.AM, "A failure of the role ends the job at once, without a "
          "restart."),
-    _row("roles.<role>.timeout_after.group", Kind.TEXT, Half.AM, "When all tasks of this group are done, the role may "
+    _row("roles.<role>.timeout_after.group", Kind.TEXT, Part.AM, "When all tasks of this group are done, the role may "
          "run for `limit` longer.", attribute="", default=""),
-    _row("roles.<role>.timeout_after.limit", Kind.DURATION, Half.AM, "How much longer the role may "
+    _row("roles.<role>.timeout_after.limit", Kind.DURATION, Part.AM, "How much longer the role may "
          "run.", attribute="", default="",
          bounds=(0, None)),
-    _row("roles.<role>.timeout_after.on_timeout", Kind.CHOICE, Half.AM, "After `limit`, the session fails (`fail`), "
+    _row("roles.<role>.timeout_after.on_timeout", Kind.CHOICE, Part.AM, "After `limit`, the session fails (`fail`), "
          "or the "
          "job stops waiting for the role (`ignore`).", attribute="", default="fail", choices=OnTimeout),
-    _row("roles.<role>.restart", Kind.CHOICE, Half.AM, "What restarts when one of its tasks fails: the whole gang "
+    _row("roles.<role>.restart", Kind.CHOICE, Part.AM, "What restarts when one of its tasks fails: the whole gang "
          "(`session`), or only that `task`.", choices=RestartScope, also="restart_scope restart_policy"),
-    _row("roles.<role>.max_restarts", Kind.INTEGER, Half.AM, "Maximum restarts after failures of the role's tasks; "
+    _row("roles.<role>.max_restarts", Kind.INTEGER, Part.AM, "Maximum restarts after failures of the role's tasks; "
          "they count against the job's as well.", default="the job's", bounds=(0, 1_000_000),
          also="retries restarts retry_count max_retries"),
-    _row("roles.<role>.no_retry_on", Kind.CODES, Half.AM, "Exit codes of the role's programs after which nothing is "
+    _row("roles.<role>.no_retry_on", Kind.CODES, Part.AM, "Exit codes of the role's programs after which nothing is "
          "restarted, instead of the job's.", default="the job's", also="fatal_exit_codes no_restart_on"),
-    _row("roles.<role>.restart_grace", Kind.DURATION, Half.EXECUTOR, "Time between SIGTERM and SIGKILL when the role "
+    _row("roles.<role>.restart_grace", Kind.DURATION, Part.EXECUTOR, "Time between SIGTERM and SIGKILL when the role "
          "is "
          "stopped for a restart.", default="the job's", bounds=(0, None)),
-    _row("roles.<role>.stop_grace", Kind.DURATION, Half.EXECUTOR, "Time between SIGTERM and SIGKILL when the role is "
+    _row("roles.<role>.stop_grace", Kind.DURATION, Part.EXECUTOR, "Time between SIGTERM and SIGKILL when the role is "
          "stopped.",
          default="the job's", bounds=(0, None), also="grace grace_period"),
-    _row("roles.<role>.port_range", Kind.PORTS, Half.EXECUTOR, "Range of the role's reserved ports, inclusive.",
+    _row("roles.<role>.port_range", Kind.PORTS, Part.EXECUTOR, "Range of the role's reserved ports, inclusive.",
          default="the job's", also="ports"),
-    _row("roles.<role>.port", Kind.CHOICE, Half.EXECUTOR, "`reserved` keeps other processes off a reserved port until "
+    _row("roles.<role>.port", Kind.CHOICE, Part.EXECUTOR, "`reserved` keeps other processes off a reserved port until "
          "the "
          "program binds it; `free` releases it when the program starts, for servers that set neither SO_REUSEADDR nor "
          "SO_REUSEPORT.", choices=ReservedPort, also="reserve_port port_mode"),
-    _row("roles.<role>.procs_per_task", Kind.INTEGER, Half.EXECUTOR, "Processes per task, such as ranks of "
+    _row("roles.<role>.procs_per_task", Kind.INTEGER, Part.EXECUTOR, "Processes per task, such as ranks of "
          "PyTorch.", bounds=(1, 1024), also="nproc_per_node nprocs procs processes"),
 )
 # fmt: on

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from tony.config.files.layers import Canonical, Garbled, Written, quoted
+from tony.config.files.layers import Canonical, Garbled, Written, quote
 from tony.config.table.settings_table import Kind, Setting
 from tony.units import format_exact_duration, format_exact_size
 
@@ -16,51 +16,51 @@ _MAX_LENGTH = 80
 
 def format_as_toml(value: Any) -> str:
     """Return a value as in a job file, for a message: one line, cut if long."""
-    text = _written(value, 0)
+    text = _format_plain(value, 0)
     return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
 
 
-def name(text: str) -> str:
+def format_name(text: str) -> str:
     """Return a name for a message: without quotes, one line, cut if long."""
     short = text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
-    return short if short.isprintable() else quoted(short)[1:-1].replace('\\"', '"')
+    return short if short.isprintable() else quote(short)[1:-1].replace('\\"', '"')
 
 
-def _written(value: Any, depth: int) -> str:
+def _format_plain(value: Any, depth: int) -> str:
     if isinstance(value, Canonical):
-        return '"off"' if value.value is None else _written(value.value, depth)
+        return '"off"' if value.value is None else _format_plain(value.value, depth)
     if isinstance(value, Written | Garbled):
-        return quoted(value.text)[1:-1].replace('\\"', '"')
+        return quote(value.text)[1:-1].replace('\\"', '"')
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and abs(value) > 10**_MAX_LENGTH:
         return f"a number of {value.bit_length()} bits"  # too many digits to print
     if isinstance(value, str):
-        return quoted(value[: 2 * _MAX_LENGTH])
+        return quote(value[: 2 * _MAX_LENGTH])
     if isinstance(value, list | tuple):
-        inner = "..." if depth else ", ".join(_written(item, depth + 1) for item in value[:_MAX_LENGTH])
+        inner = "..." if depth else ", ".join(_format_plain(item, depth + 1) for item in value[:_MAX_LENGTH])
         return f"[{inner}]"
     if isinstance(value, Mapping):
         return "{...}" if value else "{}"
     if isinstance(value, Enum):
-        return quoted(str(value.value))
-    return "nothing" if value is None else quoted(str(value))[1:-1]
+        return quote(str(value.value))
+    return "nothing" if value is None else quote(str(value))[1:-1]
 
 
-def canonical(setting: Setting, value: object) -> str:
+def format_canonical(setting: Setting, value: object) -> str:
     """Return a canonical value as in a job file: `"1g"`, `"15s"`, `2`, `["a", "b"]`; empty for None."""
     if value is None:
         return '"off"' if setting.kind in (Kind.TIMEOUT, Kind.WAIT) else ""
     if isinstance(value, Enum):
-        return quoted(str(value.value))
+        return quote(str(value.value))
     if isinstance(value, bool):
         return "true" if value else "false"
     if setting.kind is Kind.SIZE and isinstance(value, int):
-        return quoted(format_exact_size(value))
+        return quote(format_exact_size(value))
     if setting.kind in (Kind.DURATION, Kind.TIMEOUT, Kind.WAIT) and isinstance(value, int | float):
-        return quoted(format_exact_duration(value))
+        return quote(format_exact_duration(value))
     if setting.kind is Kind.PORTS and isinstance(value, tuple):
-        return quoted(f"{value[0]}-{value[1]}")
+        return quote(f"{value[0]}-{value[1]}")
     if isinstance(value, tuple | list):
-        return f"[{', '.join(str(item) if isinstance(item, int) else quoted(str(item)) for item in value)}]"
-    return quoted(value) if isinstance(value, str) else str(value)
+        return f"[{', '.join(str(item) if isinstance(item, int) else quote(str(item)) for item in value)}]"
+    return quote(value) if isinstance(value, str) else str(value)

@@ -78,7 +78,7 @@ def _may_succeed(role: RoleState) -> bool:
 DRIFT = 0.05
 #: Seconds for an executor to notice that its lease has expired, even if its host has just resumed, and to kill what
 #: does not stop; and for its watchdog to do so in its place.
-SLACK = 30.0
+SLACK_SECONDS = 30.0
 
 
 def compute_latest_exit_time(contact: float, lease: float, stop_grace: float) -> float:
@@ -89,4 +89,4 @@ def compute_latest_exit_time(contact: float, lease: float, stop_grace: float) ->
         lease: seconds, as reported to the executor.
         stop_grace: seconds that it gives its program to stop.
     """
-    return contact + (lease + stop_grace) * (1 + DRIFT) + SLACK
+    return contact + (lease + stop_grace) * (1 + DRIFT) + SLACK_SECONDS

@@ -13,7 +13,8 @@ from tony.core.state import RoleState, State
 from tony.model.states import RoleKind
 
 #: The deadlines of the first session and of later ones.
-FIRST, LATER = Deadline(DeadlineKind.GANG_WAIT), Deadline(DeadlineKind.SHRINK_AFTER)
+FIRST = Deadline(DeadlineKind.GANG_WAIT)
+LATER = Deadline(DeadlineKind.SHRINK_AFTER)
 #: A short extra wait for more containers, once the wait has expired and there are enough, or some were released.
 SOON = Deadline(DeadlineKind.GANG_SOON)
 DEADLINES = (FIRST, LATER, SOON)

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from tony.model.job_report import Failure, FailureCause, FailureClass
 
 #: Failures on one host within the window after which it is excluded.
-FAILURES = 2
+MAX_HOST_FAILURES = 2
 #: Length of that window in seconds.
-WINDOW = 3600.0
+WINDOW_SECONDS = 3600.0
 #: Seconds that a host is excluded.
-LENGTH = 3600.0
+EXCLUSION_SECONDS = 3600.0
 
 
 def may_be_host_failure(failure: Failure) -> bool:
@@ -22,9 +22,9 @@ def may_be_host_failure(failure: Failure) -> bool:
 
 def select_recent(times: Iterable[float], now: float) -> list[float]:
     """Return the failure times that still count."""
-    return [at for at in times if at > now - WINDOW]
+    return [at for at in times if at > now - WINDOW_SECONDS]
 
 
 def is_bad(times: Iterable[float], now: float) -> bool:
     """Return True if a host with failures at these times is to be excluded."""
-    return len(select_recent(times, now)) >= FAILURES
+    return len(select_recent(times, now)) >= MAX_HOST_FAILURES

@@ -19,9 +19,9 @@ from tony.units import format_duration
 #: Restarts because another process took a reserved port: not the job's fault, so they do not count, but are limited.
 PORT_RESTARTS = 3
 #: Consecutive restarts because the executor or the program could not be started: more is hardly bad luck.
-LAUNCH_RESTARTS = 2
+MAX_LAUNCH_RESTARTS = 2
 #: Consecutive restarts that do not count, of any kind.
-FREE_RESTARTS = 10
+MAX_FREE_RESTARTS = 10
 #: Seconds of running after which consecutive restarts are counted from zero again.
 MIN_RUN_SECONDS = 60.0
 #: Maximum back-off in seconds.
@@ -83,11 +83,13 @@ def _decide_free_restart(state: State, failure: Failure, now: float, alone: Task
     done = count_consecutive_restarts(state, now, alone)
     if failure.task and not alone:  # a gang restart must not exceed the limit of a single task
         done = max(done, count_consecutive_restarts(state, now, state.tasks[TaskId.parse(failure.task)]))
-    if failure.cause in _NEVER_RAN and done >= LAUNCH_RESTARTS:
+    if failure.cause in _NEVER_RAN and done >= MAX_LAUNCH_RESTARTS:
         return None
-    if done >= FREE_RESTARTS:
+    if done >= MAX_FREE_RESTARTS:
         ran = format_duration(MIN_RUN_SECONDS)
-        reason = f"{FREE_RESTARTS} restarts in a row were not caused by the job, and nothing ran for {ran} in between"
+        reason = (
+            f"{MAX_FREE_RESTARTS} restarts in a row were not caused by the job, and nothing ran for {ran} in between"
+        )
         return Decision(False, reason)
     times = f", {done + 1} times in a row" if done else ""
     why = "its program was never started" if failure.cause in _NEVER_RAN else "not caused by the job"
@@ -112,7 +114,7 @@ def explain_no_restart(state: State, failure: Failure) -> str:
     if failure.task is None or failure.exit_code is None:
         return ""
     role = TaskId.parse(failure.task).role
-    codes = state.spec.no_retry_on_of(role)
+    codes = state.spec.find_no_retry_on(role)
     if failure.exit_code not in codes:
         return ""
     key = "no_retry_on" if state.roles[role].spec.no_retry_on is None else f"roles.{role}.no_retry_on"

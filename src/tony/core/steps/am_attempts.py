@@ -14,7 +14,7 @@ from tony.core.state import ContainerIntent, GrantedContainer, State
 from tony.core.step_context import StepContext
 from tony.core.steps import container_loss, containers, elastic_start, job_finish, session_restart
 from tony.core.transitions import JobMove, TaskMove
-from tony.errors import InvalidTransition
+from tony.errors import InvalidTransitionError
 from tony.model.states import JobState, TaskState
 
 #: Seconds by which a deadline is postponed during recovery.
@@ -27,7 +27,7 @@ def on_started(ctx: StepContext, event: ev.AttemptStarted) -> None:
     """Start an AM attempt: reconcile with what earlier attempts left."""
     state = ctx.state
     if event.attempt <= state.attempt:
-        raise InvalidTransition(f"AM attempt {event.attempt} after AM attempt {state.attempt}")
+        raise InvalidTransitionError(f"AM attempt {event.attempt} after AM attempt {state.attempt}")
     if state.attempt == 0:
         state.accepted_wall = event.wall - ctx.now
         state.move_job(JobMove.BEGIN)

@@ -109,14 +109,14 @@ def _replace(
     task.launches += counts
     task.note = ContainerLost(cause=cause)
     bound = task.retry_at is not None and is_bound(state, task)
-    again = task.launches < containers.MAX_LAUNCHES and not bound
-    if again:  # first, or the demand would be lowered by one meanwhile
+    is_relaunched = task.launches < containers.MAX_LAUNCHES and not bound
+    if is_relaunched:  # first, or the demand would be lowered by one meanwhile
         containers.request(ctx, task, TaskMove.REPLACE)
     if stuck:
         containers.kill(ctx, stuck, cause)
         containers.detach(state, stuck)
     elastic_start.start_soon_if_enough(ctx)
-    if not again:
+    if not is_relaunched:
         how = ContainerLoss.NOT_RESTARTED if bound else ContainerLoss.NOT_STARTED
         facts = ContainerFacts(container=how, end=cause, launches=task.launches)
         task.retry_at = None

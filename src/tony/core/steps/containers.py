@@ -38,9 +38,9 @@ def request(ctx: StepContext, task: Task, move: TaskMove) -> None:
 def update_demand(ctx: StepContext, role: RoleState) -> None:
     """Adjust the request to what is held and waited for: the scheduler must not replace containers no longer needed."""
     waiting = 0 if ctx.state.pausing else len(role.waiting)
-    wanted = role.held + waiting
-    if wanted < role.demand or (waiting and wanted > role.demand):
-        set_demand(ctx, role, wanted)
+    needed = role.held + waiting
+    if needed < role.demand or (waiting and needed > role.demand):
+        set_demand(ctx, role, needed)
 
 
 def set_demand(ctx: StepContext, role: RoleState, total: int) -> None:

@@ -56,7 +56,7 @@ def finish(
         if not (container.task and state.tasks[container.task].living):
             containers.release(ctx, container)
     if state.containers and Deadline(DeadlineKind.STOP_LIMIT) not in state.timers:
-        state.timers.set(Deadline(DeadlineKind.STOP_LIMIT), ctx.now + program_stop.STOP_SLACK)
+        state.timers.set(Deadline(DeadlineKind.STOP_LIMIT), ctx.now + program_stop.STOP_SLACK_SECONDS)
     finish_if_idle(ctx)
 
 

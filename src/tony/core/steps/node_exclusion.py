@@ -26,7 +26,7 @@ def count_failure(ctx: StepContext, failure: Failure) -> None:
     state.hosts[host] = times
     if host not in state.excluded and policy.is_bad(times, ctx.now):
         state.excluded.add(host)
-        state.timers.set(Deadline(DeadlineKind.EXCLUSION, host), ctx.now + policy.LENGTH)
+        state.timers.set(Deadline(DeadlineKind.EXCLUSION, host), ctx.now + policy.EXCLUSION_SECONDS)
         ctx.request(act.Exclude(host=host))
 
 

@@ -12,9 +12,9 @@ from tony.core.transitions import TaskMove
 from tony.model.states import JobState
 
 #: Seconds after the grace within which the end must be proved; then the container is killed.
-STOP_SLACK = 10.0
+STOP_SLACK_SECONDS = 10.0
 #: Seconds after which a job ends although a container's end was never confirmed.
-FORCE_SLACK = 10.0
+FORCE_SLACK_SECONDS = 10.0
 
 
 def stop(ctx: StepContext, task: Task, reason: StopReason) -> None:
@@ -45,7 +45,7 @@ def stop_all(ctx: StepContext, reason: StopReason, grace: float | None = None) -
         longest = max(longest, task_grace)
         task_attempts.stop(ctx, task, task_grace, reason)
     if state.living:
-        state.timers.set(Deadline(DeadlineKind.STOP_LIMIT), ctx.now + longest + STOP_SLACK)
+        state.timers.set(Deadline(DeadlineKind.STOP_LIMIT), ctx.now + longest + STOP_SLACK_SECONDS)
 
 
 def kill_remaining(ctx: StepContext) -> None:
@@ -55,4 +55,4 @@ def kill_remaining(ctx: StepContext) -> None:
     for container in state.containers.values():
         if is_stopping or (container.task and state.tasks[container.task].living):
             containers.kill(ctx, container, "it did not stop in time")
-    state.timers.set(Deadline(DeadlineKind.FORCE_LIMIT), ctx.now + FORCE_SLACK)
+    state.timers.set(Deadline(DeadlineKind.FORCE_LIMIT), ctx.now + FORCE_SLACK_SECONDS)

@@ -73,16 +73,16 @@ def report_blocked(ctx: StepContext) -> None:
         )
 
 
-def start_group_timeouts(ctx: StepContext, over: str | None = None) -> None:
+def start_group_timeouts(ctx: StepContext, ended_role: str | None = None) -> None:
     """Start the `timeout_after` of roles whose group is done, now or before this session.
 
     Args:
-        over: the role that has just ended; None at the start of a session.
+        ended_role: the role that has just ended; None at the start of a session.
     """
     state = ctx.state
     for role in state.roles.values():
         rule = role.spec.timeout_after
         if rule and not role.finished and role.ended < role.total:
             members = state.spec.groups.get(rule.group, ())
-            if (over is None or over in members) and start_order.is_group_done(state.roles, members):
+            if (ended_role is None or ended_role in members) and start_order.is_group_done(state.roles, members):
                 state.timers.set(Deadline(DeadlineKind.GROUP, role.name), ctx.now + rule.limit)

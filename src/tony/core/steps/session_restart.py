@@ -93,8 +93,8 @@ def request_early(state: State, task: Task) -> None:
     to an earlier one (see `session_start.on_opened`).
     """
     role = state.roles[task.id.role]
-    runs_again = role.ready and not role.finished and role.succeeded < role.total
-    if runs_again and task.container is None and task.launches < containers.MAX_LAUNCHES and state.spec.max_restarts:
+    will_run = role.ready and not role.finished and role.succeeded < role.total
+    if will_run and task.container is None and task.launches < containers.MAX_LAUNCHES and state.spec.max_restarts:
         role.waiting.join(task.id.index)
 
 

@@ -7,7 +7,7 @@ from tony.core.state import RoleState, State
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, role_readiness
 from tony.core.transitions import JobMove, TaskMove
-from tony.errors import InvalidTransition
+from tony.errors import InvalidTransitionError
 from tony.model.states import JobState, RoleKind, TaskState
 
 
@@ -15,7 +15,7 @@ def on_opened(ctx: StepContext, event: ev.SessionOpened) -> None:
     """Open the session: its roles start afresh, but keep the executors that are still there."""
     state = ctx.state
     if event.session != state.session + 1:
-        raise InvalidTransition(f"session {event.session} after session {state.session}")
+        raise InvalidTransitionError(f"session {event.session} after session {state.session}")
     if state.job is JobState.RESTARTING:
         state.move_job(JobMove.OPEN)
     elif not state.active:
@@ -26,9 +26,9 @@ def on_opened(ctx: StepContext, event: ev.SessionOpened) -> None:
     state.specs.clear()
     state.failures.clear()
     state.tolerated.clear()
-    again = _select_roles_to_run(state)
+    selected = _select_roles_to_run(state)
     for role in state.roles.values():
-        role.finished = role not in again
+        role.finished = role not in selected
         role.waiting.clear()
         if role.finished:
             containers.release_all(ctx, role)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Protocol
 
-from tony.errors import ConnectionFailed, ProtocolError
+from tony.errors import ConnectionFailedError, ProtocolError
 from tony.executor.control.lease import Lease
 from tony.executor.control.session_protocol import LinkState, ProtocolAction, SessionProtocol
 from tony.protocol.error_codes import Code
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 #: Seconds for the connection, and again for the answer to Attach.
 _ANSWER_TIMEOUT_SECONDS = 10.0
 #: Seconds, not counting suspend, that an application master has to renew a lease that has expired. So the program of a
-#: laptop that was closed for an hour survives. The application master allows for this: `SLACK` in
+#: laptop that was closed for an hour survives. The application master allows for this: `SLACK_SECONDS` in
 #: `core/policies/failure_policy.py`.
 EXPIRY_GRACE_SECONDS = 5.0
 #: Seconds by which a timer may fire early.
@@ -194,7 +194,7 @@ class AmConnection:
             self._is_backing_off = False
         try:
             connection = await self._connect(min(_ANSWER_TIMEOUT_SECONDS, max(1.0, left)))
-        except ConnectionFailed as error:
+        except ConnectionFailedError as error:
             self._record_loss(str(error), no_listener=error.no_listener)
         except ProtocolError as error:
             self._handle_refusal(error, str(error))
@@ -294,15 +294,17 @@ class AmConnection:
         await asyncio.sleep(self._compute_heartbeat_pause() * os.urandom(1)[0] / 256)
         while True:
             now = self._clock.monotonic()
-            is_over = self._lease.compute_time_left(now, no_listener=False) <= 0
+            is_expired = self._lease.compute_time_left(now, no_listener=False) <= 0
             asks = self._lease.needs_renewal(now)
             heartbeat = self._heartbeat()
             connection.send(replace(heartbeat, mono=now, asks=True) if asks else heartbeat)
             left = self._lease.compute_time_left(now, no_listener=False)
             await asyncio.sleep(
-                EXPIRY_GRACE_SECONDS if is_over else min(self._compute_heartbeat_pause(), left + _TIMER_SLACK_SECONDS)
+                EXPIRY_GRACE_SECONDS
+                if is_expired
+                else min(self._compute_heartbeat_pause(), left + _TIMER_SLACK_SECONDS)
             )
-            if is_over and self._compute_time_left() <= 0:
+            if is_expired and self._compute_time_left() <= 0:
                 self._record_loss(f"no answer for {self._lease.term:.0f} s", no_listener=False)
                 self._break_off()
 

@@ -239,8 +239,8 @@ class SessionProtocol:
             return self._ignore()
         self.highest_attempt = self.peer_attempt = message.attempt
         self.heartbeat_interval = min(max(message.heartbeat_interval, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS)
-        wanted = message.sample_interval
-        self.sample_interval = min(max(wanted, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS) if wanted > 0 else 0.0
+        interval = message.sample_interval
+        self.sample_interval = min(max(interval, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS) if interval > 0 else 0.0
         steps = message.step_interval
         self.step_interval = min(max(steps, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS) if steps > 0 else 0.0
         self._handle_acknowledged(message.acked)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 
 from tony.address import format_host
-from tony.errors import ConnectionFailed, ProtocolError
+from tony.errors import ConnectionFailedError, ProtocolError
 from tony.executor.control.am_connection import Reach
 from tony.linux import resource_limits
 from tony.protocol.launch import LaunchContext
@@ -72,7 +72,7 @@ class TunnelEndpoint:
             return
         try:
             connection = await connect(self._reach.address, self._context.credentials)
-        except (ConnectionFailed, ProtocolError, OSError) as error:
+        except (ConnectionFailedError, ProtocolError, OSError) as error:
             reset(streams[1])
             self._send(TunnelFailed(tunnel=message.tunnel, reason=f"the executor cannot connect to the AM: {error}"))
             return

@@ -190,8 +190,8 @@ def load_package() -> Any:
 def find_folders() -> list[str]:
     """Return the folders that contain it."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    beside = str(Path(tony.__file__).parent.parent)
+    tony_parent = str(Path(tony.__file__).parent.parent)
     prefix = Path(sys.executable).parent.parent
-    found = [beside, f"{prefix}/lib/{version}/site-packages", f"{sys.prefix}/lib/{version}/site-packages"]
+    found = [tony_parent, f"{prefix}/lib/{version}/site-packages", f"{sys.prefix}/lib/{version}/site-packages"]
     found += ["/usr/lib/python3/dist-packages", *glob.glob(f"/usr/local/lib/{version}/*-packages")]
     return [folder for folder in dict.fromkeys(found) if os.path.isfile(f"{folder}/{_PACKAGE}.py")]

@@ -129,7 +129,7 @@ class MemoryMonitor:
         used = process.memory_of(pids)
         if 0 < self._limit < used:
             # The proportional set size may be less: forked workers share most of their pages.
-            used = process.shared_memory_of(pids)
+            used = process.measure_shared_memory(pids)
         self._measured = used
         self._highest = max(self._highest, used)
         if 0 < self._limit < used:

@@ -280,7 +280,7 @@ class MetricsSampler:
     def _take_sample(self) -> dict[str, float]:
         """Take a sample, in a thread."""
         started_at = clock.processor()
-        values = self._usage.look(self._pids())
+        values = self._usage.measure(self._pids())
         if self._devices:
             values.update(self._devices.poll())
         self._read_summaries()

@@ -34,14 +34,14 @@ class TensorBoardProgress:
     def __init__(self, folder: Path, since: float) -> None:
         self._folder = folder
         self._since = since - _CLOCK_SKEW_SECONDS
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, _EventFile] = {}
 
     def poll(self) -> Advance | None:
         """Return the progress since the last poll; None if there is none. Blocks on disks."""
         step: float | None = None
         metrics: dict[str, float] = {}
         for path in self._find_recent_files():
-            file = self._files.setdefault(path, _File(path, _run_of(path, self._folder)))
+            file = self._files.setdefault(path, _EventFile(path, _run_of(path, self._folder)))
             for scalars in file.poll():
                 step = max(step or 0.0, float(scalars[0]))
                 metrics.update(scalars[1])
@@ -72,7 +72,7 @@ class TensorBoardProgress:
                 return
 
 
-class _File:
+class _EventFile:
     """One file and the position up to which it was read. Half-written records are left for the next poll."""
 
     def __init__(self, path: str, run: str) -> None:

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 #: Bytes of a record that can be a scalar: images and histograms are skipped.
 _MAX_SCALAR_BYTES = 16 << 10
 HEAD = 12
-_HEAD, _CRC = struct.Struct("<QI"), struct.Struct("<I")
-_FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
+_HEAD = struct.Struct("<QI")
+_CRC = struct.Struct("<I")
+_FLOAT = struct.Struct("<f")
+_DOUBLE = struct.Struct("<d")
 #: Tensor types (framework/types.proto) whose bytes are read: DT_FLOAT, DT_DOUBLE.
 _TYPES = {1: _FLOAT, 2: _DOUBLE}
 _LENGTH_LIMIT = 1 << 40

@@ -8,7 +8,7 @@ import re
 import socket
 from collections.abc import Sequence
 
-from tony.linux.port_reservation import PortsExhausted, Reservation, listeners, reserve
+from tony.linux.port_reservation import PortsExhaustedError, Reservation, listeners, reserve
 from tony.model.states import ReservedPort
 
 log = logging.getLogger(__name__)
@@ -48,12 +48,12 @@ class TaskPorts:
         They differ from the previous ones if possible, so that late connections of the previous session fail.
 
         Raises:
-            PortsExhausted: the range is full; the message names it.
+            PortsExhaustedError: the range is full; the message names it.
         """
         old, self._reservations = self._reservations, []
         try:
             self._reserve()
-        except PortsExhausted:
+        except PortsExhaustedError:
             self.close()
             for reservation in old:
                 reservation.close()
@@ -65,7 +65,7 @@ class TaskPorts:
         """Return a socket that listens on the first port, for tony itself. Call it after each `renew`.
 
         Raises:
-            PortsExhausted: the port was taken meanwhile.
+            PortsExhaustedError: the port was taken meanwhile.
         """
         listening = self._reservations[0].listen()
         self._is_served_by_tony = True

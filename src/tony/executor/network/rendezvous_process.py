@@ -58,7 +58,7 @@ class Rendezvous:
         """
         self.close()
         try:
-            with listening, oom_score.own().children(oom_score.OomScoreOffset.KEEPER):
+            with listening, oom_score.get_own_score().children(oom_score.OomScoreOffset.KEEPER):
                 child = subprocess.Popen(
                     self._build_command(session),
                     stdin=listening.fileno(),

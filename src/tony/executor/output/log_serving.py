@@ -30,18 +30,18 @@ class StreamLog:
 
     Attributes:
         write_count: number of writes so far.
-        is_over: no more will come.
+        is_finished: no more will come.
     """
 
     stream: str
     name: str
     file: BoundedLogFile
     write_count: int = 0
-    is_over: bool = False
+    is_finished: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class _Reader:
+class _LogSubscription:
     """One reader and its position."""
 
     request: ReadLog
@@ -60,8 +60,8 @@ class LogReaders:
         self._writer = writer
         self._answer = answer
         self._logs: dict[str, list[StreamLog]] = {stream: [] for stream in STREAMS}
-        self._readers: dict[int, _Reader] = {}
-        self._waiting: set[_Reader] = set()
+        self._readers: dict[int, _LogSubscription] = {}
+        self._waiting: set[_LogSubscription] = set()
         self._closing = False
         self._empty = asyncio.Event()
 
@@ -80,7 +80,7 @@ class LogReaders:
 
     def on_end(self, log: StreamLog) -> None:
         """Note that the program prints no more; the writer thread already has everything."""
-        log.is_over = True
+        log.is_finished = True
 
     def _wake(self, log: StreamLog) -> None:
         for reader in [each for each in self._waiting if each.request.stream == log.stream]:
@@ -94,7 +94,7 @@ class LogReaders:
         if message.stream in self._logs:
             if len(self._readers) >= _MAX_READERS:
                 self.drop(DropLog(reader=next(iter(self._readers))))
-            reader = self._readers[message.reader] = _Reader(message, message.name, message.offset)
+            reader = self._readers[message.reader] = _LogSubscription(message, message.name, message.offset)
             self._serve(reader)
 
     def drop(self, message: DropLog) -> None:
@@ -120,39 +120,41 @@ class LogReaders:
                     self._empty.clear()
                     await self._empty.wait()
 
-    def _serve(self, reader: _Reader) -> None:
+    def _serve(self, reader: _LogSubscription) -> None:
         self._waiting.discard(reader)
         log = self._find_log(reader)
         if log is None:
             self._wait_or_end(reader)
             return
         loop = asyncio.get_running_loop()
-        write_count, is_over, offset = log.write_count, log.is_over, reader.offset
+        write_count, is_finished, offset = log.write_count, log.is_finished, reader.offset
         most = min(max(reader.request.most, 1), LOG_PIECE)
 
         def read() -> None:
             piece = log.file.read(offset, most)
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(self._on_read, reader, log, piece, write_count, is_over)
+                loop.call_soon_threadsafe(self._on_read, reader, log, piece, write_count, is_finished)
 
         self._writer.put(read)
 
-    def _on_read(self, reader: _Reader, log: StreamLog, piece: FileChunk, write_count: int, is_over: bool) -> None:
+    def _on_read(
+        self, reader: _LogSubscription, log: StreamLog, piece: FileChunk, write_count: int, is_finished: bool
+    ) -> None:
         if self._readers.get(reader.request.reader) is not reader:
             return  # replaced by a newer request, or removed
         if piece.data:
             data = base64.b64encode(piece.data).decode()
             number = reader.request.reader
             self._answer(LogPiece(reader=number, name=log.name, start=piece.start, offset=piece.offset, data=data))
-        elif log.write_count != write_count or log.is_over != is_over:
+        elif log.write_count != write_count or log.is_finished != is_finished:
             self._serve(reader)
-        elif is_over and (later := self._open_next_log(log)):
+        elif is_finished and (later := self._open_next_log(log)):
             reader.name, reader.offset = later.name, 0
             self._serve(reader)
         else:
             self._wait_or_end(reader)
 
-    def _wait_or_end(self, reader: _Reader) -> None:
+    def _wait_or_end(self, reader: _LogSubscription) -> None:
         if reader.request.wait and not self._closing:
             self._waiting.add(reader)
             return
@@ -160,7 +162,7 @@ class LogReaders:
         self._answer(LogPiece(reader=number, last=self._closing))
         self.drop(DropLog(reader=number))
 
-    def _find_log(self, reader: _Reader) -> StreamLog | None:
+    def _find_log(self, reader: _LogSubscription) -> StreamLog | None:
         """Return the file that the reader reads, or the next later one if this executor does not have it."""
         logs = self._logs[reader.request.stream]
         for log in logs:

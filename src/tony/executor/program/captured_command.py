@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tony.executor.program.program_environment import LaunchFailed
+from tony.executor.program.program_environment import LaunchFailedError
 from tony.executor.program.spawn import Reaper, spawn
 
 #: Bytes of the output that are kept.
@@ -48,14 +48,14 @@ async def run_captured(
         start: starts it; by default in a way that is safe while the executor has other threads.
 
     Raises:
-        LaunchFailed: it cannot be started.
+        LaunchFailedError: it cannot be started.
         TimeoutError: it took too long and was killed.
     """
     ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     (out, out_writing), (err, err_writing) = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
     try:
         pid = (start or _start_without_preexec)(argv, environment, folder, out_writing, err_writing)
-    except LaunchFailed:
+    except LaunchFailedError:
         os.close(out)
         os.close(err)
         raise
@@ -99,7 +99,7 @@ def _start_without_preexec(argv: Sequence[str], environment: Mapping[str, str], 
             start_new_session=True,
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise LaunchFailed(f"{argv[0]} cannot be started: {error}") from error
+        raise LaunchFailedError(f"{argv[0]} cannot be started: {error}") from error
     child.returncode = 0  # the reaper waits for it, not this object
     return child.pid
 

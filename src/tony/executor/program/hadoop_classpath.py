@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 
 from tony.executor.program.captured_command import run_captured, spawn_command
-from tony.executor.program.program_environment import MARKER, LaunchFailed, select_container_env
+from tony.executor.program.program_environment import MARKER, LaunchFailedError, select_container_env
 from tony.executor.program.spawn import Reaper
 from tony.protocol.launch import ContainerPart, TaskPart
 
@@ -29,7 +29,7 @@ _MAX_BYTES = 120 * 1024
 _JOB_JARS = "./*"
 
 
-def is_wanted(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) -> bool:
+def is_enabled(task: TaskPart, container: ContainerPart, own: Mapping[str, str]) -> bool:
     """Return True if the job asks for it and neither the job's nor the executor's environment overrides it.
 
     Args:
@@ -94,7 +94,7 @@ class HadoopClasspath:
                 answer = await run_captured(
                     argv, environment, folder, self._reaper, _TIMEOUT_SECONDS, start=spawn_command
                 )
-            except (LaunchFailed, TimeoutError) as error:
+            except (LaunchFailedError, TimeoutError) as error:
                 why = str(error) or f"no output within {_TIMEOUT_SECONDS:g} s"
                 log.warning("hadoop_classpath: %s: %s. CLASSPATH has the job's own jars only", program, why)
                 return ""

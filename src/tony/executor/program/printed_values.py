@@ -24,11 +24,11 @@ class Exports:
     """The values of one task attempt, from both of its streams; the last one printed counts.
 
     Args:
-        wanted: variable -> text.
+        texts: variable -> text.
     """
 
-    def __init__(self, wanted: Mapping[str, str]) -> None:
-        self._patterns = {name: text.encode() for name, text in wanted.items()}
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._patterns = {name: text.encode() for name, text in texts.items()}
         self._found: dict[str, bytes] = {}
         self._readers: list[ExportReader] = []
 

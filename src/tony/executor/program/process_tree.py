@@ -35,15 +35,15 @@ class ProcessTree:
     def list_descendants(self) -> list[int]:
         """Return the descendants of the executor without its helpers, parents before children."""
         helpers = self._helpers()
-        return [pid for pid in process.below() if pid not in helpers]
+        return [pid for pid in process.list_below() if pid not in helpers]
 
-    def is_over(self) -> bool | None:
+    def is_finished(self) -> bool | None:
         """Return True if the kernel says that no process is left; None where it does not list a process's children.
 
         Everything that a program starts stays below the executor, which inherits orphans. So where the executor has no
         child but its helpers and the control group is empty, the processes of the whole machine need not be searched.
         """
-        children = process.own_children()
+        children = process.list_own_children()
         if children is None:
             return None
         return {*children} <= {*self._helpers()} and not container_cgroup.processes(self.folders)
@@ -90,7 +90,7 @@ class ProcessTree:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         pauses, killed, clean = iter(process.KILL_BACKOFF), False, 0
-        while not (over := self.is_over()):
+        while not (finished := self.is_finished()):
             found = self.list_all()
             for pid in found:
                 process.send(pid, signal.SIGKILL)
@@ -99,7 +99,7 @@ class ProcessTree:
             clean = 0 if found else clean + 1
             # Where only a search can tell, search twice: a process in the middle of exec shows no environment. Where
             # nothing had to be killed, once is enough.
-            if loop.time() >= deadline or (over is None and (clean == 2 or not killed)):
+            if loop.time() >= deadline or (finished is None and (clean == 2 or not killed)):
                 return found
             await asyncio.sleep(next(pauses))
         return []

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from tony.errors import UserError
 from tony.executor.network.host_address import resolve_ip
-from tony.frameworks.base import Framework, TaskView, common_environment
+from tony.frameworks.base import Framework, TaskView, build_common_environment
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_spec import place_among
@@ -40,7 +40,7 @@ _DEFAULTS = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 _MAX_STRING_BYTES = 32 * os.sysconf("SC_PAGE_SIZE")
 
 
-class LaunchFailed(UserError):  # noqa: N818 - a noun reads better where it is raised
+class LaunchFailedError(UserError):
     """The program could not be started; the message says why."""
 
 
@@ -97,7 +97,7 @@ def build_environments(
         addresses: role -> address of its first task.
 
     Raises:
-        LaunchFailed: a variable contains a role's address that is not known.
+        LaunchFailedError: a variable contains a role's address that is not known.
     """
     values = _build_values(task, seen, addresses)
     base = {**framework.defaults(), **_collect_inherited(task, container, own)}
@@ -108,7 +108,7 @@ def build_environments(
     if container.python_path:
         base["PATH"] = os.pathsep.join([*container.python_path, base.get("PATH", _DEFAULTS["PATH"])])
     base.update(_build_device_variables(task, container))
-    base.update(common_environment(seen))
+    base.update(build_common_environment(seen))
     base[MARKER] = container.marker
     return [{**base, **more} for more in framework.environment(shared, seen)]
 
@@ -119,7 +119,7 @@ def build_command_line(
     """Return the command to execute: a string runs through bash, a list unchanged.
 
     Raises:
-        LaunchFailed: it contains a role's address that is not known.
+        LaunchFailedError: it contains a role's address that is not known.
     """
     values = _build_values(task, seen, addresses)
     if isinstance(task.command, str):
@@ -139,26 +139,26 @@ def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:
     """Refuse what Linux would refuse with a less specific error.
 
     Raises:
-        LaunchFailed: a string is too long or invalid; the message has its name and size.
+        LaunchFailedError: a string is too long or invalid; the message has its name and size.
     """
     for name, value in env.items():
         if "\0" in name or "\0" in value or "=" in name or not name:
-            raise LaunchFailed(
+            raise LaunchFailedError(
                 f"environment variable {name[:80]!a} cannot be set: it contains a NUL byte, or its name is empty or "
                 "contains `=`."
             )
         size = len(os.fsencode(name)) + len(os.fsencode(value)) + 2
         if size > _MAX_STRING_BYTES:
-            raise LaunchFailed(
+            raise LaunchFailedError(
                 f"environment variable {name} has {size} bytes with its name; Linux allows at most {_MAX_STRING_BYTES} "
                 "per string. Shorten it, or put its content in a file."
             )
     for part in argv:
         if "\0" in part:
-            raise LaunchFailed("the command contains a NUL byte, which Linux cannot pass.")
+            raise LaunchFailedError("the command contains a NUL byte, which Linux cannot pass.")
         size = len(os.fsencode(part)) + 1
         if size > _MAX_STRING_BYTES:
-            raise LaunchFailed(
+            raise LaunchFailedError(
                 f"the command contains a string of {size} bytes; Linux allows at most {_MAX_STRING_BYTES}. "
                 "Put it in a script."
             )
@@ -167,7 +167,7 @@ def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:
 def _fill(text: str, values: Mapping[str, str]) -> str:
     unknown = sorted(role for role in find_addressed_roles([text]) if f"address.{role}" not in values)
     if unknown:
-        raise LaunchFailed(
+        raise LaunchFailedError(
             f"{{address.{unknown[0]}}} is not known: {unknown[0]} has not started, or has already ended. "
             f'Have this role start while {unknown[0]} runs: after = {{ started = ["{unknown[0]}"] }}.'
         )

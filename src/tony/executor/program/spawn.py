@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from resource import struct_rusage
 
-from tony.executor.program.program_environment import LaunchFailed, check_sizes
+from tony.executor.program.program_environment import LaunchFailedError, check_sizes
 from tony.executor.program.spawn_errors import describe_spawn_error
 from tony.linux import container_cgroup, oom_score, process
 
@@ -28,7 +28,7 @@ def spawn(
         Its pid; the caller waits for it.
 
     Raises:
-        LaunchFailed: it cannot be started; the message is for the user.
+        LaunchFailedError: it cannot be started; the message is for the user.
     """
     check_sizes(argv, env)
     _check_folder(folder, groups)
@@ -41,7 +41,7 @@ def spawn(
         container_cgroup.enter(groups, 0)
 
     try:
-        with oom_score.own().children(oom_score.OomScoreOffset.PROGRAM):
+        with oom_score.get_own_score().children(oom_score.OomScoreOffset.PROGRAM):
             child = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
@@ -53,19 +53,19 @@ def spawn(
                 preexec_fn=prepare,
             )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise LaunchFailed(describe_spawn_error(argv[0], error, folder, env.get("PATH", os.defpath))) from error
+        raise LaunchFailedError(describe_spawn_error(argv[0], error, folder, env.get("PATH", os.defpath))) from error
     child.returncode = 0  # the reaper waits for it, not this object
     return child.pid
 
 
 def _check_folder(folder: str, groups: Sequence[str]) -> None:
     if not os.path.isdir(folder):
-        raise LaunchFailed(f"the working directory {folder} does not exist")
+        raise LaunchFailedError(f"the working directory {folder} does not exist")
     if not os.access(folder, os.X_OK):
-        raise LaunchFailed(f"the working directory {folder} cannot be entered: permission denied")
+        raise LaunchFailedError(f"the working directory {folder} cannot be entered: permission denied")
     for group in groups:
         if not os.access(f"{group}/cgroup.procs", os.W_OK):
-            raise LaunchFailed(f"the control group {group} does not exist or is not writable")
+            raise LaunchFailedError(f"the control group {group} does not exist or is not writable")
 
 
 #: Called with the wait status and the resource usage of a process (and of the children it waited for).

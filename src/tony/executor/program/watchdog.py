@@ -87,7 +87,7 @@ class Watchdog:
         self._report(reported)  # buffered in the pipe: the new watchdog reads it first
         self._write(self._lease)
         try:
-            with oom_score.own().children(oom_score.OomScoreOffset.KEEPER):
+            with oom_score.get_own_score().children(oom_score.OomScoreOffset.KEEPER):
                 self._process = subprocess.Popen(
                     command("tony.executor.program.watchdog", self._marker, *self._folders),
                     stdin=reading,
@@ -176,7 +176,7 @@ def _watch(pipe: int, marker: str, folders: Sequence[str]) -> None:
     poll.register(pipe, select.POLLIN)
     while True:
         if not poll.poll(messages.poll_timeout_ms()):
-            if messages.is_over():
+            if messages.is_expired():
                 _kill_and_report("the executor hangs", marker, folders, messages.reported)
         elif chunk := os.read(pipe, 65536):
             messages.take(chunk)
@@ -226,14 +226,14 @@ class _Messages:
             left = self._grace_from + timeout - time.monotonic()
         return max(0.0, min(left, _CLOCK_CHECK_SECONDS)) * 1000 + 1
 
-    def is_over(self) -> bool:
+    def is_expired(self) -> bool:
         """Return True, once per lease, if the executor should have stopped its program by now."""
         if self._lease is None or self._grace_from is None:
             return False
-        is_over = time.monotonic() - self._grace_from >= self._lease[1]
-        if is_over:
+        is_expired = time.monotonic() - self._grace_from >= self._lease[1]
+        if is_expired:
             self._lease = None
-        return is_over
+        return is_expired
 
 
 def _kill_and_report(why: str, marker: str, folders: Sequence[str], reported: dict[int, int]) -> None:

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from tony import clock
 from tony.executor.program.captured_command import run_captured
-from tony.executor.program.program_environment import MARKER, LaunchFailed
+from tony.executor.program.program_environment import MARKER, LaunchFailedError
 from tony.executor.program.spawn import Reaper
 from tony.executor.stacks import faulthandler_stacks
-from tony.linux.plain_files import only_root_can_change
+from tony.linux.plain_files import is_changed_by_root_only
 from tony.linux.process import command_of, wait_channel
 from tony.linux.thread_pools import to_thread
 from tony.model.masking import SecretMask
@@ -53,7 +53,7 @@ class StacksResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ProcessStack:
     """The result for one process: the text, the method, and why no better one was possible."""
 
     text: str
@@ -80,7 +80,7 @@ class StackDumper:
         async with self._lock:
             deadline = clock.monotonic() + _TIMEOUT_SECONDS
             parts: list[str] = []
-            found: list[_Found] = []
+            found: list[_ProcessStack] = []
             for pid in pids[:_MAX_PROCESSES]:
                 each = await self._dump_process(pid, deadline)
                 if each.text:
@@ -100,16 +100,16 @@ class StackDumper:
             async with asyncio.timeout(_DISK_TIMEOUT_SECONDS):
                 await to_thread(_append, folder / name, f"{head}{result.text or result.problem}\n")
 
-    async def _dump_process(self, pid: int, deadline: float) -> _Found:
+    async def _dump_process(self, pid: int, deadline: float) -> _ProcessStack:
         why = "timeout"
         if clock.monotonic() < deadline:
             text, why = await self._run_spy(pid) if is_python(pid) else ("", _NOT_PYTHON)
             if text:
-                return _Found(text, _SPY)
+                return _ProcessStack(text, _SPY)
             text = await to_thread(faulthandler_stacks.read_stacks, pid)
             if text:
-                return _Found(text, "faulthandler")
-        return _Found(await to_thread(wait_channel, pid), "", why)
+                return _ProcessStack(text, "faulthandler")
+        return _ProcessStack(await to_thread(wait_channel, pid), "", why)
 
     async def _run_spy(self, pid: int) -> tuple[str, str]:
         """Return what py-spy reports, or why it cannot."""
@@ -132,7 +132,7 @@ class StackDumper:
                 if answer.status == 0 and answer.out.strip():
                     return answer.out, ""
                 why = f"{_SPY}: {answer.err or f'exit code {answer.status}'}"
-        except (LaunchFailed, TimeoutError) as error:
+        except (LaunchFailedError, TimeoutError) as error:
             why = str(error) or f"{_SPY} took more than {_SPY_TIMEOUT_SECONDS:g} s"
         finally:
             self.helpers.difference_update(pids)
@@ -171,7 +171,7 @@ def _is_safe_program(path: str) -> bool:
     """Return True for an executable file; for root only if no other user can replace or change it."""
     if not os.path.isfile(path) or not os.access(path, os.X_OK):
         return False
-    return os.geteuid() != 0 or only_root_can_change(path)
+    return os.geteuid() != 0 or is_changed_by_root_only(path)
 
 
 def is_python(pid: int) -> bool:
@@ -184,7 +184,7 @@ def is_python(pid: int) -> bool:
     return False
 
 
-def _summarize(text: str, found: Sequence[_Found]) -> StacksResult:
+def _summarize(text: str, found: Sequence[_ProcessStack]) -> StacksResult:
     ways = list(dict.fromkeys(each.how for each in found if each.how))
     if ways:
         return StacksResult(text, ", ".join(ways), "")

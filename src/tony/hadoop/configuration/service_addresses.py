@@ -59,35 +59,35 @@ class NameService:
 
 
 def list_resource_managers(
-    settings: HadoopConfiguration, *, door: str = "address", port: int = 8032
+    settings: HadoopConfiguration, *, address_key: str = "address", port: int = 8032
 ) -> tuple[ServiceAddress, ...]:
     """Return the ResourceManagers, in the configuration's order.
 
     Args:
-        door: `address` for clients (port 8032), `scheduler.address` for application masters (8030).
-        port: of that door, where none is written.
+        address_key: `address` for clients (port 8032), `scheduler.address` for application masters (8030).
+        port: used where the setting has none.
 
     Raises:
         ConfigurationError: high availability without members, or a member without an address.
     """
     if not settings.get_bool(f"{_RM}.ha.enabled"):
-        return (_build_manager(settings, door, port, ""),)
+        return (_build_manager(settings, address_key, port, ""),)
     ids = settings.get_list(f"{_RM}.ha.rm-ids")
     if not ids:
         raise settings.build_error(f"{_RM}.ha.rm-ids", f"is required because {_RM}.ha.enabled is true.")
-    return tuple(_build_manager(settings, door, port, each) for each in ids)
+    return tuple(_build_manager(settings, address_key, port, each) for each in ids)
 
 
 def list_schedulers(settings: HadoopConfiguration) -> tuple[ServiceAddress, ...]:
     """Return the scheduler addresses (for AMs) of the ResourceManagers."""
-    return list_resource_managers(settings, door="scheduler.address", port=8030)
+    return list_resource_managers(settings, address_key="scheduler.address", port=8030)
 
 
-def _build_manager(settings: HadoopConfiguration, door: str, port: int, rm_id: str) -> ServiceAddress:
+def _build_manager(settings: HadoopConfiguration, address_key: str, port: int, rm_id: str) -> ServiceAddress:
     secure = settings.get("yarn.http.policy") == "HTTPS_ONLY"
     page, page_port = ("webapp.https.address", 8090) if secure else ("webapp.address", 8088)
     _, web = _find_manager_address(settings, page, page_port, rm_id)
-    key, address = _find_manager_address(settings, door, port, rm_id)
+    key, address = _find_manager_address(settings, address_key, port, rm_id)
     if address is None:
         raise settings.build_error(key, f"is required, or {_RM}.hostname.{rm_id}.")
     return ServiceAddress(
@@ -100,15 +100,15 @@ def _build_manager(settings: HadoopConfiguration, door: str, port: int, rm_id: s
 
 
 def _find_manager_address(
-    settings: HadoopConfiguration, door: str, port: int, rm_id: str
+    settings: HadoopConfiguration, address_key: str, port: int, rm_id: str
 ) -> tuple[str, Address | None]:
     """Return the key that says it, and the address."""
-    key, host_key = f"{_RM}.{door}", f"{_RM}.hostname"
+    key, host_key = f"{_RM}.{address_key}", f"{_RM}.hostname"
     if rm_id:
         key, host_key = f"{key}.{rm_id}", f"{host_key}.{rm_id}"
     address = settings.get_address(key, port)
-    if not rm_id and f"{_RM}.{door}" not in settings:
-        key = host_key  # where the default of the door leads
+    if not rm_id and f"{_RM}.{address_key}" not in settings:
+        key = host_key  # where the default leads
     if address is None and settings.get(host_key):
         return host_key, settings.get_address(host_key, port)
     return key, address

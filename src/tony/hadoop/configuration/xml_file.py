@@ -78,7 +78,7 @@ class SiteXmlReader:
         self._files += 1
         if self._files > MAX_FILES:
             raise ConfigurationError(f"{path}: more than {MAX_FILES} files; does one include itself?")
-        return _File(self, path, self._read_content(path), (*above, path)).read()
+        return _ConfigurationFile(self, path, self._read_content(path), (*above, path)).read()
 
     def read_included(self, href: str, above: tuple[Path, ...]) -> list[Property] | None:
         """Return the properties of an included file, or None if there is no such file.
@@ -95,7 +95,7 @@ class SiteXmlReader:
             raise ValueError(f"{path} includes itself.")
         return self._read(path, above)
 
-    def _find_file(self, href: str, beside: Path) -> Path | None:
+    def _find_file(self, href: str, including_folder: Path) -> Path | None:
         scheme, colon, rest = href.partition(":")
         if colon and scheme.isalpha():
             if scheme != "file":
@@ -103,7 +103,7 @@ class SiteXmlReader:
             href = "/" + rest.lstrip("/")
         if "\0" in href:
             raise ValueError("an included path with a NUL character.")
-        for folder in (self._folder, beside):
+        for folder in (self._folder, including_folder):
             if folder is not None and (folder / href).is_file():
                 return folder / href
         return None
@@ -134,7 +134,7 @@ class _Alone(SiteXmlReader):
         """Return the properties in it."""
         if len(content) > MAX_BYTES:
             raise ConfigurationError(f"{name}: larger than {MAX_BYTES >> 20} MiB.", source=str(name))
-        return _File(self, name, content, (name,)).read()
+        return _ConfigurationFile(self, name, content, (name,)).read()
 
     def read_included(self, href: str, above: tuple[Path, ...]) -> list[Property] | None:
         raise ValueError(f"{escape_line(href)!r} is included; of a file that is not our own nothing else is read.")
@@ -152,7 +152,7 @@ def properties_of(content: bytes, name: str) -> list[Property]:
     return _Alone().parse(content, Path(name))
 
 
-class _File:
+class _ConfigurationFile:
     """The parse of one file: expat's events in, properties out."""
 
     def __init__(self, reader: SiteXmlReader, path: Path, content: bytes, above: tuple[Path, ...]) -> None:

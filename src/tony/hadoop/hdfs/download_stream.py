@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Self
 
 from tony.hadoop.hdfs.http import HttpResponse
-from tony.hadoop.ipc.errors import CallTimeout, ConnectionLost, HadoopError, RemoteError
+from tony.hadoop.ipc.errors import CallTimeoutError, ConnectionLostError, HadoopError, RemoteError
 
 #: Opens at (offset, length or None, hosts of DataNodes to leave out): the answer, and the host that it comes from.
 #: Hosts that refused are added to the list.
@@ -39,7 +39,7 @@ class Download:
         """Return at most `size` bytes, at least one until the end; all that is left for a negative `size`.
 
         Raises:
-            ConnectionLost, CallTimeout: broken again and again.
+            ConnectionLostError, CallTimeoutError: broken again and again.
             FileMissingError: it was removed meanwhile.
         """
         if size < 0:
@@ -53,7 +53,7 @@ class Download:
                 continue
             try:
                 data = self._answer.read(size if self._left is None else min(size, self._left))
-            except (ConnectionLost, CallTimeout) as error:
+            except (ConnectionLostError, CallTimeoutError) as error:
                 self._answer = None
                 self._on_failure(error)
                 continue
@@ -86,7 +86,7 @@ class Download:
         while True:
             try:
                 answer, self._host = self._open_at(self.position, self._left, self._excluded)
-            except (ConnectionLost, CallTimeout) as error:
+            except (ConnectionLostError, CallTimeoutError) as error:
                 self._on_failure(error)
             except RemoteError as error:
                 if _BEHIND_THE_END not in error.remote_message:

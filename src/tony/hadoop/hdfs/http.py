@@ -1,7 +1,7 @@
 """An HTTP client for WebHDFS: connection reuse, bounded responses, tony's errors. Blocking and thread-safe.
 
-The error tells whether a request may be repeated: after `ConnectError` nothing was sent; after `ConnectionLost` and
-`CallTimeout` it may have been executed.
+The error tells whether a request may be repeated: after `ConnectError` nothing was sent; after `ConnectionLostError`
+and `CallTimeoutError` it may have been executed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from tony.address import format_host
 from tony.errors import StorageError
-from tony.hadoop.ipc.errors import CallTimeout, ConnectError, ConnectFailure, ConnectionLost, IpcProtocolError
+from tony.hadoop.ipc.errors import CallTimeoutError, ConnectError, ConnectFailure, ConnectionLostError, IpcProtocolError
 from tony.hadoop.remote_text import escape_line
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ class HttpResponse:
         """Return at most `size` bytes; empty at the end.
 
         Raises:
-            ConnectionLost: it ended before its promised length.
-            CallTimeout: nothing came.
+            ConnectionLostError: it ended before its promised length.
+            CallTimeoutError: nothing came.
         """
         if size <= 0 or self._response.length == 0:
             return b""
@@ -120,7 +120,9 @@ class HttpResponse:
         if not data and self._response.length:
             missing = self._response.length
             self.close()
-            raise ConnectionLost(f"{self._origin} ended the connection {missing} bytes before the end of its answer.")
+            raise ConnectionLostError(
+                f"{self._origin} ended the connection {missing} bytes before the end of its answer."
+            )
         return data
 
     def read_body(self) -> bytes:
@@ -128,7 +130,7 @@ class HttpResponse:
 
         Raises:
             ProtocolError: too long to be what it should be.
-            ConnectionLost, CallTimeout: as above.
+            ConnectionLostError, CallTimeoutError: as above.
         """
         parts = []
         left = MAX_RESPONSE_BYTES
@@ -184,8 +186,8 @@ class HttpPool:
 
         Raises:
             ConnectError: no connection; nothing was sent.
-            ConnectionLost: the connection broke; the request may have been carried out.
-            CallTimeout: no answer in time; likewise.
+            ConnectionLostError: the connection broke; the request may have been carried out.
+            CallTimeoutError: no answer in time; likewise.
         """
         link = self._take_kept(origin) or self._open_new(origin)
         try:
@@ -300,10 +302,10 @@ def _build_connect_error(origin: HttpOrigin, error: OSError) -> ConnectError:
     return ConnectError(f"{origin} cannot be reached: {escape_line(str(error))}.", ConnectFailure.UNREACHABLE)
 
 
-def _build_lost_error(origin: HttpOrigin, error: Exception) -> CallTimeout | ConnectionLost:
+def _build_lost_error(origin: HttpOrigin, error: Exception) -> CallTimeoutError | ConnectionLostError:
     if isinstance(error, TimeoutError):
-        return CallTimeout(f"{origin} did not respond in time.")
-    return ConnectionLost(f"{origin} closed the connection ({escape_line(str(error)) or type(error).__name__}).")
+        return CallTimeoutError(f"{origin} did not respond in time.")
+    return ConnectionLostError(f"{origin} closed the connection ({escape_line(str(error)) or type(error).__name__}).")
 
 
 #: What `create` and `append` take. A stream is read from its position to its end, and can be sent only once.

@@ -32,9 +32,9 @@ from tony.hadoop.hdfs.webhdfs_responses import (
     require_field,
 )
 from tony.hadoop.ipc.errors import (
-    CallTimeout,
+    CallTimeoutError,
     ConnectError,
-    ConnectionLost,
+    ConnectionLostError,
     FileMissingError,
     HadoopError,
     InvalidTokenError,
@@ -238,14 +238,14 @@ class WebHdfs:
         Raises:
             FileExistsAlreadyError: there is one, and it shall not be overwritten.
             QuotaExceededError, NoSpaceError, SafeModeError: the file system is full, or takes no changes.
-            ConnectionLost, CallTimeout: the outcome is unknown; the file may exist, even in part.
+            ConnectionLostError, CallTimeoutError: the outcome is unknown; the file may exist, even in part.
         """
-        wanted = {
+        parameters = {
             "permission": None if permission is None else f"{permission:o}",
             "overwrite": format_bool(overwrite),
             "replication": None if replication is None else str(replication),
         }
-        query = {key: value for key, value in wanted.items() if value is not None}
+        query = {key: value for key, value in parameters.items() if value is not None}
         self._send("PUT", path, "CREATE", query, Pieces(content))
 
     def append(self, path: str, content: Content) -> None:
@@ -254,7 +254,7 @@ class WebHdfs:
         Raises:
             FileMissingError: there is none.
             BeingWrittenError: another writer has it open.
-            ConnectionLost, CallTimeout: it is unknown how much was written.
+            ConnectionLostError, CallTimeoutError: it is unknown how much was written.
         """
         self._send("POST", path, "APPEND", {}, Pieces(content))
 
@@ -463,7 +463,7 @@ class WebHdfs:
         )
         if isinstance(error, ConnectError):
             return ConnectError(text, error.failure)
-        return CallTimeout(text) if isinstance(error, CallTimeout) else error
+        return CallTimeoutError(text) if isinstance(error, CallTimeoutError) else error
 
     def _may_ask_on(self, error: HadoopError, repeat: bool) -> bool:
         """Return True if another NameNode, or the same one later, may succeed."""
@@ -474,7 +474,7 @@ class WebHdfs:
         several = len(self._namenodes) > 1
         if isinstance(error, StandbyError | ConnectError):
             return several
-        return several and repeat and isinstance(error, ConnectionLost | CallTimeout)
+        return several and repeat and isinstance(error, ConnectionLostError | CallTimeoutError)
 
     def _require_true(self, path: str, answer: dict[str, Any]) -> None:
         if require_field(answer, "boolean", path) is not True:

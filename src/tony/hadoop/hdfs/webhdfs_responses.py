@@ -128,10 +128,10 @@ def build_refusal(status: int, data: bytes, where: str) -> HadoopError:
 def _strip_html(data: bytes) -> str:
     """Return the text of an HTML error page."""
     text = data[:4000].decode("utf-8", "replace")
-    words, inside = [], False
+    words, is_in_tag = [], False
     for char in text:
-        inside = char == "<" or (inside and char != ">")
-        words.append(" " if inside or char == ">" else char)
+        is_in_tag = char == "<" or (is_in_tag and char != ">")
+        words.append(" " if is_in_tag or char == ">" else char)
     return "".join(words)
 
 

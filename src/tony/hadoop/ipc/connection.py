@@ -1,6 +1,6 @@
 """A connection to a Hadoop daemon: concurrent calls, responses in any order.
 
-    connection = await connect(address, Login.simple("alice"), protocol=SUBMIT.protocol)
+    connection = await connect(address, LoginIdentity.from_user("alice"), protocol=SUBMIT.protocol)
     try:
         answer = await connection.call(SUBMIT, request)
     finally:
@@ -18,13 +18,13 @@ from typing import cast
 
 from tony.address import Address
 from tony.hadoop.ipc.errors import (
-    CallTimeout,
+    CallTimeoutError,
     ConnectError,
     ConnectFailure,
-    ConnectionLost,
+    ConnectionLostError,
     HadoopError,
     IpcProtocolError,
-    LoginDropped,
+    LoginDroppedError,
     RemoteError,
     build_remote_error,
 )
@@ -42,7 +42,7 @@ from tony.hadoop.ipc.frames import (
 from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
 from tony.hadoop.ipc.negotiation import Negotiation
 from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions, dial
-from tony.hadoop.sasl.digest_layers import SaslFailure, SecurityLayer
+from tony.hadoop.sasl.digest_layers import SaslExchangeError, SecurityLayer
 from tony.hadoop.wire.rpc import SASL_CALL_ID, RpcSasl, RpcStatus, SaslState
 from tony.hadoop.wire.rpc_method import Method, Request, Response
 
@@ -66,7 +66,7 @@ async def connect(
         ConnectError: connection refused, unknown host, or no response in time.
         LoginError: authentication failed: no common method, or one side rejected the other.
         RemoteError: the daemon refused the login with an exception (`SaslError`, `InvalidTokenError`...).
-        ProtocolError, ConnectionLost: the other side is no Hadoop daemon, or went away.
+        ProtocolError, ConnectionLostError: the other side is no Hadoop daemon, or went away.
     """
     sock = await dial(address, options)
     connection = IpcConnection(address, protocol, login, options)
@@ -178,8 +178,8 @@ class IpcConnection:
 
         Raises:
             RemoteError: what the daemon answered, by the name of the Java exception.
-            ConnectionLost: the connection broke, or was broken before (`maybe_executed`).
-            CallTimeout: no answer in time.
+            ConnectionLostError: the connection broke, or was broken before (`maybe_executed`).
+            CallTimeoutError: no answer in time.
         """
         call = retry or CallId.from_new()
         frame = call_frame(method, request, call)
@@ -196,7 +196,7 @@ class IpcConnection:
                 await self._writable.wait()
                 answer = await waiting.answer
         except TimeoutError:
-            raise CallTimeout(
+            raise CallTimeoutError(
                 f"{waiting.method}: {self.address} did not respond within {limit:g} s; "
                 "the daemon may be overloaded or suspended"
             ) from None
@@ -317,7 +317,7 @@ class IpcConnection:
                 return
             for inner in self._inner.feed(self._unseal(self._layer, answer)):
                 self._deliver(read_answer(inner))
-        except (IpcProtocolError, SaslFailure) as error:
+        except (IpcProtocolError, SaslExchangeError) as error:
             self._break(IpcProtocolError(f"{self._format_where()}: {error}"))
 
     @staticmethod
@@ -348,7 +348,7 @@ class IpcConnection:
         if self._error is None:
             self._error = self._find_reason(error)
             if self._reader.waits and not self._is_closing:
-                self._error = ConnectionLost(f"{self._error}, in the middle of a response")
+                self._error = ConnectionLostError(f"{self._error}, in the middle of a response")
         self._fail_all(self._error)
         self._closed.set()
         self._step_arrived.set()
@@ -359,17 +359,17 @@ class IpcConnection:
 
     def _find_reason(self, error: Exception | None) -> HadoopError:
         if self._is_closing:
-            return ConnectionLost(f"{self._format_where()}: the client closed the connection")
+            return ConnectionLostError(f"{self._format_where()}: the client closed the connection")
         reason = f": {error.strerror or error}" if isinstance(error, OSError) else ""
         if self._is_ready:
-            return ConnectionLost(f"{self._format_where()}: the daemon closed the connection{reason}")
+            return ConnectionLostError(f"{self._format_where()}: the daemon closed the connection{reason}")
         text = f"{self._format_where()}: the daemon closed the connection during the login{reason}"
         if self._negotiation.begun and self._login.method is LoginMethod.TOKEN:
             text += (
                 ". If this happens again, the daemon cannot read the token: "
                 "check that the token is from this cluster and for this kind of daemon."
             )
-        return LoginDropped(text, maybe_executed=False)
+        return LoginDroppedError(text, maybe_executed=False)
 
     def _break(self, error: HadoopError, answer: RpcResponse | None = None) -> None:
         """Close a connection that is no longer usable."""
@@ -397,9 +397,9 @@ class IpcConnection:
         if self.is_open:
             return
         error = self._error
-        if isinstance(error, ConnectionLost) or error is None:
+        if isinstance(error, ConnectionLostError) or error is None:
             reason = str(error) if error else f"{self._format_name(method)}: the connection is closed"
-            raise ConnectionLost(reason, maybe_executed=False)
+            raise ConnectionLostError(reason, maybe_executed=False)
         raise _copy(error)
 
     def _build_refusal(self, answer: RpcResponse, where: str) -> RemoteError:

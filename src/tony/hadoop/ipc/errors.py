@@ -2,10 +2,10 @@
 
     HadoopError
     ├── ConnectError            no connection: refused, unknown host, time-out, unreachable (`failure` says which)
-    ├── ConnectionLost          a connection broke; `maybe_executed` says whether the call may have been carried out
-    ├── CallTimeout             no answer in time; the call may have been carried out
+    ├── ConnectionLostError     a connection broke; `maybe_executed` says whether the call may have been carried out
+    ├── CallTimeoutError        no answer in time; the call may have been carried out
     ├── LoginError              no common authentication method, or one side rejected the other
-    │   └── LoginDropped            (a ConnectionLost, too) the daemon closed the connection in the middle of it
+    │   └── LoginDroppedError       (a ConnectionLostError, too) the daemon closed the connection in the middle of it
     ├── ProtocolError           the other side is not a Hadoop daemon, or violated the protocol
     └── RemoteError             the daemon answered with an exception; the class follows its Java class name
         ├── StandbyError            try the other daemon of the pair
@@ -58,7 +58,7 @@ class ConnectError(HadoopError):
         super().__init__(message)
 
 
-class ConnectionLost(HadoopError):  # noqa: N818 - a noun reads better where it is raised
+class ConnectionLostError(HadoopError):
     """The connection was closed before the response arrived.
 
     Attributes:
@@ -70,7 +70,7 @@ class ConnectionLost(HadoopError):  # noqa: N818 - a noun reads better where it 
         super().__init__(message)
 
 
-class CallTimeout(HadoopError):  # noqa: N818
+class CallTimeoutError(HadoopError):
     """No response in time. The call may have been carried out, or may still be."""
 
 
@@ -78,7 +78,7 @@ class LoginError(HadoopError):
     """Authentication failed: no common method, or one side rejected the other."""
 
 
-class LoginDropped(ConnectionLost, LoginError):  # noqa: N818
+class LoginDroppedError(ConnectionLostError, LoginError):
     """The daemon closed the connection during the login: it was killed at that moment, or it cannot read the token.
 
     The two look the same: once it is an accident, several times in a row it is the token.

@@ -19,7 +19,7 @@ from itertools import count
 
 from tony.hadoop.ipc.errors import IpcProtocolError
 from tony.hadoop.remote_text import escape_line
-from tony.hadoop.wire.proto import MalformedMessage, decode, delimited, read_delimited
+from tony.hadoop.wire.proto import MalformedMessageError, decode, encode_delimited, read_delimited
 from tony.hadoop.wire.rpc import (
     CONNECTION_CONTEXT_CALL_ID,
     PING_CALL_ID,
@@ -95,7 +95,9 @@ def call_frame(method: Method[Request, Response], request: Request, call: CallId
     """
     header = RequestHeader(method_name=method.name, protocol=method.protocol, protocol_version=1)
     frame = build_frame(
-        _build_header(call.number, call.client_id, call.retry_count), delimited(header), delimited(request)
+        _build_header(call.number, call.client_id, call.retry_count),
+        encode_delimited(header),
+        encode_delimited(request),
     )
     if len(frame) - 4 > MAX_FRAME:
         raise IpcProtocolError(
@@ -112,12 +114,12 @@ def build_context_frame(protocol: str, user: str | None = None, real_user: str |
         real_user: the authenticated user, if it differs.
     """
     context = IpcConnectionContext(user=UserInformation(effective_user=user, real_user=real_user), protocol=protocol)
-    return build_frame(_build_header(CONNECTION_CONTEXT_CALL_ID, create_client_id()), delimited(context))
+    return build_frame(_build_header(CONNECTION_CONTEXT_CALL_ID, create_client_id()), encode_delimited(context))
 
 
 def build_sasl_frame(message: RpcSasl) -> bytes:
     """Return a step of the authentication, or wrapped traffic after it."""
-    return build_frame(_build_header(SASL_CALL_ID, b""), delimited(message))
+    return build_frame(_build_header(SASL_CALL_ID, b""), encode_delimited(message))
 
 
 def ping_frame() -> bytes:
@@ -126,7 +128,7 @@ def ping_frame() -> bytes:
 
 
 def _build_header(number: int, client: bytes, retry_count: int = -1) -> bytes:
-    return delimited(
+    return encode_delimited(
         RpcRequestHeader(
             rpc_kind=RpcKind.PROTOCOL_BUFFER,
             rpc_op=RpcOperation.FINAL_PACKET,
@@ -169,7 +171,7 @@ def read_answer(frame: bytes) -> RpcResponse:
     try:
         data, offset = read_delimited(frame, 0)
         return RpcResponse(header=decode(RpcResponseHeader, data), frame=frame, offset=offset)
-    except MalformedMessage as error:
+    except MalformedMessageError as error:
         raise IpcProtocolError(f"an answer that cannot be read: {error}") from error
 
 
@@ -177,7 +179,7 @@ def _read(cls: type[Response], frame: bytes, offset: int) -> Response:
     try:
         data, _ = read_delimited(frame, offset)
         return decode(cls, data)
-    except MalformedMessage as error:
+    except MalformedMessageError as error:
         raise IpcProtocolError(f"an answer that cannot be read: {error}") from error
 
 

@@ -47,7 +47,7 @@ class LoginIdentity:
     fallback_to_simple: bool = False
 
     @staticmethod
-    def simple(user: str, real_user: str | None = None) -> LoginIdentity:
+    def from_user(user: str, real_user: str | None = None) -> LoginIdentity:
         """Return a login by user name, for clusters whose `hadoop.security.authentication` is simple."""
         return LoginIdentity(method=LoginMethod.SIMPLE, user=user, real_user=real_user)
 

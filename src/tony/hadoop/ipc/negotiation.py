@@ -21,7 +21,7 @@ from tony.hadoop.ipc.frames import build_context_frame, build_sasl_frame
 from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod, expand_principals
 from tony.hadoop.remote_text import escape_line
 from tony.hadoop.sasl.digest import DigestClient
-from tony.hadoop.sasl.digest_layers import SaslFailure, SecurityLayer
+from tony.hadoop.sasl.digest_layers import SaslExchangeError, SecurityLayer
 from tony.hadoop.wire.proto import replace
 from tony.hadoop.wire.rpc import RpcSasl, SaslAuth, SaslState
 
@@ -82,7 +82,7 @@ class Negotiation:
             )
         try:
             return self._build_next(message)
-        except SaslFailure as error:
+        except SaslExchangeError as error:
             raise LoginError(self._format_place(str(error))) from error
 
     def build_context(self, protocol: str) -> bytes:
@@ -112,7 +112,7 @@ class Negotiation:
         if message.state is SaslState.NEGOTIATE:
             raise LoginError(self._format_place("the daemon refused the authentication method that it had offered"))
         if message.state is SaslState.SUCCESS:
-            self._succeed(message.token, begun)
+            self._finish(message.token, begun)
             return b""
         if message.state is SaslState.CHALLENGE and self._gssapi is not None and message.token is not None:
             reply = self._gssapi.step(message.token)
@@ -140,7 +140,7 @@ class Negotiation:
         if token is None:
             raise LoginError(self._format_place("login by token, but there is no token"))
         uri = f"{auth.protocol or ''}/{auth.server_id or ''}"
-        self._digest = DigestClient(token.identifier, token.password, uri=uri, wanted=self._login.protections)
+        self._digest = DigestClient(token.identifier, token.password, uri=uri, preferred=self._login.protections)
         return self._digest.answer(auth.challenge or b"")
 
     def _build_first_gssapi(self, auth: SaslAuth) -> bytes:
@@ -164,12 +164,12 @@ class Negotiation:
                     f"{' or '.join(expected)} is expected. Check the principal in the settings."
                 )
             )
-        self._gssapi = GssapiClient(service, host, expected=expected, wanted=self._login.protections)
+        self._gssapi = GssapiClient(service, host, expected=expected, preferred=self._login.protections)
         if self._is_closed:  # while the DNS was asked
             self._gssapi.close()
         return self._gssapi.step(b"")
 
-    def _succeed(self, token: bytes | None, begun: bool) -> None:
+    def _finish(self, token: bytes | None, begun: bool) -> None:
         if not begun:
             if not self._login.fallback_to_simple:
                 raise LoginError(

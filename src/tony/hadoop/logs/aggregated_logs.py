@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from tony.hadoop.hdfs.file_system import FileSystem
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.hadoop.logs import ifile, tfile
-from tony.hadoop.logs.errors import LogError, LogsNotFoundError, MalformedLogFile
+from tony.hadoop.logs.errors import LogError, LogsNotFoundError, MalformedLogFileError
 from tony.hadoop.logs.range_reader import Opener, create_opener
 
 #: Reads a setting: key and default -> value.
@@ -134,12 +134,12 @@ class AggregatedLogs:
 
         Raises:
             LogsNotFoundError: no file for this application; they come some seconds after its end, if at all.
-            MalformedLogFile: files, but none that can be read.
+            MalformedLogFileError: files, but none that can be read.
             LogError: more log files than make sense.
         """
         pieces: dict[tuple[str, str], list[LogExtent]] = {}
         left = _MAX_LOGS
-        failed: MalformedLogFile | None = None
+        failed: MalformedLogFileError | None = None
         for path, size, others in self._list_files(application, owner):
             try:
                 for piece in self._iterate_pieces(path, size, others):
@@ -147,8 +147,8 @@ class AggregatedLogs:
                     if left < 0:
                         raise LogError(f"{application} has more than {_MAX_LOGS:,} log files. See them with: yarn logs")
                     pieces.setdefault((piece.entry.container, piece.entry.name), []).append(piece)
-            except MalformedLogFile as error:
-                failed = MalformedLogFile(f"{path} {error}")
+            except MalformedLogFileError as error:
+                failed = MalformedLogFileError(f"{path} {error}")
         if not pieces and failed is not None:
             raise failed
         return tuple(self._build_log(*key, found) for key, found in sorted(pieces.items()))
@@ -157,7 +157,7 @@ class AggregatedLogs:
         """Yield the bytes of a log file from an offset on, in pieces; nothing if the offset is past the end.
 
         Raises:
-            MalformedLogFile: damaged.
+            MalformedLogFileError: damaged.
             FileMissingError: removed meanwhile.
         """
         for piece in log.pieces:
@@ -192,15 +192,15 @@ class AggregatedLogs:
         folders = self.find_folders(application, owner)
         for folder in folders:
             try:
-                beside = {status.name: status.length for status in self._filesystem.list(folder) if status.is_file}
+                sizes = {status.name: status.length for status in self._filesystem.list(folder) if status.is_file}
             except FileMissingError:
                 continue
             # A file without bytes is one whose NodeManager has only begun.
-            whole = [name for name, size in sorted(beside.items()) if size]
+            whole = [name for name, size in sorted(sizes.items()) if size]
             names = [name for name in whole if not name.endswith((_TEMPORARY, ifile.CHECKSUM_SUFFIX))]
-            found.extend((f"{folder}/{name}", beside[name], beside) for name in names)
+            found.extend((f"{folder}/{name}", sizes[name], sizes) for name in names)
             if len(found) > _MAX_FILES:
-                raise MalformedLogFile(f"{folder} holds more than {_MAX_FILES} files.")
+                raise MalformedLogFileError(f"{folder} holds more than {_MAX_FILES} files.")
         if not found:
             raise LogsNotFoundError(
                 f"No aggregated logs of {application}, owner {owner}. They come some seconds after its end, if"
@@ -208,7 +208,7 @@ class AggregatedLogs:
             )
         return found
 
-    def _iterate_pieces(self, path: str, size: int, beside: dict[str, int]) -> Iterator[LogExtent]:
+    def _iterate_pieces(self, path: str, size: int, sizes: dict[str, int]) -> Iterator[LogExtent]:
         open_at = create_opener(self._filesystem, path)
         with self._filesystem.open(path, 0, len(tfile.MAGIC)) as stream:
             is_tfile = tfile.is_tfile(_read_all(stream.read, len(tfile.MAGIC)))
@@ -217,17 +217,17 @@ class AggregatedLogs:
             for entry in tfile.iterate_entries(open_at, index):
                 yield LogExtent(path=path, size=size, entry=entry, index=index)
             return
-        indexed, size = self._read_index(open_at, path, size, beside)
+        indexed, size = self._read_index(open_at, path, size, sizes)
         for one in indexed.entries:
             yield LogExtent(path=path, size=size, entry=one, index=indexed)
 
-    def _read_index(self, open_at: Opener, path: str, size: int, beside: dict[str, int]) -> tuple[ifile.Index, int]:
+    def _read_index(self, open_at: Opener, path: str, size: int, sizes: dict[str, int]) -> tuple[ifile.Index, int]:
         """Return the index at the end, or the one before the round that is under way (or broke off)."""
         try:
             return ifile.read_index(open_at, size), size
-        except MalformedLogFile:
+        except MalformedLogFileError:
             checksum = path.rpartition("/")[2] + ifile.CHECKSUM_SUFFIX
-            if not 0 < beside.get(checksum, 0) < 2**16:
+            if not 0 < sizes.get(checksum, 0) < 2**16:
                 raise
             with self._filesystem.open(path + ifile.CHECKSUM_SUFFIX) as stream:
                 before = ifile.read_checksum_length(_read_all(stream.read, 2**16))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from typing import Protocol
 
-from tony.hadoop.logs.errors import MalformedLogFile
+from tony.hadoop.logs.errors import MalformedLogFileError
 from tony.hadoop.logs.range_reader import RangeReader
 
 #: Compressed bytes fed at once; zlib expands them at most some 1,000 times, and the output is read in pieces.
@@ -38,13 +38,13 @@ def decode(raw: RangeReader, compression: str) -> Decoded:
     """Return the plain bytes of a stretch.
 
     Raises:
-        MalformedLogFile: a compression that we do not know.
+        MalformedLogFileError: a compression that we do not know.
     """
     if compression == "none":
         return raw
     if compression == "gz":
         return Inflated(raw)
-    raise MalformedLogFile(
+    raise MalformedLogFileError(
         f"is compressed as {compression!r:.40}; only none and gz can be read here."
         " The job history server's pages show it, or `yarn logs`."
     )
@@ -61,30 +61,32 @@ class Inflated:
         """Return at most `size` bytes; empty at the end.
 
         Raises:
-            MalformedLogFile: no zlib stream, or one that is cut off.
+            MalformedLogFileError: no zlib stream, or one that is cut off.
         """
         while size > 0 and not self._inflate.eof:
             fed = self._inflate.unconsumed_tail or self._raw.read_chunk(_PIECE)
             try:
                 plain = self._inflate.decompress(fed, size)
             except zlib.error as error:
-                raise MalformedLogFile(f"holds damaged compressed bytes before byte {self._raw.position}") from error
+                raise MalformedLogFileError(
+                    f"holds damaged compressed bytes before byte {self._raw.position}"
+                ) from error
             if plain:
                 return plain
             if not fed:
-                raise MalformedLogFile(f"holds compressed bytes that end too early, at byte {self._raw.position}")
+                raise MalformedLogFileError(f"holds compressed bytes that end too early, at byte {self._raw.position}")
         return b""
 
     def skip(self, size: int) -> None:
         """Skip decompressed bytes.
 
         Raises:
-            MalformedLogFile: fewer bytes are left.
+            MalformedLogFileError: fewer bytes are left.
         """
         while size:
             part = self.read_chunk(min(size, _PIECE))
             if not part:
-                raise MalformedLogFile(f"ends {size} bytes too early")
+                raise MalformedLogFileError(f"ends {size} bytes too early")
             size -= len(part)
 
     def close(self) -> None:
@@ -96,13 +98,13 @@ def read_exactly(source: Decoded, size: int) -> bytes:
     """Return the next `size` bytes, which should be few.
 
     Raises:
-        MalformedLogFile: fewer bytes are left.
+        MalformedLogFileError: fewer bytes are left.
     """
     parts = []
     while size:
         part = source.read_chunk(size)
         if not part:
-            raise MalformedLogFile(f"ends {size} bytes too early")
+            raise MalformedLogFileError(f"ends {size} bytes too early")
         parts.append(part)
         size -= len(part)
     return b"".join(parts)

@@ -3,7 +3,7 @@
 HadoopError
 └── LogError                why there are no logs
     ├── LogsNotFoundError       nothing there: not aggregated yet, or not at all, or removed
-    ├── MalformedLogFile        an aggregated file is damaged, or is not one
+    ├── MalformedLogFileError   an aggregated file is damaged, or is not one
     └── NodeWebError            a NodeManager's pages cannot be read
 """
 
@@ -20,7 +20,7 @@ class LogsNotFoundError(LogError):
     """No such logs; the message says where they were looked for."""
 
 
-class MalformedLogFile(LogError):  # noqa: N818 - a noun reads better where it is raised
+class MalformedLogFileError(LogError):
     """An aggregated file that is damaged, being written, or of another format."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tony.hadoop.logs import java_serialization
 from tony.hadoop.logs.compression import decode
-from tony.hadoop.logs.errors import MalformedLogFile
+from tony.hadoop.logs.errors import MalformedLogFileError
 from tony.hadoop.logs.java_serialization import JavaObject
 from tony.hadoop.logs.range_reader import Opener, RangeReader
 
@@ -65,13 +65,13 @@ def read_index(open_at: Opener, size: int) -> Index:
         size: of the file, or how long it was before the round that is under way.
 
     Raises:
-        MalformedLogFile: none of this format, damaged, or a round is under way: then the checksum file says which
+        MalformedLogFileError: none of this format, damaged, or a round is under way: then the checksum file says which
             size to try.
     """
     mark, length = _mark(open_at, size)
     end = size - mark - 4
     if not 0 < length <= min(MAX_INDEX_BYTES, end - mark):
-        raise MalformedLogFile(f"claims an index of {length} bytes, which cannot be")
+        raise MalformedLogFileError(f"claims an index of {length} bytes, which cannot be")
     reader = RangeReader(open_at, end - length, end)
     try:
         return _parse_index(java_serialization.load(reader.read_exactly(length)), end - length)
@@ -83,12 +83,12 @@ def read_checksum_length(data: bytes) -> int:
     """Return the length in a checksum file: the number alone, or after the name of the other file.
 
     Raises:
-        MalformedLogFile: neither of the two.
+        MalformedLogFileError: neither of the two.
     """
     named = int.from_bytes(data[:4], "big")
     if len(data) == 8 or len(data) == 4 + named + 8:
         return int.from_bytes(data[-8:], "big", signed=True)
-    raise MalformedLogFile("is no checksum file of an aggregated log")
+    raise MalformedLogFileError("is no checksum file of an aggregated log")
 
 
 def read(open_at: Opener, index: Index, entry: IndexedEntry, offset: int, length: int) -> Iterator[bytes]:
@@ -99,7 +99,7 @@ def read(open_at: Opener, index: Index, entry: IndexedEntry, offset: int, length
         length: maximum number of bytes.
 
     Raises:
-        MalformedLogFile: damaged.
+        MalformedLogFileError: damaged.
     """
     offset = min(offset, entry.length)
     left = min(length, entry.length - offset)
@@ -111,7 +111,7 @@ def read(open_at: Opener, index: Index, entry: IndexedEntry, offset: int, length
         while left:
             part = source.read_chunk(left)
             if not part:
-                raise MalformedLogFile(f"has a log file {entry.name!r:.80} that ends {left} bytes too early")
+                raise MalformedLogFileError(f"has a log file {entry.name!r:.80} that ends {left} bytes too early")
             left -= len(part)
             yield part
     finally:
@@ -122,7 +122,7 @@ def _mark(open_at: Opener, size: int) -> tuple[int, int]:
     """Return the lengths of the marker and of the index; the marker at the end must equal the one at the start."""
     longest = max(_MARKS)
     if size < 2 * longest + 4:
-        raise MalformedLogFile(f"has {size} bytes only, too few for an index")
+        raise MalformedLogFileError(f"has {size} bytes only, too few for an index")
     first, last = RangeReader(open_at, 0, longest), RangeReader(open_at, size - longest - 4, size)
     try:
         start, end = first.read_exactly(longest), last.read_exactly(longest + 4)
@@ -132,7 +132,7 @@ def _mark(open_at: Opener, size: int) -> tuple[int, int]:
     for mark in reversed(_MARKS):
         if start[:mark] == end[-mark:]:
             return mark, int.from_bytes(end[-mark - 4 : -mark], "big")
-    raise MalformedLogFile("does not end with the mark that it begins with; perhaps it is still being written")
+    raise MalformedLogFileError("does not end with the mark that it begins with; perhaps it is still being written")
 
 
 def _parse_index(value: Any, limit: int) -> Index:
@@ -152,7 +152,7 @@ def _parse_entries(fields: dict[str, Any], limit: int) -> Iterator[IndexedEntry]
             _require_fields(cycle, "IndexedPerAggregationLogMeta").get("logMetas")
         ):
             if id(found) in seen:
-                raise MalformedLogFile("has an index that names the same logs twice")
+                raise MalformedLogFileError("has an index that names the same logs twice")
             seen.add(id(found))
             for one in java_serialization.to_list(found):
                 yield _parse_entry(one, limit)
@@ -168,25 +168,25 @@ def _parse_entry(value: Any, limit: int) -> IndexedEntry:
         offset=_require_number(fields, "startIndex"),
     )
     if entry.offset + entry.stored > limit:
-        raise MalformedLogFile(f"has a log file {entry.name!r:.80} that lies outside of it")
+        raise MalformedLogFileError(f"has a log file {entry.name!r:.80} that lies outside of it")
     return entry
 
 
 def _require_fields(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, JavaObject) or value.type.name != _PACKAGE + name:
-        raise MalformedLogFile(f"has something else in its index where {name} belongs")
+        raise MalformedLogFileError(f"has something else in its index where {name} belongs")
     return value.fields
 
 
 def _require_text(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
-        raise MalformedLogFile(f"has an index without {name}")
+        raise MalformedLogFileError(f"has an index without {name}")
     return value
 
 
 def _require_number(fields: dict[str, Any], name: str) -> int:
     value = fields.get(name)
     if not isinstance(value, int) or value < 0:
-        raise MalformedLogFile(f"has an index without {name}")
+        raise MalformedLogFileError(f"has an index without {name}")
     return value

@@ -11,13 +11,18 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from tony.hadoop.logs.errors import MalformedLogFile
+from tony.hadoop.logs.errors import MalformedLogFileError
 
 MAGIC = b"\xac\xed\x00\x05"
-_NULL, _REFERENCE, _CLASS_DESCRIPTION = 0x70, 0x71, 0x72
+_NULL = 0x70
+_REFERENCE = 0x71
+_CLASS_DESCRIPTION = 0x72
 _FIRST_HANDLE = 0x7E0000
 #: Flags of a class: has data besides its fields, has fields, writes its own format, is an enum.
-_WROTE_MORE, _SERIALIZABLE, _EXTERNALIZABLE, _IS_ENUM = 1, 2, 4, 16
+_WROTE_MORE = 1
+_SERIALIZABLE = 2
+_EXTERNALIZABLE = 4
+_IS_ENUM = 16
 
 #: Of a node's index: some five objects for each log file.
 MAX_OBJECTS = 500_000
@@ -87,20 +92,20 @@ class Added:
     data: bytes
 
 
-class _End:
+class _BlockEnd:
     """Marks the end of what `writeObject` added."""
 
 
-_END_MARK = _End()
+_END_MARK = _BlockEnd()
 
 
 def load(data: bytes) -> Any:
     """Return the one value that the bytes are: JavaObject, JavaEnum, str or None.
 
     Raises:
-        MalformedLogFile: no Java serialization, or parts of it that are not understood here.
+        MalformedLogFileError: no Java serialization, or parts of it that are not understood here.
     """
-    reader = _Reader(data)
+    reader = _JavaReader(data)
     if reader.take(4) != MAGIC:
         _refuse("does not begin as Java's serialization does")
     value = reader.read_value(0)
@@ -110,10 +115,10 @@ def load(data: bytes) -> Any:
 
 
 def _refuse(what: str) -> NoReturn:
-    raise MalformedLogFile(f"has an index that {what}")
+    raise MalformedLogFileError(f"has an index that {what}")
 
 
-class _Reader:
+class _JavaReader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.at = 0
@@ -287,7 +292,7 @@ def to_list(value: Any) -> list[Any]:
     """Return the elements of a Java list.
 
     Raises:
-        MalformedLogFile: not an ArrayList or the like.
+        MalformedLogFileError: not an ArrayList or the like.
     """
     if isinstance(value, JavaObject) and value.type.name in ("java.util.ArrayList", "java.util.LinkedList"):
         return _parse_elements(value, 1)
@@ -298,7 +303,7 @@ def to_pairs(value: Any) -> list[tuple[Any, Any]]:
     """Return the entries of a Java map.
 
     Raises:
-        MalformedLogFile: not a HashMap or the like.
+        MalformedLogFileError: not a HashMap or the like.
     """
     names = ("java.util.HashMap", "java.util.LinkedHashMap", "java.util.TreeMap", "java.util.Hashtable")
     if isinstance(value, JavaObject) and value.type.name in names:

@@ -64,7 +64,7 @@ class LogStream:
 
         Raises:
             NodeWebError: the node ended its answer too early.
-            ConnectionLost, CallTimeout: the connection broke.
+            ConnectionLostError, CallTimeoutError: the connection broke.
         """
         if size < 0:
             return self._read_rest()
@@ -125,7 +125,7 @@ class NodeWeb:
 
         Raises:
             NodeWebError: the node does not have the container (`is_missing`), or refuses, or is no NodeManager.
-            ConnectError, ConnectionLost, CallTimeout: the node cannot be reached.
+            ConnectError, ConnectionLostError, CallTimeoutError: the node cannot be reached.
         """
         answer = self._get(f"/ws/v1/node/containers/{quote(container, safe='')}/logs", {}, accept="application/json")
         where = f"{self._origin}, logs of {container}"
@@ -147,19 +147,19 @@ class NodeWeb:
 
         Raises:
             NodeWebError: the node does not have the container or the file (`is_missing`), or refuses.
-            ConnectError, ConnectionLost, CallTimeout: the node cannot be reached.
+            ConnectError, ConnectionLostError, CallTimeoutError: the node cannot be reached.
         """
         if offset < 0:
             raise ValueError("an offset is not negative")
-        wanted = None if offset == 0 else _SLACK
+        tail_bytes = None if offset == 0 else _SLACK
         slack = _SLACK
         for _ in range(_MAX_TRIES):
-            stream = self._stream(container, name, wanted)
+            stream = self._stream(container, name, tail_bytes)
             if stream.position <= offset:
                 stream.skip(offset - stream.position)
                 return stream
             slack *= 4
-            wanted = stream.length - offset + slack
+            tail_bytes = stream.length - offset + slack
             stream.close()
         raise NodeWebError(f"{self._origin}: {name} of {container} grows faster than it can be read.")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tony.hadoop.hdfs.file_system import FileSystem, SeekableReader
-from tony.hadoop.logs.errors import MalformedLogFile
+from tony.hadoop.logs.errors import MalformedLogFileError
 
 #: Bytes from here to there that are cheaper read than skipped by another request, about 30 ms at 100 MB/s.
 WORTH_A_REQUEST = 4 * 2**20
@@ -58,10 +58,10 @@ class RangeReader:
         """Return the next `size` bytes, which should be few.
 
         Raises:
-            MalformedLogFile: the stretch, or the file, ends before.
+            MalformedLogFileError: the stretch, or the file, ends before.
         """
         if size > self.remaining:
-            raise MalformedLogFile(f"ends at byte {self._end}, {size - self.remaining} bytes too early")
+            raise MalformedLogFileError(f"ends at byte {self._end}, {size - self.remaining} bytes too early")
         parts = []
         while size:
             part = self.read_chunk(size)
@@ -73,7 +73,7 @@ class RangeReader:
         """Return at least one and at most `size` bytes; empty at the end of the stretch.
 
         Raises:
-            MalformedLogFile: the file ends before the stretch does.
+            MalformedLogFileError: the file ends before the stretch does.
         """
         size = min(size, self.remaining)
         if size <= 0:
@@ -89,10 +89,10 @@ class RangeReader:
         """Skip bytes.
 
         Raises:
-            MalformedLogFile: the stretch ends before.
+            MalformedLogFileError: the stretch ends before.
         """
         if size > self.remaining:
-            raise MalformedLogFile(f"ends at byte {self._end}, {size - self.remaining} bytes too early")
+            raise MalformedLogFileError(f"ends at byte {self._end}, {size - self.remaining} bytes too early")
         buffered = min(size, len(self._buffer) - self._used)
         self._used += buffered
         self._at += buffered
@@ -115,4 +115,4 @@ class RangeReader:
             self._stream = self._open_at(self._at, self.remaining)
         self._buffer, self._used = self._stream.read(min(max(size, _PIECE), self.remaining)), 0
         if not self._buffer:
-            raise MalformedLogFile(f"ends at byte {self._at}, expected up to byte {self._end}")
+            raise MalformedLogFileError(f"ends at byte {self._at}, expected up to byte {self._end}")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tony.hadoop.logs.compression import Decoded, decode, read_exactly
-from tony.hadoop.logs.errors import MalformedLogFile
+from tony.hadoop.logs.errors import MalformedLogFileError
 from tony.hadoop.logs.range_reader import Opener, RangeReader
 
 MAGIC = bytes.fromhex("d111d36891b5d7b639df414092bae150")
@@ -91,10 +91,10 @@ def read_index(open_at: Opener, size: int) -> TFileIndex:
         size: of the file, bytes.
 
     Raises:
-        MalformedLogFile: no TFile, or damaged.
+        MalformedLogFileError: no TFile, or damaged.
     """
     if size < len(MAGIC) + _TAIL:
-        raise MalformedLogFile(f"is no TFile: it has {size} bytes only; perhaps it is still being written")
+        raise MalformedLogFileError(f"is no TFile: it has {size} bytes only; perhaps it is still being written")
     # One request usually returns the whole end of the file.
     at = max(len(MAGIC), size - 64 * 2**10)
     end = RangeReader(open_at, at, size)
@@ -103,10 +103,10 @@ def read_index(open_at: Opener, size: int) -> TFileIndex:
     finally:
         end.close()
     if tail[-len(MAGIC) :] != MAGIC:
-        raise MalformedLogFile("is no TFile: the mark at its end is missing; perhaps it is still being written")
+        raise MalformedLogFileError("is no TFile: the mark at its end is missing; perhaps it is still being written")
     major = int.from_bytes(tail[-20:-18], "big", signed=True)
     if major != 1:
-        raise MalformedLogFile(f"is a TFile of version {major}; only 1 can be read here")
+        raise MalformedLogFileError(f"is a TFile of version {major}; only 1 can be read here")
     meta_at = int.from_bytes(tail[-_TAIL : -_TAIL + 8], "big", signed=True)
     meta = _read_stretch(open_at, size, tail, meta_at, size - _TAIL - meta_at)
     return _read_data_index(open_at, size, tail, meta)
@@ -115,7 +115,7 @@ def read_index(open_at: Opener, size: int) -> TFileIndex:
 def _read_stretch(open_at: Opener, size: int, tail: bytes, offset: int, length: int) -> bytes:
     """Return some bytes of the file, from what was read already if they are there."""
     if not len(MAGIC) <= offset <= size or not 0 <= length <= min(MAX_INDEX_BYTES, size - offset):
-        raise MalformedLogFile(f"has an index of {length} bytes at byte {offset}, which cannot be")
+        raise MalformedLogFileError(f"has an index of {length} bytes at byte {offset}, which cannot be")
     from_tail = offset - (size - len(tail))
     if from_tail >= 0:
         return tail[from_tail : from_tail + length]
@@ -141,14 +141,14 @@ def _read_data_index(open_at: Opener, size: int, tail: bytes, meta: bytes) -> TF
         blocks = tuple(index.read_block() for _ in range(index.read_count("blocks")))
         for one in blocks:
             if one.offset < len(MAGIC) or one.offset + one.stored > size:
-                raise MalformedLogFile(f"has a block at byte {one.offset} that is outside of it")
+                raise MalformedLogFileError(f"has a block at byte {one.offset} that is outside of it")
         return TFileIndex(compression=default, blocks=blocks)
-    raise MalformedLogFile("has no index of its blocks")
+    raise MalformedLogFileError("has no index of its blocks")
 
 
 def _decompress(stored: bytes, compression: str, size: int) -> bytes:
     if size > MAX_INDEX_BYTES:
-        raise MalformedLogFile(f"has an index of {size} bytes, which cannot be")
+        raise MalformedLogFileError(f"has an index of {size} bytes, which cannot be")
 
     def open_at(offset: int, length: int) -> io.BytesIO:
         return io.BytesIO(stored[offset : offset + length])
@@ -166,7 +166,7 @@ class _Fields:
     def take(self, size: int) -> bytes:
         taken = self._data[self._at : self._at + size]
         if len(taken) != size:
-            raise MalformedLogFile("has an index that is cut off")
+            raise MalformedLogFileError("has an index that is cut off")
         self._at += size
         return taken
 
@@ -179,13 +179,13 @@ class _Fields:
     def read_count(self, what: str) -> int:
         number = self.read_number()
         if not 0 <= number <= _MAX_BLOCKS:
-            raise MalformedLogFile(f"claims to have {number} {what}")
+            raise MalformedLogFileError(f"claims to have {number} {what}")
         return number
 
     def read_block(self) -> Block:
         offset, stored, plain = self.read_number(), self.read_number(), self.read_number()
         if min(offset, stored, plain) < 0:
-            raise MalformedLogFile("has an index with negative numbers")
+            raise MalformedLogFileError("has an index with negative numbers")
         return Block(offset=offset, stored=stored, plain=plain)
 
 
@@ -238,7 +238,7 @@ class TFileValue:
             return b""
         part = self._take.read_chunk(min(size, self._left))
         if not part:
-            raise MalformedLogFile(f"has a record that ends {self._left} bytes too early")
+            raise MalformedLogFileError(f"has a record that ends {self._left} bytes too early")
         self._left -= len(part)
         self.position += len(part)
         return part
@@ -247,7 +247,7 @@ class TFileValue:
         """Skip bytes."""
         while size:
             if not self._read_more():
-                raise MalformedLogFile(f"has a log file that ends {size} bytes too early")
+                raise MalformedLogFileError(f"has a log file that ends {size} bytes too early")
             step = min(size, self._left)
             self._take.skip(step)
             self._left -= step
@@ -278,7 +278,7 @@ def iterate_records(open_at: Opener, index: TFileIndex, block: int) -> Iterator[
     """Yield the records of one block: key and value; a value is valid only until the next record is read.
 
     Raises:
-        MalformedLogFile: damaged.
+        MalformedLogFileError: damaged.
     """
     where = index.blocks[block]
     source = decode(RangeReader(open_at, where.offset, where.offset + where.stored), index.compression)
@@ -297,7 +297,7 @@ def iterate_entries(open_at: Opener, index: TFileIndex) -> Iterator[TFileEntry]:
     """Yield every log file, in the file's order. Reads over the logs themselves, in pieces.
 
     Raises:
-        MalformedLogFile: damaged.
+        MalformedLogFileError: damaged.
     """
     for block in range(len(index.blocks)):
         for number, (key, value) in enumerate(iterate_records(open_at, index, block)):
@@ -321,7 +321,7 @@ def read(open_at: Opener, index: TFileIndex, entry: TFileEntry, offset: int, len
         length: maximum number of bytes.
 
     Raises:
-        MalformedLogFile: damaged.
+        MalformedLogFileError: damaged.
     """
     offset = min(offset, entry.length)
     left = min(length, entry.length - offset)
@@ -336,7 +336,7 @@ def read(open_at: Opener, index: TFileIndex, entry: TFileEntry, offset: int, len
             while left:
                 part = value.read_chunk(left)
                 if not part:
-                    raise MalformedLogFile(f"has a log file {entry.name!r:.80} that ends {left} bytes too early")
+                    raise MalformedLogFileError(f"has a log file {entry.name!r:.80} that ends {left} bytes too early")
                 left -= len(part)
                 yield part
             return
@@ -357,19 +357,19 @@ def read_number(take: Callable[[int], bytes]) -> int:
         return ((first + 112) << 24) + int.from_bytes(take(3), "big")
     if first >= -125 and first <= -121:
         return int.from_bytes(take(first + 129), "big", signed=True)
-    raise MalformedLogFile(f"holds a number that begins with {first}, which cannot be")
+    raise MalformedLogFileError(f"holds a number that begins with {first}, which cannot be")
 
 
 def _check_length(number: int, what: str) -> int:
     if not 0 <= number <= _MAX_NAME_BYTES + 2:
-        raise MalformedLogFile(f"claims {number} bytes for {what}")
+        raise MalformedLogFileError(f"claims {number} bytes for {what}")
     return number
 
 
 def _parse_key(data: bytes) -> str:
     """Return a Java string with two bytes of length before it, and nothing behind."""
     if len(data) < 2 or int.from_bytes(data[:2], "big") != len(data) - 2:
-        raise MalformedLogFile("has a record whose key is no string")
+        raise MalformedLogFileError("has a record whose key is no string")
     return _decode_text(data[2:])
 
 
@@ -384,5 +384,5 @@ def _decode_text(data: bytes) -> str:
 
 def _parse_decimal(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 19:
-        raise MalformedLogFile(f"has a log file whose length is {text!r:.40}")
+        raise MalformedLogFileError(f"has a log file whose length is {text!r:.40}")
     return int(text)

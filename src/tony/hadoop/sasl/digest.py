@@ -16,7 +16,7 @@ from tony.hadoop.sasl import digest_layers
 from tony.hadoop.sasl.digest_layers import (
     QOP,
     Protection,
-    SaslFailure,
+    SaslExchangeError,
     SecurityLayer,
     make_layer,
     md5,
@@ -93,13 +93,13 @@ class DigestClient:
         password: bytes,
         *,
         uri: str = "/default",
-        wanted: tuple[Protection, ...] = (),
+        preferred: tuple[Protection, ...] = (),
         cnonce: str | None = None,
     ) -> None:
         self._identifier = identifier
         self._password = password
         self._uri = uri
-        self._wanted = wanted
+        self._preferred = preferred
         self._cnonce = cnonce or _encode_base64(os.urandom(30))
         self._secrets: Secrets | None = None
         self._challenge: Challenge | None = None
@@ -110,10 +110,10 @@ class DigestClient:
         """Return the response that proves possession of the token.
 
         Raises:
-            SaslFailure: not a challenge, or no protection or cipher that both sides have.
+            SaslExchangeError: not a challenge, or no protection or cipher that both sides have.
         """
         challenge_fields = parse_challenge(challenge)
-        protection = select_protection(self._wanted, challenge_fields.protections)
+        protection = select_protection(self._preferred, challenge_fields.protections)
         if protection is Protection.PRIVACY:
             self._cipher = _choose_cipher(challenge_fields.ciphers)
         secrets = Secrets(
@@ -132,19 +132,19 @@ class DigestClient:
         """Look whether the server knows the password too.
 
         Raises:
-            SaslFailure: it does not.
+            SaslExchangeError: it does not.
         """
         if self._secrets is None:
-            raise SaslFailure("the daemon reported success before authentication")
+            raise SaslExchangeError("the daemon reported success before authentication")
         proof = parse_directives(final).get("rspauth", "")
         if not hmac.compare_digest(proof.encode(), self._secrets.compute_proof(of_server=True).encode()):
-            raise SaslFailure("the daemon could not prove that it knows the token: it may be an impostor")
+            raise SaslExchangeError("the daemon could not prove that it knows the token: it may be an impostor")
         self.complete = True
 
     def create_layer(self) -> SecurityLayer | None:
         """Return the layer that wraps later traffic; None without one."""
         if self._secrets is None or self._challenge is None or not self.complete:
-            raise SaslFailure("the login is not complete")
+            raise SaslExchangeError("the login is not complete")
         limit = max(64, self._challenge.max_buffer - _OVERHEAD)
         return make_layer(self._secrets.protection, self._secrets.compute_a1(), self._cipher, limit=limit, client=True)
 
@@ -153,18 +153,18 @@ def parse_challenge(data: bytes) -> Challenge:
     """Read the server's first message.
 
     Raises:
-        SaslFailure: not one of DIGEST-MD5, or one that asks for what we do not do.
+        SaslExchangeError: not one of DIGEST-MD5, or one that asks for what we do not do.
     """
     directives = parse_directives(data)
     if not directives.get("nonce"):
-        raise SaslFailure("the daemon's challenge has no nonce")
+        raise SaslExchangeError("the daemon's challenge has no nonce")
     if directives.get("algorithm", "") != "md5-sess":
-        raise SaslFailure("the daemon's challenge asks for another algorithm than md5-sess")
+        raise SaslExchangeError("the daemon's challenge asks for another algorithm than md5-sess")
     words = {qop: protection for protection, qop in QOP.items()}
     offered = tuple(words[word] for word in _split_words(directives.get("qop", "auth")) if word in words)
     size = directives.get("maxbuf", str(MAX_BUFFER))
     if not (size.isascii() and size.isdigit() and len(size) <= 8):
-        raise SaslFailure("the daemon's challenge has a maxbuf that is no number")
+        raise SaslExchangeError("the daemon's challenge has a maxbuf that is no number")
     return Challenge(
         realm=directives.get("realm", ""),
         nonce=directives["nonce"],
@@ -178,14 +178,14 @@ def parse_directives(data: bytes) -> dict[str, str]:
     """Read `a=b,c="d,e"`; the first of two equal names counts.
 
     Raises:
-        SaslFailure: too long, not text, or not of that form.
+        SaslExchangeError: too long, not text, or not of that form.
     """
     if len(data) > _MAX_CHALLENGE_BYTES:
-        raise SaslFailure(f"a challenge of {len(data)} bytes; {_MAX_CHALLENGE_BYTES} are more than enough")
+        raise SaslExchangeError(f"a challenge of {len(data)} bytes; {_MAX_CHALLENGE_BYTES} are more than enough")
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise SaslFailure("a challenge that is no text") from None
+        raise SaslExchangeError("a challenge that is no text") from None
     found: dict[str, str] = {}
     position = 0
     while position < len(text):
@@ -202,7 +202,7 @@ def _parse_name(text: str, position: int) -> tuple[str, int]:
     end = text.find("=", position)
     name = text[position:end].strip().lower() if end >= 0 else ""
     if not name or not name.replace("-", "").isalnum():
-        raise SaslFailure("a challenge that is no list of name=value")
+        raise SaslExchangeError("a challenge that is no list of name=value")
     return name, end + 1
 
 
@@ -222,7 +222,7 @@ def _parse_value(text: str, position: int) -> tuple[str, int]:
             char = text[position : position + 1]
         value.append(char)
         position += 1
-    raise SaslFailure("a challenge with a quotation mark that is never closed")
+    raise SaslExchangeError("a challenge with a quotation mark that is never closed")
 
 
 def _split_words(text: str) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ def _choose_cipher(offered: tuple[str, ...]) -> str:
             return cipher
     offered_names = ", ".join(offered[:10]) or "none"
     hint = "" if "3des" in usable or "3des" not in offered else " 3des needs the Python package cryptography."
-    raise SaslFailure(
+    raise SaslExchangeError(
         f"no cipher that both sides have: ours are {', '.join(usable)}, the daemon's {offered_names:.200}.{hint}"
     )
 

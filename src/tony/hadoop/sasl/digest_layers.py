@@ -33,7 +33,7 @@ class Protection(Enum):
 QOP = {Protection.AUTHENTICATION: "auth", Protection.INTEGRITY: "auth-int", Protection.PRIVACY: "auth-conf"}
 
 
-class SaslFailure(InfraError):  # noqa: N818 - a noun reads better where it is raised
+class SaslExchangeError(InfraError):
     """The other side's part of a SASL conversation makes no sense, or proves nothing."""
 
 
@@ -53,7 +53,7 @@ class SecurityLayer(Protocol):
         """Return incoming data, unsealed.
 
         Raises:
-            SaslFailure: damaged, out of order, or not theirs.
+            SaslExchangeError: damaged, out of order, or not theirs.
         """
 
 
@@ -75,20 +75,20 @@ def parse_protections(text: str) -> tuple[Protection, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def select_protection(wanted: tuple[Protection, ...], offered: Iterable[Protection]) -> Protection:
+def select_protection(preferred: tuple[Protection, ...], offered: Iterable[Protection]) -> Protection:
     """Return the first wanted protection that is offered; without a preference, the first that is offered.
 
     Raises:
-        SaslFailure: the two lists do not meet.
+        SaslExchangeError: the two lists do not meet.
     """
     offered_set = tuple(offered)
-    for protection in wanted or offered_set:
+    for protection in preferred or offered_set:
         if protection in offered_set:
             return protection
-    wanted_names = ", ".join(protection.value for protection in wanted) or "any"
+    preferred_names = ", ".join(protection.value for protection in preferred) or "any"
     offered_names = ", ".join(protection.value for protection in offered_set) or "nothing that we know"
-    raise SaslFailure(
-        f"no protection that both sides take: ours are {wanted_names}, the daemon offers {offered_names}. "
+    raise SaslExchangeError(
+        f"no protection that both sides take: ours are {preferred_names}, the daemon offers {offered_names}. "
         "Set hadoop.rpc.protection here to what the daemon has."
     )
 
@@ -212,15 +212,15 @@ class IntegrityLayer:
         number = (self._received & 0xFFFFFFFF).to_bytes(4, "big")
         self._received += 1
         if len(data) < _TAIL or data[-6:-4] != _VERSION:
-            raise SaslFailure("a sealed message that is none of DIGEST-MD5")
+            raise SaslExchangeError("a sealed message that is none of DIGEST-MD5")
         if data[-4:] != number:
-            raise SaslFailure("a sealed message out of order, or sent twice")
+            raise SaslExchangeError("a sealed message out of order, or sent twice")
         return number
 
     @staticmethod
     def _check(expected: bytes, mac: bytes) -> None:
         if expected != mac:  # a mismatch ends the connection, so timing reveals nothing
-            raise SaslFailure("a message has a wrong signature: it is damaged or not from the daemon")
+            raise SaslExchangeError("a message has a wrong signature: it is damaged or not from the daemon")
 
 
 class PrivacyLayer(IntegrityLayer):
@@ -244,13 +244,13 @@ class PrivacyLayer(IntegrityLayer):
         block = self._decrypt.block
         sealed = data[:-6]
         if len(sealed) % block:
-            raise SaslFailure("a sealed message that is no whole number of blocks")
+            raise SaslExchangeError("a sealed message that is no whole number of blocks")
         body = self._decrypt.crypt(sealed)
         plain, mac = body[:-_MAC], body[-_MAC:]
         if block > 1:
             padding = plain[-1] if plain else 0
             if not 1 <= padding <= min(block, len(plain)):
-                raise SaslFailure("a sealed message whose padding is wrong: damaged, or not the daemon's")
+                raise SaslExchangeError("a sealed message whose padding is wrong: damaged, or not the daemon's")
             plain = plain[:-padding]
         self._check(_sign(self._in, number, plain), mac)
         return plain

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tony.hadoop.remote_text import escape_line
-from tony.hadoop.sasl.digest_layers import Protection, SaslFailure, select_protection
+from tony.hadoop.sasl.digest_layers import Protection, SaslExchangeError, select_protection
 
 _LIBRARIES = ("libgssapi_krb5.so.2", "libgssapi_krb5.so", "libgssapi.so.3", "libgssapi_krb5.dylib")
 #: Mutual, replay detection, sequence detection, confidentiality, integrity.
@@ -22,7 +22,8 @@ _MUTUAL = 2
 _CONTINUE_NEEDED = 1
 _ERRORS = 0xFFFF0000
 #: Routine errors, shifted: no credentials; credentials expired.
-_NO_CREDENTIALS, _EXPIRED = 7 << 16, 11 << 16
+_NO_CREDENTIALS = 7 << 16
+_EXPIRED = 11 << 16
 #: Maximum bytes of a sealed message that the client announces. Daemons seal longer responses nevertheless.
 _MAX_BUFFER = 65536
 #: Bytes that sealing adds at most: the header, checksum and padding of RFC 4121 stay below it.
@@ -114,7 +115,7 @@ class _Library:
             if text not in ("", "Success")
         ]
         reason = escape_line(": ".join(messages[:1]) or f"GSSAPI error {major:#x}")
-        raise SaslFailure(f"{what}: {reason}.{_format_advice(major, reason)}")
+        raise SaslExchangeError(f"{what}: {reason}.{_format_advice(major, reason)}")
 
     def _describe_status(self, status: int, kind: int) -> str:
         minor, more, text = ctypes.c_uint32(), ctypes.c_uint32(), _Buffer()
@@ -140,7 +141,7 @@ def _load() -> Any:
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise SaslFailure(
+    raise SaslExchangeError(
         "this cluster wants Kerberos, and the library for it (libgssapi_krb5.so.2) is not on this machine. "
         "Install it: libgssapi-krb5-2 on Debian and Ubuntu, krb5-libs on Fedora and RHEL."
     )
@@ -183,7 +184,7 @@ def find_ticket_holder() -> str | None:
             return library.display_name(name)
         finally:
             library.release(name)
-    except SaslFailure:
+    except SaslExchangeError:
         return None
 
 
@@ -194,14 +195,14 @@ class GssapiClient:
         service: first part of the daemon's principal, `rm`.
         host: second part of it.
         expected: globs of principals that the daemon may be; empty: any.
-        wanted: protections in order of preference; empty: what the daemon offers, the weakest first as Java does.
+        preferred: protections in order of preference; empty: what the daemon offers, the weakest first as Java does.
     """
 
     def __init__(
-        self, service: str, host: str, *, expected: tuple[str, ...] = (), wanted: tuple[Protection, ...] = ()
+        self, service: str, host: str, *, expected: tuple[str, ...] = (), preferred: tuple[Protection, ...] = ()
     ) -> None:
         self._service, self._host = service, host
-        self._expected, self._wanted = expected, wanted
+        self._expected, self._preferred = expected, preferred
         self._lib = _get_library()
         self._in_use = threading.Lock()
         self._is_closed = False
@@ -216,12 +217,12 @@ class GssapiClient:
         """Return the next token to send; the first step takes an empty token. May query the KDC.
 
         Raises:
-            SaslFailure: no ticket, an impostor, a broken conversation, no common protection.
+            SaslExchangeError: no ticket, an impostor, a broken conversation, no common protection.
         """
         try:
             with self._in_use:
                 if self.complete or self._is_closed:
-                    raise SaslFailure("the daemon sent another token after the login completed or was closed")
+                    raise SaslExchangeError("the daemon sent another token after the login completed or was closed")
                 return self._choose_layer(token) if self._established else self._exchange(token)
         finally:
             if self._is_closed:
@@ -230,7 +231,7 @@ class GssapiClient:
     def create_layer(self) -> GssapiLayer | None:
         """Return the layer that wraps later traffic; None without one."""
         if not self.complete:
-            raise SaslFailure("the login is not complete")
+            raise SaslExchangeError("the login is not complete")
         if self._protection is Protection.AUTHENTICATION:
             return None
         return GssapiLayer(self, private=self._protection is Protection.PRIVACY, limit=self._limit)
@@ -257,7 +258,7 @@ class GssapiClient:
         )
         self._lib.check(major, minor, "cannot seal a message")
         if private and not conf.value:
-            raise SaslFailure("the ticket's cipher cannot encrypt, and the cluster wants privacy")
+            raise SaslExchangeError("the ticket's cipher cannot encrypt, and the cluster wants privacy")
         return self._lib.take_bytes(sealed)
 
     def unwrap(self, data: bytes, *, private: bool) -> bytes:
@@ -272,9 +273,9 @@ class GssapiClient:
         opened = self._lib.take_bytes(plain)
         # The upper half tells of repetitions and gaps: bits 1 to 4 of the supplementary information.
         if major & 0x1E:
-            raise SaslFailure("a sealed message out of order, or sent twice")
+            raise SaslExchangeError("a sealed message out of order, or sent twice")
         if private and not conf.value:
-            raise SaslFailure("a sealed message that is not encrypted, though privacy was agreed on")
+            raise SaslExchangeError("a sealed message that is not encrypted, though privacy was agreed on")
         return opened
 
     def _import_target_name(self) -> ctypes.c_void_p:
@@ -306,7 +307,7 @@ class GssapiClient:
         self._lib.check(major, minor, f"no Kerberos login at {escape_line(self._service)}/{escape_line(self._host)}")
         if not major & _CONTINUE_NEEDED:
             if not flags.value & _MUTUAL:
-                raise SaslFailure("the daemon did not prove its identity")
+                raise SaslExchangeError("the daemon did not prove its identity")
             self._check_target()
             self._established = True
         return output
@@ -325,14 +326,16 @@ class GssapiClient:
         finally:
             self._lib.release(target)
         if not matches(principal, self._expected):
-            raise SaslFailure(f"the daemon is {escape_line(principal)}, and {', '.join(self._expected)} is expected")
+            raise SaslExchangeError(
+                f"the daemon is {escape_line(principal)}, and {', '.join(self._expected)} is expected"
+            )
 
     def _choose_layer(self, token: bytes) -> bytes:
         word = self.unwrap(token, private=False)
         if len(word) != 4:
-            raise SaslFailure(f"the daemon offers its protections in {len(word)} bytes; 4 are the rule")
+            raise SaslExchangeError(f"the daemon offers its protections in {len(word)} bytes; 4 are the rule")
         offered = [protection for bit, protection in _LAYERS.items() if word[0] & bit]
-        self._protection = select_protection(self._wanted, offered)
+        self._protection = select_protection(self._preferred, offered)
         bit = next(bit for bit, protection in _LAYERS.items() if protection is self._protection)
         self._limit = max(64, int.from_bytes(word[1:], "big") - _OVERHEAD)
         offered_size = 0 if self._protection is Protection.AUTHENTICATION else _MAX_BUFFER
@@ -367,10 +370,10 @@ def matches(principal: str, expected: tuple[str, ...]) -> bool:
     if not at:
         name, realm = principal, ""
     for glob in expected:
-        wanted, at, wanted_realm = glob.rpartition("@")
+        name_pattern, at, realm_pattern = glob.rpartition("@")
         if not at:
-            wanted, wanted_realm = glob, ""
-        is_realm = not realm or not wanted_realm or fnmatchcase(realm.lower(), wanted_realm.lower())
-        if is_realm and fnmatchcase(name.lower(), wanted.lower()):
+            name_pattern, realm_pattern = glob, ""
+        is_realm = not realm or not realm_pattern or fnmatchcase(realm.lower(), realm_pattern.lower())
+        if is_realm and fnmatchcase(name.lower(), name_pattern.lower()):
             return True
     return False

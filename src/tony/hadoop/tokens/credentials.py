@@ -20,12 +20,13 @@ from types import MappingProxyType
 from tony.address import Address
 from tony.hadoop.remote_text import escape_line
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.tokens.writable import Malformed, WritableReader, write_blob, write_number, write_text
+from tony.hadoop.tokens.writable import MalformedWritableError, WritableReader, write_blob, write_number, write_text
 from tony.hadoop.wire import rpc
-from tony.hadoop.wire.proto import MalformedMessage, decode, read_delimited
+from tony.hadoop.wire.proto import MalformedMessageError, decode, read_delimited
 
 _MAGIC = b"HDTS"
-_WRITABLE, _PROTOBUF = 0, 1
+_WRITABLE = 0
+_PROTOBUF = 1
 #: Maximum bytes of a token file. A token has some hundred bytes, and a user some ten tokens.
 MAX_SIZE = 16 << 20
 
@@ -72,32 +73,32 @@ def from_bytes(data: bytes) -> TokenCredentials:
     """Read either version.
 
     Raises:
-        Malformed: no token file, or a damaged one.
+        MalformedWritableError: no token file, or a damaged one.
     """
     if len(data) > MAX_SIZE:
-        raise Malformed(f"a token file of {len(data)} bytes; {MAX_SIZE} are the most that is read")
+        raise MalformedWritableError(f"a token file of {len(data)} bytes; {MAX_SIZE} are the most that is read")
     if data[:4] != _MAGIC or len(data) < 5:
-        raise Malformed("this is no token file: it does not begin with HDTS")
+        raise MalformedWritableError("this is no token file: it does not begin with HDTS")
     if data[4] == _WRITABLE:
         return _from_writable(WritableReader(data, 5))
     if data[4] == _PROTOBUF:
         return _from_protobuf(data)
-    raise Malformed(f"a token file of version {data[4]}; 0 and 1 are known")
+    raise MalformedWritableError(f"a token file of version {data[4]}; 0 and 1 are known")
 
 
 def read_file(path: Path) -> TokenCredentials:
     """Read a token file.
 
     Raises:
-        Malformed: no token file; names it.
+        MalformedWritableError: no token file; names it.
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
         data = file.read(MAX_SIZE + 1)
     try:
         return from_bytes(data)
-    except Malformed as error:
-        raise Malformed(f"{escape_line(str(path))}: {error}") from error
+    except MalformedWritableError as error:
+        raise MalformedWritableError(f"{escape_line(str(path))}: {error}") from error
 
 
 def write_file(path: Path, credentials: TokenCredentials) -> None:
@@ -106,14 +107,14 @@ def write_file(path: Path, credentials: TokenCredentials) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    temporary_path = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(to_bytes(credentials))
-        os.replace(beside, path)
+        os.replace(temporary_path, path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)
         raise
 
 
@@ -128,7 +129,7 @@ def read_token(reader: WritableReader) -> HadoopToken:
     """Read one token of that form.
 
     Raises:
-        Malformed: it is none.
+        MalformedWritableError: it is none.
     """
     return HadoopToken(
         identifier=reader.read_blob(), password=reader.read_blob(), kind=reader.read_text(), service=reader.read_text()
@@ -165,15 +166,15 @@ def _from_writable(reader: WritableReader) -> TokenCredentials:
 def _read_count(reader: WritableReader) -> int:
     count = reader.read_number()
     if not 0 <= count <= reader.left:  # each entry takes a byte at the very least
-        raise Malformed(f"{count} entries are announced, and {reader.left} bytes are left")
+        raise MalformedWritableError(f"{count} entries are announced, and {reader.left} bytes are left")
     return count
 
 
 def _from_protobuf(data: bytes) -> TokenCredentials:
     try:
         message = decode(rpc.Credentials, read_delimited(data, 5)[0])
-    except MalformedMessage as error:
-        raise Malformed(f"a damaged token file: {error}") from error
+    except MalformedMessageError as error:
+        raise MalformedWritableError(f"a damaged token file: {error}") from error
     tokens = {entry.alias: from_message(entry.token) for entry in message.tokens if entry.token is not None}
     secrets = {entry.alias: entry.secret for entry in message.secrets if entry.secret is not None}
     return TokenCredentials(tokens=MappingProxyType(tokens), secrets=MappingProxyType(secrets))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tony.hadoop.tokens.writable import Malformed, WritableReader
+from tony.hadoop.tokens.writable import MalformedWritableError, WritableReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +28,10 @@ def read_hdfs_owner(token: HadoopToken) -> str:
     """Return the owner of an HDFS delegation token.
 
     Raises:
-        Malformed: its identifier cannot be read.
+        MalformedWritableError: its identifier cannot be read.
     """
     reader = WritableReader(token.identifier)
     version = reader.take(1)[0]
     if version:
-        raise Malformed(f"the identifier of an HDFS token has version {version}; 0 is known")
+        raise MalformedWritableError(f"the identifier of an HDFS token has version {version}; 0 is known")
     return reader.read_text()

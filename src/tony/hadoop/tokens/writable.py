@@ -10,7 +10,7 @@ from __future__ import annotations
 from tony.errors import InfraError
 
 
-class Malformed(InfraError):  # noqa: N818 - a noun reads better where it is raised
+class MalformedWritableError(InfraError):
     """Bytes that are not what they claim to be."""
 
 
@@ -30,10 +30,10 @@ class WritableReader:
         """Return the next `size` bytes.
 
         Raises:
-            Malformed: there are fewer.
+            MalformedWritableError: there are fewer.
         """
         if not 0 <= size <= self.left:
-            raise Malformed(f"{size} bytes are announced at {self.offset}, and {self.left} are left")
+            raise MalformedWritableError(f"{size} bytes are announced at {self.offset}, and {self.left} are left")
         self.offset += size
         return self._data[self.offset - size : self.offset]
 
@@ -45,7 +45,7 @@ class WritableReader:
         size = -112 - first if first >= -120 else -120 - first
         value = int.from_bytes(self.take(size), "big")
         if value >> 63:
-            raise Malformed(f"a number at {self.offset - size} that is longer than 64 bits")
+            raise MalformedWritableError(f"a number at {self.offset - size} that is longer than 64 bits")
         return value if first >= -120 else ~value
 
     def read_blob(self) -> bytes:
@@ -58,7 +58,7 @@ class WritableReader:
         try:
             return data.decode()
         except UnicodeDecodeError:
-            raise Malformed(f"a text before {self.offset} that is not UTF-8") from None
+            raise MalformedWritableError(f"a text before {self.offset} that is not UTF-8") from None
 
 
 def write_number(value: int) -> bytes:

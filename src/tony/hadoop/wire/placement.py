@@ -112,7 +112,7 @@ class RejectedRequest(ProtoMessage):
     request: SchedulingRequest = required(2, SchedulingRequest)
 
 
-def _of_tags(scope: str, minimum: int, maximum: int, tags: tuple[str, ...]) -> PlacementConstraint:
+def _constrain_tags(scope: str, minimum: int, maximum: int, tags: tuple[str, ...]) -> PlacementConstraint:
     target = PlacementTarget(type=PlacementTargetType.ALLOCATION_TAG, key="self", values=tags)
     return PlacementConstraint(
         simple=SimpleConstraint(
@@ -121,12 +121,12 @@ def _of_tags(scope: str, minimum: int, maximum: int, tags: tuple[str, ...]) -> P
     )
 
 
-def apart(scope: str, *tags: str) -> PlacementConstraint:
+def forbid_tags(scope: str, *tags: str) -> PlacementConstraint:
     """Return a constraint: no container of the application with one of these tags in the same scope."""
-    return _of_tags(scope, 0, 0, tags)
+    return _constrain_tags(scope, 0, 0, tags)
 
 
-def on_attribute(name: str, *values: str, differs: bool = False) -> PlacementConstraint:
+def require_attribute(name: str, *values: str, differs: bool = False) -> PlacementConstraint:
     """Return a constraint: only nodes whose attribute has (or, if `differs`, does not have) one of these values."""
     target = PlacementTarget(type=PlacementTargetType.NODE_ATTRIBUTE, key=name, values=values)
     operation = AttributeOperation.NOT_EQUAL if differs else AttributeOperation.EQUAL
@@ -134,6 +134,6 @@ def on_attribute(name: str, *values: str, differs: bool = False) -> PlacementCon
     return PlacementConstraint(simple=simple)
 
 
-def all_of(*constraints: PlacementConstraint) -> PlacementConstraint:
+def require_all(*constraints: PlacementConstraint) -> PlacementConstraint:
     """Return the conjunction of constraints."""
     return PlacementConstraint(composite=CompositeConstraint(kind=CompositeKind.AND, children=constraints))

@@ -38,11 +38,15 @@ MAX_DEPTH: Final = 100
 MAX_REPEATED: Final = 1 << 20
 
 _MASK64: Final = (1 << 64) - 1
-_VARINT, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5
-_START_GROUP, _END_GROUP = 3, 4
+_VARINT = 0
+_EIGHT = 1
+_BYTES = 2
+_FOUR = 5
+_START_GROUP = 3
+_END_GROUP = 4
 
 
-class MalformedMessage(InfraError):  # noqa: N818 - a noun reads better where it is raised
+class MalformedMessageError(InfraError):
     """Bytes that are not a valid message of the expected type."""
 
 
@@ -71,13 +75,13 @@ class FieldKind:
         self.name, self.wire, self.write, self.read, self.small = name, wire, write, read, small
 
 
-def _within(low: int, high: int) -> Callable[[Any], int]:
-    def checked(value: Any) -> int:
+def _make_range_check(low: int, high: int) -> Callable[[Any], int]:
+    def check(value: Any) -> int:
         if not isinstance(value, int) or not low <= value <= high:
             raise ValueError(f"must be an integer between {low} and {high}")
         return int(value) & _MASK64
 
-    return checked
+    return check
 
 
 def _int32(value: int) -> int:
@@ -90,7 +94,7 @@ def _int64(value: int) -> int:
 
 
 def _zigzag(value: int) -> int:
-    _within(-(1 << 31), (1 << 31) - 1)(value)
+    _make_range_check(-(1 << 31), (1 << 31) - 1)(value)
     return (value << 1 ^ value >> 31) & 0xFFFFFFFF
 
 
@@ -106,14 +110,14 @@ def _raw(value: Any) -> bytes:
     return value
 
 
-INT32: Final = FieldKind("int32", _VARINT, _within(-(1 << 31), (1 << 31) - 1), _int32)
-INT64: Final = FieldKind("int64", _VARINT, _within(-(1 << 63), (1 << 63) - 1), _int64)
-UINT32: Final = FieldKind("uint32", _VARINT, _within(0, (1 << 32) - 1), lambda value: value & 0xFFFFFFFF)
-UINT64: Final = FieldKind("uint64", _VARINT, _within(0, _MASK64), None)
+INT32: Final = FieldKind("int32", _VARINT, _make_range_check(-(1 << 31), (1 << 31) - 1), _int32)
+INT64: Final = FieldKind("int64", _VARINT, _make_range_check(-(1 << 63), (1 << 63) - 1), _int64)
+UINT32: Final = FieldKind("uint32", _VARINT, _make_range_check(0, (1 << 32) - 1), lambda value: value & 0xFFFFFFFF)
+UINT64: Final = FieldKind("uint64", _VARINT, _make_range_check(0, _MASK64), None)
 SINT32: Final = FieldKind(
     "sint32", _VARINT, _zigzag, lambda value: _int32((value & 0xFFFFFFFF) >> 1 ^ -(value & 1)), small=True
 )
-BOOL: Final = FieldKind("bool", _VARINT, _within(0, 1), bool, small=True)
+BOOL: Final = FieldKind("bool", _VARINT, _make_range_check(0, 1), bool, small=True)
 FLOAT: Final = FieldKind("float", _FOUR, struct.Struct("<f").pack, lambda data: struct.unpack("<f", data)[0])
 DOUBLE: Final = FieldKind("double", _EIGHT, struct.Struct("<d").pack, lambda data: struct.unpack("<d", data)[0])
 STRING: Final = FieldKind("string", _BYTES, _utf8, None)
@@ -159,7 +163,7 @@ def repeated(number: int, kind: Any) -> Any:
 class ProtoMessage:
     """The base class of all messages."""
 
-    _plan: ClassVar[_Plan | None] = None
+    _plan: ClassVar[_FieldTable | None] = None
 
     def __init__(self, **given: Any) -> None:
         plan = type(self)._plan or _plan_of(type(self))
@@ -193,18 +197,18 @@ class ProtoMessage:
         return hash(tuple(getattr(self, name) for name in names))
 
     def __repr__(self) -> str:
-        shown = (f"{name}={_shown(value)}" for name, value in self.__dict__.items())
+        shown = (f"{name}={_format_value(value)}" for name, value in self.__dict__.items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
 AnyMessage = TypeVar("AnyMessage", bound=ProtoMessage)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, tuple):
-        return f"({', '.join(map(_shown, value))})"
+        return f"({', '.join(map(_format_value, value))})"
     return repr(value)
 
 
@@ -217,7 +221,7 @@ def replace(message: AnyMessage, **changes: Any) -> AnyMessage:
 _PLAIN, _READ, _MESSAGE, _STRING, _RAW, _FIXED, _PACKED = range(7)
 
 
-class _Plan:
+class _FieldTable:
     """The fields of a message class, prepared for encoding and decoding."""
 
     __slots__ = ("by_key", "fields", "names", "repeated", "required")
@@ -254,8 +258,8 @@ class _Plan:
             self.by_key[field.number << 3 | _BYTES] = (_PACKED, name, kind, many)
 
 
-def _plan_of(cls: type[ProtoMessage]) -> _Plan:
-    plan = _Plan(cls)
+def _plan_of(cls: type[ProtoMessage]) -> _FieldTable:
+    plan = _FieldTable(cls)
     cls._plan = plan
     return plan
 
@@ -313,22 +317,22 @@ def decode(cls: type[AnyMessage], data: bytes) -> AnyMessage:
     """Decode a message. Unknown fields are skipped.
 
     Raises:
-        MalformedMessage: the bytes are not such a message.
+        MalformedMessageError: the bytes are not such a message.
     """
     if len(data) > MAX_SIZE:
-        raise MalformedMessage(f"{cls.__name__} has {len(data)} bytes; the limit is {MAX_SIZE}")
+        raise MalformedMessageError(f"{cls.__name__} has {len(data)} bytes; the limit is {MAX_SIZE}")
     message = cls.__new__(cls)
     try:
         _fill(cls, message.__dict__, data, 0, len(data), MAX_DEPTH)
     except IndexError:
-        raise MalformedMessage(f"{cls.__name__} ends in the middle of a field") from None
+        raise MalformedMessageError(f"{cls.__name__} ends in the middle of a field") from None
     return message
 
 
 def _fill(cls: type[ProtoMessage], values: dict[str, Any], data: bytes, at: int, end: int, depth: int) -> None:
     """Decode the fields in `data[at:end]` into `values`. One long function, because calls dominate the run time."""
     if not depth:
-        raise MalformedMessage(f"{cls.__name__} is nested more than {MAX_DEPTH} messages deep")
+        raise MalformedMessageError(f"{cls.__name__} is nested more than {MAX_DEPTH} messages deep")
     plan = cls._plan or _plan_of(cls)
     known = plan.by_key
     value: Any
@@ -352,7 +356,7 @@ def _fill(cls: type[ProtoMessage], values: dict[str, Any], data: bytes, at: int,
             if what > _READ:
                 start, at = at, at + value
                 if at > end:
-                    raise MalformedMessage(f"{cls.__name__}.{name} is longer than its enclosing message")
+                    raise MalformedMessageError(f"{cls.__name__}.{name} is longer than its enclosing message")
                 if what == _MESSAGE:
                     fresh = None if many else values.get(name)  # a repeated occurrence is merged into the first
                     value = fresh or extra.__new__(extra)
@@ -362,7 +366,7 @@ def _fill(cls: type[ProtoMessage], values: dict[str, Any], data: bytes, at: int,
                 else:
                     value = data[start:at]
                     if what == _PACKED:
-                        _add(cls, values, name, _unpacked(cls, name, extra, value))
+                        _add(cls, values, name, _decode_packed(cls, name, extra, value))
                         continue
             elif what == _READ:
                 value = extra(value)
@@ -377,13 +381,13 @@ def _fill(cls: type[ProtoMessage], values: dict[str, Any], data: bytes, at: int,
         else:
             values[name] = value
     if at != end:
-        raise MalformedMessage(f"{cls.__name__} ends in the middle of a field")
+        raise MalformedMessageError(f"{cls.__name__} ends in the middle of a field")
     for name in plan.repeated:
         if name in values:
             values[name] = tuple(values[name])
     for name in plan.required:
         if name not in values:
-            raise MalformedMessage(f"{cls.__name__} lacks the required field {name}")
+            raise MalformedMessageError(f"{cls.__name__} lacks the required field {name}")
 
 
 def _add(cls: type[ProtoMessage], values: dict[str, Any], name: str, new: Iterable[Any]) -> None:
@@ -393,10 +397,10 @@ def _add(cls: type[ProtoMessage], values: dict[str, Any], name: str, new: Iterab
         items = values[name] = list(items or ())
     items.extend(new)
     if len(items) > MAX_REPEATED:
-        raise MalformedMessage(f"more than {MAX_REPEATED} values of {cls.__name__}.{name}")
+        raise MalformedMessageError(f"more than {MAX_REPEATED} values of {cls.__name__}.{name}")
 
 
-def _unpacked(cls: type[ProtoMessage], name: str, kind: FieldKind, data: bytes) -> list[Any]:
+def _decode_packed(cls: type[ProtoMessage], name: str, kind: FieldKind, data: bytes) -> list[Any]:
     """Decode a packed repeated field; proto2 requires every parser to accept packed values."""
     values = []
     at = 0
@@ -407,7 +411,7 @@ def _unpacked(cls: type[ProtoMessage], name: str, kind: FieldKind, data: bytes) 
         return [value for value in values if value is not None]
     size = 4 if kind.wire == _FOUR else 8
     if len(data) % size:
-        raise MalformedMessage(f"{cls.__name__}.{name} ends in the middle of a number")
+        raise MalformedMessageError(f"{cls.__name__}.{name} ends in the middle of a number")
     read = cast(Callable[[bytes], Any], kind.read)
     return [read(data[at : at + size]) for at in range(0, len(data), size)]
 
@@ -416,13 +420,13 @@ def _skip(cls: type[ProtoMessage], data: bytes, at: int, end: int, key: int, dep
     """Return the offset after an unknown field."""
     wire = key & 7
     if key >> 3 == 0 or key >> 3 >= 1 << 29:
-        raise MalformedMessage(f"{cls.__name__} has an invalid field number: {key >> 3}")
+        raise MalformedMessageError(f"{cls.__name__} has an invalid field number: {key >> 3}")
     if wire == _VARINT:
         return read_varint(data, at)[1]
     if wire == _BYTES:
         size, at = read_varint(data, at)
         if at + size > end:
-            raise MalformedMessage(f"field {key >> 3} of {cls.__name__} is longer than its enclosing message")
+            raise MalformedMessageError(f"field {key >> 3} of {cls.__name__} is longer than its enclosing message")
         return at + size
     if wire in (_FOUR, _EIGHT):
         return at + (4 if wire == _FOUR else 8)
@@ -433,7 +437,7 @@ def _skip(cls: type[ProtoMessage], data: bytes, at: int, end: int, key: int, dep
             if inner == closing:
                 return at
             at = _skip(cls, data, at, end, inner, depth - 1)
-    raise MalformedMessage(f"field {key >> 3} of {cls.__name__} has the unsupported wire type {wire}")
+    raise MalformedMessageError(f"field {key >> 3} of {cls.__name__} has the unsupported wire type {wire}")
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
@@ -441,7 +445,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
     Raises:
         IndexError: the data end in the middle of the varint.
-        MalformedMessage: the varint is longer than ten bytes.
+        MalformedMessageError: the varint is longer than ten bytes.
     """
     value = shift = 0
     while True:
@@ -452,10 +456,10 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
             return value & _MASK64, at
         shift += 7
         if shift >= 70:
-            raise MalformedMessage("varint is longer than ten bytes")
+            raise MalformedMessageError("varint is longer than ten bytes")
 
 
-def delimited(message: ProtoMessage) -> bytes:
+def encode_delimited(message: ProtoMessage) -> bytes:
     """Encode a message, prefixed with its length."""
     data = encode(message)
     return varint(len(data)) + data
@@ -465,12 +469,14 @@ def read_delimited(data: bytes, offset: int = 0) -> tuple[bytes, int]:
     """Return the bytes of the length-prefixed message at `offset`, and the offset after it.
 
     Raises:
-        MalformedMessage: the data end in the middle of the message.
+        MalformedMessageError: the data end in the middle of the message.
     """
     try:
         size, start = read_varint(data, offset)
     except IndexError:
-        raise MalformedMessage("the data end in the length prefix of a message") from None
+        raise MalformedMessageError("the data end in the length prefix of a message") from None
     if start + size > len(data):
-        raise MalformedMessage(f"message of {size} bytes is truncated: only {len(data) - start} bytes were received")
+        raise MalformedMessageError(
+            f"message of {size} bytes is truncated: only {len(data) - start} bytes were received"
+        )
     return data[start : start + size], start + size

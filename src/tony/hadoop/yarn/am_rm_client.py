@@ -22,8 +22,8 @@ Handled here, invisible to the caller:
 - a request that cannot be placed now (`AllocationUpdate.rejected`): repeated after a pause that grows to ten seconds;
 - surplus containers, granted while totals change: released.
 
-`run` ends with `finish`; `AttemptOver` (the ResourceManager has ended this attempt: stop everything and exit);
-`Unavailable` (no ResourceManager for longer than the configuration allows).
+`run` ends with `finish`; `AttemptEndedError` (the ResourceManager has ended this attempt: stop everything and exit);
+`DaemonsUnavailableError` (no ResourceManager for longer than the configuration allows).
 
 The heartbeat runs in its own task: the handler must not block, and is not a coroutine.
 """
@@ -103,7 +103,7 @@ def _now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class AttemptOver(HadoopError):  # noqa: N818 - a noun reads better where it is raised
+class AttemptEndedError(HadoopError):
     """The ResourceManager has ended this attempt: it was killed, or another one runs. Stop everything."""
 
 
@@ -184,7 +184,7 @@ class MasterClient:
         self._recovered: tuple[Container, ...] = ()
         self._woken = asyncio.Event()
         #: Serializes calls: heartbeat, registration and unregistration.
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._is_ending = False
         self._changed_at = -math.inf
         self._sent_at = -math.inf
@@ -264,13 +264,13 @@ class MasterClient:
                 this attempt cannot learn of them.
 
         Raises:
-            AttemptOver: this attempt was ended before it registered, or the list of inherited containers was lost.
+            AttemptEndedError: this attempt ended before it registered, or the list of inherited containers was lost.
             HadoopError: any other error of the ResourceManager.
         """
         self._registration = RegisterRequest(
             host=host, rpc_port=port, tracking_url=tracking_url, placement_constraints=tuple(constraints)
         )
-        async with self._turn:
+        async with self._lock:
             response = await self._register(must_tell=is_heir)
         return Registration(
             queue=response.queue,
@@ -286,12 +286,12 @@ class MasterClient:
             if "already registered" not in error.remote_message:
                 raise
             if must_tell:
-                raise AttemptOver(
+                raise AttemptEndedError(
                     "the response to the registration was lost, and with it the list of containers of earlier attempts"
                 ) from error
             response = RegisterResponse()  # the first call succeeded, but its response was lost
         except (ApplicationAttemptNotFoundError, InvalidTokenError) as error:
-            raise AttemptOver(f"this attempt cannot register: {error}") from error
+            raise AttemptEndedError(f"this attempt cannot register: {error}") from error
         self.node_tokens.put(response.previous_node_tokens)
         return response
 
@@ -311,13 +311,13 @@ class MasterClient:
             handler: called with each non-empty update. An exception that it raises ends `run`.
 
         Raises:
-            AttemptOver: the ResourceManager has ended this attempt.
-            Unavailable: no ResourceManager can be reached.
+            AttemptEndedError: the ResourceManager has ended this attempt.
+            DaemonsUnavailableError: no ResourceManager can be reached.
             HadoopError: the ResourceManager refuses the heartbeat repeatedly.
         """
         self.wake()
         while not self._is_ending:
-            async with self._turn:
+            async with self._lock:
                 news = await self._beat() if not self._is_ending else AllocationUpdate()
             if self._recovered:
                 news = with_fields(news, recovered=self._recovered + news.recovered)
@@ -339,7 +339,7 @@ class MasterClient:
             await self._register_again()
             return AllocationUpdate()
         except ApplicationAttemptNotFoundError as error:
-            raise AttemptOver(f"the ResourceManager has ended this attempt: {error}") from error
+            raise AttemptEndedError(f"the ResourceManager has ended this attempt: {error}") from error
         except (InvalidTokenError, LoginError, SaslError) as error:
             await self._bear(error)
             return AllocationUpdate()
@@ -367,7 +367,7 @@ class MasterClient:
         self.cluster_nodes = self.cluster_nodes if news.cluster_nodes is None else news.cluster_nodes
         self._plan(news)
         if response.command is MasterCommand.SHUTDOWN:
-            raise AttemptOver("the ResourceManager has ended this attempt")
+            raise AttemptEndedError("the ResourceManager has ended this attempt")
         if response.command is MasterCommand.RESYNC:
             await self._register_again()
         return news
@@ -378,7 +378,7 @@ class MasterClient:
             self._pauses.pop(container.allocation_request_id, None)
         for rejected in news.rejected:
             if rejected.key not in self._again:
-                pause = next(self._pauses.setdefault(rejected.key, iter(self._pace.again)))
+                pause = next(self._pauses.setdefault(rejected.key, iter(self._pace.retry_delays)))
                 self._again[rejected.key] = asyncio.get_running_loop().call_later(pause, self._ask_again, rejected.key)
 
     def _ask_again(self, key: int) -> None:
@@ -401,7 +401,7 @@ class MasterClient:
         self._odd_responses += 1
         if self._odd_responses > _MAX_ODD_RESPONSES:
             if isinstance(error, InvalidTokenError):
-                raise AttemptOver(f"the ResourceManager does not know this attempt's token: {error}") from error
+                raise AttemptEndedError(f"the ResourceManager does not know this attempt's token: {error}") from error
             raise error
         await asyncio.sleep(_ODD_RESPONSE_PAUSE_SECONDS)
 
@@ -431,26 +431,26 @@ class MasterClient:
             tracking_url: URL of the job history; empty for none.
 
         Raises:
-            AttemptOver: the attempt had already ended.
+            AttemptEndedError: the attempt had already ended.
         """
         self._is_ending = True
         self._woken.set()
         request = FinishRequest(diagnostics=diagnostics, tracking_url=tracking_url, final_status=status)
-        is_sent, again = False, 0
-        async with self._turn:
+        is_sent, odd_response_count = False, 0
+        async with self._lock:
             while True:
                 try:
                     answer = await self._proxy.call(FINISH, request)
                 except ApplicationMasterNotRegisteredError:
-                    again += 1
-                    if again > _MAX_ODD_RESPONSES:
+                    odd_response_count += 1
+                    if odd_response_count > _MAX_ODD_RESPONSES:
                         raise
                     await self._register_again()
                     continue
                 except (ApplicationAttemptNotFoundError, InvalidTokenError) as error:
                     if is_sent:
                         return  # the unregistration was stored and the attempt removed
-                    raise AttemptOver(f"this attempt had ended before it could unregister: {error}") from error
+                    raise AttemptEndedError(f"this attempt had ended before it could unregister: {error}") from error
                 if answer.unregistered:
                     return
                 is_sent = True

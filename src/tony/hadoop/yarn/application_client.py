@@ -42,7 +42,7 @@ _LATER_PAUSE_SECONDS: Final = 0.2
 _LONG_WAIT_SECONDS: Final = 2.0
 
 
-class ApplicationRejected(HadoopError):  # noqa: N818 - a noun reads better where it is raised
+class ApplicationRejectedError(HadoopError):
     """The ResourceManager rejected a submitted application before any of it ran.
 
     Attributes:
@@ -54,7 +54,7 @@ class ApplicationRejected(HadoopError):  # noqa: N818 - a noun reads better wher
         super().__init__(message)
 
 
-class NotDoneInTime(HadoopError):  # noqa: N818
+class OperationTimeoutError(HadoopError):
     """The ResourceManager responds, but an operation did not complete in time."""
 
 
@@ -109,9 +109,9 @@ class ApplicationClient:
             timeout: seconds within which the scheduler must accept it.
 
         Raises:
-            ApplicationRejected: the queue does not exist, is not permitted, has too many applications, ...
+            ApplicationRejectedError: the queue does not exist, is not permitted, has too many applications, ...
             InvalidResourceRequestError: the AM is larger than the maximum container, or has an unknown label.
-            NotDoneInTime: the application is neither accepted nor rejected in time.
+            OperationTimeoutError: the application is neither accepted nor rejected in time.
         """
         application = context.application_id
         if application is None:
@@ -128,7 +128,7 @@ class ApplicationClient:
                 if report.state is not None and report.state not in UNDECIDED:
                     return _check_accepted(report)
             if not await watch.pause():
-                raise NotDoneInTime(
+                raise OperationTimeoutError(
                     f"{ids.format_application(application)} was submitted, but the scheduler has not accepted it "
                     f"after {timeout:g} s. Is the ResourceManager's state store reachable, and is it overloaded?"
                 )
@@ -161,13 +161,13 @@ class ApplicationClient:
 
         Raises:
             ApplicationNotFoundError: the ResourceManager does not know it.
-            NotDoneInTime: it is not killed in time.
+            OperationTimeoutError: it is not killed in time.
         """
         request = wire.KillApplicationRequest(application_id=application, diagnostics=why or None)
         watch = _Watch(timeout)
         while not (await self._proxy.call(wire.FORCE_KILL_APPLICATION, request)).completed:
             if not await watch.pause():
-                raise NotDoneInTime(f"{ids.format_application(application)} is not killed after {timeout:g} s")
+                raise OperationTimeoutError(f"{ids.format_application(application)} is not killed after {timeout:g} s")
 
     # -- the cluster
 
@@ -223,10 +223,12 @@ class _Watch:
 
 
 def _check_accepted(report: ApplicationReport) -> ApplicationReport:
-    """Return the report, or raise ApplicationRejected if the application was rejected."""
+    """Return the report, or raise ApplicationRejectedError if the application was rejected."""
     attempt = report.current_attempt
     if report.state is not ApplicationState.FAILED or (attempt is not None and (attempt.number or 0) > 0):
         return report
     diagnostics = escape_text(report.diagnostics).strip()
     name = ids.format_application(report.id or ApplicationId())
-    raise ApplicationRejected(f"the ResourceManager rejected {name} in queue {report.queue!r}: {diagnostics}", report)
+    raise ApplicationRejectedError(
+        f"the ResourceManager rejected {name} in queue {report.queue!r}: {diagnostics}", report
+    )

@@ -34,7 +34,7 @@ from tony.hadoop.wire.placement import (
     PlacementTarget,
     PlacementTargetType,
     SimpleConstraint,
-    on_attribute,
+    require_attribute,
 )
 
 #: Nesting depth. Hadoop is limited only by the nesting of its messages.
@@ -78,11 +78,11 @@ def parse(text: str) -> PlacementConstraint:
     """
     odd = next((place for place, char in enumerate(text) if not (char.isprintable() or char.isspace())), None)
     if odd is not None:
-        raise _error(odd, f"{_quoted(text[odd])} is not allowed in a constraint")
+        raise _error(odd, f"{_quote(text[odd])} is not allowed in a constraint")
     constraint, end = _read(text, 0, 0)
     if end < len(text):
         hint = "; join constraints with and(...:...)" if text[end] == ":" else ""
-        raise _error(end, f"the constraint ends before {_quoted(text[end:])}{hint}")
+        raise _error(end, f"the constraint ends before {_quote(text[end:])}{hint}")
     return constraint
 
 
@@ -97,8 +97,8 @@ def _read(text: str, start: int, depth: int) -> tuple[PlacementConstraint, int]:
     assert found is not None
     end = found.end()
     if end < len(text) and text[end] == "(":
-        raise _error(end, f"`(` may follow only `and` or `or`, not {_quoted(found[0].strip())}")
-    return _simple(_words(text, start, end)), end
+        raise _error(end, f"`(` may follow only `and` or `or`, not {_quote(found[0].strip())}")
+    return _parse_simple(_words(text, start, end)), end
 
 
 def _read_joined(text: str, joined: re.Match[str], depth: int) -> tuple[PlacementConstraint, int]:
@@ -109,7 +109,7 @@ def _read_joined(text: str, joined: re.Match[str], depth: int) -> tuple[Placemen
         if place == len(text):
             raise _error(joined.end() - 1, "this `(` is not closed")
         if text[place] not in ":)":
-            raise _error(place, f"expected `:` or `)`, not {_quoted(text[place:])}")
+            raise _error(place, f"expected `:` or `)`, not {_quote(text[place:])}")
         place += 1
         if text[place - 1] == ")":
             break
@@ -133,17 +133,17 @@ def _words(text: str, start: int, end: int) -> list[_Word]:
     return words
 
 
-def _simple(words: list[_Word]) -> PlacementConstraint:
+def _parse_simple(words: list[_Word]) -> PlacementConstraint:
     match words[0].text.lower():
         case "in":
-            return _of_tags(words, words[2:], 1, NO_LIMIT)
+            return _parse_tags(words, words[2:], 1, NO_LIMIT)
         case "notin":
-            return _of_tags(words, words[2:], 0, 0)
+            return _parse_tags(words, words[2:], 0, 0)
         case "cardinality":
             return _cardinality(words)
     if "=" in words[0].text:
         return _attribute(words)
-    raise _error(words[0].place, f"{_quoted(words[0].text)} is not a constraint; {_FORMS}")
+    raise _error(words[0].place, f"{_quote(words[0].text)} is not a constraint; {_FORMS}")
 
 
 def _cardinality(words: list[_Word]) -> PlacementConstraint:
@@ -155,23 +155,23 @@ def _cardinality(words: list[_Word]) -> PlacementConstraint:
     least, most = _number(words[-2]), _number(words[-1])
     if least > most:
         raise _error(words[-2].place, f"the minimum {least} is larger than the maximum {most}")
-    return _of_tags(words, words[2:-2], least, most)
+    return _parse_tags(words, words[2:-2], least, most)
 
 
 def _number(word: _Word) -> int:
     text = word.text
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(NO_LIMIT)) and int(text) <= NO_LIMIT):
-        raise _error(word.place, f"expected an integer from 0 to {NO_LIMIT}, not {_quoted(text)}")
+        raise _error(word.place, f"expected an integer from 0 to {NO_LIMIT}, not {_quote(text)}")
     return int(text)
 
 
-def _of_tags(words: list[_Word], tags: list[_Word], least: int, most: int) -> PlacementConstraint:
+def _parse_tags(words: list[_Word], tags: list[_Word], least: int, most: int) -> PlacementConstraint:
     name = words[0].text.lower()
     if not tags:
         raise _error(words[0].place, f"{name} needs `node` or `rack`, and tags: {name},node,zk")
     scope = words[1].text.lower()
     if scope not in (NODE, RACK):
-        raise _error(words[1].place, f"expected `node` or `rack`, not {_quoted(words[1].text)}")
+        raise _error(words[1].place, f"expected `node` or `rack`, not {_quote(words[1].text)}")
     targets = tuple(dict.fromkeys(_target(tag) for tag in tags))
     return PlacementConstraint(
         simple=SimpleConstraint(
@@ -185,15 +185,15 @@ def _target(word: _Word) -> PlacementTarget:
     namespace, slash, tag = word.text.rpartition("/")
     first, _, rest = namespace.partition("/")
     if slash and not tag:
-        raise _error(word.place, f"{_quoted(word.text)} has no tag after the namespace")
+        raise _error(word.place, f"{_quote(word.text)} has no tag after the namespace")
     if slash and first in _NAMESPACES_OF:
         if not rest:
-            raise _error(word.place, f"{_quoted(word.text)} has an incomplete namespace: write {_NAMESPACES_OF[first]}")
+            raise _error(word.place, f"{_quote(word.text)} has an incomplete namespace: write {_NAMESPACES_OF[first]}")
     elif slash and namespace not in _NAMESPACES:
         known = ", ".join(f"{each}/..." for each in (*_NAMESPACES, *_NAMESPACES_OF))
-        raise _error(word.place, f"{_quoted(namespace)} is not a tag namespace; the namespaces are {known}")
+        raise _error(word.place, f"{_quote(namespace)} is not a tag namespace; the namespaces are {known}")
     if "=" in tag or any(char.isspace() for char in tag):
-        raise _error(word.place, f"{_quoted(tag)} is not a tag: it has a blank or = in it")
+        raise _error(word.place, f"{_quote(tag)} is not a tag: it has a blank or = in it")
     return PlacementTarget(type=PlacementTargetType.ALLOCATION_TAG, key=namespace or SELF, values=(tag,))
 
 
@@ -203,16 +203,16 @@ def _attribute(words: list[_Word]) -> PlacementConstraint:
         raise _error(words[0].place, "write an attribute as NAME=VALUE or NAME!=VALUE")
     name, operator, value = found[1].strip(), found[2], found[3].strip()
     if not name or not value:
-        raise _error(words[0].place, f"write an attribute as NAME=VALUE or NAME!=VALUE, not {_quoted(words[0].text)}")
+        raise _error(words[0].place, f"write an attribute as NAME=VALUE or NAME!=VALUE, not {_quote(words[0].text)}")
     values = [_Word(value, words[0].place + found.start(3)), *words[1:]]
     for word in values:
         if "=" in word.text or "!" in word.text:
             raise _error(
                 word.place,
-                f"{_quoted(word.text)} is not an attribute value. Join several attributes: and(a=1:b!=2)",
+                f"{_quote(word.text)} is not an attribute value. Join several attributes: and(a=1:b!=2)",
             )
     differs = operator == "!="
-    each = [on_attribute(name, value, differs=differs) for value in dict.fromkeys(word.text for word in values)]
+    each = [require_attribute(name, value, differs=differs) for value in dict.fromkeys(word.text for word in values)]
     if len(each) == 1:
         return each[0]
     kind = CompositeKind.AND if differs else CompositeKind.OR
@@ -223,5 +223,5 @@ def _error(place: int, message: str) -> ConstraintError:
     return ConstraintError(place + 1, message)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f"`{escape_line(text, _SHOWN)}`"

@@ -24,7 +24,7 @@ class HeartbeatInterval:
         first: fraction of `fast` used while a request of the last second is outstanding: a scheduler that does not
             wait for node heartbeats grants it in milliseconds.
         least: minimum between any two heartbeats.
-        again: delays before a rejected request is repeated; they grow each time nothing of it is granted.
+        retry_delays: delays before a rejected request is repeated; they grow each time nothing of it is granted.
     """
 
     fast: float = 0.05
@@ -33,7 +33,7 @@ class HeartbeatInterval:
     share: float = 0.01
     first: float = 0.4
     least: float = 0.01
-    again: Backoff = _RETRY
+    retry_delays: Backoff = _RETRY
 
     def compute_interval(self, since_change: float, *, wanting: bool) -> float:
         """Return the seconds until the next heartbeat if nothing happens before.

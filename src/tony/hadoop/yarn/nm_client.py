@@ -20,9 +20,9 @@ from tony.address import Address
 from tony.hadoop.ids import format_container
 from tony.hadoop.ipc.connection import IpcConnection, connect
 from tony.hadoop.ipc.errors import (
-    CallTimeout,
+    CallTimeoutError,
     ConnectError,
-    ConnectionLost,
+    ConnectionLostError,
     HadoopError,
     NodeManagerNotReadyError,
     RemoteError,
@@ -85,7 +85,7 @@ _BACKOFF: Final = Backoff(first=0.1, most=1.0)
 _MAX_DIALING = 32
 
 
-class NoNodeToken(HadoopError):  # noqa: N818 - a noun reads better where it is raised
+class MissingNodeTokenError(HadoopError):
     """The ResourceManager issued no token for the node, so this application has no container there."""
 
 
@@ -135,7 +135,7 @@ class NodeClients:
 
         Raises:
             RemoteError: the node refused; the class depends on the Java exception.
-            NoNodeToken: no container was granted on that node.
+            MissingNodeTokenError: no container was granted on that node.
             HadoopError: the node cannot be reached. The container may have been started: release it.
         """
         if container.node is None or container.id is None:
@@ -148,7 +148,7 @@ class NodeClients:
             try:
                 answer = await self._call(container.node, START_CONTAINERS, request, until)
                 break
-            except ConnectionLost:
+            except ConnectionLostError:
                 # The outcome is unknown; repeating is safe, because the node starts no container twice.
                 if loop.time() >= until:
                     raise
@@ -167,11 +167,13 @@ class NodeClients:
         Raises:
             HadoopError: the node cannot be reached, or refused the whole call.
         """
-        wanted = tuple(containers)
-        if not wanted:
+        container_ids = tuple(containers)
+        if not container_ids:
             return {}
-        answer = await self._call(node, STOP_CONTAINERS, StopContainersRequest(container_ids=wanted), self._until())
-        return {**dict.fromkeys(wanted), **_errors(node, "stopContainers", answer.failed)}
+        answer = await self._call(
+            node, STOP_CONTAINERS, StopContainersRequest(container_ids=container_ids), self._compute_deadline()
+        )
+        return {**dict.fromkeys(container_ids), **_errors(node, "stopContainers", answer.failed)}
 
     async def fetch_statuses(
         self, node: NodeId, containers: Iterable[ContainerId]
@@ -181,11 +183,11 @@ class NodeClients:
         Raises:
             HadoopError: the node cannot be reached, or refused the whole call.
         """
-        wanted = tuple(containers)
-        if not wanted:
+        container_ids = tuple(containers)
+        if not container_ids:
             return {}
-        request = GetContainerStatusesRequest(container_ids=wanted)
-        answer = await self._call(node, GET_CONTAINER_STATUSES, request, self._until())
+        request = GetContainerStatusesRequest(container_ids=container_ids)
+        answer = await self._call(node, GET_CONTAINER_STATUSES, request, self._compute_deadline())
         found: dict[ContainerId, ContainerStatus | HadoopError] = {}
         found.update(_errors(node, "getContainerStatuses", answer.failed))
         found.update((status.id, status) for status in answer.statuses if status.id is not None)
@@ -199,7 +201,7 @@ class NodeClients:
 
     # -- connections
 
-    def _until(self) -> float:
+    def _compute_deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._timeout
 
     async def _call(self, node: NodeId, method: Method[Request, Response], request: Request, until: float) -> Response:
@@ -210,7 +212,7 @@ class NodeClients:
                 return await self._ask(node, method, request)
             except (ConnectError, NodeManagerNotReadyError, RetriableError) as error:
                 failure: HadoopError = error
-            except (ConnectionLost, CallTimeout) as error:
+            except (ConnectionLostError, CallTimeoutError) as error:
                 if not method.idempotent and getattr(error, "maybe_executed", True):
                     raise
                 failure = error
@@ -224,18 +226,18 @@ class NodeClients:
         self._slots.move_to_end(node)
         slot.users += 1
         try:
-            connection = await self._connected(node, slot)
+            connection = await self._connect(node, slot)
             return await connection.call(method, request)
         finally:
             slot.users -= 1
             await _close_idle(slot)
             await self._tidy()
 
-    async def _connected(self, node: NodeId, slot: _Slot) -> IpcConnection:
+    async def _connect(self, node: NodeId, slot: _Slot) -> IpcConnection:
         async with slot.lock:
             token = self._tokens.get(node)
             if token is None:
-                raise NoNodeToken(
+                raise MissingNodeTokenError(
                     f"no token for node {node}: the ResourceManager issues one with the first container on a node"
                 )
             connection = slot.connection

@@ -276,7 +276,7 @@ class AskTable:
     def build_request(self) -> AllocateRequest:
         """Return the next request; the same one until it is answered."""
         if self._flight is None:
-            self._flight = self._new_flight()
+            self._flight = self._build_flight()
         return self._flight.request
 
     def on_response(self, response: AllocateResponse) -> AllocationUpdate:
@@ -339,7 +339,7 @@ class AskTable:
 
     # -- internals
 
-    def _new_flight(self) -> _Flight:
+    def _build_flight(self) -> _Flight:
         changed = [key for key, request in self._requests.items() if request.changed]
         if self._singly:
             changed = [key for key in changed if key in self._singly][:1]
@@ -351,7 +351,7 @@ class AskTable:
             request.changed = False
             known = request.sought if self._is_adding_up(request) else 0
             entries = carried[key] = _entries(key, request.ask, max(0, request.outstanding - known))
-            withdrawn = [_none_of(sent) for place, sent in request.sent.items() if place not in entries]
+            withdrawn = [_zero_count(sent) for place, sent in request.sent.items() if place not in entries]
             for entry in [*withdrawn, *entries.values()]:
                 if isinstance(entry, ResourceRequest):
                     asks.append(entry)
@@ -468,7 +468,7 @@ def _entries(key: int, ask: ContainerRequest, count: int) -> dict[tuple[str, int
     return entries
 
 
-def _none_of(entry: ResourceRequest | SchedulingRequest) -> ResourceRequest | SchedulingRequest:
+def _zero_count(entry: ResourceRequest | SchedulingRequest) -> ResourceRequest | SchedulingRequest:
     if isinstance(entry, ResourceRequest):
         return replace(entry, num_containers=0)
     resources = entry.sizing.resources if entry.sizing else None

@@ -27,10 +27,10 @@ def read_events(folder: JobFolder, after: int, most: int, kinds: Set[str], *, ow
     segments = event_log.segments(folder.path)
     words = [f'"{kind}"'.encode() for kind in kinds]
     if after < 0:
-        return [entry for entry in _latest(segments, -after) if not kinds or entry.event.kind in kinds][:most]
+        return [entry for entry in _read_latest(segments, -after) if not kinds or entry.event.kind in kinds][:most]
     number = size = 0
     for attempt, path in enumerate(segments, start=1):
-        with event_log.opened(path) as file:
+        with event_log.open_segment(path) as file:
             file.readline(event_log.MAX_LINE_BYTES)
             place = 1
             while event_log.is_whole(f"{path}:{place + 1}", line := file.readline(event_log.MAX_LINE_BYTES)):
@@ -52,21 +52,21 @@ def _check_event_bytes(path: Path, size: int) -> None:
         raise RecordError(f"{path}: these events have more than {_MAX_EVENT_BYTES >> 20} MiB; request fewer at a time.")
 
 
-def _latest(segments: Sequence[Path], most: int) -> list[LogEntry]:
+def _read_latest(segments: Sequence[Path], most: int) -> list[LogEntry]:
     """Read the last events, without reading the whole log."""
     found: list[LogEntry] = []
     for attempt in range(len(segments), 0, -1):
         path = segments[attempt - 1]
-        lines = _last_lines(path, most - len(found))
+        lines = _read_last_lines(path, most - len(found))
         found = [event_log.decode_entry(f"{path}, near its end", line, attempt) for line in lines] + found
         if len(found) >= most:
             break
     return found
 
 
-def _last_lines(path: Path, most: int) -> list[bytes]:
+def _read_last_lines(path: Path, most: int) -> list[bytes]:
     """Return the last complete lines of a segment, without its first line, the header."""
-    with event_log.opened(path) as file:
+    with event_log.open_segment(path) as file:
         start = end = file.seek(0, os.SEEK_END)
         blocks: list[bytes] = []
         newlines = 0

@@ -19,7 +19,7 @@ from tony.jobs.logs.log_names import LogName
 from tony.linux.thread_pools import USUAL, Lane
 from tony.model.ids import TaskId
 from tony.storage.stores.local_store import LocalStore
-from tony.storage.stores.store_interface import joined
+from tony.storage.stores.store_interface import join_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +80,13 @@ class TaskLogs:
         self._task = TaskId.parse(task)
         self._fetch = fetch
 
-    async def missing(self) -> str:
+    async def explain_missing(self) -> str:
         """Return which output could not be fetched from other machines, why, and what to do; empty if none."""
         return await self._fetch() if self._fetch else ""
 
     async def files(self) -> Sequence[LogFileInfo]:
         """Return all logs, by session and task attempt, `out` before `err`."""
-        await self.missing()
+        await self.explain_missing()
         return await self._lane.run(self._files)
 
     async def read(self, name: str, offset: int, most: int) -> LogBytes:
@@ -98,7 +98,7 @@ class TaskLogs:
         Raises:
             LookupError: there is no such log.
         """
-        await self.missing()
+        await self.explain_missing()
         return await self._lane.run(self._read, name, offset, most)
 
     async def find(self, name: str, text: str, offset: int, *, backwards: bool = False) -> LogSearchResult:
@@ -109,10 +109,10 @@ class TaskLogs:
         Raises:
             LookupError: there is no such log.
         """
-        await self.missing()
+        await self.explain_missing()
         return await self._lane.run(self._find, name, text, offset, backwards)
 
-    async def all_of(self, name: str) -> AsyncIterator[bytes]:
+    async def read_all(self, name: str) -> AsyncIterator[bytes]:
         """Yield the whole log in chunks, up to its size at the start."""
         size = (await self.read(name, 0, 0)).size
         offset = 0
@@ -146,12 +146,12 @@ class TaskLogs:
         ]
 
     def _read(self, name: str, offset: int, most: int) -> LogBytes:
-        with self._opened(name) as log:
+        with self._open_parts(name) as log:
             start = max(0, log.size + offset) if offset < 0 else min(offset, log.size)
             return LogBytes(offset=start, data=log.read_masked(start, min(most, LOG_PIECE)), size=log.size)
 
     def _find(self, name: str, text: str, offset: int, backwards: bool) -> LogSearchResult:
-        with self._opened(name) as log:
+        with self._open_parts(name) as log:
             offset = min(max(0, offset), log.size)
             if not text:
                 return LogSearchResult(line=None, until=offset, over=True)
@@ -159,7 +159,7 @@ class TaskLogs:
             return search(log, SearchText(text), offset)
 
     @contextlib.contextmanager
-    def _opened(self, name: str) -> Iterator[OpenLog]:
+    def _open_parts(self, name: str) -> Iterator[OpenLog]:
         """Open the rotated and the current file of a log; the current one is opened first, as `Reader` does."""
         known = LogName.parse(name)
         if known is None or known.file != name or known.task != str(self._task):
@@ -181,6 +181,6 @@ class TaskLogs:
 
     def _open(self, name: str) -> LogPart | None:
         try:
-            return LogPart(self._store.open(joined(self._folder, name)))
+            return LogPart(self._store.open(join_path(self._folder, name)))
         except (OSError, StorageError):
             return None

@@ -12,7 +12,7 @@ from tony.history.event_log import EventTail
 from tony.history.goodput import GoodputLedger, ledger
 from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Timeline, TimelineReader, with_checkpoints
-from tony.linux.thread_pools import current_user, lock_held
+from tony.linux.thread_pools import get_current_user, lock_held
 from tony.model.layout import JobFolder
 from tony.model.submission_record import JobRecord
 
@@ -50,11 +50,11 @@ class TimelineCache:
                 event_log.check_foreign_length(self._folder.path)
             if self._reader is None:
                 self._reader = TimelineReader(record)
-            for entry in self._tail.new():
+            for entry in self._tail.read_new():
                 self._reader.take(entry)
                 self._events += 1
                 if (
-                    current_user() is not None
+                    get_current_user() is not None
                     and not self._events % _EVENTS_PER_CLOCK_CHECK
                     and clock.monotonic() - started_at > _MAX_READ_SECONDS
                 ):

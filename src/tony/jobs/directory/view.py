@@ -38,7 +38,7 @@ from tony.jobs.remote.remote_record import RemoteRecord
 from tony.jobs.status import job_status
 from tony.jobs.view import JobView
 from tony.linux.inotify import ChangeWatch
-from tony.linux.thread_pools import USUAL, Lane, current_user, to_thread
+from tony.linux.thread_pools import USUAL, Lane, get_current_user, to_thread
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
@@ -47,7 +47,7 @@ from tony.protocol.messages import Stacks
 from tony.schedulers import registry
 from tony.schedulers.client_interface import WebLink
 from tony.storage.stores.local_store import LocalStore
-from tony.storage.stores.store_interface import joined
+from tony.storage.stores.store_interface import join_path
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -192,7 +192,9 @@ class DirectoryJobView(JobView):
         known = self._report
         if known is not None and (known.state.ended or clock.monotonic() - self._reported_at < self._status_seconds):
             return known
-        return await (_shared(self._status_tasks, self._load_status) if self._status_seconds else self._load_status())
+        return await (
+            _share_task(self._status_tasks, self._load_status) if self._status_seconds else self._load_status()
+        )
 
     async def _load_status(self) -> JobReport:
         report = await self._lane.run(read_summary, self.folder, own=self.can_change) or await self._load_report()
@@ -207,7 +209,7 @@ class DirectoryJobView(JobView):
         """
         return job_follower.iterate_reports(self.home, self.id, self._notice)
 
-    async def last_report(self, timeout: float | None) -> JobReport:
+    async def await_last_report(self, timeout: float | None) -> JobReport:
         async with asyncio.timeout(timeout), aclosing(self.reports()) as stream:
             async for report in stream:
                 last = report
@@ -241,7 +243,7 @@ class DirectoryJobView(JobView):
             while True:
                 is_last = not follow or self.folder.summary.exists()
                 await remote_job_sync.refresh(self.home, self.id)
-                for entry in tail.new():
+                for entry in tail.read_new():
                     yield entry
                 if is_last:
                     return
@@ -283,7 +285,7 @@ class DirectoryJobView(JobView):
         await self._refresh()
         # One thread per user at a time: concurrent requests wait here instead of occupying threads.
         work = partial(self._lane.run, self._timeline.load, record, not self.live, self._open_metrics)
-        return await _shared(self._timeline_tasks, work)
+        return await _share_task(self._timeline_tasks, work)
 
     async def metrics(self) -> Metrics | None:
         """Return the metrics, to be closed by the caller; None if there are none or they cannot be read."""
@@ -321,15 +323,18 @@ class DirectoryJobView(JobView):
         return sorted(found, key=lambda file: file.path)[:_MAX_FILES]
 
     def _list_folder(self, folder: str, readable: Callable[[str], bool]) -> Iterator[RecordFile]:
-        for item in self._store.list_files(joined(self._path, folder)):
+        for item in self._store.list_files(join_path(self._path, folder)):
             if not item.name.startswith("."):
                 yield RecordFile(
-                    path=joined(folder, item.name), size=item.size, changed=item.changed, readable=readable(item.name)
+                    path=join_path(folder, item.name),
+                    size=item.size,
+                    changed=item.changed,
+                    readable=readable(item.name),
                 )
 
     def _open_file(self, path: str) -> int | None:
         try:
-            return self._store.open(joined(self._path, path))
+            return self._store.open(join_path(self._path, path))
         except OSError:
             return None
 
@@ -343,7 +348,7 @@ class DirectoryJobView(JobView):
     def task_logs(self, task: str) -> TaskLogs:
         """Return the output of one task by offset."""
         fetch = None if self._remote is None else partial(self._remote.bring, task)
-        return TaskLogs(self._store, joined(self._path, "logs"), task, lane=self._lane, fetch=fetch)
+        return TaskLogs(self._store, join_path(self._path, "logs"), task, lane=self._lane, fetch=fetch)
 
     async def links(self) -> Sequence[WebLink]:
         """Return links to the scheduler's web pages about the job; empty if the scheduler has none.
@@ -381,7 +386,7 @@ class DirectoryJobView(JobView):
             The status of the job just before.
 
         Raises:
-            ConnectionFailed: its application master is running, but does not answer.
+            ConnectionFailedError: its application master is running, but does not answer.
         """
         report = await actions.kill(self.home, self.id, now=now, actor=actor)
         self._forget_status()
@@ -412,9 +417,9 @@ def _estimate_memory(folder: JobFolder, tasks: int) -> int:
     return size
 
 
-async def _shared(tasks: dict[str | None, asyncio.Task[T]], work: Callable[[], Coroutine[object, object, T]]) -> T:
+async def _share_task(tasks: dict[str | None, asyncio.Task[T]], work: Callable[[], Coroutine[object, object, T]]) -> T:
     """Wait for the current user's task; start it if none is running."""
-    user = current_user()
+    user = get_current_user()
     task = tasks.get(user)
     if task is None:
         task = tasks[user] = asyncio.get_running_loop().create_task(work())

@@ -108,5 +108,5 @@ def find(folder: Path, selection: Selection) -> list[LogName]:
         names = {LogName.parse(path.name) for path in folder.iterdir()}
     except (FileNotFoundError, NotADirectoryError):
         return []
-    wanted = [name for name in names if name is not None and selection.matches(name)]
-    return sorted(wanted, key=lambda name: name.order)
+    matching = [name for name in names if name is not None and selection.matches(name)]
+    return sorted(matching, key=lambda name: name.order)

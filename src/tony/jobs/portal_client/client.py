@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from tony.core.events import EVENTS, Event
-from tony.errors import ConnectionFailed, InfraError, TonyError, UnknownJobError, UserError
+from tony.errors import ConnectionFailedError, InfraError, TonyError, UnknownJobError, UserError
 from tony.jobs.portal_client.portal_address import is_private, normalize_address
-from tony.jobs.portal_client.saved_logins import KeptToken, stored_token
+from tony.jobs.portal_client.saved_logins import KeptToken, load_stored_token
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.job_query import MAX_PAGE_JOBS
 from tony.model.job_report import JobReport
@@ -84,7 +84,7 @@ class PortalClient:
             UserError: the address is invalid.
         """
         address = normalize_address(text)
-        return cls(address, stored_token(home, address))
+        return cls(address, load_stored_token(home, address))
 
     def close(self) -> None:
         """Close the connections that no request uses; the next request opens a new one."""
@@ -208,7 +208,7 @@ class PortalClient:
         Raises:
             UnknownJobError: the portal has no such job.
             UserError: the portal denies access, or the request is invalid.
-            ConnectionFailed: the portal cannot be reached.
+            ConnectionFailedError: the portal cannot be reached.
             InfraError: the portal fails.
         """
         status, body = self._send_request(path, words or {})
@@ -243,7 +243,7 @@ class PortalClient:
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 if kept is None:
-                    raise ConnectionFailed(
+                    raise ConnectionFailedError(
                         f"{self.address} cannot be reached: {_describe_error(error, timeout)}"
                     ) from error
                 continue

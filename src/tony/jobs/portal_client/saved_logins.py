@@ -41,7 +41,7 @@ def load_tokens(home: Home) -> tuple[KeptToken, ...]:
         raise RecordError(f"{path} is invalid: {error}. Remove it, and log in again.") from error
 
 
-def stored_token(home: Home, portal: str) -> KeptToken | None:
+def load_stored_token(home: Home, portal: str) -> KeptToken | None:
     """Return the token that `tony login` stored for a portal; None without one. Raises as `load_tokens`."""
     return next((token for token in load_tokens(home) if token.portal == portal), None)
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from tony import clock
-from tony.errors import ConnectionFailed, InfraError
+from tony.errors import ConnectionFailedError, InfraError
 from tony.jobs.actions import NOT_RESTARTED, NOTHING_LOGS, require_running, select_tasks
 from tony.jobs.logs.log_names import LogName, Selection, select_named_tasks
 from tony.jobs.logs.log_reader import MAX_LINE_BYTES, LogLine
@@ -42,7 +42,7 @@ class PortalJobView(JobView):
     async def status(self, *, tasks: bool = True) -> JobReport:
         return await to_thread(self._portal.fetch_report, self.id, tasks=tasks)
 
-    async def last_report(self, timeout: float | None) -> JobReport:
+    async def await_last_report(self, timeout: float | None) -> JobReport:
         deadline = None if timeout is None else clock.monotonic() + timeout
         while not (await self.status(tasks=False)).state.ended:
             if deadline is not None and clock.monotonic() > deadline:
@@ -142,7 +142,7 @@ class PortalJobView(JobView):
         for task in select_tasks(report, select_named_tasks(self.id, every, tasks)):
             try:
                 yield await to_thread(self._portal.fetch_stacks, self.id, task)
-            except ConnectionFailed:  # the portal itself cannot be reached
+            except ConnectionFailedError:  # the portal itself cannot be reached
                 raise
             except InfraError as error:
                 yield Stacks(task=task, problem=str(error))

@@ -12,7 +12,7 @@ import binascii
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
-from tony.errors import ConnectionFailed, InfraError, ProtocolError, RecordError, TonyError
+from tony.errors import ConnectionFailedError, InfraError, ProtocolError, RecordError, TonyError
 from tony.jobs.am_client import connect_to_am
 from tony.jobs.logs.log_names import LogName, Selection, find
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
@@ -124,7 +124,7 @@ class LogFetcher:
                 try:
                     async with connect_to_am(self._folder) as connection:
                         await self._fetch_from_am(connection)
-                except ConnectionFailed:
+                except ConnectionFailedError:
                     pass  # reported by the follower of the job
                 except (ProtocolError, RecordError) as error:
                     if not isinstance(error, ProtocolError) or error.code != Code.BUSY:
@@ -288,12 +288,12 @@ class LogFetcher:
     async def _fetch_missing(self) -> None:
         """Fetch output of exited executors. Rotated files are skipped: their local copies cannot be continued."""
         await asyncio.sleep(0)
-        wanted = [stream for stream in self._streams.values() if not _is_whole(stream)]
-        taken = [stream for stream in wanted if not stream.is_writer and self._try_lock(stream)]
-        streams = [stream for stream in wanted if stream.is_writer or stream in taken]
+        incomplete = [stream for stream in self._streams.values() if not _is_whole(stream)]
+        taken = [stream for stream in incomplete if not stream.is_writer and self._try_lock(stream)]
+        streams = [stream for stream in incomplete if stream.is_writer or stream in taken]
         try:
             await fetch_from_scheduler(
-                self._submitter, self._folder, SchedulerLogSink(self._mirror, streams, again=False), self._notice
+                self._submitter, self._folder, SchedulerLogSink(self._mirror, streams, replaces=False), self._notice
             )
         finally:
             for stream in taken:

@@ -12,11 +12,11 @@ import shutil
 from dataclasses import replace
 
 from tony import clock
-from tony.errors import ConnectionFailed, InfraError, ProtocolError, UnrecordedJobError
+from tony.errors import ConnectionFailedError, InfraError, ProtocolError, UnrecordedJobError
 from tony.history.event_log import segments
-from tony.history.job_record import pending_report, read_summary, record_of, write_summary
+from tony.history.job_record import build_pending_report, read_summary, record_of, write_summary
 from tony.history.json_files import write_json
-from tony.history.session_facts import session_reasons
+from tony.history.session_facts import read_session_reasons
 from tony.jobs.am_client import AmLocation, locate_am, request_report
 from tony.jobs.state_dir import prepare
 from tony.jobs.status import aborted_submissions, cached_status
@@ -43,14 +43,14 @@ async def poll_job(folder: JobFolder, record: JobRecord, submitter: Submitter) -
 
     Raises:
         SchedulerError: neither the scheduler nor the AM can be reached.
-        ConnectionFailed: the AM is running, but cannot be reached.
+        ConnectionFailedError: the AM is running, but cannot be reached.
     """
     submitting = aborted_submissions.is_under_way(Home(folder.path.parent.parent), folder.job_id)
     status = await _query_scheduler(folder, submitter)
     if isinstance(status, JobReport):
         return status
     if submitting and not status.address:  # unknown to the scheduler does not mean ended
-        return replace(pending_report(folder, record), waiting="it is being submitted")
+        return replace(build_pending_report(folder, record), waiting="it is being submitted")
     if status.alive is False:
         return await _report_ended(folder, record, submitter, status)
     if not status.address:
@@ -63,7 +63,7 @@ async def poll_job(folder: JobFolder, record: JobRecord, submitter: Submitter) -
             return None
     try:
         report = await request_report(folder)
-    except ConnectionFailed as error:
+    except ConnectionFailedError as error:
         if not error.no_listener:
             raise
         return None
@@ -112,7 +112,7 @@ async def _query_am(folder: JobFolder) -> JobReport | None:
     """Return the report of a known AM; None if it does not answer, or was just killed by a signal."""
     try:
         report = await request_report(folder)
-    except (ConnectionFailed, ProtocolError):
+    except (ConnectionFailedError, ProtocolError):
         return None
     return None if was_killed_by_signal(report) else replace(report, folder=str(folder.path))
 
@@ -126,7 +126,9 @@ async def _report_unregistered(
     if status.attempt > 1 or location:
         trouble = await _fetch(folder, submitter)
     if not segments(folder.path) and not folder.am.exists():
-        return replace(pending_report(folder, record), waiting=status.note or "waiting for its application master")
+        return replace(
+            build_pending_report(folder, record), waiting=status.note or "waiting for its application master"
+        )
     report = await _query_am(folder)
     if report is None:
         report = await to_thread(cached_status.load_cached_report, folder, record, fresh=not trouble)
@@ -224,8 +226,8 @@ async def refresh(home: Home, job_id: str) -> None:
             status = await _fetch_with_status(folder, submitter)
             if folder.summary.exists():
                 forget_secrets(folder)
-            over = status is None or status.alive is False or folder.am_log.exists()
-            if over or not folder.summary.exists() or clock.monotonic() > deadline:
+            finished = status is None or status.alive is False or folder.am_log.exists()
+            if finished or not folder.summary.exists() or clock.monotonic() > deadline:
                 return
             await asyncio.sleep(_POLL_SECONDS)
     except InfraError:
@@ -259,14 +261,14 @@ async def load_session_reasons(home: Home, job_id: str, last: int, *, ended: boo
     folder = home.job(job_id)
     submitter = registry.load_submitter(home, record_of(home, job_id))
     pauses = () if submitter.capabilities.same_host else _LOG_RETRY_SECONDS[:1] if ended else _LOG_RETRY_SECONDS
-    reasons = await to_thread(session_reasons, folder)
+    reasons = await to_thread(read_session_reasons, folder)
     for pause in pauses:
         if reasons.keys() >= set(range(2, last + 1)):
             break
         await asyncio.sleep(pause)
         with contextlib.suppress(InfraError):
             await refresh(home, job_id)
-        reasons = await to_thread(session_reasons, folder)
+        reasons = await to_thread(read_session_reasons, folder)
     return reasons
 
 
@@ -280,7 +282,7 @@ async def adopt(home: Home, job_id: str) -> bool:
     owner = registry.find_owner(job_id)
     if owner is None:
         return False
-    folder, submitter = home.job(job_id), registry.load(owner).submitter(home)
+    folder, submitter = home.job(job_id), registry.load(owner).create_submitter(home)
     prepare(home)
     folder.path.mkdir(mode=0o700, exist_ok=True)
     try:
@@ -300,7 +302,7 @@ async def kill_foreign(home: Home, job_id: str) -> bool:
         SchedulerError: the scheduler cannot be reached.
     """
     owner = registry.find_owner(job_id)
-    return owner is not None and await registry.load(owner).submitter(home).kill_foreign(job_id)
+    return owner is not None and await registry.load(owner).create_submitter(home).kill_foreign(job_id)
 
 
 async def _report_ended(

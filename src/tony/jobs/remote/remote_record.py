@@ -17,7 +17,7 @@ from tony.jobs.remote import log_fetcher, remote_job_sync, scheduler_logs
 from tony.jobs.remote.log_mirror import complete
 from tony.linux.thread_pools import Slots, to_thread
 from tony.model.layout import Home, JobFolder
-from tony.model.submission_record import ORIGINAL, JobRecord
+from tony.model.submission_record import LINKEDIN_TONY, JobRecord
 from tony.schedulers.client_interface import Submitter, WebLink
 
 #: Seconds for which fetched output of a running job is fresh.
@@ -114,13 +114,13 @@ class RemoteRecord:
         self, record: JobRecord, submitter: Submitter, task: str, note: Callable[[str], None], *, ended: bool
     ) -> None:
         """Fetch from the machines where the job ran."""
-        if record.tony_version == ORIGINAL:
+        if record.tony_version == LINKEDIN_TONY:
             note(f"LinkedIn TonY left the log to YARN: yarn logs -applicationId {record.job_id}")
             return
         if complete(self._folder.logs).issuperset(f"{task} {stream}" for stream in STREAMS):
             return
         selection = Selection(tasks=frozenset({task}))
-        async with self._slots.taken():
+        async with self._slots.take():
             if self._owner is None:
                 await log_fetcher.bring(self._home, record, selection, note)
             elif not ended:

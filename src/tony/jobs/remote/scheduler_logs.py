@@ -100,7 +100,7 @@ class SchedulerLogSink:
     """Appends log files provided by a scheduler to the local copies.
 
     Args:
-        again: replace copies that cannot be continued.
+        replaces: replace copies that cannot be continued.
         most: maximum bytes of a file; None for any length.
 
     Attributes:
@@ -108,11 +108,11 @@ class SchedulerLogSink:
     """
 
     def __init__(
-        self, mirror: Mirror, streams: Iterable[RemoteStream], *, again: bool, most: int | None = None
+        self, mirror: Mirror, streams: Iterable[RemoteStream], *, replaces: bool, most: int | None = None
     ) -> None:
         self._mirror = mirror
         self._streams = {(str(stream.task), stream.stream) for stream in streams}
-        self._again = again
+        self._replaces = replaces
         self._most = most
         self.too_long: list[str] = []
 
@@ -129,7 +129,7 @@ class SchedulerLogSink:
         if local_sizes == (older, newer):
             return None
         if older or self._mirror.is_rotated(parsed) or sum(local_sizes) > newer:
-            if any(local_sizes) and not self._again:
+            if any(local_sizes) and not self._replaces:
                 return None
             self._mirror.remove(parsed)
             return 0
@@ -165,10 +165,10 @@ async def fetch_ended(
         return
     mirror = Mirror(folder.logs)
     try:
-        sink = SchedulerLogSink(mirror, missing, again=True, most=_MAX_FOREIGN_FILE_BYTES if owner else None)
+        sink = SchedulerLogSink(mirror, missing, replaces=True, most=_MAX_FOREIGN_FILE_BYTES if owner else None)
         whole = await fetch_from_scheduler(submitter, folder, sink, notice, owner)
         if sink.too_long:
-            own = submitter.own_logs_command(record.job_id)
+            own = submitter.find_logs_command(record.job_id)
             how = f"; read it with: {own}" if own else ""
             notice(f"{sink.too_long[0]} is longer than {_MAX_FOREIGN_FILE_BYTES >> 30} GiB{how}")
         if whole:

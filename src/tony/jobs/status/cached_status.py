@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from tony.errors import ConnectionFailed, InfraError, RecordError, StorageError
+from tony.errors import ConnectionFailedError, InfraError, RecordError, StorageError
 from tony.history.job_record import record_of
 from tony.history.json_files import read_json, write_json
 from tony.linux.thread_pools import to_thread
@@ -99,7 +99,7 @@ def _read_cached(folder: JobFolder) -> JobReport | None:
         return None
 
 
-def add_stop_hint(home: Home, job_id: str, error: ConnectionFailed) -> ConnectionFailed:
+def add_stop_hint(home: Home, job_id: str, error: ConnectionFailedError) -> ConnectionFailedError:
     """Add to the error what will happen to a job on another machine whose AM is alive but does not answer."""
     try:
         is_local = registry.load_submitter(home, record_of(home, job_id)).capabilities.same_host
@@ -107,7 +107,7 @@ def add_stop_hint(home: Home, job_id: str, error: ConnectionFailed) -> Connectio
         return error
     if is_local or error.no_listener:
         return error
-    return ConnectionFailed(
+    return ConnectionFailedError(
         f"{error}. User programs continue without it. If it stays silent, the scheduler starts another AM attempt "
         f"after a while; `tony kill {job_id}` ends the job in any case."
     )

@@ -13,7 +13,7 @@ from tony.core.report_builder import ReportContext
 from tony.core.report_builder import build_report as view
 from tony.errors import ExitCode, RecordError, StorageError
 from tony.history import event_log
-from tony.history.job_record import pending_report
+from tony.history.job_record import build_pending_report
 from tony.history.replay import replay
 from tony.jobs.am_client import locate_am
 from tony.jobs.status.finalize_lost import build_timed_out_report
@@ -68,14 +68,14 @@ def _build_last_report(folder: JobFolder, record: JobRecord) -> JobReport:
         result = replay(record.job_id, record.spec, entries)
     except RecordError as error:
         return _build_lost_report(
-            folder, pending_report(folder, record), last_sign=0.0, note=f" Its event log is damaged: {error}"
+            folder, build_pending_report(folder, record), last_sign=0.0, note=f" Its event log is damaged: {error}"
         )
     except Exception as error:  # a bug that replaying hits again must not keep the job open forever
         note = f" Its event log cannot be replayed ({type(error).__name__}: {error}); this is a bug in tony."
-        return _build_lost_report(folder, pending_report(folder, record), last_sign=0.0, note=note)
+        return _build_lost_report(folder, build_pending_report(folder, record), last_sign=0.0, note=note)
     context = ReportContext(folder=str(folder.path), user=record.user, submitted=record.submitted, live={})
     if not result.events:
-        return _build_lost_report(folder, pending_report(folder, record), last_sign=0.0)
+        return _build_lost_report(folder, build_pending_report(folder, record), last_sign=0.0)
     report = view(result.app, result.last_at, context)
     if result.app.state.final is not None:
         return _complete_report(result.app, report, result.last_wall)

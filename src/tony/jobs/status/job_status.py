@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 
 from tony import clock
-from tony.errors import ConnectionFailed
+from tony.errors import ConnectionFailedError
 from tony.history import event_log
-from tony.history.job_record import pending_report, read_summary, record_of
+from tony.history.job_record import build_pending_report, read_summary, record_of
 from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS, describe_delay, request_report
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.status.finalize_lost import close_lost
@@ -27,7 +27,7 @@ _SUBMISSION_SECONDS = 30.0
 #: Seconds, at most, from the creation of its lock file to its first event.
 _FIRST_EVENT_SECONDS = 2.0
 #: Seconds; a connection that breaks sooner may be one to an AM that is just exiting, so it is tried once more.
-PROMPT = 1.0
+PROMPT_FAILURE_SECONDS = 1.0
 #: Seconds between two polls of a job that is starting, ending, or being finalized by another process.
 _POLL_SECONDS = 0.02
 #: On other machines polls cost more, so pauses grow.
@@ -45,7 +45,7 @@ async def load_report(home: Home, job_id: str, timeout: float | None = None) -> 
 
     Raises:
         UnknownJobError: there is no such job.
-        ConnectionFailed: its AM is alive, but cannot be reached or does not answer.
+        ConnectionFailedError: its AM is alive, but cannot be reached or does not answer.
     """
     folder = home.job(job_id)
     record: JobRecord | None = None
@@ -62,8 +62,8 @@ async def load_report(home: Home, job_id: str, timeout: float | None = None) -> 
         started_at = clock.monotonic()
         try:
             found = await _poll(folder, record, submitter)
-        except ConnectionFailed:
-            if broken or clock.monotonic() - started_at > PROMPT:
+        except ConnectionFailedError:
+            if broken or clock.monotonic() - started_at > PROMPT_FAILURE_SECONDS:
                 raise
             broken, found = True, None
         if found is not None:
@@ -71,7 +71,7 @@ async def load_report(home: Home, job_id: str, timeout: float | None = None) -> 
         if clock.monotonic() > deadline:
             if not submitter.capabilities.same_host:
                 return await remote_job_sync.report_unanswered(folder, record, submitter)
-            raise ConnectionFailed(
+            raise ConnectionFailedError(
                 f"the application master of {job_id} is alive but does not answer; see {folder.am_log}",
                 no_listener=True,
             )
@@ -83,18 +83,18 @@ async def _poll(folder: JobFolder, record: JobRecord, submitter: Submitter) -> J
     if not submitter.capabilities.same_host:
         return await remote_job_sync.poll_job(folder, record, submitter)
     if _is_being_submitted(folder, record):
-        return pending_report(folder, record)
+        return build_pending_report(folder, record)
     if submitter.am_alive(folder) is False:
         return await close_lost(folder, record, submitter)
     try:
         return await request_report(folder)
-    except ConnectionFailed as error:
+    except ConnectionFailedError as error:
         if not error.no_listener:
             raise
     stopped = describe_delay(folder)
     if stopped is not None:
         raise stopped
-    return None if event_log.segments(folder.path) else pending_report(folder, record)
+    return None if event_log.segments(folder.path) else build_pending_report(folder, record)
 
 
 def _is_being_submitted(folder: JobFolder, record: JobRecord) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from tony import clock
 from tony.errors import ExitCode, InfraError
 from tony.history.event_log import segments
-from tony.history.job_record import pending_report, read_summary, write_summary
+from tony.history.job_record import build_pending_report, read_summary, write_summary
 from tony.jobs.remote.remote_job_sync import forget_secrets
 from tony.jobs.status.finalize_lost import lock_finalization
 from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
@@ -35,7 +35,7 @@ class QueueLimit:
         limit = record.spec.timeouts.queue
         self._limit = None if submitter.capabilities.same_host else limit
 
-    def is_over(self, report: JobReport) -> bool:
+    def is_exceeded(self, report: JobReport) -> bool:
         """Return True if the job has waited for its first AM longer than allowed."""
         return (
             self._limit is not None
@@ -89,7 +89,7 @@ class QueueLimit:
 
     def _build_final_report(self, reason: str) -> JobReport:
         wall = clock.wall()
-        pending = pending_report(self._folder, self._record)
+        pending = build_pending_report(self._folder, self._record)
         failure = Failure(
             failure_class=FailureClass.INFRASTRUCTURE,
             cause=FailureCause.QUEUE_TIMEOUT,

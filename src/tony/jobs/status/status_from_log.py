@@ -8,9 +8,9 @@ import threading
 from tony import clock
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, build_report
-from tony.errors import InvalidTransition, UnknownJobError
+from tony.errors import InvalidTransitionError, UnknownJobError
 from tony.history.event_log import EventTail, check_foreign_length, segments
-from tony.history.job_record import pending_report, read_job, read_summary
+from tony.history.job_record import build_pending_report, read_job, read_summary
 from tony.linux.thread_pools import lock_held
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
@@ -43,7 +43,7 @@ class StatusFromLog:
                 if record is None:
                     raise UnknownJobError(f"there is no job in {self._folder.path}.")
                 if not segments(self._folder.path):
-                    return pending_report(self._folder, record)
+                    return build_pending_report(self._folder, record)
                 replay = _LogReplay(self._folder, record)
             if not self._own:
                 check_foreign_length(self._folder.path)
@@ -72,9 +72,9 @@ class _LogReplay:
         Raises:
             TonyError: the log is invalid, or cannot be read.
         """
-        for entry in self.tail.new():
+        for entry in self.tail.read_new():
             self._at, self._wall = entry.at, entry.wall
-            with contextlib.suppress(InvalidTransition):  # logged by another version: apply what this one accepts
+            with contextlib.suppress(InvalidTransitionError):  # logged by another version: apply what this one accepts
                 self._app.handle(entry.event, entry.at)
         record = self._record
         context = ReportContext(folder=str(self._folder.path), user=record.user, submitted=record.submitted, live={})
@@ -86,4 +86,4 @@ def report_as_logged(folder: JobFolder, record: JobRecord) -> JobReport:
     with contextlib.suppress(Exception):
         if segments(folder.path):
             return _LogReplay(folder, record).build_report()
-    return pending_report(folder, record)
+    return build_pending_report(folder, record)

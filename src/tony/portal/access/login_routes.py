@@ -12,7 +12,7 @@ from starlette.routing import Route
 from tony.errors import TonyError
 from tony.portal.access.tokens import SESSION, TokenFile
 from tony.web.app import render_problem, render_refusal
-from tony.web.job_source import LISTS
+from tony.web.job_provider import LISTS
 from tony.web.user_authentication import Authenticator
 
 #: Maximum bytes of the form.
@@ -28,8 +28,8 @@ class LoginRoutes:
         secure: browsers connect with https.
     """
 
-    def __init__(self, door: Authenticator, tokens: TokenFile, cookie: str, *, secure: bool) -> None:
-        self._door, self._tokens = door, tokens
+    def __init__(self, authenticator: Authenticator, tokens: TokenFile, cookie: str, *, secure: bool) -> None:
+        self._authenticator, self._tokens = authenticator, tokens
         self._cookie, self._secure = cookie, secure
 
     def build_routes(self) -> list[Route]:
@@ -41,7 +41,7 @@ class LoginRoutes:
 
     async def _log_in(self, request: Request) -> Response:
         """Log in with a token, only from our own form: another site could otherwise log a user in as another one."""
-        if not self._door.is_own_page(request):
+        if not self._authenticator.is_own_page(request):
             return render_problem(
                 request, 403, "You are not logged in", "The form did not come from this portal. Reload it."
             )
@@ -51,7 +51,7 @@ class LoginRoutes:
         if not _REDIRECT_TARGET.fullmatch(after):
             after = ""
         if known is None:
-            refusal = self._door.reject_token(request)
+            refusal = self._authenticator.reject_token(request)
             return render_refusal(request, refusal, after)
         text, _ = await LISTS.run(self._tokens.create_cookie, known)
         response = RedirectResponse(f"./{after}", 303)
@@ -61,7 +61,7 @@ class LoginRoutes:
         return response
 
     async def _log_out(self, request: Request) -> Response:
-        if not self._door.is_own_page(request):
+        if not self._authenticator.is_own_page(request):
             return render_problem(request, 403, "You are still logged in", "The form did not come from this portal.")
         if self._cookie in request.cookies:
             try:

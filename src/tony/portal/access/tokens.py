@@ -32,7 +32,7 @@ from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.web.user_authentication import PERSON, TokenOwner
 
 #: Default lifetime of a token in seconds; maximum lifetime of a cookie.
-USUAL = 90 * 86400.0
+DEFAULT_LIFETIME_SECONDS = 90 * 86400.0
 SESSION = 12 * 3600.0
 #: Ended cookies remembered per token; beyond that the ones that would expire first are forgotten.
 _MAX_ENDED = 100
@@ -207,7 +207,9 @@ class TokenFile:
         """
         return self._read()
 
-    def make(self, user: str, seconds: float | None = USUAL, note: str = "") -> tuple[str, TokenEntry]:
+    def make(
+        self, user: str, seconds: float | None = DEFAULT_LIFETIME_SECONDS, note: str = ""
+    ) -> tuple[str, TokenEntry]:
         """Create a token; return its text, which is not stored, and its stored part.
 
         Args:

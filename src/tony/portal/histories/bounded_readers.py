@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 @dataclass(slots=True)
-class _Task(Generic[T, R]):
+class _PendingRead(Generic[T, R]):
     item: T
     started_at: float = 0.0
     result: R | None = None
@@ -49,9 +49,9 @@ class Readers(Generic[T, R]):
         Raises:
             StorageError: too many threads hang.
         """
-        todo: queue.SimpleQueue[_Task[T, R] | None] = queue.SimpleQueue()
-        done: queue.SimpleQueue[_Task[T, R]] = queue.SimpleQueue()
-        running: dict[int, _Task[T, R]] = {}
+        todo: queue.SimpleQueue[_PendingRead[T, R] | None] = queue.SimpleQueue()
+        done: queue.SimpleQueue[_PendingRead[T, R]] = queue.SimpleQueue()
+        running: dict[int, _PendingRead[T, R]] = {}
         lost = 0
         workers = 0
         source = iter(items)
@@ -59,7 +59,7 @@ class Readers(Generic[T, R]):
             while True:
                 while len(running) < 2 * self._threads:
                     try:
-                        task: _Task[T, R] = _Task(next(source))
+                        task: _PendingRead[T, R] = _PendingRead(next(source))
                     except StopIteration:
                         break
                     running[id(task)] = task
@@ -91,8 +91,8 @@ class Readers(Generic[T, R]):
                 todo.put(None)
 
     def _wait_finished(
-        self, done: queue.SimpleQueue[_Task[T, R]], running: dict[int, _Task[T, R]]
-    ) -> list[_Task[T, R]]:
+        self, done: queue.SimpleQueue[_PendingRead[T, R]], running: dict[int, _PendingRead[T, R]]
+    ) -> list[_PendingRead[T, R]]:
         """Return the tasks that are finished, or that exceeded the time limit."""
         while True:
             oldest = min((task.started_at for task in running.values() if task.started_at), default=clock.monotonic())
@@ -107,7 +107,9 @@ class Readers(Generic[T, R]):
             if id(finished) in running:  # else it was abandoned before
                 return [finished]
 
-    def _work(self, todo: queue.SimpleQueue[_Task[T, R] | None], done: queue.SimpleQueue[_Task[T, R]]) -> None:
+    def _work(
+        self, todo: queue.SimpleQueue[_PendingRead[T, R] | None], done: queue.SimpleQueue[_PendingRead[T, R]]
+    ) -> None:
         while (task := todo.get()) is not None:
             task.started_at = clock.monotonic()
             try:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from tony.model.ids import JOB_ID
-from tony.storage.stores.store_interface import FileStore, Item, joined
+from tony.storage.stores.store_interface import FileStore, Item, join_path
 
 _YEAR = re.compile(r"\d{4}", re.ASCII)
 _MONTH_OR_DAY = re.compile(r"\d{2}", re.ASCII)
@@ -54,7 +54,7 @@ def iterate_recent_parents(store: FileStore) -> Iterator[str]:
 def list_places(store: FileStore, parent: str) -> Sequence[RecordLocation]:
     """Return the job directories in one folder, newest first if the file system has times."""
     found = [
-        RecordLocation(path=joined(parent, item.name), item=item)
+        RecordLocation(path=join_path(parent, item.name), item=item)
         for item in store.list(parent)
         if item.folder and JOB_ID.fullmatch(item.name)
     ]
@@ -85,9 +85,9 @@ def _iterate_day_parents(store: FileStore, days: int | None) -> Iterator[str]:
 
 def _iterate_dated(store: FileStore, above: str, years: Sequence[Item]) -> Iterator[str]:
     for year in _select_named(years, _YEAR):
-        for month in _select_named(store.list(joined(above, year)), _MONTH_OR_DAY):
-            for day in _select_named(store.list(joined(above, year, month)), _MONTH_OR_DAY):
-                yield joined(above, year, month, day)
+        for month in _select_named(store.list(join_path(above, year)), _MONTH_OR_DAY):
+            for day in _select_named(store.list(join_path(above, year, month)), _MONTH_OR_DAY):
+                yield join_path(above, year, month, day)
 
 
 def _select_named(items: Sequence[Item], pattern: re.Pattern[str]) -> list[str]:

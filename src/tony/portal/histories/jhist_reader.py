@@ -18,7 +18,7 @@ from tony.config.legacy.final_xml import job_of, read_final
 from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.report_builder import ReportContext, build_report
-from tony.errors import InvalidTransition, RecordError
+from tony.errors import InvalidTransitionError, RecordError
 from tony.history.event_log import LogEntry, settings_digest
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import ROLE_NAME, TaskId
@@ -27,10 +27,10 @@ from tony.model.job_spec import JobSpec, Role
 from tony.model.job_summary import JobHead, head_of_report
 from tony.model.staged import StagedJob
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
-from tony.model.submission_record import ORIGINAL, RECORD_VERSION, JobRecord
+from tony.model.submission_record import LINKEDIN_TONY, RECORD_VERSION, JobRecord
 from tony.portal.histories.avro import read_records
 from tony.portal.histories.history_layouts import RecordLocation
-from tony.storage.stores.store_interface import FileStore, Item, joined
+from tony.storage.stores.store_interface import FileStore, Item, join_path
 
 _ENDED = re.compile(r"(application_\d+_\d+)-(\d{1,15})-(\d{1,15})-(.+)-([A-Z]+)\.jhist", re.ASCII)
 _RUNNING = re.compile(r"(application_\d+_\d+)-(\d{1,15})-(.+)\.jhist\.inprogress", re.ASCII)
@@ -47,7 +47,7 @@ _ABANDONED_SECONDS = 3 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Original:
+class LinkedInTonyJob:
     """One job of LinkedIn TonY, converted.
 
     Attributes:
@@ -80,13 +80,13 @@ def read_head(store: FileStore, place: RecordLocation, items: Sequence[Item]) ->
         RecordError: its files are damaged.
         TonyError: the file system does not answer.
     """
-    original = read(store, place.path, items)
-    if original.problem:
-        raise RecordError(original.problem)
-    return head_of_report(original.report)
+    job = read(store, place.path, items)
+    if job.problem:
+        raise RecordError(job.problem)
+    return head_of_report(job.report)
 
 
-def read(store: FileStore, path: str, items: Sequence[Item]) -> Original:
+def read(store: FileStore, path: str, items: Sequence[Item]) -> LinkedInTonyJob:
     """Read such a job. Damaged parts are left out and reported in `problem`.
 
     Args:
@@ -103,7 +103,7 @@ def read(store: FileStore, path: str, items: Sequence[Item]) -> Original:
     name = _mark_abandoned(names[-1], items)
     problems: list[str] = []
     settings = _read_settings(store, path, items, problems)
-    events = _read_events(store, joined(path, name.file), name, problems)
+    events = _read_events(store, join_path(path, name.file), name, problems)
     spec, sources = job_of(settings)
     record = JobRecord(
         version=RECORD_VERSION,
@@ -111,7 +111,7 @@ def read(store: FileStore, path: str, items: Sequence[Item]) -> Original:
         user=name.user,
         host="",
         submitted=name.submitted,
-        tony_version=ORIGINAL,
+        tony_version=LINKEDIN_TONY,
         spec=_with_tasks(spec, events),
         staged=StagedJob(),
         framework_module="",
@@ -146,7 +146,7 @@ def _read_settings(
     if file is None:
         return {}
     try:
-        return read_final(store.read(joined(path, file), _MAX_SETTINGS_BYTES) or b"", file)
+        return read_final(store.read(join_path(path, file), _MAX_SETTINGS_BYTES) or b"", file)
     except (RecordError, ValueError) as error:
         problems.append(str(error))
         return {}
@@ -190,7 +190,9 @@ def _parse_task(event: Mapping[str, Any]) -> TaskId | None:
 # --- conversion -------------------------------------------------------------------------------------------------------
 
 
-def _convert(record: JobRecord, name: _EventFileName, events: Sequence[Mapping[str, Any]], problem: str) -> Original:
+def _convert(
+    record: JobRecord, name: _EventFileName, events: Sequence[Mapping[str, Any]], problem: str
+) -> LinkedInTonyJob:
     """Feed equivalent events to the state machine, so that the job can be shown everywhere."""
     app = Application(record.job_id, record.spec)
     entries: list[LogEntry] = []
@@ -198,7 +200,9 @@ def _convert(record: JobRecord, name: _EventFileName, events: Sequence[Mapping[s
         entry = LogEntry(seq=len(entries) + 1, at=at, wall=name.submitted + at, attempt=1, event=event)
         try:
             app.handle(event, at)
-        except InvalidTransition:  # two AM attempts in one file, or a task that ended twice: visible in the timeline
+        except (
+            InvalidTransitionError
+        ):  # two AM attempts in one file, or a task that ended twice: visible in the timeline
             continue
         entries.append(entry)
     context = ReportContext(folder="", user=record.user, submitted=name.submitted, live={})
@@ -215,7 +219,7 @@ def _convert(record: JobRecord, name: _EventFileName, events: Sequence[Mapping[s
         waiting="",
         tasks=seen.tasks if name.ended is None else tuple(_mark_stopped(task) for task in seen.tasks),
     )
-    return Original(record=record, report=report, entries=tuple(entries), problem=problem)
+    return LinkedInTonyJob(record=record, report=report, entries=tuple(entries), problem=problem)
 
 
 def _mark_stopped(task: TaskReport) -> TaskReport:

@@ -18,16 +18,16 @@ from pathlib import Path
 
 from tony.errors import RecordError, StorageError
 from tony.history.event_log import FORMAT, MAX_FOREIGN_LISTED_LOG_BYTES, VERSION, Header, LogWriter
-from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, decoding, write_json
+from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, limit_decoding, write_json
 from tony.jobs.logs.log_names import LogName
 from tony.model.codec import Json, to_plain
 from tony.model.ids import JOB_ID
 from tony.model.layout import JobFolder
-from tony.model.strict_json import BadJson, loads
+from tony.model.strict_json import InvalidJsonError, loads
 from tony.portal.histories import jhist_reader
-from tony.portal.histories.jhist_reader import Original
+from tony.portal.histories.jhist_reader import LinkedInTonyJob
 from tony.portal.job_index.index_schema import IndexEntry
-from tony.storage.stores.store_interface import FileStore, Item, joined
+from tony.storage.stores.store_interface import FileStore, Item, join_path
 
 #: Files that are copied, and maximum bytes of each.
 _FILES = {"job.json": MAX_FOREIGN_JSON_BYTES, "am.log": 16 << 20, "metrics.db": 1 << 30, "pinned.json": 1 << 16}
@@ -92,7 +92,7 @@ class RecordCache:
     def _update(self, store: FileStore, entry: IndexEntry, folder: JobFolder, logs: bool) -> None:
         items = store.list(entry.path)
         if not any(item.name == "job.json" for item in items):
-            _write_original(folder, jhist_reader.read(store, entry.path, items))
+            _write_linkedin_job(folder, jhist_reader.read(store, entry.path, items))
             return
         segments = {item.name: f"{found[1]}.jsonl" for item in items if (found := _EVENTS.fullmatch(item.name))}
         _check_segments(entry, [item for item in items if item.name in segments])
@@ -103,10 +103,10 @@ class RecordCache:
         for item in items:
             try:
                 if most := _FILES.get(item.name):
-                    _fetch(store, joined(entry.path, item.name), item, folder.path / item.name, most)
+                    _fetch(store, join_path(entry.path, item.name), item, folder.path / item.name, most)
                 elif item.name in segments:
                     local_path = folder.path / segments[item.name]
-                    left -= _fetch(store, joined(entry.path, item.name), item, local_path, left, grows=True)
+                    left -= _fetch(store, join_path(entry.path, item.name), item, local_path, left, grows=True)
             except StorageError as error:
                 if item.name == "job.json" or not _is_refused(error):
                     raise  # other files are optional: show what may be read
@@ -117,12 +117,12 @@ class RecordCache:
                 if not _is_refused(error):
                     raise
         try:
-            summary = store.read(joined(entry.path, "summary.json"), MAX_FOREIGN_JSON_BYTES)
+            summary = store.read(join_path(entry.path, "summary.json"), MAX_FOREIGN_JSON_BYTES)
         except ValueError as error:
             raise RecordError(f"{entry.head.job}: {error}") from error
         if summary is not None:
             check_foreign_json(summary, f"summary.json of {entry.head.job}")
-            with decoding(summary):
+            with limit_decoding(summary):
                 write_json(folder.summary, _relocate_summary(folder, summary))
 
     def bring_logs(self, store: FileStore, entry: IndexEntry, folder: JobFolder, task: str) -> None:
@@ -131,13 +131,13 @@ class RecordCache:
         Raises:
             TonyError: they cannot be read, or the copies not be written.
         """
-        wanted = []
+        missing_logs = []
         for item in _logs(store, entry, store.list(entry.path)):
             name = LogName.parse(item.name)
             if name is not None and name.task == task:
-                wanted.append(item)
+                missing_logs.append(item)
         try:
-            _fetch_logs(store, entry, folder, wanted)
+            _fetch_logs(store, entry, folder, missing_logs)
         except OSError as error:
             raise StorageError(f"cannot copy logs of {task} to {folder.path}: {error.strerror}") from error
 
@@ -191,7 +191,7 @@ def _relocate_summary(folder: JobFolder, summary: bytes) -> Json:
     """
     try:
         report = loads(summary, halves=True)
-    except BadJson as error:
+    except InvalidJsonError as error:
         raise RecordError(f"summary.json of {folder.job_id} is not JSON: {error}") from error
     return {**report, "folder": str(folder.path)} if isinstance(report, dict) else report
 
@@ -199,7 +199,7 @@ def _relocate_summary(folder: JobFolder, summary: bytes) -> Json:
 def _logs(store: FileStore, entry: IndexEntry, items: Iterable[Item]) -> Sequence[Item]:
     if not any(item.name == "logs" and item.folder for item in items):
         return ()
-    found = store.list(joined(entry.path, "logs"))
+    found = store.list(join_path(entry.path, "logs"))
     return [item for item in found if not item.folder and _LOG.fullmatch(item.name)][:_MAX_LOGS]
 
 
@@ -219,7 +219,7 @@ def _fetch_logs(store: FileStore, entry: IndexEntry, folder: JobFolder, logs: It
     folder.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     left = _MAX_TASK_LOG_BYTES
     for item in logs:
-        path = joined(entry.path, "logs", item.name)
+        path = join_path(entry.path, "logs", item.name)
         left -= _fetch(store, path, item, folder.logs / item.name, min(_MAX_LOG_BYTES, left), grows=True)
 
 
@@ -253,22 +253,22 @@ def _fetch(store: FileStore, path: str, item: Item, local_path: Path, most: int,
     return have
 
 
-def _write_original(folder: JobFolder, original: Original) -> None:
+def _write_linkedin_job(folder: JobFolder, job: LinkedInTonyJob) -> None:
     """Write the files that tony's AM would have written for the job."""
     for old in folder.path.glob("events.*.jsonl"):
         old.unlink()
-    write_json(folder.job, to_plain(original.record))
+    write_json(folder.job, to_plain(job.record))
     header = Header(format=FORMAT, version=VERSION, job=folder.job_id, attempt=1, settings="")
     writer = LogWriter(folder.events(1), header)
     try:
-        for entry in original.entries:
+        for entry in job.entries:
             writer.append(entry.event, entry.at, entry.wall)
     finally:
         writer.close()
-    if original.problem:
-        folder.am_log.write_text(f"{time.strftime('%F %T')} {original.problem}\n", encoding="utf-8")
-    if original.report.state.ended:
-        write_json(folder.summary, to_plain(replace(original.report, folder=str(folder.path))))
+    if job.problem:
+        folder.am_log.write_text(f"{time.strftime('%F %T')} {job.problem}\n", encoding="utf-8")
+    if job.report.state.ended:
+        write_json(folder.summary, to_plain(replace(job.report, folder=str(folder.path))))
 
 
 #: Names in one answer of S3; larger folders need, and cost, several requests.

@@ -10,16 +10,16 @@ from pathlib import Path
 
 from tony.errors import RecordError
 from tony.history.directory_scan import head_from
-from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, decoding
+from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, limit_decoding
 from tony.model.codec import Json
 from tony.model.job_summary import JobHead
 from tony.model.layout import JobFolder
 from tony.model.states import JobState
-from tony.model.strict_json import BadJson, loads
+from tony.model.strict_json import InvalidJsonError, loads
 from tony.portal.histories.history_layouts import RecordLocation
-from tony.portal.histories.jhist_reader import read_head as original
+from tony.portal.histories.jhist_reader import read_head as read_jhist_head
 from tony.portal.job_index.index_schema import IndexEntry
-from tony.storage.stores.store_interface import FileStore, Item, joined
+from tony.storage.stores.store_interface import FileStore, Item, join_path
 
 #: Maximum bytes of the two files: the summary of a job with 100,000 tasks has 40 MiB.
 MAX_JOB_BYTES = 16 << 20
@@ -76,7 +76,7 @@ def read(store: FileStore, place: RecordLocation, *, own: bool = False) -> Index
         return None
     if head.ended is None and not (head.damaged and store.dated):
         stamp = open_stamp(store, place)
-    if store.find(joined(place.path, "pinned.json")):
+    if store.find(join_path(place.path, "pinned.json")):
         head = replace(head, pinned=True)
     return IndexEntry(head=head, place=store.address, path=place.path, stamp=stamp)
 
@@ -97,16 +97,16 @@ def build_damaged_head(place: RecordLocation, why: str) -> JobHead:
 
 
 def _read_head(store: FileStore, place: RecordLocation, *, own: bool) -> JobHead | None:
-    job = _read_bounded(store, joined(place.path, "job.json"), MAX_JOB_BYTES, own=own)
+    job = _read_bounded(store, join_path(place.path, "job.json"), MAX_JOB_BYTES, own=own)
     if job is None:
         return _build_head_without_job(store, place)
-    summary = _read_bounded(store, joined(place.path, "summary.json"), MAX_SUMMARY_BYTES, own=own)
-    with decoding(job + (summary or b"")):
+    summary = _read_bounded(store, join_path(place.path, "summary.json"), MAX_SUMMARY_BYTES, own=own)
+    with limit_decoding(job + (summary or b"")):
         # Named by its path in the location, for error messages.
         head = head_from(
             JobFolder(Path(place.path)),
-            _decode(joined(place.path, "job.json"), job),
-            None if summary is None else _decode(joined(place.path, "summary.json"), summary),
+            _decode(join_path(place.path, "job.json"), job),
+            None if summary is None else _decode(join_path(place.path, "summary.json"), summary),
         )
     return head if head.state.ended else _with_logged_state(store, place, head)
 
@@ -123,7 +123,7 @@ def _read_bounded(store: FileStore, path: str, most: int, *, own: bool) -> bytes
 def _decode(path: str, content: bytes) -> Json:
     try:
         return loads(content, halves=True)
-    except BadJson as error:
+    except InvalidJsonError as error:
         raise RecordError(f"{path} is not JSON: {error}") from error
 
 
@@ -134,7 +134,7 @@ def _build_head_without_job(store: FileStore, place: RecordLocation) -> JobHead 
     if "job.json" in names:  # it was just created or removed: the next scan finds out
         return None
     if any(name.endswith((".jhist", ".jhist.inprogress")) for name in names):
-        return original(store, place, items)
+        return read_jhist_head(store, place, items)
     if names & {"summary.json", "am.log"} or any(map(_SEGMENT.fullmatch, names)):
         return build_damaged_head(place, "job.json is missing")
     return None
@@ -146,7 +146,7 @@ def _with_logged_state(store: FileStore, place: RecordLocation, head: JobHead) -
     if not segments:
         return head
     newest = segments[-1]
-    tail = b"".join(store.read_pieces(joined(place.path, newest.name), max(0, newest.size - _TAIL_BYTES)))[
+    tail = b"".join(store.read_pieces(join_path(place.path, newest.name), max(0, newest.size - _TAIL_BYTES)))[
         -_TAIL_BYTES:
     ]
     state = JobState.STARTING

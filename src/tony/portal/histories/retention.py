@@ -22,11 +22,11 @@ from tony.portal.histories import history_layouts
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.record_reader import build_damaged_head, read
 from tony.storage.stores.local_store import LocalStore
-from tony.storage.stores.store_interface import FileStore, Item, joined
+from tony.storage.stores.store_interface import FileStore, Item, join_path
 from tony.units import format_duration, format_size
 
 #: Seconds after its end during which a job's files may still be written.
-RECENT = 600.0
+RECENT_SECONDS = 600.0
 #: Maximum files and folders counted per job.
 _MAX_ITEMS = 1_000_000
 
@@ -173,14 +173,14 @@ def carry_out(store: FileStore, going: RemovedRecord, to: FileStore | None = Non
         if target == record.place.path and _is_same(store, to, target):
             return False
         move(held, record.place.path, to, target)
-    held.remove(joined(record.place.path, "job.json"))  # first: without it the directory is no job
+    held.remove(join_path(record.place.path, "job.json"))  # first: without it the directory is no job
     held.remove(record.place.path)
     return True
 
 
 def _is_same(store: FileStore, other: FileStore, path: str) -> bool:
     """Return True if two stores share a folder under different names, by writing a probe file."""
-    probe = joined(path, f".moving-{secrets.token_hex(8)}")
+    probe = join_path(path, f".moving-{secrets.token_hex(8)}")
     other.write(probe, b"")
     try:
         return store.find(probe) is not None
@@ -205,9 +205,9 @@ def move(store: FileStore, path: str, to: FileStore, target: str) -> None:
     files = [(name, item) for name, item in _iterate_files(store, path) if name.partition("/")[0] not in _NOT_MOVED]
     files.sort(key=lambda each: each[0] == "summary.json")
     for name, item in files:
-        existing = to.find(joined(target, name))
+        existing = to.find(join_path(target, name))
         if existing is None or existing.size != item.size:
-            _copy(store, joined(path, name), to, joined(target, name))
+            _copy(store, join_path(path, name), to, join_path(target, name))
 
 
 def compute_size(store: FileStore, path: str) -> int:
@@ -221,7 +221,7 @@ def _iterate_places(store: FileStore) -> Iterator[RecordLocation]:
 
 
 def _may_go(head: JobHead, now: float) -> bool:
-    ended = head.ended is not None and head.state.ended and head.ended < now - RECENT
+    ended = head.ended is not None and head.state.ended and head.ended < now - RECENT_SECONDS
     return ended and not head.pinned and not head.damaged
 
 
@@ -247,11 +247,11 @@ def _iterate_files(store: FileStore, path: str) -> Iterator[tuple[str, Item]]:
     todo, seen = [""], 0
     while todo:
         below = todo.pop()
-        for item in store.list(joined(path, below)):
+        for item in store.list(join_path(path, below)):
             seen += 1
             if seen > _MAX_ITEMS:
                 return
-            name = joined(below, item.name)
+            name = join_path(below, item.name)
             if item.folder:
                 todo.append(name)
             else:
@@ -287,9 +287,9 @@ def pin(store: FileStore, path: str, actor: str) -> bool:
     Raises:
         TonyError: the file cannot be written.
     """
-    if store.find(joined(path, PIN)):
+    if store.find(join_path(path, PIN)):
         return False
-    store.write(joined(path, PIN), json.dumps({"actor": actor, "at": clock.wall()}).encode() + b"\n")
+    store.write(join_path(path, PIN), json.dumps({"actor": actor, "at": clock.wall()}).encode() + b"\n")
     _touch_parent(store, path)
     return True
 
@@ -300,9 +300,9 @@ def unpin(store: FileStore, path: str) -> bool:
     Raises:
         TonyError: the file cannot be removed.
     """
-    if not store.find(joined(path, PIN)):
+    if not store.find(join_path(path, PIN)):
         return False
-    store.remove(joined(path, PIN))
+    store.remove(join_path(path, PIN))
     _touch_parent(store, path)
     return True
 

@@ -19,12 +19,12 @@ _LOCAL_SECONDS = 1.0
 _REMOTE_SECONDS = 2.0
 _COSTLY_SECONDS = 4.0
 #: Seconds between two full scans; where requests cost money up to `_MAX_FULL_SECONDS`, since the first reads every job.
-FULL = 900.0
+FULL_SCAN_SECONDS = 900.0
 _MAX_FULL_SECONDS = 4 * 3600.0
 #: Where requests cost money, average listing requests per second of scans for new jobs, and of full scans: 0.07 and
 #: 0.02 $ an hour in S3.
-_QUICK_RATE = 4.0
-_FULL_RATE = 1.0
+_QUICK_SCANS_PER_SECOND = 4.0
+_FULL_SCANS_PER_SECOND = 1.0
 #: Before retrying a location that does not answer, and between attempts to become the index's writer.
 _RETRY_SECONDS = 5.0
 _CLAIM_SECONDS = 2.0
@@ -180,7 +180,9 @@ def compute_quick_pause(store: FileStore, took: float, requests: int) -> float:
     if store.local:
         return max(_LOCAL_SECONDS, (1 + _LOCAL_REST_FACTOR) * took)
     pause = (1 + _REMOTE_REST_FACTOR) * took
-    return max(_REMOTE_SECONDS, pause) if store.dated else max(_COSTLY_SECONDS, pause, requests / _QUICK_RATE)
+    return (
+        max(_REMOTE_SECONDS, pause) if store.dated else max(_COSTLY_SECONDS, pause, requests / _QUICK_SCANS_PER_SECOND)
+    )
 
 
 def compute_full_pause(store: FileStore, requests: int) -> float:
@@ -189,7 +191,11 @@ def compute_full_pause(store: FileStore, requests: int) -> float:
     Args:
         requests: listing requests that it made.
     """
-    return FULL if store.dated else min(max(FULL, requests / _FULL_RATE), _MAX_FULL_SECONDS)
+    return (
+        FULL_SCAN_SECONDS
+        if store.dated
+        else min(max(FULL_SCAN_SECONDS, requests / _FULL_SCANS_PER_SECOND), _MAX_FULL_SECONDS)
+    )
 
 
 def compute_failed_pause(store: FileStore, requests: int) -> float:
@@ -198,7 +204,11 @@ def compute_failed_pause(store: FileStore, requests: int) -> float:
     Args:
         requests: listing requests that it made, and that the next one repeats.
     """
-    return _RETRY_SECONDS if store.dated else min(max(_RETRY_SECONDS, requests / _FULL_RATE), _MAX_FULL_SECONDS)
+    return (
+        _RETRY_SECONDS
+        if store.dated
+        else min(max(_RETRY_SECONDS, requests / _FULL_SCANS_PER_SECOND), _MAX_FULL_SECONDS)
+    )
 
 
 def _join_lines(error: TonyError) -> str:

@@ -20,7 +20,7 @@ from tony.portal.histories.job_dir_copies import Listings
 from tony.portal.histories.record_reader import build_damaged_head, build_stamp, open_stamp, read
 from tony.portal.job_index.index import IndexedRecord, JobIndex
 from tony.portal.job_index.index_schema import IndexEntry
-from tony.storage.stores.store_interface import FileStore, Item, joined
+from tony.storage.stores.store_interface import FileStore, Item, join_path
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class Scanner:
         self._days = Listings(store)
         self._days_at = float("-inf")
         self._names: dict[str, array[int]] = {}
-        self._turns: dict[str, int] = {}
+        self._last_rounds: dict[str, int] = {}
         self._round = 0
         self._requests = self._settled = 0
         self._found = array("q")
@@ -204,10 +204,10 @@ class Scanner:
         before = self._names.get(parent, array("q"))
         unseen = [place for place in found if not _has(before, _hash_job(place.job))]
         new: list[RecordLocation] = []
-        for some in _split_batches(unseen, _BATCH_JOBS):
-            known = self._index.find_known(place.job for place in some)
-            new += [location for location in some if not self._is_indexed_here(known.get(location.job), location)]
-        self._turns.update((place.path, self._round) for place in new)
+        for chunk in _split_batches(unseen, _BATCH_JOBS):
+            known = self._index.find_known(place.job for place in chunk)
+            new += [location for location in chunk if not self._is_indexed_here(known.get(location.job), location)]
+        self._last_rounds.update((place.path, self._round) for place in new)
         return new
 
     def _select_due(self, paths: Sequence[str]) -> Sequence[str]:
@@ -217,18 +217,20 @@ class Scanner:
         """
         if self.store.dated:
             return paths
-        self._turns = {path: self._turns.get(path, 0) for path in paths}
-        waiting = sorted((path for path in paths if self._turns[path] < self._round), key=self._turns.__getitem__)
+        self._last_rounds = {path: self._last_rounds.get(path, 0) for path in paths}
+        waiting = sorted(
+            (path for path in paths if self._last_rounds[path] < self._round), key=self._last_rounds.__getitem__
+        )
         young = islice((path for path in waiting if path in self._new_folders), _POLLED_PER_SCAN // 2)
         chosen = [*dict.fromkeys([*young, *waiting])][:_POLLED_PER_SCAN]
-        self._turns.update((path, self._round) for path in chosen)
+        self._last_rounds.update((path, self._round) for path in chosen)
         return chosen
 
     def _read_changed(self, places: Sequence[RecordLocation]) -> bool:
         """Read what may have changed; return False if the scan was aborted."""
-        for some in _split_batches(places, _BATCH_JOBS):
-            self._read(self._find_changed(some))
-            self.looked_at += len(some)
+        for chunk in _split_batches(places, _BATCH_JOBS):
+            self._read(self._find_changed(chunk))
+            self.looked_at += len(chunk)
             if self._ended():
                 return False
         return True
@@ -267,7 +269,7 @@ class Scanner:
         if before and not before.ended:
             if before.stamp and before.stamp == open_stamp(files, place):
                 return _NoEntry.NOTHING
-            if self._polls_ams and not files.find(joined(place.path, "summary.json")):
+            if self._polls_ams and not files.find(join_path(place.path, "summary.json")):
                 return _NoEntry.NOTHING
         return read(files, place, own=self._polls_ams)
 
@@ -345,8 +347,8 @@ class Scanner:
     def _forget(self, seen: array[int]) -> None:
         """Remove jobs from the index whose folder is gone; without holding a million names in memory."""
         missing = (job for job in self._index.iterate_ids(self.store.address) if not _has(seen, _hash_job(job)))
-        while some := [*islice(missing, _BATCH_JOBS)]:
-            self._index.remove(some)
+        while chunk := [*islice(missing, _BATCH_JOBS)]:
+            self._index.remove(chunk)
 
 
 def _read_folder_item(path: str) -> Item:

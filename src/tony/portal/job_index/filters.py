@@ -38,7 +38,7 @@ def filters_from_query(query: Query, connection: sqlite3.Connection) -> Filters 
     """Return the filters of a query; None if no job can match."""
     marks: list[str] = []
     columns: list[str] = []
-    for kind, texts in _collect_wanted(query).items():
+    for kind, texts in _collect_texts(query).items():
         numbers = [number for text in texts if (number := _find_number(connection, kind, text)) is not None]
         if not numbers:
             return None
@@ -61,8 +61,8 @@ def filters_from_query(query: Query, connection: sqlite3.Connection) -> Filters 
     )
 
 
-def _collect_wanted(query: Query) -> dict[str, list[str]]:
-    wanted = {
+def _collect_texts(query: Query) -> dict[str, list[str]]:
+    texts_of_kind = {
         "user": [query.user],
         "framework": [query.framework],
         "scheduler": [query.scheduler],
@@ -71,7 +71,7 @@ def _collect_wanted(query: Query) -> dict[str, list[str]]:
         "failure": [query.failure_class.value if query.failure_class else ""],
         "state": sorted(state.value for state in GROUPS[query.state]) if query.state in GROUPS else [query.state],
     }
-    return {kind: texts for kind, texts in wanted.items() if texts != [""]}
+    return {kind: texts for kind, texts in texts_of_kind.items() if texts != [""]}
 
 
 def _find_number(connection: sqlite3.Connection, kind: str, text: str) -> int | None:

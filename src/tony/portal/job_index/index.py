@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 #: Seconds to wait for a lock of SQLite, which is held for one batch at most.
 _LOCK_TIMEOUT_SECONDS = 20.0
 #: Seconds; a query that takes longer is interrupted.
-SLOWEST = 10.0
+QUERY_TIMEOUT_SECONDS = 10.0
 #: SQLite's page cache.
 _READER_CACHE_KIB = 4_000
 _WRITER_CACHE_KIB = 48_000
@@ -61,7 +61,7 @@ class IndexedRecord:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _IndexReader:
     """A connection for reading, the file it has open, and the deadline of its current query."""
 
     connection: sqlite3.Connection
@@ -83,7 +83,7 @@ class JobIndex:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._pool: list[_Reader] = []
+        self._pool: list[_IndexReader] = []
         self._mutex = threading.RLock()  # for writing
         self._pool_lock = threading.Lock()  # for the pool of idle readers: getting one does not wait for a writer
         self._generation = 0
@@ -144,11 +144,11 @@ class JobIndex:
 
     def find_known(self, jobs: Iterable[str]) -> Mapping[str, IndexedRecord]:
         """Return what is known of some jobs (about a thousand at most); unknown ones are left out."""
-        wanted = json.dumps([*jobs])
+        job_ids = json.dumps([*jobs])
 
         def look_up(connection: sqlite3.Connection) -> dict[str, IndexedRecord]:
             return _collect_known(
-                connection.execute(f"{_KNOWN} where d.id in (select value from json_each(?))", (wanted,))
+                connection.execute(f"{_KNOWN} where d.id in (select value from json_each(?))", (job_ids,))
             )
 
         return self._query_or_default(look_up, {})
@@ -227,7 +227,7 @@ class JobIndex:
 
     def _open_writer(self) -> IndexUpdater:
         if self._writer and not self._is_there(self._inode):
-            raise _Damaged("it was removed")
+            raise _DamagedIndexError("it was removed")
         if self._writer is None:
             connection = self._connect(_WRITER_CACHE_KIB)
             connection.execute("pragma journal_mode = wal")
@@ -235,7 +235,7 @@ class JobIndex:
             connection.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             if not index_schema.is_made(connection):
                 if index_schema.is_used(connection):
-                    raise _Damaged("it has another version")
+                    raise _DamagedIndexError("it has another version")
                 index_schema.make(connection)
             self._writer = connection, IndexUpdater(connection)
             self._inode = self.path.stat().st_ino
@@ -283,7 +283,7 @@ class JobIndex:
         if reader is None:
             yield None
             return
-        reader.deadline = clock.monotonic() + SLOWEST
+        reader.deadline = clock.monotonic() + QUERY_TIMEOUT_SECONDS
         try:
             yield reader.connection
         finally:
@@ -294,7 +294,7 @@ class JobIndex:
             if not keep:
                 reader.connection.close()
 
-    def _create_reader(self, generation: int) -> _Reader | None:
+    def _create_reader(self, generation: int) -> _IndexReader | None:
         try:
             inode = self.path.stat().st_ino  # if it is recreated right now, the next query notices
         except FileNotFoundError:
@@ -304,7 +304,7 @@ class JobIndex:
         if not index_schema.is_made(connection):
             connection.close()
             return None
-        reader = _Reader(connection, generation, inode)
+        reader = _IndexReader(connection, generation, inode)
         connection.set_progress_handler(reader.is_late, _STEPS_PER_CHECK)
         return reader
 
@@ -322,7 +322,9 @@ class JobIndex:
             return what()
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
-                raise StorageError(f"the query took longer than {SLOWEST:.0f} s; narrow it down") from error
+                raise StorageError(
+                    f"the query took longer than {QUERY_TIMEOUT_SECONDS:.0f} s; narrow it down"
+                ) from error
             raise StorageError(f"the index {self.path} cannot be used: {error}") from error
         except OSError as error:
             raise StorageError(f"the index {self.path} cannot be used: {error.strerror}") from error
@@ -331,7 +333,7 @@ class JobIndex:
         """Call `what`; if the file turns out to be damaged, put it aside and call it again with a new one."""
         try:
             return self._translate_errors(what)
-        except _Damaged as error:
+        except _DamagedIndexError as error:
             damage: BaseException = error
         except StorageError as error:
             if not index_schema.is_damage(error.__cause__):
@@ -376,5 +378,5 @@ def _find_entry(connection: sqlite3.Connection, job: str) -> IndexEntry | None:
     return row and read_entry(connection, row[0])
 
 
-class _Damaged(Exception):  # noqa: N818 - a state of the file
+class _DamagedIndexError(Exception):
     """The index must be recreated."""

@@ -126,12 +126,12 @@ class IndexUpdater:
         more = [("tag", tag) for tag in head.tags] + [("reader", who) for who in readers]
         return [(kind, self._find_number(kind, text)) for kind, text in more]
 
-    def _insert(self, wanted: int, values: tuple[object, ...]) -> int:
+    def _insert(self, preferred_id: int, values: tuple[object, ...]) -> int:
         """Insert a row with the wanted id, or with a free id nearby."""
-        rid, reach = wanted, 1
+        rid, reach = preferred_id, 1
         while not self._connection.execute(_JOB, (rid, *values)).rowcount:
             reach *= 2
-            rid = wanted + random.randrange(1, reach)
+            rid = preferred_id + random.randrange(1, reach)
         return rid
 
     def _find_row(self, job: str) -> int | None:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from tony.errors import ConnectionFailed
+from tony.errors import ConnectionFailedError
 
 #: Headers forwarded from a request, and back from a response.
 _REQUEST_HEADERS = (b"accept", b"accept-encoding", b"accept-language", b"content-type")
@@ -57,7 +57,7 @@ async def forward_request(
 
     Raises:
         RequestTooLargeError: the request's body is too large.
-        ConnectionFailed: there was no response.
+        ConnectionFailedError: there was no response.
     """
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
@@ -69,10 +69,10 @@ async def forward_request(
             while isinstance(head, h11.InformationalResponse):
                 head = await _read_next(talk, reader)
         if not isinstance(head, h11.Response):
-            raise ConnectionFailed("the server sent no response")
+            raise ConnectionFailedError("the server sent no response")
     except (OSError, TimeoutError, h11.ProtocolError) as error:
         _end(writer, done)
-        raise ConnectionFailed(f"the server does not answer: {error}") from error
+        raise ConnectionFailedError(f"the server does not answer: {error}") from error
     except BaseException:
         _end(writer, done)
         raise
@@ -130,7 +130,7 @@ async def _iterate_pieces(talk: h11.Connection, reader: asyncio.StreamReader) ->
             return
         left -= len(event.data)
         if left < 0:
-            raise ConnectionFailed("the response is too large to forward")
+            raise ConnectionFailedError("the response is too large to forward")
         yield bytes(event.data)
 
 

@@ -21,7 +21,7 @@ from tony.model.layout import JobFolder
 from tony.model.placeholders import fill
 from tony.model.submission_record import JobRecord
 from tony.storage.stores.local_store import JobDirectory, find_user_name
-from tony.storage.stores.store_interface import FileStore, Item, joined
+from tony.storage.stores.store_interface import FileStore, Item, join_path
 
 #: Environment variable with the folder for summaries; LinkedIn TonY's name.
 VARIABLE = "TB_LOG_DIR"
@@ -183,7 +183,7 @@ def _search_place(
     budget = [_MAX_NAMES]
     if place == "work":
         if record.store is not None:
-            yield from _list_store_event_files(record.store, joined(record.path, "work"), run, budget, None)
+            yield from _list_store_event_files(record.store, join_path(record.path, "work"), run, budget, None)
         elif not record.folder.work.is_symlink():
             yield from _list_event_files(record.folder.work, run, budget)
     elif is_address(place):
@@ -211,7 +211,7 @@ def find_owner(store: FileStore | None, path: str) -> str:
     """
     if isinstance(store, JobDirectory):
         return find_user_name(store.owner)
-    found = store.find(joined(path, "job.json")) if store else None
+    found = store.find(join_path(path, "job.json")) if store else None
     if found is None or not found.owner:
         raise StorageError("the owner of the job directory is unknown, so nothing outside of it is shown.")
     return found.owner
@@ -233,7 +233,7 @@ def _list_event_files(top: Path, run: str, budget: list[int]) -> Iterator[EventF
             path = os.path.join(folder, name)
             status = os.lstat(path)
             if stat.S_ISREG(status.st_mode):
-                at = joined(run, "" if below == "." else below)
+                at = join_path(run, "" if below == "." else below)
                 yield EventFile(run=at, name=name, path=path, size=status.st_size)
 
 
@@ -249,9 +249,9 @@ def _list_store_event_files(
             raise ValueError(f"there are more than {_MAX_NAMES:,} files; the others were not searched.")
         for item in items:
             if item.folder and depth < _MAX_DEPTH:
-                waiting.append((joined(path, item.name), joined(at, item.name), depth + 1))
+                waiting.append((join_path(path, item.name), join_path(at, item.name), depth + 1))
             elif not item.folder and "tfevents" in item.name and owner in (None, item.owner):
-                yield EventFile(run=at, name=item.name, path=joined(path, item.name), size=item.size, store=store)
+                yield EventFile(run=at, name=item.name, path=join_path(path, item.name), size=item.size, store=store)
 
 
 def _split_safe_parts(run: str) -> list[str]:

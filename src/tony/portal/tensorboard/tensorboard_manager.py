@@ -22,8 +22,8 @@ from typing import Any
 
 from tony import clock
 from tony.errors import InfraError, UserError
-from tony.linux.thread_pools import acting_for
-from tony.web.job_source import LISTS, STORES
+from tony.linux.thread_pools import act_for
+from tony.web.job_provider import LISTS, STORES
 
 #: Names in the folder: event files, and the socket; werkzeug interprets the letters of its name as host and port.
 SUMMARIES = "summaries"
@@ -106,7 +106,7 @@ _GATHER_TIMEOUT_SECONDS = 600.0
 _QUIET_SECONDS = 20.0
 
 
-class NotInstalled(UserError):  # noqa: N818 - a state of the installation
+class TensorBoardMissingError(UserError):
     """TensorBoard is not installed."""
 
 
@@ -230,7 +230,7 @@ class TensorBoardManager:
         self._folder: Path | None = None
         self._folder_lock: int | None = None
         self._boards: dict[tuple[str, ...], TensorBoardProcess] = {}
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._starting: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -257,24 +257,24 @@ class TensorBoardManager:
             gather: collects event files in a folder; called in a thread.
 
         Raises:
-            NotInstalled: TensorBoard is not installed.
+            TensorBoardMissingError: TensorBoard is not installed.
             InfraError: it did not start, the maximum number is in use, or the portal is shutting down.
             TonyError: raised by `gather`.
         """
         if not self.is_installed():
-            raise NotInstalled(
+            raise TensorBoardMissingError(
                 "TensorBoard is not installed where the portal runs. Install it there: pip install tensorboard."
             )
         if (board := self._find_used(jobs)) is not None:
             return board
-        async with self._turn:
+        async with self._lock:
             self._check_open()
             folder = await LISTS.run(self._create_folder)
         board = TensorBoardProcess(jobs, folder)
         try:
             # Outside of the turn: slow files of one user must not delay other users.
             await STORES.run_for(_GATHER_TIMEOUT_SECONDS, gather, folder / SUMMARIES)
-            async with self._turn:
+            async with self._lock:
                 self._check_open()
                 if (other := self._find_used(jobs)) is not None:
                     await board.close()
@@ -282,7 +282,7 @@ class TensorBoardManager:
                 await self._drop(self._boards.pop(jobs, None))
                 await self._make_room()
                 if self._watching is None:
-                    with acting_for(None):
+                    with act_for(None):
                         self._watching = asyncio.get_running_loop().create_task(self._watch())
                 await self._start(board)
                 board.used_at = clock.monotonic()
@@ -327,7 +327,7 @@ class TensorBoardManager:
         self._is_closed = True
         if self._starting is not None:
             self._starting.cancel()
-        async with self._turn:  # wait for one that is being stopped
+        async with self._lock:  # wait for one that is being stopped
             if self._watching is not None:
                 self._watching.cancel()
                 await asyncio.gather(self._watching, return_exceptions=True)
@@ -364,7 +364,7 @@ class TensorBoardManager:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(min(_CHECK_INTERVAL_SECONDS, self._idle))
-            async with self._turn:
+            async with self._lock:
                 now = clock.monotonic()
                 for jobs, board in list(self._boards.items()):
                     if board.compute_idle_seconds(now) >= self._idle or not board.is_running:

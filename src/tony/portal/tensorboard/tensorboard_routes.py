@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tony.errors import ConnectionFailed, OverloadedError, TonyError, UserError
+from tony.errors import ConnectionFailedError, OverloadedError, TonyError, UserError
 from tony.jobs.tunnel_client import open_tunnel
 from tony.linux.thread_pools import Slots
 from tony.model.ids import JOB_ID, TaskId
@@ -37,12 +37,12 @@ from tony.portal.histories.history_location import open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.reverse_proxy import RequestTooLargeError, forward_request
 from tony.portal.tensorboard.tensorboard_event_files import EventFileSet, TensorBoardSource, find, gather
-from tony.portal.tensorboard.tensorboard_manager import NotInstalled, TensorBoardManager
+from tony.portal.tensorboard.tensorboard_manager import TensorBoardManager, TensorBoardMissingError
 from tony.rpc.tunnel import carry
 from tony.storage.stores.store_interface import FileStore
 from tony.web.app import render_problem, render_refusal
 from tony.web.authorization import AccessDenied, PortalAction, PortalUser, find_job, list_visible_jobs
-from tony.web.job_source import STORES
+from tony.web.job_provider import STORES
 from tony.web.links import Links
 from tony.web.request import PageRequest
 from tony.web.template_rendering import render
@@ -78,7 +78,7 @@ class _LiveBoard:
     why: str = ""
 
 
-class _NotShown(Exception):  # noqa: N818 - what the answer is
+class _NotShownError(Exception):
     def __init__(self, status: int, title: str, what: str) -> None:
         self.status, self.title, self.what = status, title, what
         super().__init__(title)
@@ -92,9 +92,9 @@ class TensorBoardRoutes:
     """
 
     def __init__(
-        self, home: Home, portal: IndexedJobs, door: Authenticator, boards: TensorBoardManager | None = None
+        self, home: Home, portal: IndexedJobs, authenticator: Authenticator, boards: TensorBoardManager | None = None
     ) -> None:
-        self._home, self._portal, self._authenticator = home, portal, door
+        self._home, self._portal, self._authenticator = home, portal, authenticator
         self.boards = boards or TensorBoardManager(home.portal / "boards")
         self._slots = Slots(_MAX_REQUESTS, _MAX_REQUESTS, _MAX_REQUESTS_OF_ONE_USER)
         self._bridges: set[asyncio.Task[None]] = set()
@@ -126,7 +126,7 @@ class TensorBoardRoutes:
                 return _build_error(user.status, user.reason) if as_json else render_refusal(request, user)
             try:
                 return await answer(request, user)
-            except _NotShown as error:
+            except _NotShownError as error:
                 status, title, what = error.status, error.title, error.what
             except OverloadedError as error:
                 if not as_json:
@@ -157,7 +157,7 @@ class TensorBoardRoutes:
         page_request = PageRequest(
             request=request,
             portal_user=user,
-            source=self._portal,
+            provider=self._portal,
             links=Links.from_path(request.scope["path"]),
             only="",
         )
@@ -197,7 +197,7 @@ class TensorBoardRoutes:
 
         try:
             await self.boards.open(jobs, bring)
-        except NotInstalled as error:
+        except TensorBoardMissingError as error:
             return _build_error(503, str(error))
         except UserError as error:
             return _build_error(409, str(error))
@@ -237,7 +237,7 @@ class TensorBoardRoutes:
         if board is None:
             if request.method == "GET" and not request.path_params["path"]:
                 return await self._render_page(request, user, jobs, stopped=True, status=404)
-            raise _NotShown(404, "TensorBoard is not running", "This TensorBoard was stopped. Start it again.")
+            raise _NotShownError(404, "TensorBoard is not running", "This TensorBoard was stopped. Start it again.")
         with ExitStack() as stack:
             slot = await self._slots.acquire()
             stack.callback(slot.release)
@@ -245,7 +245,7 @@ class TensorBoardRoutes:
             try:
                 reader, writer = await board.connect()
             except OSError as error:
-                raise ConnectionFailed(f"TensorBoard has ended: {error}") from error
+                raise ConnectionFailedError(f"TensorBoard has ended: {error}") from error
             return await _forward(request, reader, writer, stack.pop_all())
 
     async def _serve_live(self, request: Request, user: PortalUser) -> Response:
@@ -253,7 +253,7 @@ class TensorBoardRoutes:
         running = None if others else _find_live_board(user, one, Links.from_path(request.scope["path"]))
         if running is None or not running.href:
             why = running.why if running else "Only a running job serves a TensorBoard itself."
-            raise _NotShown(404, "TensorBoard is not running", why)
+            raise _NotShownError(404, "TensorBoard is not running", why)
         self._check_own_page(request)
         with ExitStack() as stack:
             slot = await self._slots.acquire()
@@ -301,21 +301,23 @@ class TensorBoardRoutes:
         """Return the jobs, each of which the user may see.
 
         Raises:
-            _NotShown: one does not exist or may not be seen; the message does not tell which of the two.
+            _NotShownError: one does not exist or may not be seen; the message does not tell which of the two.
         """
         found = []
         for job in jobs:
             seen = await find_job(user, self._portal, job)
             view = await self._portal.find_job(job) if seen else None
             if seen is None or view is None:
-                raise _NotShown(404, "Job not found", "It does not exist, or you do not have permission to view it.")
+                raise _NotShownError(
+                    404, "Job not found", "It does not exist, or you do not have permission to view it."
+                )
             found.append(_ShownJob(seen[1], await view.record(), view.place))
         return found
 
     def _check_own_page(self, request: Request) -> None:
         """Refuse requests that change something and do not come from a page of this portal."""
         if request.method != "GET" and not self._authenticator.is_own_page(request):
-            raise _NotShown(403, "Request refused", "It came from a page of another site.")
+            raise _NotShownError(403, "Request refused", "It came from a page of another site.")
 
 
 def _find_live_board(user: PortalUser, one: _ShownJob, links: Links) -> _LiveBoard | None:
@@ -342,7 +344,9 @@ def _parse_jobs(request: Request) -> tuple[str, ...]:
 
 def _check_jobs(jobs: list[str]) -> tuple[str, ...]:
     if not jobs or len(jobs) > _MAX_JOBS or not all(JOB_ID.fullmatch(job) for job in jobs):
-        raise _NotShown(404, "Page not found", f"The address must name 1 to {_MAX_JOBS} jobs, separated by commas.")
+        raise _NotShownError(
+            404, "Page not found", f"The address must name 1 to {_MAX_JOBS} jobs, separated by commas."
+        )
     return tuple(dict.fromkeys(jobs))
 
 
@@ -352,7 +356,7 @@ async def _forward(
     try:
         return await forward_request(request, request.path_params["path"], reader, writer, held.close)
     except RequestTooLargeError:
-        raise _NotShown(413, "Request too large", "TensorBoard does not send requests of this size.") from None
+        raise _NotShownError(413, "Request too large", "TensorBoard does not send requests of this size.") from None
 
 
 async def _read_token(request: Request) -> str:

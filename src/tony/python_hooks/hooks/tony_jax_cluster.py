@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 #: Set by the adapter (`tony.frameworks.jax`) in every process that takes part.
-ADDRESS, COUNT, ID = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+ADDRESS = "JAX_COORDINATOR_ADDRESS"
+COUNT = "JAX_NUM_PROCESSES"
+ID = "JAX_PROCESS_ID"
 _MODULE = "jax._src.clusters"
 
 
@@ -40,12 +42,12 @@ class _Finder:
             spec: ModuleSpec | None = find(name, path, target) if find else None
             if spec is not None:
                 if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
+                    spec.loader = _ClusterModuleLoader(spec.loader)  # type: ignore[assignment]
                 return spec
         return None
 
 
-class _Loader:
+class _ClusterModuleLoader:
     """Delegates to the module's own loader, then registers the class."""
 
     def __init__(self, loader: Any) -> None:

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from tony.errors import InfraError, NotInCharge, StorageError
+from tony.errors import AttemptSupersededError, InfraError, StorageError
 from tony.linux.thread_pools import to_thread
 from tony.retry import Backoff
 from tony.schedulers.allocator_interface import Journal
@@ -48,7 +48,7 @@ class ReplicatedJournal(Journal):
         safe: see `ContainerAllocator.journal`.
 
     Attributes:
-        lost: ends with `NotInCharge` when a later AM attempt has taken over the log.
+        lost: ends with `AttemptSupersededError` when a later AM attempt has taken over the log.
     """
 
     def __init__(self, segment: Path, store: JobStore, safe: Callable[[int], None]) -> None:
@@ -67,7 +67,7 @@ class ReplicatedJournal(Journal):
         self.lost: asyncio.Future[None] = self._loop.create_future()
         self._opening = self._loop.create_task(self._open())
 
-    def wrote(self, size: int, *, urgent: bool) -> None:
+    def note_written(self, size: int, *, urgent: bool) -> None:
         self._size = size
         if urgent:
             self._urgent = size
@@ -177,7 +177,7 @@ class ReplicatedJournal(Journal):
             is_taken_over = False
         if is_taken_over:
             if not self.lost.done():
-                self.lost.set_exception(NotInCharge("a later AM attempt has taken over the event log"))
+                self.lost.set_exception(AttemptSupersededError("a later AM attempt has taken over the event log"))
             return
         _log.error("can no longer write the event log to %s: %s", self._store.path, error)
         self._waive()

@@ -55,13 +55,13 @@ class HdfsJobStore(JobStore):
 
     def list(self) -> Mapping[str, StoredFile]:
         try:
-            return {status.name: _stored(status.name, status) for status in self._web().list(self.path)}
+            return {status.name: _build_stored_file(status.name, status) for status in self._web().list(self.path)}
         except FileMissingError:
             return {}
 
     def find(self, name: str) -> StoredFile | None:
         status = self._web().find(f"{self.path}/{name}")
-        return None if status is None else _stored(name, status)
+        return None if status is None else _build_stored_file(name, status)
 
     def read(self, name: str, offset: int, most: int) -> bytes | None:
         try:
@@ -126,5 +126,5 @@ class HdfsJobStore(JobStore):
             return self._client
 
 
-def _stored(name: str, status: FileStatus) -> StoredFile:
+def _build_stored_file(name: str, status: FileStatus) -> StoredFile:
     return StoredFile(name=name, size=status.length, modified_ms=status.modified_ms)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from tony import clock
-from tony.errors import InfraError, NotInCharge, StorageError
+from tony.errors import AttemptSupersededError, InfraError, StorageError
 from tony.model.layout import JobFolder
 from tony.schedulers.job_store.job_store import JobStore, StoredFile, build_segment_name
 
@@ -40,7 +40,7 @@ class PreviousAttempts:
         """Take over their event logs, and copy them whole.
 
         Raises:
-            NotInCharge: the store is unavailable for too long; the next AM attempt may succeed.
+            AttemptSupersededError: the store is unavailable for too long; the next AM attempt may succeed.
             InfraError: it refuses.
         """
         for number in range(1, self._attempt):
@@ -63,7 +63,7 @@ class PreviousAttempts:
         name = build_segment_name(number)
         while (stored := self._store.take_over_log(name)) is None:
             if clock.monotonic() > self._give_up:
-                raise NotInCharge(
+                raise AttemptSupersededError(
                     f"{self._store.path}/{name} was not closed in time; another AM attempt may continue the job"
                 )
             time.sleep(_FENCE_POLL_SECONDS)
@@ -84,13 +84,13 @@ class PreviousAttempts:
         while True:
             try:
                 return self._fetch_event_log(number)
-            except NotInCharge:
+            except AttemptSupersededError:
                 raise
             except InfraError as error:
                 if self._store.is_lasting(error):
                     raise
                 if clock.monotonic() + _RETRY_SECONDS > self._give_up:
-                    raise NotInCharge(
+                    raise AttemptSupersededError(
                         f"cannot read the job's event log, so another AM attempt may continue the job: {error}"
                     ) from error
                 if not is_logged:

@@ -23,7 +23,7 @@ from tony.schedulers.allocator_interface import NOT_LISTENING, AmAddresses, Cont
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.local import feasibility
 from tony.schedulers.local.capabilities import CAPABILITIES
-from tony.schedulers.local.claims.ledger import LedgerBusy
+from tony.schedulers.local.claims.ledger import LedgerBusyError
 from tony.schedulers.local.claims.ledger_location import open_ledger
 from tony.schedulers.local.claims.machine_capacity import measure
 from tony.schedulers.local.claims.peak_demand import needs
@@ -189,7 +189,7 @@ class LocalAllocator(ContainerAllocator):
         """Enlarge the claim of a job that has less than it could use, as soon as that delays no other job."""
         try:
             while self._allocation.find_pending_reason() and resource_claim.can_grow:
-                with contextlib.suppress(LedgerBusy, SchedulerError, OSError):
+                with contextlib.suppress(LedgerBusyError, SchedulerError, OSError):
                     before, claim = resource_claim.size, resource_claim.grow()
                     if claim:
                         self._allocation.enlarge(claim.memory - before, claim.devices or ())
@@ -249,9 +249,9 @@ class LocalAllocator(ContainerAllocator):
         if held.stage is not ContainerStage.RUNNING:
             self._end(held, "released")
         elif not held.cause:
-            again = held.force.when() if held.force else float("inf")
+            kill_at = held.force.when() if held.force else float("inf")
             loop = asyncio.get_running_loop()
-            if loop.time() + timeout < again:
+            if loop.time() + timeout < kill_at:
                 if held.force:
                     held.force.cancel()
                 cause = f"released, and killed because its executor did not exit within {timeout:g} s"
@@ -340,7 +340,7 @@ class LocalAllocator(ContainerAllocator):
         claim = self._supervisor.claim if self._supervisor else None
         if claim is not None:
             ledger, _ = open_ledger(self._settings, self._job.home)
-            held = ledger.inherited_claim(claim, self._job.folder.job_id)
+            held = ledger.find_inherited_claim(claim, self._job.folder.job_id)
             if held:
                 held.withdraw()
             ledger.close()

@@ -25,7 +25,7 @@ class _ResourceKind:
     """One kind of resource, and its wording in messages."""
 
     key: str
-    of: Callable[[Resources], int]
+    get_amount: Callable[[Resources], int]
     has: int
     text: Callable[[int], str]
     machine: str
@@ -38,7 +38,7 @@ def find_unsatisfiable_requests(spec: JobSpec, machine: Machine) -> Sequence[Pro
     kinds = (
         _ResourceKind(
             key="memory",
-            of=compute_memory,
+            get_amount=compute_memory,
             has=machine.memory,
             text=format_size,
             machine=f"{format_size(machine.memory)} of memory{_format_reason(machine.memory_origin)}",
@@ -46,7 +46,7 @@ def find_unsatisfiable_requests(spec: JobSpec, machine: Machine) -> Sequence[Pro
         ),
         _ResourceKind(
             key="gpus",
-            of=compute_gpus,
+            get_amount=compute_gpus,
             has=len(machine.gpus),
             text=_format_gpus,
             machine=f"{_format_gpus(len(machine.gpus))}{_format_reason(machine.gpus_origin)}",
@@ -91,26 +91,26 @@ def _find_problems(spec: JobSpec, kind: _ResourceKind) -> list[Problem]:
     too_large = [
         Problem(
             key=f"roles.{name}.{kind.key}",
-            value=kind.text(kind.of(role.resources)),
+            value=kind.text(kind.get_amount(role.resources)),
             message=f"one task can have at most {kind.machine}. Request {kind.less}{kind.alternative}.",
         )
         for name, role in roles.items()
-        if role.instances and kind.of(role.resources) > kind.has
+        if role.instances and kind.get_amount(role.resources) > kind.has
     ]
     if too_large:
         return too_large
-    together = find_coexisting(spec, kind.of)
-    wanted = sum(sum_weights(roles[name], kind.of) for name in together)
-    if wanted <= kind.has:
+    together = find_coexisting(spec, kind.get_amount)
+    required = sum(sum_weights(roles[name], kind.get_amount) for name in together)
+    if required <= kind.has:
         return []
     sums = " + ".join(
-        f"{name}: {roles[name].instances} x {kind.text(kind.of(roles[name].resources))}" for name in together
+        f"{name}: {roles[name].instances} x {kind.text(kind.get_amount(roles[name].resources))}" for name in together
     )
     first = kind.key if len(together) == 1 else ""
     return [
         Problem(
             key=f"roles.{together[0]}.{first}" if first else "roles",
-            message=f"the job requests {sums} = {kind.text(wanted)} at the same time; this machine has "
+            message=f"the job requests {sums} = {kind.text(required)} at the same time; this machine has "
             f"{kind.machine}. Request {kind.less} or fewer instances{kind.alternative}.",
         )
     ]
@@ -158,13 +158,13 @@ def find_limit_problems(spec: JobSpec) -> Sequence[Problem]:
     job = f"{tasks} task{'' if tasks == 1 else 's'} at one time need"
     problems = []
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = open_files(spec)
-    if most != resource.RLIM_INFINITY and most < wanted:
-        text = f"{job} {wanted} open files in one process, but the hard limit is {most} (RLIMIT_NOFILE, ulimit -Hn)"
+    required = open_files(spec)
+    if most != resource.RLIM_INFINITY and most < required:
+        text = f"{job} {required} open files in one process, but the hard limit is {most} (RLIMIT_NOFILE, ulimit -Hn)"
         problems.append(Problem(key="roles", message=f"{text}. {_ADVICE}"))
     allowed = resource_limits.process_limit()
-    wanted = processes(spec)
-    if allowed is not None and allowed < wanted:
-        text = f"{job} {wanted} processes and threads or more, but the limit is {allowed} (RLIMIT_NPROC, ulimit -u)"
+    required = processes(spec)
+    if allowed is not None and allowed < required:
+        text = f"{job} {required} processes and threads or more, but the limit is {allowed} (RLIMIT_NPROC, ulimit -u)"
         problems.append(Problem(key="roles", message=f"{text}. {_ADVICE}"))
     return problems

@@ -12,12 +12,12 @@ class LocalScheduler(Scheduler):
 
     name = "local"
 
-    def submitter(self, home: Home) -> Submitter:
+    def create_submitter(self, home: Home) -> Submitter:
         from tony.schedulers.local.submitter import LocalSubmitter
 
         return LocalSubmitter(home)
 
-    def source(self, job: PreparedJob) -> ContainerAllocator:
+    def create_allocator(self, job: PreparedJob) -> ContainerAllocator:
         from tony.schedulers.local.allocator import LocalAllocator
 
         return LocalAllocator(job, adopt_orphans=True)

@@ -56,7 +56,7 @@ class LocalSubmitter(Submitter):
             *problems,
             *find_unsatisfiable_requests(spec, machine),
             *find_limit_problems(spec),
-            *_no_interpreter(spec),
+            *_check_interpreters(spec),
         ]
 
     def notices(self, spec: JobSpec) -> Sequence[str]:
@@ -152,7 +152,7 @@ def _is_on_path(program: str) -> bool:
     return shutil.which(program) is not None
 
 
-def _no_interpreter(spec: JobSpec) -> list[Problem]:
+def _check_interpreters(spec: JobSpec) -> list[Problem]:
     """Return interpreters given by name alone that the tasks, which inherit our PATH, would not find."""
     problems = []
     for name, role in spec.effective_roles.items():

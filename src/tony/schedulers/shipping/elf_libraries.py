@@ -8,10 +8,17 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-_PT_LOAD, _PT_DYNAMIC = 1, 2
-_DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH = 0, 1, 5, 15, 29
+_PT_LOAD = 1
+_PT_DYNAMIC = 2
+_DT_NULL = 0
+_DT_NEEDED = 1
+_DT_STRTAB = 5
+_DT_RPATH = 15
+_DT_RUNPATH = 29
 _MAGIC = b"\x7fELF\x02\x01"
-_HEADER, _SEGMENT, _ENTRY = struct.Struct("<32xQ14xHH"), struct.Struct("<I4xQQ8xQ16x"), struct.Struct("<qQ")
+_HEADER = struct.Struct("<32xQ14xHH")
+_SEGMENT = struct.Struct("<I4xQQ8xQ16x")
+_ENTRY = struct.Struct("<qQ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

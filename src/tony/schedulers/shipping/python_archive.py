@@ -95,7 +95,7 @@ def store_interpreter(cache: Cache, setting: str, own: OwnInterpreter | None = N
         return build_once(
             cache, f"stage {own.program}", f"python-{_compute_fingerprint(own)}", lambda: _build(own, cache.path)
         )
-    except _NotMovable as error:
+    except _NotMovableError as error:
         message = (
             f"{own.program} cannot be shipped: {error}. Submit with an interpreter installed by uv or pyenv, or set "
             "this to an interpreter on the nodes."
@@ -103,7 +103,7 @@ def store_interpreter(cache: Cache, setting: str, own: OwnInterpreter | None = N
         raise ConfigError([Problem(key=setting, value=OWN_PYTHON, message=message)]) from error
 
 
-class _NotMovable(Exception):  # noqa: N818 - never leaves this module
+class _NotMovableError(Exception):
     pass
 
 
@@ -147,12 +147,12 @@ def _iterate_members(own: OwnInterpreter) -> Iterator[Member]:
         if shared:
             program = with_search_path(program, _ORIGIN)
     except ValueError as error:
-        raise _NotMovable(str(error)) from error
+        raise _NotMovableError(str(error)) from error
     yield "bin/python3", program, 0o755
     for name in shared:
         yield f"lib/{name}", _find_loaded(name).read_bytes(), 0o755
     if not own.library.is_relative_to(own.prefix):
-        raise _NotMovable(f"its modules are in {own.library}, outside {own.prefix}")
+        raise _NotMovableError(f"its modules are in {own.library}, outside {own.prefix}")
     below = own.library.relative_to(own.prefix)
     for path in _iterate_modules(own.library):
         content = (own.library / path).read_bytes()
@@ -168,7 +168,7 @@ def _find_loaded(name: str) -> Path:
             path = line.split(None, 5)[-1].strip()
             if os.path.basename(path) == name or os.path.basename(os.path.realpath(path)) == name:
                 return Path(path)
-    raise _NotMovable(f"it needs {name}, which cannot be found")
+    raise _NotMovableError(f"it needs {name}, which cannot be found")
 
 
 def _iterate_modules(library: Path) -> Iterator[str]:
@@ -204,12 +204,14 @@ def _test_elsewhere(members: list[Member], place: Path) -> None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _NotMovable(f"in another folder it does not start ({error})") from error
+        raise _NotMovableError(f"in another folder it does not start ({error})") from error
     if done.returncode:
         last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise _NotMovable(f"it does not work in another folder ({''.join(last) or f'exit code {done.returncode}'})")
+        raise _NotMovableError(
+            f"it does not work in another folder ({''.join(last) or f'exit code {done.returncode}'})"
+        )
     loaded = json.loads(done.stdout)
     foreign = [path for path in loaded["files"] if not Path(path).is_relative_to(place) and path != "frozen"]
     foreign += [path for path in loaded["maps"] if "libpython" in path and not Path(path).is_relative_to(place)]
     if foreign:
-        raise _NotMovable(f"in another folder it still uses {foreign[0]}")
+        raise _NotMovableError(f"in another folder it still uses {foreign[0]}")

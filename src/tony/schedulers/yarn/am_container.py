@@ -22,7 +22,7 @@ class YarnAmContainer(AmContainer):
 
     def __init__(self) -> None:
         payload, self._container = ContainerEnv.from_environ(os.environ).take_payload(JOB, JobPayload)
-        self._payload = in_cluster_time(payload, self._container)
+        self._payload = set_cluster_time(payload, self._container)
 
     def take_job(self) -> JobLaunch:
         record = self._payload.record
@@ -36,7 +36,7 @@ class YarnAmContainer(AmContainer):
         return YarnAllocator(job, self._payload, self._container)
 
 
-def in_cluster_time(payload: JobPayload, container: ContainerEnv) -> JobPayload:
+def set_cluster_time(payload: JobPayload, container: ContainerEnv) -> JobPayload:
     """Set the submission time to the cluster's: the submitter's clock may be wrong."""
     if container.submitted is None:
         return payload

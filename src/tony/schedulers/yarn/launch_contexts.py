@@ -33,7 +33,7 @@ from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.yarn.client.unrecorded_applications import build_tags
 from tony.schedulers.yarn.launch_payload import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import ENVIRONMENT, PYTHON, YarnSettings, read_role_settings
-from tony.schedulers.yarn.shell_quoting import for_shell
+from tony.schedulers.yarn.shell_quoting import escape_for_shell
 
 MIB = 1024**2
 #: YARN's name for GPUs.
@@ -210,7 +210,7 @@ def _build_environment(
     sources: Mapping[str, str],
 ) -> tuple[StringPair, ...]:
     """Return the container's variables. Readable with the job's logs: no secrets, no variables of user programs."""
-    variables = for_shell(given)
+    variables = escape_for_shell(given)
     variables["TONY_PYTHON_SETTING"] = PYTHON
     if python:
         variables["TONY_ENVIRONMENT"] = python
@@ -219,7 +219,7 @@ def _build_environment(
     elif settings.python and settings.python != ENVIRONMENT:
         variables["TONY_PYTHON"] = settings.python
         place = sources.get(PYTHON)  # for the error message if there is no such interpreter
-        variables |= for_shell({"TONY_PYTHON_PLACE": f", {place}"}) if place else {}
+        variables |= escape_for_shell({"TONY_PYTHON_PLACE": f", {place}"}) if place else {}
     variables |= docker
     return tuple(StringPair(key=key, value=value) for key, value in variables.items())
 
@@ -239,7 +239,7 @@ def _build_docker_variables(
     if mounts:
         variables["YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS"] = mounts
     place = f"{key}, {sources[key]}" if key in sources else key
-    return variables | for_shell({"TONY_IMAGE_PLACE": place})
+    return variables | escape_for_shell({"TONY_IMAGE_PLACE": place})
 
 
 def _build_command(module: str) -> str:

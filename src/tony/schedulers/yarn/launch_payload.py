@@ -17,10 +17,14 @@ from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials, TaskLaunch
 
 #: Keys of the payloads in a container's credentials.
-JOB, TASK = "tony.job", "tony.task"
+JOB = "tony.job"
+TASK = "tony.task"
 #: Names of extracted archives in a container's folder: tony itself, an interpreter, a framework's plug-in, and the web
 #: packages.
-RUNTIME, INTERPRETER, PLUG_IN, PAGES = "tony", "tony-python", "tony-framework", "tony-pages"
+RUNTIME = "tony"
+INTERPRETER = "tony-python"
+PLUG_IN = "tony-framework"
+PAGES = "tony-pages"
 #: What containers run: a module of tony, and the class of its environment.
 MASTER = "tony.am.container_main tony.schedulers.yarn.am_container:YarnAmContainer"
 EXECUTOR = "tony.executor.container_main tony.schedulers.yarn.executor_container:YarnExecutorContainer"

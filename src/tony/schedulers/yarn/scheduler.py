@@ -11,7 +11,7 @@ class YarnScheduler(Scheduler):
 
     name = "yarn"
 
-    def submitter(self, home: Home) -> Submitter:
+    def create_submitter(self, home: Home) -> Submitter:
         from tony.schedulers.yarn.client.submitter import YarnSubmitter
 
         return YarnSubmitter(home)

@@ -13,13 +13,13 @@ _SPECIAL = re.compile(rf'(?P<variable>{VARIABLE.pattern})|[\\"`$]', re.ASCII)
 _READ_BY_YARN = "YARN_CONTAINER_RUNTIME_"
 
 
-def for_shell(variables: Mapping[str, str]) -> dict[str, str]:
+def escape_for_shell(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables escaped for YARN, which writes the values unchanged into a script between double quotes."""
     return {
-        name: value if name.startswith(_READ_BY_YARN) else _SPECIAL.sub(_quoted, value)
+        name: value if name.startswith(_READ_BY_YARN) else _SPECIAL.sub(_quote_match, value)
         for name, value in variables.items()
     }
 
 
-def _quoted(found: re.Match[str]) -> str:
+def _quote_match(found: re.Match[str]) -> str:
     return found[0] if found["variable"] else f"\\{found[0]}"

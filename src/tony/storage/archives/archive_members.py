@@ -60,7 +60,7 @@ _FORMAT_ERRORS = (
     MemoryError,  # a decompressor with an excessive memory request
 )
 #: Remedies: for an unsafe archive, and for one whose links lead out of it.
-_CREATE_AGAIN = "Create it again from inside its folder, for instance with `tar -C FOLDER -czf X.tar.gz .`"
+_CREATE_HINT = "Create it again from inside its folder, for instance with `tar -C FOLDER -czf X.tar.gz .`"
 _FOLLOW_LINKS = "Create it again with the targets of its links: `zip -r` without `-y`, `tar -h`."
 #: Seconds since 1970 that every file system and time function can hold: up to the year 2242.
 _MAX_TIME = 2**33
@@ -147,7 +147,7 @@ class Guard:
                 why = f"is a link to {escape_name(target)}, which leads out of the folder"
                 raise self.build_refusal(path, why, do=_FOLLOW_LINKS)
 
-    def build_refusal(self, member: str, why: str, do: str = _CREATE_AGAIN) -> ArchiveError:
+    def build_refusal(self, member: str, why: str, do: str = _CREATE_HINT) -> ArchiveError:
         """Return the error for a member that is not allowed, and what to do about it."""
         return ArchiveError(
             f"the archive {self._archive} is damaged or not safe to unpack: its member {escape_name(member)} {why}. "
@@ -324,8 +324,8 @@ def _zip_target(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> s
 
 def _require_deflate(info: zipfile.ZipInfo, name: str) -> None:
     if info.compress_type in _UNBOUNDED:
-        inside = _UNBOUNDED[info.compress_type]
-        raise ArchiveError(f"the archive {name} is a zip with {inside} compression. Create it again with deflate.")
+        method = _UNBOUNDED[info.compress_type]
+        raise ArchiveError(f"the archive {name} is a zip with {method} compression. Create it again with deflate.")
 
 
 def _zip_chunks(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Iterator[bytes]:

@@ -27,13 +27,13 @@ from tony.storage.stores.disk_errors import explain_os_error
 _MAX_ATTEMPTS = 3
 
 
-def store_folder(cache: Cache, scan: Scan, again: Callable[[], Scan], name: str) -> Stored:
+def store_folder(cache: Cache, scan: Scan, rescan: Callable[[], Scan], name: str) -> Stored:
     """Store a folder in the cache as one tar.
 
     An unchanged folder costs one walk: its digest is computed from the index, without reading files.
 
     Args:
-        again: scans the folder again if it changed meanwhile.
+        rescan: scans the folder again if it changed meanwhile.
         name: its name in messages.
 
     Raises:
@@ -44,7 +44,7 @@ def store_folder(cache: Cache, scan: Scan, again: Callable[[], Scan], name: str)
         try:
             return _store_folder(cache, scan, name)
         except FileChangedError:
-            scan = again()
+            scan = rescan()
     return _store_folder(cache, scan, name)
 
 

@@ -166,8 +166,8 @@ def remove_tree(folder: Path) -> None:
         os.chmod(folder, 0o700)
         for place, folders, _ in os.walk(folder):
             for name in folders:
-                if not os.path.islink(inside := os.path.join(place, name)):
-                    os.chmod(inside, 0o700)
+                if not os.path.islink(subfolder := os.path.join(place, name)):
+                    os.chmod(subfolder, 0o700)
         shutil.rmtree(folder)
 
 

@@ -150,7 +150,7 @@ class Cache:
             StorageError: it is missing or damaged.
         """
         if not self.has(digest, size):
-            raise self.missing_object_error(digest, name)
+            raise self.build_missing_object_error(digest, name)
         return self.find_object(digest)
 
     def take(self, digest: str, file: Path) -> None:
@@ -172,7 +172,7 @@ class Cache:
         finally:
             part.unlink(missing_ok=True)
 
-    def missing_object_error(self, digest: str, name: str) -> StorageError:
+    def build_missing_object_error(self, digest: str, name: str) -> StorageError:
         """Return the error for an object that cannot be used; `name` is its source."""
         return StorageError(
             f"the staged copy of {name} is missing or damaged ({self.find_object(digest)}). Submit the job again "
@@ -190,7 +190,7 @@ class Cache:
             if hashlib.file_digest(file, "sha256").hexdigest() == digest:
                 return path
         path.unlink(missing_ok=True)
-        raise self.missing_object_error(digest, name)
+        raise self.build_missing_object_error(digest, name)
 
     def verify_object(self, item: StagedItem) -> Path:
         """Return the object of a staged item, verified if its digest is that of the content.
@@ -259,7 +259,9 @@ class Cache:
 
     def _remove_stale_parts(self) -> None:
         with os.scandir(self.path) as entries:
-            parts = [e for e in entries if e.name.endswith(".part") and time.time() - _changed_at(e) > _STALE_SECONDS]
+            parts = [
+                e for e in entries if e.name.endswith(".part") and time.time() - _read_change_time(e) > _STALE_SECONDS
+            ]
         for entry in parts:
             if _is_abandoned(entry):
                 Path(entry.path).unlink(missing_ok=True)
@@ -276,13 +278,13 @@ def _is_abandoned(part: os.DirEntry[str]) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        return time.time() - _changed_at(part) > _STALE_WITHOUT_LOCKS_SECONDS
+        return time.time() - _read_change_time(part) > _STALE_WITHOUT_LOCKS_SECONDS
     finally:
         os.close(file)
     return True
 
 
-def _changed_at(entry: os.DirEntry[str]) -> float:
+def _read_change_time(entry: os.DirEntry[str]) -> float:
     try:
         return entry.stat(follow_symlinks=False).st_mtime
     except FileNotFoundError:  # finished meanwhile

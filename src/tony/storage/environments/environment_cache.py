@@ -133,7 +133,7 @@ def _build(cache: Cache, item: StagedItem, place: Path, env: Mapping[str, str]) 
         entries = unpack(archive, Format(item.suffix), part, item.name, outside_links=True)
         prefix = find_prefix({entry.path: entry.kind for entry in entries})
         if prefix is None:
-            raise ArchiveError(missing_python_error(item.name))
+            raise ArchiveError(build_missing_python_error(item.name))
         os.rename(part / prefix, place)
         prepare(place, item.name, env)
         record = _record(place)
@@ -145,7 +145,7 @@ def _build(cache: Cache, item: StagedItem, place: Path, env: Mapping[str, str]) 
         remove_tree(part)
 
 
-def missing_python_error(name: str) -> str:
+def build_missing_python_error(name: str) -> str:
     """Return the message for an archive without an interpreter."""
     return (
         f"the archive {name} contains no bin/python. Give a packed venv (`tar -C .venv -czf env.tar.gz .`) "

@@ -93,10 +93,10 @@ def _with_interpreter(text: bytes, folder: bytes, kept: frozenset[bytes] | set[b
         match, groups = _EXEC.match(text), (2, 3, 4)
     if match is None or match[groups[0]] in kept or not match[groups[0]].endswith(b"/bin"):
         return text
-    return _first_lines(folder + b"/" + match[groups[1]], match[groups[2]].strip()) + text[match.end() :]
+    return _build_first_lines(folder + b"/" + match[groups[1]], match[groups[2]].strip()) + text[match.end() :]
 
 
-def _first_lines(interpreter: bytes, options: bytes) -> bytes:
+def _build_first_lines(interpreter: bytes, options: bytes) -> bytes:
     line = b"#!" + interpreter + (b" " + options if options else b"") + b"\n"
     if len(line) <= _MAX_SHEBANG_BYTES and not re.search(rb"\s", interpreter):
         return line

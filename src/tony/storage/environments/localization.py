@@ -85,7 +85,7 @@ def _copy_file(cache: Cache, item: StagedItem, place: Path, copier: Copier) -> N
     try:
         copier.copy(str(origin), str(place), mode=item.mode, size=item.size)
     except SourceChangedError as error:
-        raise cache.missing_object_error(item.digest, item.name) from error
+        raise cache.build_missing_object_error(item.digest, item.name) from error
 
 
 def _is_done(done: Path, role: StagedRole) -> bool:

@@ -74,8 +74,8 @@ async def collect_job_credentials(
     found = select_program_tokens(logins.credentials)
     if not are_tokens_issued(settings):
         return found
-    wanted = [find_name_service(settings), *(find_name_service(settings, uri) for uri in file_systems)]
-    missing = [service for service in dict.fromkeys(wanted) if logins.find_file_token(service) is None]
+    services = [find_name_service(settings), *(find_name_service(settings, uri) for uri in file_systems)]
+    missing = [service for service in dict.fromkeys(services) if logins.find_file_token(service) is None]
     tokens = await asyncio.gather(*(fetch_token(settings, logins, service) for service in missing))
     return found.to_extended(*(token for token in tokens if token is not None))
 

@@ -39,7 +39,7 @@ class HdfsClients:
         return self.logins.acts_for or self.logins.user
 
     @classmethod
-    def of(
+    def from_configuration(
         cls, configuration: Configuration, environ: Mapping[str, str], credentials: TokenCredentials | None = None
     ) -> Self:
         """Return the clients for a configuration.

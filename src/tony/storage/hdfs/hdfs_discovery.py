@@ -49,4 +49,4 @@ def find_hdfs(home: Home, settings: Mapping[str, Mapping[str, object]]) -> HdfsC
             "no Hadoop configuration is set, so the file system cannot be found. Set HADOOP_CONF_DIR (in a job file: "
             "scheduler.yarn.conf) to the folder with core-site.xml and hdfs-site.xml."
         )
-    return HdfsClients.of(configuration, os.environ)
+    return HdfsClients.from_configuration(configuration, os.environ)

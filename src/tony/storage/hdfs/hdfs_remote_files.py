@@ -10,7 +10,7 @@ from tony.hadoop.configuration.value_parsing import ConfigurationError
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
 from tony.storage.hdfs.hdfs_clients import HdfsClients
-from tony.storage.staging.remote_files import Bytes, NotThere, RemoteFile, RemoteFiles, RemoteFolder
+from tony.storage.staging.remote_files import Bytes, RemoteFile, RemoteFileNotFoundError, RemoteFiles, RemoteFolder
 
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebHdfs
@@ -32,7 +32,7 @@ class HdfsFiles(RemoteFiles):
         self._clients: dict[NameService, WebHdfs] = {}
         self._folders: dict[tuple[NameService, str], bool] = {}
 
-    def look(self, address: str) -> RemoteFile | RemoteFolder:
+    def stat(self, address: str) -> RemoteFile | RemoteFolder:
         service, path = self._split(address)
         client = self._client(service)
         try:
@@ -51,7 +51,7 @@ class HdfsFiles(RemoteFiles):
                 raise ValueError(f"{service.uri}{path} is neither a file nor a folder.")
             return self._file(service, path, status)
         except FileMissingError:
-            raise NotThere(f"{service.uri}{path} does not exist.") from None
+            raise RemoteFileNotFoundError(f"{service.uri}{path} does not exist.") from None
         except AccessControlError as error:
             raise ValueError(f"permission denied: {service.uri}{path} cannot be read: {error}") from error
 
@@ -60,7 +60,7 @@ class HdfsFiles(RemoteFiles):
         try:
             return self._client(service).open(path, length=length)
         except FileMissingError:
-            raise NotThere(f"{file.address} no longer exists.") from None
+            raise RemoteFileNotFoundError(f"{file.address} no longer exists.") from None
         except AccessControlError as error:
             raise ValueError(f"permission denied: {file.address} cannot be read: {error}") from error
 
@@ -86,10 +86,10 @@ class HdfsFiles(RemoteFiles):
             address=f"{service.uri}{path}",
             size=status.length,
             timestamp=status.modified_ms,
-            public=self.in_place and readable and self._all_may_enter(service, path.rpartition("/")[0]),
+            public=self.in_place and readable and self._can_all_enter(service, path.rpartition("/")[0]),
         )
 
-    def _all_may_enter(self, service: NameService, folder: str) -> bool:
+    def _can_all_enter(self, service: NameService, folder: str) -> bool:
         """Return True if every user may traverse the folder: only then may YARN share a file between users (PUBLIC).
 
         NodeManagers check it again.
@@ -98,7 +98,7 @@ class HdfsFiles(RemoteFiles):
             return True
         known = self._folders.get((service, folder))
         if known is None:
-            above = self._all_may_enter(service, folder.rpartition("/")[0])
+            above = self._can_all_enter(service, folder.rpartition("/")[0])
             known = above and bool(self._client(service).get_status(folder).permission & _OTHERS_ENTER)
             self._folders[service, folder] = known
         return known

@@ -103,7 +103,7 @@ def scan(root: Path, *, git: bool, without: Collection[str] = ()) -> Scan:
         walk.folder(os.fspath(top), "", rules)
     except IgnoreFileError as error:
         walk.refused.append(str(error))
-    found = _relative_links(sorted(walk.found, key=lambda f: os.fsencode(f.path)), root, top)
+    found = _make_links_relative(sorted(walk.found, key=lambda f: os.fsencode(f.path)), root, top)
     return Scan(
         root=top,
         found=tuple(found),
@@ -237,18 +237,18 @@ def shorten_path(path: str) -> str:
     )
 
 
-def _relative_links(found: list[ScannedEntry], root: Path, top: Path) -> list[ScannedEntry]:
+def _make_links_relative(found: list[ScannedEntry], root: Path, top: Path) -> list[ScannedEntry]:
     """Return the entries with absolute links to places inside the folder rewritten as relative ones."""
     tops = {os.path.abspath(root), os.fspath(top)}
-    return [_relative(f, tops) if f.target.startswith("/") else f for f in found]
+    return [_make_relative(f, tops) if f.target.startswith("/") else f for f in found]
 
 
-def _relative(link: ScannedEntry, tops: Collection[str]) -> ScannedEntry:
+def _make_relative(link: ScannedEntry, tops: Collection[str]) -> ScannedEntry:
     target = os.path.normpath(link.target)
     for top in tops:
         if target == top or target.startswith(f"{top}/"):
-            inside = os.path.relpath(target, os.path.join(top, os.path.dirname(link.path)))
-            return replace(link, target=inside)
+            relative = os.path.relpath(target, os.path.join(top, os.path.dirname(link.path)))
+            return replace(link, target=relative)
     return link
 
 
@@ -276,8 +276,8 @@ def find_largest_entries(scan: Scan, count: int = 5) -> list[tuple[str, int]]:
 
 def _descend_to_dominant(path: str, sizes: Mapping[str, int]) -> tuple[str, int]:
     depth = path.count("/") + 1
-    inside = [p for p in sizes if p.startswith(f"{path}/") and p.count("/") == depth]
-    biggest = max(inside, key=lambda p: sizes[p], default=None)
+    entries = [p for p in sizes if p.startswith(f"{path}/") and p.count("/") == depth]
+    biggest = max(entries, key=lambda p: sizes[p], default=None)
     if biggest is None or sizes[biggest] * 2 <= sizes[path]:
         return path, sizes[path]
     return _descend_to_dominant(biggest, sizes)

@@ -25,9 +25,9 @@ _SPECIAL = frozenset(".^$*+?()|{}/")
 _MANY = frozenset("*+?{")
 
 
-def quick(regex: str) -> str:
+def simplify_regex(regex: str) -> str:
     """Return an equivalent of a regular expression that was generated from a gitignore glob."""
-    tokens = [_without_slash(token) for token in _TOKEN.findall(regex)]
+    tokens = [_exclude_slash(token) for token in _TOKEN.findall(regex)]
     made: list[str] = []
     at = 0
     while at < len(tokens):
@@ -58,7 +58,7 @@ def _is_fixed(tokens: list[str], at: int) -> bool:
     return tokens[at] not in _SPECIAL and not many
 
 
-def _without_slash(token: str) -> str:
+def _exclude_slash(token: str) -> str:
     """Return the token without matching a slash in a set of characters, as in git: `[!a]` is part of a name."""
     return f"(?!/){token}" if token.startswith("[") and token != "[^/]" else token
 
@@ -220,5 +220,5 @@ def _patterns(line: str) -> Iterator[_Pattern]:
         for pattern in GitIgnoreSpec.from_lines([line]).patterns:
             if pattern.regex is not None:
                 made = pattern.regex.pattern
-                better = quick(made)
+                better = simplify_regex(made)
                 yield _Pattern(pattern.regex if better == made else re.compile(better), bool(pattern.include))

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 
-class NotThere(ValueError):  # noqa: N818 - the schedulers use this name
+class RemoteFileNotFoundError(ValueError):
     """There is no such file or folder; the message says so."""
 
 
@@ -72,11 +72,11 @@ class RemoteFiles(ABC):
     in_place: bool = False
 
     @abstractmethod
-    def look(self, address: str) -> RemoteFile | RemoteFolder:
+    def stat(self, address: str) -> RemoteFile | RemoteFolder:
         """Return what is at an address (`config/files/hdfs_uri.py`).
 
         Raises:
-            NotThere: there is nothing.
+            RemoteFileNotFoundError: there is nothing.
             ValueError: it cannot be used; the message says why.
             TonyError: the file system does not answer, or does not accept the user.
         """

@@ -26,7 +26,7 @@ def request_archive(address: str, placement: Placement, files: RemoteFiles) -> S
         ValueError: it does not exist, or may not be read.
         TonyError: the file system does not answer.
     """
-    found = files.look(address)
+    found = files.stat(address)
     if isinstance(found, RemoteFolder):
         raise StagingRejectedError(
             "it is a folder. From HDFS only an archive can be used here: pack it, or list it under `files`."
@@ -49,7 +49,7 @@ def request_file(
         ValueError: it does not exist, or may not be read.
         TonyError: the file system does not answer.
     """
-    found = files.look(address)
+    found = files.stat(address)
     if isinstance(found, RemoteFile):
         return (_archive_request(found, name, Placement.FOLDER, files) if unpack else _file_request(found, name),), ""
     if unpack:

@@ -18,7 +18,7 @@ from tony.storage.archives.archive_detection import KNOWN, Format, detect, find_
 from tony.storage.archives.symlink_resolution import MAX_FOLLOWED, resolve
 from tony.storage.cache import cache_ingest
 from tony.storage.cache.object_cache import Cache, Stored
-from tony.storage.environments.environment_cache import find_prefix, missing_python_error
+from tony.storage.environments.environment_cache import build_missing_python_error, find_prefix
 from tony.storage.staging.folder_scan import Scan, scan
 from tony.storage.staging.remote_files import RemoteFile, RemoteFiles
 
@@ -218,7 +218,7 @@ def _check_archive(request: StagingRequest, kind: Format, cache: Cache, stored: 
 def _require_python(contents: Contents, name: str, *, same_host: bool) -> None:
     prefix = find_prefix(contents.kinds)
     if prefix is None:
-        raise StagingRejectedError(missing_python_error(name))
+        raise StagingRejectedError(build_missing_python_error(name))
     base = _base_interpreter(contents, f"{prefix}/bin/python".lstrip("/"))
     if same_host and base is not None and not os.path.exists(base):
         raise StagingRejectedError(

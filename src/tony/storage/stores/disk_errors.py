@@ -47,11 +47,11 @@ def require_free_space(doing: str, folder: Path, needed: int) -> None:
     Raises:
         StorageError: `folder` has less than `needed` bytes free.
     """
-    if needed > free_bytes(folder):
+    if needed > measure_free_bytes(folder):
         raise build_disk_full_error(doing, folder, needed)
 
 
-def free_bytes(folder: Path) -> int:
+def measure_free_bytes(folder: Path) -> int:
     """Return the bytes that this user may still write at `folder`, which must exist."""
     status = os.statvfs(folder)
     return status.f_bavail * status.f_frsize
@@ -60,7 +60,7 @@ def free_bytes(folder: Path) -> int:
 def build_disk_full_error(doing: str, folder: Path, needed: int | None, *, quota: bool = False) -> StorageError:
     """Return the error for a full disk."""
     wants = f"{format_size(needed)} needed" if needed else "more space needed"
-    why = "your disk quota is exhausted" if quota else f"{format_size(free_bytes(folder))} free"
+    why = "your disk quota is exhausted" if quota else f"{format_size(measure_free_bytes(folder))} free"
     return StorageError(
         f"cannot {doing}: not enough disk space in {folder}: {wants}, {why}. "
         "Free some space there, or set TONY_HOME to a folder on a larger disk."

@@ -46,11 +46,11 @@ class FsspecStore(FileStore):
         except (ImportError, ValueError) as error:
             raise UserError(f"{address}: fsspec has no driver for {scheme}://: {error}") from error
         except Exception as error:  # drivers may raise anything
-            raise StorageError(f"{address} cannot be opened: {_one_line(error)}") from error
+            raise StorageError(f"{address} cannot be opened: {_format_one_line(error)}") from error
         self._root = str(root).rstrip("/")
 
     def list(self, path: str = "") -> Sequence[Item]:
-        place = self._full_path(path)
+        place = self._build_full_path(path)
         found: Sequence[Mapping[str, Any]] = ()
         with self._explain_errors("read", path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
             found = self._files.ls(place, detail=True)
@@ -59,11 +59,11 @@ class FsspecStore(FileStore):
     def find(self, path: str) -> Item | None:
         found: Mapping[str, Any] | None = None
         with self._explain_errors("read", path), contextlib.suppress(FileNotFoundError):
-            found = self._files.info(self._full_path(path))
+            found = self._files.info(self._build_full_path(path))
         return None if found is None else _item(found)
 
     def read_pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        place = self._full_path(path)
+        place = self._build_full_path(path)
         with (
             self._explain_errors("read", path),
             contextlib.suppress(FileNotFoundError),
@@ -75,7 +75,7 @@ class FsspecStore(FileStore):
                 yield piece
 
     def write(self, path: str, content: bytes | Path) -> None:
-        place = self._full_path(path)
+        place = self._build_full_path(path)
         with self._explain_errors("write", path):
             with contextlib.suppress(NotImplementedError):
                 self._files.makedirs(place.rpartition("/")[0], exist_ok=True)
@@ -86,9 +86,9 @@ class FsspecStore(FileStore):
 
     def remove(self, path: str) -> None:
         with self._explain_errors("remove", path), contextlib.suppress(FileNotFoundError):
-            self._files.rm(self._full_path(path), recursive=True)
+            self._files.rm(self._build_full_path(path), recursive=True)
 
-    def _full_path(self, path: str) -> str:
+    def _build_full_path(self, path: str) -> str:
         if any(part in ("..", ".") for part in path.split("/")) or path.startswith("/") or "\0" in path:
             raise StorageError(f"{path!r} is not a path below {self.address}")
         return f"{self._root}/{path}" if path else self._root
@@ -100,7 +100,7 @@ class FsspecStore(FileStore):
         except (StorageError, GeneratorExit):
             raise
         except Exception as error:  # drivers may raise anything
-            raise StorageError(f"cannot {what} {self.address}/{path}: {_one_line(error)}") from error
+            raise StorageError(f"cannot {what} {self.address}/{path}: {_format_one_line(error)}") from error
 
 
 def _item(found: Mapping[str, Any]) -> Item:
@@ -125,5 +125,5 @@ def _seconds(moment: object) -> float:
         return 0.0
 
 
-def _one_line(error: Exception) -> str:
+def _format_one_line(error: Exception) -> str:
     return " ".join(str(error).split()) or type(error).__name__

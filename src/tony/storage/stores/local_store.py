@@ -55,7 +55,7 @@ class LocalStore(FileStore):
         except OSError as error:
             if error.errno in _NO_FOLDER:
                 return None
-            raise StorageError(f"cannot read {self._full_path(path)}: {error.strerror}") from error
+            raise StorageError(f"cannot read {self._build_full_path(path)}: {error.strerror}") from error
         return _item(os.path.basename(path), status) if self._is_there(status) else None
 
     def open(self, path: str) -> int:
@@ -80,7 +80,7 @@ class LocalStore(FileStore):
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            raise StorageError(f"cannot read {self._full_path(path)}: {error.strerror}") from error
+            raise StorageError(f"cannot read {self._build_full_path(path)}: {error.strerror}") from error
 
     def write(self, path: str, content: bytes | Path) -> None:
         *above, name = self._parts(path)
@@ -104,7 +104,7 @@ class LocalStore(FileStore):
             finally:
                 os.close(folder)
         except OSError as error:
-            raise StorageError(f"cannot write {self._full_path(path)}: {error.strerror}") from error
+            raise StorageError(f"cannot write {self._build_full_path(path)}: {error.strerror}") from error
 
     def remove(self, path: str) -> None:
         if not path:
@@ -114,7 +114,7 @@ class LocalStore(FileStore):
         except FileNotFoundError:
             return
         except OSError as error:
-            raise StorageError(f"cannot remove {self._full_path(path)}: {error.strerror}") from error
+            raise StorageError(f"cannot remove {self._build_full_path(path)}: {error.strerror}") from error
 
     def hold(self, path: str) -> JobDirectory | None:
         try:
@@ -122,7 +122,7 @@ class LocalStore(FileStore):
         except OSError as error:
             if error.errno in _NO_FOLDER:
                 return None
-            raise StorageError(f"cannot read {self._full_path(path)}: {error.strerror}") from error
+            raise StorageError(f"cannot read {self._build_full_path(path)}: {error.strerror}") from error
 
     #: Required owner of everything that is read; None: any.
     _owner: int | None = None
@@ -142,7 +142,7 @@ class LocalStore(FileStore):
                 os.close(folder)
         except OSError as error:
             if error.errno not in _NO_FOLDER:
-                raise StorageError(f"cannot read {self._full_path(path)}: {error.strerror}") from error
+                raise StorageError(f"cannot read {self._build_full_path(path)}: {error.strerror}") from error
 
     def _is_there(self, status: os.stat_result) -> bool:
         """Return True to show an entry to readers, False to treat it as missing."""
@@ -168,7 +168,7 @@ class LocalStore(FileStore):
             raise StorageError(f"{path!r} is not a path below {self._root}")
         return parts
 
-    def _full_path(self, path: str) -> str:
+    def _build_full_path(self, path: str) -> str:
         return os.path.join(self._root, path) if path else self._root
 
 
@@ -195,7 +195,7 @@ class JobDirectory(LocalStore):
         self.owner = self._owner = status.st_uid
 
     def write(self, path: str, content: bytes | Path) -> None:
-        raise StorageError(f"{self._full_path(path)} is read-only here")
+        raise StorageError(f"{self._build_full_path(path)} is read-only here")
 
     def _is_there(self, status: os.stat_result) -> bool:
         return status.st_uid == self.owner and (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode))
@@ -218,7 +218,7 @@ class JobDirectory(LocalStore):
     def _parts(self, path: str) -> Sequence[str]:
         parts = super()._parts(path)
         if parts[: len(self._names)] != self._names:
-            raise StorageError(f"{path!r} is not a path below {self._full_path('/'.join(self._names))}")
+            raise StorageError(f"{path!r} is not a path below {self._build_full_path('/'.join(self._names))}")
         return parts[len(self._names) :]
 
 

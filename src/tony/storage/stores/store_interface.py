@@ -99,6 +99,6 @@ class FileStore(ABC):
         return b"".join(parts)
 
 
-def joined(*parts: str) -> str:
+def join_path(*parts: str) -> str:
     """Join parts of a path, skipping empty ones."""
     return "/".join(part for part in parts if part)

@@ -11,7 +11,7 @@ from tony.errors import InfraError
 from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_report import JobReport
 from tony.web.api.operation import ApiError, OperationCall
-from tony.web.api.response_types import Asked, TaskStacks
+from tony.web.api.response_types import ActionAccepted, TaskStacks
 from tony.web.authorization import PortalAction
 
 #: Audit log: which user changed which job.
@@ -48,14 +48,14 @@ class RefusalLog:
 _refusals = RefusalLog()
 
 
-async def stop(call: OperationCall) -> Asked:
+async def stop(call: OperationCall) -> ActionAccepted:
     """Stop the job."""
     view, report = await _authorize(call, "stop")
     await view.kill(actor=_format_actor(call))
     return _accept(call, report, "stop")
 
 
-async def restart(call: OperationCall) -> Asked:
+async def restart(call: OperationCall) -> ActionAccepted:
     """Stop the current session and start the next."""
     view, report = await _authorize(call, "restart")
     await view.restart(_format_actor(call))
@@ -73,7 +73,7 @@ async def request_stacks(call: OperationCall) -> TaskStacks:
     return TaskStacks(job=report.job, task=task, text=found.text, how=found.how, problem=found.problem, name=found.name)
 
 
-async def set_log_level(call: OperationCall) -> Asked:
+async def set_log_level(call: OperationCall) -> ActionAccepted:
     """Set the log level of the application master and its executors."""
     view, report = await _authorize(call, "log-level")
     await view.set_log_level(call.values["level"], _format_actor(call))
@@ -112,5 +112,5 @@ def _format_actor(call: OperationCall) -> str:
     return call.portal_user.name
 
 
-def _accept(call: OperationCall, report: JobReport, what: str) -> Asked:
-    return Asked(job=report.job, asked=what, actor=_format_actor(call))
+def _accept(call: OperationCall, report: JobReport, what: str) -> ActionAccepted:
+    return ActionAccepted(job=report.job, asked=what, actor=_format_actor(call))

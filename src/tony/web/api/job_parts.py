@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from tony.advice.recommendation import Advice
 from tony.config.load import Resolved
 from tony.config.secret_masking import redact
-from tony.config.table.resolved_table import resolved_rows
+from tony.config.table.resolved_table import list_resolved_rows
 from tony.errors import RecordError
 from tony.history.goodput import GoodputLedger
 from tony.history.metric_buckets import RolePoints
@@ -25,7 +25,7 @@ from tony.model.submission_record import JobRecord
 from tony.protocol.client_messages import Points
 from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.response_types import (
-    Configuration,
+    ConfigurationAnswer,
     EventLine,
     EventList,
     FileList,
@@ -72,7 +72,7 @@ async def get_timeline(call: OperationCall) -> TimelinePage:
     task, after, most = call.values["task"], call.values["after"], call.values["most"]
     if task is not None:
         call.find_task(report)
-    tasks = made.by_task()
+    tasks = made.group_by_task()
     if task is not None:
         tasks = (each for each in tasks if each[0] == str(task))
     elif after is not None:
@@ -115,7 +115,7 @@ async def get_goodput(call: OperationCall) -> GoodputLedger:
 async def get_advice(call: OperationCall) -> Advice:
     """Return the recommendations for the job."""
     view, _ = await call.find_job()
-    return await load_advice(view, call.portal_user, call.source)
+    return await load_advice(view, call.portal_user, call.provider)
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ async def get_points(call: OperationCall) -> Points:
 async def get_role_points(call: OperationCall) -> RolePoints:
     """Return one series over the tasks of a role."""
     role, name, since, until, most = (call.values[key] for key in ("role", "series", "since", "until", "most"))
-    return await _query_metrics(call, lambda found: found.of_role(role, name, since, until, most))
+    return await _query_metrics(call, lambda found: found.read_role_series(role, name, since, until, most))
 
 
 async def _query_metrics(call: OperationCall, query: Callable[[Metrics], T]) -> T:
@@ -176,7 +176,7 @@ async def _query_metrics(call: OperationCall, query: Callable[[Metrics], T]) -> 
 # --- configuration and files ------------------------------------------------------------------------------------------
 
 
-async def get_configuration(call: OperationCall) -> Configuration:
+async def get_configuration(call: OperationCall) -> ConfigurationAnswer:
     """Return every setting of the job, and where it was set."""
     view, _ = await call.find_job()
     record = await view.record()
@@ -185,12 +185,12 @@ async def get_configuration(call: OperationCall) -> Configuration:
     return await to_thread(_build_configuration, record)
 
 
-def _build_configuration(record: JobRecord) -> Configuration:
+def _build_configuration(record: JobRecord) -> ConfigurationAnswer:
     try:
-        rows = resolved_rows(Resolved(spec=redact(record.spec), sources=record.sources))
+        rows = list_resolved_rows(Resolved(spec=redact(record.spec), sources=record.sources))
     except (ValueError, LookupError) as error:
         raise RecordError(f"the configuration of {record.job_id} is invalid: {error}") from error
-    return Configuration(
+    return ConfigurationAnswer(
         job=record.job_id,
         user=record.user,
         host=record.host,

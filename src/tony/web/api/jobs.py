@@ -9,22 +9,22 @@ from tony.jobs.comparison import ComparedJob, Comparison, compare_jobs
 from tony.model.job_query import from_words
 from tony.model.job_report import JobReport, TaskReport
 from tony.web.api.operation import ApiError, OperationCall
-from tony.web.api.response_types import JobList, Me, TaskList
+from tony.web.api.response_types import CurrentUser, JobList, TaskList
 from tony.web.authorization import list_visible_jobs
-from tony.web.unused_resources import WEEK, Wasted, compute_waste
+from tony.web.unused_resources import WEEK, UnusedHours, compute_waste
 from tony.web.user_permissions import User
 
 
-async def get_current_user(call: OperationCall) -> Me:
+async def get_current_user(call: OperationCall) -> CurrentUser:
     """Return the authenticated user."""
     portal_user = call.portal_user
     user = portal_user if isinstance(portal_user, User) else None
-    return Me(
+    return CurrentUser(
         user=portal_user.name,
         how=user.how.value if user else "",
         admin=bool(user and user.admin),
         page_token=portal_user.token,
-        title=call.source.title,
+        title=call.provider.title,
         only=call.only,
         version=__version__,
     )
@@ -34,16 +34,16 @@ async def list_jobs(call: OperationCall) -> JobList:
     """Return a page of jobs."""
     try:
         query = from_words(call.request.query_params)
-        page = await list_visible_jobs(call.portal_user, call.source, query)
+        page = await list_visible_jobs(call.portal_user, call.provider, query)
     except ValueError as error:
         raise ApiError(400, "bad-parameter", f"{error}") from error
     return JobList(jobs=page.heads, next=page.next, total=page.total, facets=page.facets, problems=tuple(page.problems))
 
 
-async def get_waste(call: OperationCall) -> Wasted:
+async def get_waste(call: OperationCall) -> UnusedHours:
     """Return the unused resources of finished jobs."""
     since = clock.wall() - call.values["weeks"] * WEEK
-    return await compute_waste(call.portal_user, call.source, since, call.values["user"])
+    return await compute_waste(call.portal_user, call.provider, since, call.values["user"])
 
 
 async def get_job(call: OperationCall) -> JobReport:

@@ -18,7 +18,7 @@ async def list_logs(call: OperationCall) -> LogList:
     """Return the list of a task's logs."""
     view, report = await call.find_job()
     found = view.task_logs(call.find_task(report))
-    return LogList(logs=tuple(await found.files()), missing=await found.missing())
+    return LogList(logs=tuple(await found.files()), missing=await found.explain_missing())
 
 
 async def get_chunk(call: OperationCall) -> LogChunk:
@@ -64,7 +64,7 @@ async def get_whole_log(call: OperationCall) -> Response:
     if not any(file.name == name for file in await logs.files()):
         raise _build_missing_error(name)
     headers = build_download_headers(f"{call.values['job']}.{name}.log")
-    return StreamingResponse(logs.all_of(name), media_type="application/octet-stream", headers=headers)
+    return StreamingResponse(logs.read_all(name), media_type="application/octet-stream", headers=headers)
 
 
 async def _find_log(call: OperationCall) -> tuple[str, TaskLogs]:

@@ -16,7 +16,7 @@ from tony.model.ids import TaskId
 from tony.model.job_query import MAX_WORD_CHARACTERS
 from tony.model.job_report import JobReport
 from tony.web.authorization import PortalUser, find_job
-from tony.web.job_source import Source
+from tony.web.job_provider import JobProvider
 
 _NUMBER = re.compile(r"-?[0-9]{1,16}")
 _DECIMAL = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,16})?([eE][+-]?[0-9]{1,3})?")
@@ -137,7 +137,7 @@ class OperationCall:
 
     request: Request
     portal_user: PortalUser
-    source: Source
+    provider: JobProvider
     values: Mapping[str, Any]
     only: str = ""
 
@@ -151,7 +151,7 @@ class OperationCall:
             ApiError: there is no such job, or the user may not see it.
         """
         job = self.values[name]
-        if self.only in ("", job) and (found := await find_job(self.portal_user, self.source, job)):
+        if self.only in ("", job) and (found := await find_job(self.portal_user, self.provider, job)):
             return found
         raise ApiError(404, "no-job", NO_JOB, "/api/v1/jobs lists the jobs that you may see.")
 

@@ -21,21 +21,21 @@ from tony.web.api import job_actions, job_parts, jobs, logs
 from tony.web.api.openapi import build_document
 from tony.web.api.operation import Operation, OperationCall, Parameter, ParameterKind
 from tony.web.api.response_types import (
-    Asked,
-    Configuration,
+    ActionAccepted,
+    ConfigurationAnswer,
+    CurrentUser,
     EventList,
     FileList,
     JobList,
     LinkList,
     LogChunk,
     LogList,
-    Me,
     MetricsIndex,
     TaskList,
     TaskStacks,
     TimelinePage,
 )
-from tony.web.unused_resources import Wasted
+from tony.web.unused_resources import UnusedHours
 
 _JOB = Parameter(name="job", what="the job's id", in_path=True, required=True)
 _TASK = Parameter(name="task", what="a task such as worker:0", kind=ParameterKind.TASK, required=True)
@@ -62,7 +62,7 @@ async def _get_document(call: OperationCall) -> Json:
 
 
 OPERATIONS: Sequence[Operation] = (
-    Operation(name="me", path="/me", what="The authenticated user.", handler=jobs.get_current_user, answer=Me),
+    Operation(name="me", path="/me", what="The authenticated user.", handler=jobs.get_current_user, answer=CurrentUser),
     Operation(name="openapi", path="/openapi.json", what="This document.", handler=_get_document, answer=Json),
     Operation(
         name="listJobs",
@@ -96,7 +96,7 @@ OPERATIONS: Sequence[Operation] = (
         path="/waste",
         what="GPU- and GB-hours that finished jobs reserved but did not use, by user and week.",
         handler=jobs.get_waste,
-        answer=Wasted,
+        answer=UnusedHours,
         parameters=(
             Parameter(
                 name="weeks",
@@ -238,7 +238,7 @@ OPERATIONS: Sequence[Operation] = (
         path="/jobs/{job}/configuration",
         what="Every setting of a job, and where it was set; secrets are masked.",
         handler=job_parts.get_configuration,
-        answer=Configuration,
+        answer=ConfigurationAnswer,
         parameters=(_JOB,),
     ),
     Operation(
@@ -323,7 +323,7 @@ OPERATIONS: Sequence[Operation] = (
         path="/jobs/{job}/stop",
         what="Stop a job.",
         handler=job_actions.stop,
-        answer=Asked,
+        answer=ActionAccepted,
         parameters=(_JOB,),
         changes=True,
     ),
@@ -332,7 +332,7 @@ OPERATIONS: Sequence[Operation] = (
         path="/jobs/{job}/restart",
         what="Stop a job's session and start the next; does not count against max_restarts.",
         handler=job_actions.restart,
-        answer=Asked,
+        answer=ActionAccepted,
         parameters=(_JOB,),
         changes=True,
     ),
@@ -350,7 +350,7 @@ OPERATIONS: Sequence[Operation] = (
         path="/jobs/{job}/log-level",
         what="Set the log level of a job's application master and executors.",
         handler=job_actions.set_log_level,
-        answer=Asked,
+        answer=ActionAccepted,
         parameters=(
             _JOB,
             Parameter(name="level", what="minimum level", required=True, choices=("debug", "info", "warning", "error")),

@@ -42,7 +42,7 @@ class ErrorAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Me:
+class CurrentUser:
     """The authenticated user.
 
     Attributes:
@@ -223,7 +223,7 @@ class LogChunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class ConfigurationAnswer:
     """The resolved job: every setting and where it was set. Secrets are masked.
 
     Attributes:
@@ -246,7 +246,7 @@ class FileList:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ActionAccepted:
     """A change that was accepted and is in progress.
 
     Attributes:

@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import Receive, Scope, Send
 
 from tony.errors import (
-    ConnectionFailed,
+    ConnectionFailedError,
     ExitCode,
     OverloadedError,
     ProtocolError,
@@ -38,7 +38,7 @@ from tony.web.api.operation import NO_JOB, ApiError, Operation, OperationCall
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.api.response_types import ChangeBody, ErrorAnswer, ErrorFacts
 from tony.web.authorization import AccessDenied, AuthBackend, PortalUser
-from tony.web.job_source import Source
+from tony.web.job_provider import JobProvider
 
 PREFIX = "/api/v1"
 #: Maximum size of a request body.
@@ -53,8 +53,8 @@ class Api(BaseRoute):
         only: the id of the only job to serve; empty: many are served.
     """
 
-    def __init__(self, source: Source, auth: AuthBackend, only: str = "") -> None:
-        self._source, self._auth, self._only = source, auth, only
+    def __init__(self, provider: JobProvider, auth: AuthBackend, only: str = "") -> None:
+        self._provider, self._auth, self._only = provider, auth, only
         self._routes = [(_compile_pattern(operation.path), operation) for operation in OPERATIONS]
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -89,7 +89,7 @@ class Api(BaseRoute):
         call = OperationCall(
             request=request,
             portal_user=portal_user,
-            source=self._source,
+            provider=self._provider,
             values=_parse_values(operation, words, request),
             only=self._only,
         )
@@ -240,7 +240,7 @@ def _to_api_error(error: TonyError) -> ApiError:
     match error:
         case UnknownJobError():
             return ApiError(404, "no-job", NO_JOB)
-        case ConnectionFailed():
+        case ConnectionFailedError():
             return ApiError(
                 503,
                 "no-answer",

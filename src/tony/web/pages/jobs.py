@@ -52,7 +52,7 @@ class Choice:
 async def render_page(page_request: PageRequest) -> Response:
     try:
         query = from_words(page_request.words)
-        found = await list_visible_jobs(page_request.portal_user, page_request.source, query)
+        found = await list_visible_jobs(page_request.portal_user, page_request.provider, query)
     except ValueError as error:
         raise PageError(400, "Invalid address", f"{error}") from None
     words = to_words(query)

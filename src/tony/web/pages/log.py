@@ -66,7 +66,7 @@ async def render_page(page_request: PageRequest) -> Response:
         "streams": _STREAMS,
         "files": files,
         "file": file,
-        "missing": await logs.missing(),
+        "missing": await logs.explain_missing(),
         "find": page_request.get_word("find"),
         "shown": None,
         "found": None,
@@ -166,7 +166,7 @@ async def download(page_request: PageRequest) -> Response:
     if file is None:
         raise PageError(404, "Log not found", "The task's page lists the available logs.")
     headers = build_download_headers(f"{report.job}.{file.name}.log")
-    return StreamingResponse(logs.all_of(file.name), media_type="application/octet-stream", headers=headers)
+    return StreamingResponse(logs.read_all(file.name), media_type="application/octet-stream", headers=headers)
 
 
 def _stream(page_request: PageRequest) -> str:

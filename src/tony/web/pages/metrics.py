@@ -107,7 +107,7 @@ def _build_task_points(metrics: Metrics, task: str, series: str) -> dict[str, ob
 
 
 def _build_role_points(metrics: Metrics, role: str, series: str) -> dict[str, object]:
-    found = metrics.of_role(role, series, most=_POINTS)
+    found = metrics.read_role_series(role, series, most=_POINTS)
     return {
         "label": role,
         "every": found.every,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 from starlette.responses import Response
 
-from tony.config.secret_masking import masked
+from tony.config.secret_masking import mask_secret
 from tony.history.timeline import Span, TaskPhase, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS
 from tony.jobs.directory.task_logs import LogFileInfo, TaskLogs
@@ -60,7 +60,7 @@ async def render_page(page_request: PageRequest) -> Response:
     values |= {
         "title": f"{task} of {report.name}",
         "task": found,
-        "missing": "" if isinstance(files, Unknown) else await logs.missing(),
+        "missing": "" if isinstance(files, Unknown) else await logs.explain_missing(),
         "containers": [] if isinstance(containers, Unknown) else containers,
         "attempts": files if isinstance(files, Unknown) else _group_attempts(files),
         "tails": [] if isinstance(files, Unknown) else await _read_tails(logs, files),
@@ -114,5 +114,5 @@ def _collect_resources(record: JobRecord, task: TaskId) -> dict[str, object] | N
         "vcores": role.resources.vcores,
         "gpus": role.resources.gpus,
         "kind": role.kind.value,
-        "env": sorted((name, masked(name, value, spec.secret)) for name, value in spec.env_of(task.role).items()),
+        "env": sorted((name, mask_secret(name, value, spec.secret)) for name, value in spec.env_of(task.role).items()),
     }

@@ -35,7 +35,7 @@ class UnusedResourcesRow:
 async def render_page(page_request: PageRequest) -> Response:
     weeks = page_request.get_number("weeks", 4, 1, 520)
     user = page_request.get_word("user")
-    found = await compute_waste(page_request.portal_user, page_request.source, clock.wall() - weeks * WEEK, user)
+    found = await compute_waste(page_request.portal_user, page_request.provider, clock.wall() - weeks * WEEK, user)
     return render(
         "waste.html",
         page_request,

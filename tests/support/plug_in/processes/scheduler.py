@@ -30,7 +30,7 @@ AM = "tony.am.container_main processes.environments:ProcessAmContainer"
 class ProcessScheduler(Scheduler):
     name = "processes"
 
-    def submitter(self, home: Home) -> ProcessSubmitter:
+    def create_submitter(self, home: Home) -> ProcessSubmitter:
         return ProcessSubmitter(home)
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tony.model.strict_json import BadJson, loads
+from tony.model.strict_json import InvalidJsonError, loads
 from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.units import format_size
 
@@ -69,7 +69,7 @@ def parse_ticket(content: bytes) -> str:
     """Return the ticket that a claim's file names; empty if it is not a claim."""
     try:
         data = loads(content)
-    except BadJson:
+    except InvalidJsonError:
         return ""
     return _parse_text(data.get("ticket")) if isinstance(data, dict) else ""
 
@@ -84,7 +84,7 @@ def decode(content: bytes, ticket: str, user: str, *, is_trusted: bool = True) -
     """
     try:
         data = loads(content)
-    except BadJson:
+    except InvalidJsonError:
         return None
     if len(content) > MAX_BYTES or not isinstance(data, dict) or data.get("ticket") != ticket:
         return None

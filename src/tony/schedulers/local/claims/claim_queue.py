@@ -15,7 +15,7 @@ from tony import clock
 from tony.linux.inotify import ChangeWatch, InotifyMask
 from tony.retry import Backoff
 from tony.schedulers.local.claims.claim_policy import Claim, decide, find_blocker
-from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusy, ResourceLedger, find_user_name
+from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusyError, ResourceLedger, find_user_name
 from tony.schedulers.local.claims.machine_capacity import Machine
 
 #: Claims that are granted or removed, but not new ones; or the ledger was removed.
@@ -147,9 +147,9 @@ class _QueuePlace:
         since, pauses = clock.monotonic(), iter(_LOCK_BACKOFF)
         while True:
             try:
-                with self._ledger.locked():
+                with self._ledger.lock():
                     return self._decide()
-            except LedgerBusy:
+            except LedgerBusyError:
                 busy = clock.monotonic() - since
                 if busy > _BUSY_REPORT_SECONDS:
                     self._on_pending(_lock_notice(self._ledger))

@@ -27,7 +27,7 @@ _SUFFIX = ".claim"
 _DRAFT = ".draft"
 
 
-class LedgerBusy(Exception):  # noqa: N818 - not an error: the caller tries again
+class LedgerBusyError(Exception):
     """Another process has the ledger locked at this moment."""
 
 
@@ -49,17 +49,17 @@ class ResourceLedger:
             self._folder = -1
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Lock the ledger, so that no other process decides meanwhile.
 
         Raises:
-            LedgerBusy: another process has it locked.
+            LedgerBusyError: another process has it locked.
             SchedulerError: the folder has been removed or replaced.
         """
         try:
             fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise LedgerBusy(self.path) from None
+            raise LedgerBusyError(self.path) from None
         try:
             if not self._is_in_place():
                 raise SchedulerError(f"the ledger {self.path} was removed while it was in use")
@@ -74,7 +74,7 @@ class ResourceLedger:
             names = [entry.name for entry in entries]
         for name in names:
             if name.endswith(_SUFFIX):
-                claim = self._look(name, tidy=True)
+                claim = self._read_claim(name, tidy=True)
                 if claim:
                     found.append(claim)
             elif name.endswith(_DRAFT):
@@ -83,7 +83,7 @@ class ResourceLedger:
 
     def claim_of(self, ticket: str) -> Claim | None:
         """Return one live claim in its present state."""
-        return self._look(f"{ticket}{_SUFFIX}", tidy=False)
+        return self._read_claim(f"{ticket}{_SUFFIX}", tidy=False)
 
     def claim_path(self, ticket: str) -> Path:
         """Return the path of a claim's file."""
@@ -112,7 +112,7 @@ class ResourceLedger:
             raise
         return held
 
-    def inherited_claim(self, descriptor: int, job: str) -> HeldClaim | None:
+    def find_inherited_claim(self, descriptor: int, job: str) -> HeldClaim | None:
         """Return the claim of the previous AM attempt from its inherited open file; None if it is not such a claim.
 
         Args:
@@ -135,7 +135,7 @@ class ResourceLedger:
         except OSError:
             return False
 
-    def _look(self, name: str, *, tidy: bool) -> Claim | None:
+    def _read_claim(self, name: str, *, tidy: bool) -> Claim | None:
         """Return the claim in a file, if it is one and its holder is alive."""
         try:
             if not stat.S_ISREG(os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode):

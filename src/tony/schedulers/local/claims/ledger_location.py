@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tony.errors import SchedulerError
 from tony.model.layout import Home
-from tony.schedulers.local.claims.ledger import LedgerBusy, ResourceLedger
+from tony.schedulers.local.claims.ledger import LedgerBusyError, ResourceLedger
 from tony.schedulers.local.settings import DEFAULT_LEDGER, LocalSettings
 
 #: All users may add files, only a file's owner may remove it.
@@ -86,9 +86,9 @@ def tidy(path: Path) -> None:
     except OSError:
         return
     try:
-        with ledger.locked():
+        with ledger.lock():
             ledger.list_claims()
-    except (LedgerBusy, SchedulerError):
+    except (LedgerBusyError, SchedulerError):
         pass  # the next reader removes it
     finally:
         ledger.close()

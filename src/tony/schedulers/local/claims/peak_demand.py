@@ -58,7 +58,7 @@ def needs(spec: JobSpec) -> tuple[Need, ...]:
             if spare[name]:
                 spare[name] -= 1
                 left_out[name] += 1
-        found.append(compute_peak(spec.without({name: range(count) for name, count in left_out.items()})))
+        found.append(compute_peak(spec.leave_out({name: range(count) for name, count in left_out.items()})))
     return tuple(found)
 
 
@@ -96,13 +96,13 @@ def compute_gpus(resources: Resources) -> int:
 
 def find_exclusions(roles: Mapping[str, Role]) -> Mapping[str, Set[str]]:
     """Map each role to those that finish before it starts, or start only when it has finished."""
-    earlier = {name: _find_over_before(name, roles) for name in roles}
+    earlier = {name: _find_finished_before(name, roles) for name in roles}
     return {name: frozenset(earlier[name]) | {other for other in roles if name in earlier[other]} for name in roles}
 
 
-def _find_over_before(name: str, roles: Mapping[str, Role]) -> Set[str]:
+def _find_finished_before(name: str, roles: Mapping[str, Role]) -> Set[str]:
     """Return roles that have finished when `name` starts: it waits for their end, or a role that it waits for does."""
-    over: set[str] = set()
+    finished: set[str] = set()
     seen: set[str] = set()
     todo = [name]
     while todo:
@@ -111,11 +111,11 @@ def _find_over_before(name: str, roles: Mapping[str, Role]) -> Set[str]:
             if other not in roles:
                 continue
             if condition is not AfterCondition.STARTED:
-                over.add(other)
+                finished.add(other)
             if other not in seen:
                 seen.add(other)
                 todo.append(other)
-    return over
+    return finished
 
 
 def _find_heaviest(rivals: Mapping[str, Set[str]], weights: Mapping[str, int]) -> list[str]:
@@ -127,19 +127,19 @@ def _find_heaviest(rivals: Mapping[str, Set[str]], weights: Mapping[str, int]) -
     against = [sum(bit[rival] for rival in rivals[name]) for name in bound]
 
     @cache
-    def best(left: int) -> int:
+    def find_best(left: int) -> int:
         """Return the largest sum over roles of the set `left`; about 2^(n/2) sets are ever queried."""
         if not left:
             return 0
         lowest = left & -left
         i = lowest.bit_length() - 1
-        return max(best(left ^ lowest), weights[bound[i]] + best((left ^ lowest) & ~against[i]))
+        return max(find_best(left ^ lowest), weights[bound[i]] + find_best((left ^ lowest) & ~against[i]))
 
     left, chosen = (1 << len(bound)) - 1, set()
     for i, name in enumerate(bound):
         if left & bit[name]:
             left ^= bit[name]
-            if weights[name] + best(left & ~against[i]) >= best(left):
+            if weights[name] + find_best(left & ~against[i]) >= find_best(left):
                 chosen.add(name)
                 left &= ~against[i]
     return [name for name in rivals if not rivals[name] or name in chosen]

@@ -11,7 +11,7 @@ from tony.errors import SchedulerError
 from tony.model.submission_record import JobRecord
 from tony.schedulers.local.claims.claim_policy import Claim, grow_claim
 from tony.schedulers.local.claims.claim_queue import acquire_claim
-from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusy, ResourceLedger, create_claim
+from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusyError, ResourceLedger, create_claim
 from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.schedulers.local.claims.peak_demand import Need
 
@@ -50,17 +50,19 @@ class ResourceClaim:
         self._machine = machine
         least = needs[-1]
         self._needs = needs
-        self._wanted = create_claim(job=record.job_id, job_name=record.spec.name, memory=least.memory, gpus=least.gpus)
+        self._requested = create_claim(
+            job=record.job_id, job_name=record.spec.name, memory=least.memory, gpus=least.gpus
+        )
         self._held: HeldClaim | None = None
-        self._inherited = None if inherited is None else ledger.inherited_claim(inherited, record.job_id)
+        self._inherited = None if inherited is None else ledger.find_inherited_claim(inherited, record.job_id)
         self._pass_on = pass_on
         if self._inherited:
-            self._wanted = self._inherited.claim
+            self._requested = self._inherited.claim
 
     @property
     def is_granted(self) -> bool:
         """Return True if the claim was granted to an earlier AM attempt."""
-        return self._wanted.granted
+        return self._requested.granted
 
     @property
     def descriptors(self) -> Sequence[int]:
@@ -81,10 +83,10 @@ class ResourceClaim:
         while True:
             try:
                 held, self._inherited = self._inherited, None
-                larger = [replace(self._wanted, memory=need.memory, gpus=need.gpus) for need in self._needs[:-1]]
+                larger = [replace(self._requested, memory=need.memory, gpus=need.gpus) for need in self._needs[:-1]]
                 self._held = await acquire_claim(
                     self._ledger,
-                    self._wanted,
+                    self._requested,
                     self._machine,
                     on_pending,
                     held=held,
@@ -112,12 +114,12 @@ class ResourceClaim:
         """Enlarge the claim as far as possible now; return it if it has grown.
 
         Raises:
-            LedgerBusy: another process has the ledger locked.
+            LedgerBusyError: another process has the ledger locked.
             SchedulerError, OSError: the ledger cannot be used.
         """
         if self._held is None:
             return None
-        with self._ledger.locked():
+        with self._ledger.lock():
             claim = self._held.claim
             others = [other for other in self._ledger.list_claims() if other.ticket != claim.ticket]
             for need in filter(lambda need: self._is_more(need, claim), self._needs):
@@ -139,7 +141,7 @@ class ResourceClaim:
                 if not self._held.refresh():
                     self._reopen_ledger()
                     self._restore_claim(self._held)
-            except (SchedulerError, OSError, LedgerBusy) as error:
+            except (SchedulerError, OSError, LedgerBusyError) as error:
                 _log.warning("cannot refresh the job's claim in the ledger: %s", error)
             await asyncio.sleep(_REFRESH_SECONDS)
 
@@ -156,7 +158,7 @@ class ResourceClaim:
 
     def _restore_claim(self, lost: HeldClaim) -> None:
         # Executors cannot inherit this file: it ends with this process, but other jobs see it until then.
-        with self._ledger.locked():
+        with self._ledger.lock():
             self._held = self._ledger.post(lost.claim)
         self._on_posted(self._held)
         lost.withdraw()

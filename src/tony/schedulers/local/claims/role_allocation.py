@@ -85,5 +85,5 @@ class RoleAllocation:
         self._memory -= self._roles[role][1].memory
         self._used.update(devices)
 
-    def _is_within_claim(self, wanted: Resources) -> bool:
-        return wanted.memory <= self._memory and wanted.gpus <= len(self._devices)
+    def _is_within_claim(self, needed: Resources) -> bool:
+        return needed.memory <= self._memory and needed.gpus <= len(self._devices)

@@ -60,7 +60,7 @@ def is_nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
     Returns:
         False also where the kernel does not list a process's children.
     """
-    children = process.own_children()
+    children = process.list_own_children()
     return (
         children is not None and not _find_orphans(children, executors) and container_cgroup.remove(groups, timeout=0.0)
     )
@@ -105,7 +105,7 @@ def kill_orphans(executors: Collection[int], supervisor: int = 0) -> bool:
     all_dead = (
         _kill_orphans_of(supervisor, _find_orphans(_list_children(supervisor), executors)) if supervisor else True
     )
-    children = process.own_children()
+    children = process.list_own_children()
     if children is None:
         children = process.children(os.getpid())
     for pid in _find_orphans(children, executors):
@@ -275,10 +275,10 @@ def _find_others(texts: Sequence[str], job_id: str, kept: Collection[str]) -> li
     if not kept:
         return found
     names = {container.encode() for container in kept}
-    whose = re.compile(rb"TONY_(?:TASK|EXECUTOR)=" + re.escape(job_id.encode()) + rb"/([^/\0]*)/")
+    pattern = re.compile(rb"TONY_(?:TASK|EXECUTOR)=" + re.escape(job_id.encode()) + rb"/([^/\0]*)/")
 
     def is_other(pid: int) -> bool:
-        containers = whose.findall(process.environment_of(pid))
+        containers = pattern.findall(process.environment_of(pid))
         # The environment is empty for a moment during execve; the process may belong to a kept container.
         return bool(containers) and names.isdisjoint(containers)
 

@@ -239,7 +239,7 @@ def _give_up(folder: JobFolder) -> None:
     signal.alarm(_EXECUTOR_EXIT_SECONDS)  # it kills this process
     with contextlib.suppress(ChildProcessError):
         while True:
-            found = process.own_children()
+            found = process.list_own_children()
             for pid in set(process.children(os.getpid()) if found is None else found) - signalled:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGTERM if os.getsid(pid) != own else signal.SIGKILL)

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from tony.core.events import Event, Excluded, KillRequested
-from tony.errors import InfraError, NotInCharge, SchedulerError, SchedulerLost
+from tony.errors import AttemptSupersededError, InfraError, SchedulerError, SchedulerLostError
 from tony.hadoop import ids
 from tony.hadoop.authentication import list_protections
 from tony.hadoop.configuration import Configuration
@@ -23,7 +23,7 @@ from tony.hadoop.ipc.errors import HadoopError
 from tony.hadoop.tokens.credentials import AM_RM, select
 from tony.hadoop.tokens.credentials import TokenCredentials as Tokens
 from tony.hadoop.wire.yarn_records import Container, ContainerLaunchContext, FinalStatus
-from tony.hadoop.yarn.am_rm_client import AttemptOver, MasterClient, Registration, create_scheduler_proxy
+from tony.hadoop.yarn.am_rm_client import AttemptEndedError, MasterClient, Registration, create_scheduler_proxy
 from tony.hadoop.yarn.nm_client import NodeClients
 from tony.hadoop.yarn.request_table import AllocationUpdate
 from tony.linux.thread_pools import to_thread
@@ -101,7 +101,7 @@ class YarnAllocator(ContainerAllocator):
         self.lease = max(self._expiry, self._configuration.get_seconds(_NODE_EXPIRY)) + _LEASE_MARGIN_SECONDS
         self.overlap = _CURRENT_SHARE * self._expiry
         self.attempt = container_env.attempt
-        self._cluster = ClusterClients.of(
+        self._cluster = ClusterClients.from_configuration(
             self._configuration, {"HADOOP_USER_NAME": payload.user}, container_env.credentials
         )
         self._store = HdfsJobStore(self._cluster, payload.folder)
@@ -218,8 +218,8 @@ class YarnAllocator(ContainerAllocator):
         page = f"http://{addresses.page}/" if addresses.page else ""
         try:
             return await master.register(host, int(port or -1), page, is_heir=self._container_env.attempt > 1)
-        except AttemptOver as error:
-            raise NotInCharge(str(error)) from error
+        except AttemptEndedError as error:
+            raise AttemptSupersededError(str(error)) from error
 
     def _start_heartbeat(self) -> asyncio.Task[None]:
         assert self._master is not None
@@ -238,17 +238,17 @@ class YarnAllocator(ContainerAllocator):
     async def _run_heartbeat(self, master: MasterClient) -> None:
         try:
             await master.run(self._on_heartbeat)
-        except AttemptOver as error:
+        except AttemptEndedError as error:
             _log.error("%s", error)
             why = await find_termination_reason(error, self._configuration, self._payload, self._container_env)
             self._is_last = True
             self._emit(KillRequested(actor=Actor(f"YARN: {why}", ActorKind.SCHEDULER), now=True))
         except HadoopError as error:
             if not self.is_current_attempt():
-                raise NotInCharge(
+                raise AttemptSupersededError(
                     f"the ResourceManager was unreachable for so long that it may start another AM attempt: {error}"
                 ) from error
-            raise SchedulerLost(f"lost the connection to the ResourceManager: {error}") from error
+            raise SchedulerLostError(f"lost the connection to the ResourceManager: {error}") from error
 
     async def watch(self) -> None:
         if self._heartbeat is None:
@@ -465,7 +465,7 @@ class YarnAllocator(ContainerAllocator):
         try:
             status = _STATUS.get(report.state, FinalStatus.FAILED)
             await self._master.finish(status, _diagnostics(report), self._history)
-        except AttemptOver as error:
+        except AttemptEndedError as error:
             _log.info("%s", error)
         finally:
             if self._heartbeat:

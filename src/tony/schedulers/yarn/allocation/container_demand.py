@@ -14,7 +14,8 @@ from tony.schedulers.yarn.launch_contexts import build_capability, build_master_
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.units import format_size
 
-MEMORY, CORES = "memory-mb", "vcores"
+MEMORY = "memory-mb"
+CORES = "vcores"
 _SHOWN = 8
 
 
@@ -55,14 +56,14 @@ def build_demands(spec: JobSpec, settings: YarnSettings, capacity: ClusterCapaci
             )
 
 
-def _build_demand(place: str, what: str, wanted: Resource, label: str | None, label_from: str) -> ContainerDemand:
-    amounts = {name: amount for name, amount in wanted.amounts().items() if amount}
+def _build_demand(place: str, what: str, resource: Resource, label: str | None, label_from: str) -> ContainerDemand:
+    amounts = {name: amount for name, amount in resource.amounts().items() if amount}
     return ContainerDemand(place=place, what=what, amounts=amounts, label=label or "", label_from=label_from)
 
 
 def find_nodes(demand: ContainerDemand, capacity: ClusterCapacity) -> list[ClusterNode]:
     """Return the nodes that accept such a container by label, regardless of size; includes nodes that are away."""
-    return [node for node in capacity.nodes if _takes(node, demand.label, capacity)]
+    return [node for node in capacity.nodes if _accepts_label(node, demand.label, capacity)]
 
 
 def fits(node: ClusterNode, demand: ContainerDemand) -> bool:
@@ -80,7 +81,7 @@ def count_suitable_nodes(spec: JobSpec, settings: YarnSettings, capacity: Cluste
     }
 
 
-def _takes(node: ClusterNode, label: str, capacity: ClusterCapacity) -> bool:
+def _accepts_label(node: ClusterNode, label: str, capacity: ClusterCapacity) -> bool:
     """Return True if the node takes containers with this label, or without one if it is empty."""
     return label in node.labels if label else set(node.labels) <= set(capacity.shared_labels)
 
@@ -115,14 +116,14 @@ def build_container_request(
     Args:
         nodes: host -> rack, of all nodes: a request for `*` alone is served more slowly.
     """
-    wanted = spec.effective_roles[role]
-    resource = build_capability(wanted.resources)
+    role_spec = spec.effective_roles[role]
+    resource = build_capability(role_spec.resources)
     if role in find_placed(spec, settings):
         constraint = build_constraint(spec, role, settings)
         return ContainerRequest(
-            resource=resource, priority=_PRIORITY, tags=list_tags(role, wanted), constraint=constraint
+            resource=resource, priority=_PRIORITY, tags=list_tags(role, role_spec), constraint=constraint
         )
-    label = wanted.node_label or settings.node_label
+    label = role_spec.node_label or settings.node_label
     if label:
         return ContainerRequest(resource=resource, priority=_PRIORITY, label=label)
     racks = tuple(dict.fromkeys(rack for rack in nodes.values() if rack))

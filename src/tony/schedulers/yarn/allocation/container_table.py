@@ -54,7 +54,7 @@ class _Stage(Enum):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Held:
+class _ContainerRow:
     """One container until its end has been reported.
 
     Attributes:
@@ -104,7 +104,7 @@ class ContainerTable:
     ) -> None:
         self._master, self._nodes = master, nodes
         self._emit, self._ended, self._unfit, self._run_when_current = emit, ended, unfit, run_when_current
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _ContainerRow] = {}
         self._count: Counter[str] = Counter()  # of `_held`, by role: thousands end at once
         self._empty = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -124,7 +124,7 @@ class ContainerTable:
     def add(self, container: Container, role: str) -> None:
         """Add an allocated container."""
         name = ids.format_container(_parse_id(container))
-        self._held[name] = _Held(container=container, name=name, role=role)
+        self._held[name] = _ContainerRow(container=container, name=name, role=role)
         self._count[role] += 1
         self._emit(Granted(container=name, role=role, host=_format_host(container)))
 
@@ -132,7 +132,7 @@ class ContainerTable:
         """Add a running container of an earlier AM attempt."""
         name = ids.format_container(_parse_id(container))
         if name not in self._held:
-            self._held[name] = _Held(container=container, name=name, role=role, task=task, stage=_Stage.RUNNING)
+            self._held[name] = _ContainerRow(container=container, name=name, role=role, task=task, stage=_Stage.RUNNING)
             self._count[role] += 1
 
     def has(self, name: str) -> bool:
@@ -177,9 +177,9 @@ class ContainerTable:
             return
         self._has_ended(held, status)
 
-    def _has_ended(self, held: _Held, status: ContainerStatus) -> None:
+    def _has_ended(self, held: _ContainerRow, status: ContainerStatus) -> None:
         killed_here = bool(held.cause)
-        no_python = "" if killed_here else exit_reasons.missing_python_message(status)
+        no_python = "" if killed_here else exit_reasons.find_missing_python_message(status)
         if no_python:
             self._unfit(held.role, _format_host(held.container), no_python)
         reported = exit_reasons.explain_exit(status)
@@ -193,7 +193,7 @@ class ContainerTable:
             is_unconfirmed=held.is_end_unconfirmed,
         )
 
-    async def _prove(self, held: _Held, status: ContainerStatus) -> None:
+    async def _prove(self, held: _ContainerRow, status: ContainerStatus) -> None:
         """Get proof of the end from its node, if reachable: YARN calls many nodes lost that are not dead."""
         node, container_id = held.container.node, _parse_id(held.container)
         assert node is not None
@@ -262,11 +262,11 @@ class ContainerTable:
         if held:
             self._end(held, f"killed: {reason}")
 
-    def _end_after_grace(self, held: _Held, cause: str) -> None:
+    def _end_after_grace(self, held: _ContainerRow, cause: str) -> None:
         if held.name in self._held:
             self._end(held, cause)
 
-    def _end(self, held: _Held, cause: str) -> None:
+    def _end(self, held: _ContainerRow, cause: str) -> None:
         held.cause = held.cause or cause
         if held.stage is _Stage.GRANTED:
             self._release(held, cause)
@@ -274,11 +274,11 @@ class ContainerTable:
             held.stage = _Stage.ENDING
             self._spawn(self._stop(held))
 
-    def _release(self, held: _Held, cause: str) -> None:
+    def _release(self, held: _ContainerRow, cause: str) -> None:
         self._master.release(_parse_id(held.container))
         self._report_ended(held, cause, blameless=False)
 
-    async def _stop(self, held: _Held) -> None:
+    async def _stop(self, held: _ContainerRow) -> None:
         """Stop a container by its node; if that fails, by the ResourceManager."""
         container_id = _parse_id(held.container)
         assert held.container.node is not None
@@ -295,7 +295,7 @@ class ContainerTable:
             held.is_end_unconfirmed = True
         self._master.release(container_id)
 
-    async def _poll_end(self, held: _Held) -> None:
+    async def _poll_end(self, held: _ContainerRow) -> None:
         """Poll its node for its end, in case the ResourceManager reports it later.
 
         A node reports an end at once, but the second of two within milliseconds only with its next regular heartbeat.
@@ -317,7 +317,7 @@ class ContainerTable:
 
     def _report_ended(
         self,
-        held: _Held,
+        held: _ContainerRow,
         cause: str,
         *,
         blameless: bool,
@@ -335,7 +335,7 @@ class ContainerTable:
                 )
             )
 
-    def _forget(self, held: _Held) -> bool:
+    def _forget(self, held: _ContainerRow) -> bool:
         """Remove a container from the table; return False if it was not in it."""
         if held.force:
             held.force.cancel()

@@ -7,17 +7,17 @@ import logging
 import re
 
 from tony.core.events import ClusterKill
-from tony.errors import AttemptLost, InfraError, NotInCharge, Overdue
+from tony.errors import AttemptLostError, AttemptSupersededError, InfraError, TimeLimitExceededError
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.remote_text import escape_text
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ContainerStatus, NodeReport, NodeState
-from tony.hadoop.yarn.am_rm_client import AttemptOver
+from tony.hadoop.yarn.am_rm_client import AttemptEndedError
 from tony.hadoop.yarn.application_client import ENDED
 from tony.hadoop.yarn.exit_status import NOT_THE_PROGRAM, YarnExitStatus, exit_status
 from tony.schedulers.yarn.client.list_entry import KEY as LIFETIME
-from tony.schedulers.yarn.client.list_entry import overdue
+from tony.schedulers.yarn.client.list_entry import explain_exceeded_limit
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JobPayload
@@ -122,7 +122,7 @@ def find_kill(status: ContainerStatus) -> ClusterKill | None:
     return None if known is None else ClusterKill.OTHER
 
 
-def missing_python_message(status: ContainerStatus) -> str:
+def find_missing_python_message(status: ContainerStatus) -> str:
     """Return the message of the launch script if the node has no suitable Python; else empty."""
     last = escape_text(status.diagnostics[-2 * _MAX_PARSED :], 2 * _MAX_PARSED)  # a PATH may be long
     found = _NO_PYTHON.search(last) if status.exit_status > 0 else None
@@ -150,7 +150,7 @@ _log = logging.getLogger(__name__)
 
 
 async def find_termination_reason(
-    error: AttemptOver, configuration: Configuration, payload: JobPayload, container_env: ContainerEnv
+    error: AttemptEndedError, configuration: Configuration, payload: JobPayload, container_env: ContainerEnv
 ) -> str:
     """Return YARN's diagnostics if a user killed the application through YARN.
 
@@ -159,27 +159,27 @@ async def find_termination_reason(
     diagnostics.
 
     Raises:
-        NotInCharge: another AM attempt has the job, or may have it.
-        AttemptLost: there will be no other; YARN considers our node lost.
-        Overdue: the application exceeded its lifetime.
+        AttemptSupersededError: another AM attempt has the job, or may have it.
+        AttemptLostError: there will be no other; YARN considers our node lost.
+        TimeLimitExceededError: the application exceeded its lifetime.
     """
     try:
         async with asyncio.timeout(_REASON_SECONDS):
             report = await _wait_for_final_report(configuration, payload, container_env)
     except (InfraError, TimeoutError) as unknown:
-        raise NotInCharge(f"{error}; reason unknown: {str(unknown) or 'no response in time'}") from error
+        raise AttemptSupersededError(f"{error}; reason unknown: {str(unknown) or 'no response in time'}") from error
     if _find_attempt_number(report) > container_env.attempt or report.state not in (
         ApplicationState.KILLED,
         ApplicationState.FAILED,
     ):
-        raise NotInCharge(f"AM attempt {_find_attempt_number(report)} now runs the job") from error
+        raise AttemptSupersededError(f"AM attempt {_find_attempt_number(report)} now runs the job") from error
     settings, _ = read_settings(payload.record.spec.scheduler_settings)
-    limit = overdue(report, settings, payload.record.sources.get(LIFETIME))
+    limit = explain_exceeded_limit(report, settings, payload.record.sources.get(LIFETIME))
     if limit:
-        raise Overdue(limit) from error
+        raise TimeLimitExceededError(limit) from error
     diagnostics = "" if report.diagnostics in ("", "N/A") else " ".join(escape_text(report.diagnostics).split())
     if report.state is not ApplicationState.KILLED:
-        raise AttemptLost(
+        raise AttemptLostError(
             "YARN failed the application because its application master is lost, usually with its node"
             f"{f': {diagnostics}' if diagnostics else ''}".rstrip(" .")
             + ". Submit the job again"
@@ -192,7 +192,9 @@ async def _wait_for_final_report(
 ) -> ApplicationReport:
     """Return YARN's report once it has decided; for an application that is being killed that takes a moment."""
     application = ids.parse_application_id(payload.record.job_id)
-    cluster = ClusterClients.of(configuration, {"HADOOP_USER_NAME": payload.user}, container_env.credentials)
+    cluster = ClusterClients.from_configuration(
+        configuration, {"HADOOP_USER_NAME": payload.user}, container_env.credentials
+    )
     async with cluster.applications() as client:
         while True:
             report = await client.report(application)

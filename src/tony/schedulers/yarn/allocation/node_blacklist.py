@@ -35,7 +35,7 @@ class NodeBlacklist:
     ) -> None:
         self._nodes, self._suitable_nodes, self._unfit = nodes, suitable_nodes, unfit
         self._leave_out, self._take_back, self._changed = leave_out, take_back, changed
-        self._wanted: dict[str, None] = {}
+        self._excluded: dict[str, None] = {}
         self._blacklisted: dict[str, None] = {}
         self._counted = nodes()
 
@@ -46,22 +46,22 @@ class NodeBlacklist:
 
     def exclude(self, host: str) -> None:
         """Exclude a host, if enough others are left."""
-        if host not in self._wanted:
-            self._wanted[host] = None
+        if host not in self._excluded:
+            self._excluded[host] = None
             self._update()
             if host not in self._blacklisted:
                 _log.warning("%s is not excluded although tasks fail there: too few other nodes would be left", host)
 
     def include(self, host: str) -> None:
         """Undo an exclusion; another wanted one may become possible."""
-        self._wanted.pop(host, None)
+        self._excluded.pop(host, None)
         self._update()
 
     def clear(self) -> None:
         """Drop all exclusions, since no other node has resources. They return only when the policy asks again."""
         for host in self._blacklisted:
             _log.warning("%s is no longer excluded although tasks fail there: no other node has resources", host)
-        self._wanted.clear()
+        self._excluded.clear()
         self._update()
 
     def refresh(self) -> None:
@@ -78,7 +78,7 @@ class NodeBlacklist:
             *(count - 1 for count in self._suitable_nodes.values()),
             self._nodes(),
         ) - len(unfit)
-        allowed = [host for host in self._wanted if host not in unfit][: max(0, most)]
+        allowed = [host for host in self._excluded if host not in unfit][: max(0, most)]
         for host in [each for each in self._blacklisted if each not in allowed]:
             del self._blacklisted[host]
             if host not in unfit:

@@ -62,8 +62,8 @@ class OutstandingRequests:
     def _find_unknown_resources(self, role: str) -> str:
         """Return requested resource types that YARN would silently ignore."""
         known = {type_.name for type_ in self._registration.resource_types}
-        wanted = self._asks[role].resource
-        return ", ".join(other.name for other in wanted.others if known and other.name not in known)
+        requested = self._asks[role].resource
+        return ", ".join(other.name for other in requested.others if known and other.name not in known)
 
     def request_missing(self, role: str) -> None:
         """Request the missing containers. A container counts until its end has been reported."""

@@ -28,7 +28,7 @@ class Artifacts:
         objects: digests of staged objects.
     """
 
-    wanted: tuple[UploadRequest, ...]
+    uploads: tuple[UploadRequest, ...]
     runtime: str
     interpreter: str = ""
     plug_in: str = ""
@@ -66,7 +66,7 @@ def build_artifacts(record: JobRecord, settings: YarnSettings, cache: Cache) -> 
         UploadRequest(path=cache.find_object(digest), name=digest, size=item.size) for digest, item in items.items()
     ]
     return Artifacts(
-        wanted=(runtime, *(request for request in (own, plug_in, pages) if request), *staged),
+        uploads=(runtime, *(request for request in (own, plug_in, pages) if request), *staged),
         runtime=runtime.name,
         interpreter=own.name if own else "",
         plug_in=plug_in.name if plug_in else "",

@@ -38,7 +38,7 @@ _NODE_OPTIONS = HttpOptions(connect_timeout=3.0, timeout=20.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _ContainerFile:
     """One file of one container.
 
     Attributes:
@@ -152,10 +152,10 @@ class ContainerLogs:
         with closing(self._cluster.web_files(FOLDER)) as files:
             logs = AggregatedLogs(files, find_places(settings))
             found = await to_thread(logs.find, self._application, owner)
-            by_container: defaultdict[str, list[_Found]] = defaultdict(list)
+            by_container: defaultdict[str, list[_ContainerFile]] = defaultdict(list)
             for log in found:
                 by_container[log.container].append(
-                    _Found(name=log.name, length=log.length, open=partial(_Aggregated, logs, log))
+                    _ContainerFile(name=log.name, length=log.length, open=partial(_Aggregated, logs, log))
                 )
             for one in by_container.values():
                 await _pass_files(one, sink)
@@ -208,7 +208,9 @@ class ContainerLogs:
                         found = await to_thread(web.list_files, container)
                         await _pass_files(
                             [
-                                _Found(name=it.name, length=it.length, open=partial(web.open, container, it.name))
+                                _ContainerFile(
+                                    name=it.name, length=it.length, open=partial(web.open, container, it.name)
+                                )
                                 for it in found
                             ],
                             sink,
@@ -249,7 +251,7 @@ class _Aggregated:
         self.close()
 
 
-async def _pass_files(found: Iterable[_Found], sink: LogSink) -> None:
+async def _pass_files(found: Iterable[_ContainerFile], sink: LogSink) -> None:
     """Pass one container's files to the sink, the rotated one of a pair first."""
     files = {each.name: each for each in found}
     for name, newer in files.items():
@@ -266,7 +268,7 @@ async def _pass_files(found: Iterable[_Found], sink: LogSink) -> None:
         await _copy(newer, have - before, sink, name, before)
 
 
-async def _copy(file: _Found, offset: int, sink: LogSink, name: str, start: int) -> None:
+async def _copy(file: _ContainerFile, offset: int, sink: LogSink, name: str, start: int) -> None:
     if offset >= file.length:
         return
     with await to_thread(file.open, offset) as stream:

@@ -122,9 +122,9 @@ def _describe_excess(demand: ContainerDemand, name: str, most: int, capacity: Cl
     if away:
         why = f"{why}, or the size of the largest running node"
         hope = f" Submit again when one of these nodes is back: {format_names(away)}."
-    wanted = format_amount(name, demand.amounts[name])
+    requested = format_amount(name, demand.amounts[name])
     return (
-        f"{demand.what} requests {wanted}, but a container of this cluster can have at most "
+        f"{demand.what} requests {requested}, but a container of this cluster can have at most "
         f"{format_amount(name, most)} "
         f"({why}).{hope}"
     )

@@ -20,19 +20,19 @@ _LIFETIME_TEXT = "exceeded the lifetime"
 KEY = "scheduler.yarn.lifetime"
 
 
-def is_over(report: ApplicationReport) -> bool:
+def is_finished(report: ApplicationReport) -> bool:
     """Return True if YARN killed the application because it exceeded its lifetime."""
     return report.state is ApplicationState.KILLED and _LIFETIME_TEXT in (report.diagnostics or "")
 
 
-def overdue(report: ApplicationReport, settings: YarnSettings, source: str | None) -> str:
+def explain_exceeded_limit(report: ApplicationReport, settings: YarnSettings, source: str | None) -> str:
     """Return which limit was exceeded, as a sentence; empty if YARN did not kill the application for one.
 
     Args:
         settings: the job's.
         source: where the job sets `lifetime`, if known.
     """
-    if not is_over(report):
+    if not is_finished(report):
         return ""
     submitted, ended = report.submit_time or report.start_time, report.finish_time
     seconds = (ended - submitted) / 1000 if submitted and ended else None
@@ -98,6 +98,6 @@ def to_list_entry(report: ApplicationReport) -> ListEntry | None:
 def _find_state(report: ApplicationReport) -> JobState:
     if report.state is ApplicationState.FINISHED:
         return _ENDS.get(report.final_status or FinalStatus.UNDEFINED, JobState.FAILED)
-    if is_over(report):
+    if is_finished(report):
         return JobState.FAILED
     return _STATES.get(report.state, JobState.SUBMITTED) if report.state else JobState.SUBMITTED

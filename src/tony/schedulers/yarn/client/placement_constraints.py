@@ -12,8 +12,8 @@ from tony.hadoop.wire.placement import (
     PlacementConstraint,
     PlacementTargetType,
     SimpleConstraint,
-    all_of,
-    apart,
+    forbid_tags,
+    require_all,
 )
 from tony.hadoop.yarn.constraint_text import SELF, parse
 from tony.model.job_spec import JobSpec, Role
@@ -52,9 +52,9 @@ def build_constraint(spec: JobSpec, name: str, settings: YarnSettings) -> Placem
         ConstraintError: it cannot be parsed.
     """
     role = spec.effective_roles[name]
-    parts = [apart("node", name)] if role.spread else []
+    parts = [forbid_tags("node", name)] if role.spread else []
     parts += [parse(text) for text in (read_role_settings(role).placement, settings.placement) if text is not None]
-    return all_of(*parts) if len(parts) > 1 else next(iter(parts), None)
+    return require_all(*parts) if len(parts) > 1 else next(iter(parts), None)
 
 
 def find_placed(spec: JobSpec, settings: YarnSettings) -> dict[str, str]:

@@ -47,12 +47,12 @@ def _limit(files: WebHdfs, folder: str) -> str:
         except HadoopError:  # older NameNodes do not report it; their own message must do
             return ""
         if usage.most_space is not None or usage.most_names is not None:
-            return f", but the quota of {path} {_of(usage)}"
+            return f", but the quota of {path} {_format_quota(usage)}"
         path = path.rpartition("/")[0]
     return ""
 
 
-def _of(usage: SpaceUsage) -> str:
+def _format_quota(usage: SpaceUsage) -> str:
     """Describe the rest of a quota. HDFS charges a whole block for a file being written, whatever its size."""
     parts = []
     if usage.most_space is not None:

@@ -35,7 +35,7 @@ from tony.schedulers.yarn.client.cache_upload import CacheUploader
 from tony.schedulers.yarn.client.capacity import AWAY, WAITING, ClusterCapacity, build_capacity, describe_queue_position
 from tony.schedulers.yarn.client.feasibility import find_notices, find_unsatisfiable_requests
 from tony.schedulers.yarn.client.list_entry import KEY as LIFETIME
-from tony.schedulers.yarn.client.list_entry import overdue, to_list_entry
+from tony.schedulers.yarn.client.list_entry import explain_exceeded_limit, to_list_entry
 from tony.schedulers.yarn.client.unrecorded_applications import explain_missing_history, find_staging, is_ours
 from tony.schedulers.yarn.client.unsatisfiable_constraints import find_constraint_hints, find_unsatisfiable_constraints
 from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
@@ -186,7 +186,7 @@ class YarnSubmitter(Submitter):
     ) -> JobPayload:
         needs = build_artifacts(job.record, settings, Cache(job.home.cache))
         staging = cluster.build_path(settings.staging)
-        found = uploader.provide(needs.wanted)
+        found = uploader.provide(needs.uploads)
         credentials = from_plain(JobCredentials, json.loads(job.folder.credentials.read_text()), ignore_unknown=True)
         return JobPayload(
             record=job.record,
@@ -211,10 +211,10 @@ class YarnSubmitter(Submitter):
         if report is None:
             return ApplicationStatus(alive=False, note="the ResourceManager no longer knows the application")
         folder = self._home.job(job_id)
-        limit = overdue(report, load_recorded_settings(folder), find_recorded_source(folder, LIFETIME))
+        limit = explain_exceeded_limit(report, load_recorded_settings(folder), find_recorded_source(folder, LIFETIME))
         return replace(to_application_status(report), overdue=limit)
 
-    async def all_jobs(self) -> Sequence[ListEntry]:
+    async def list_jobs(self) -> Sequence[ListEntry]:
         settings = YarnSettings()
         async with find_cluster(settings, self._home).applications() as client:
             found = await client.list_applications(types=(settings.application_type,))
@@ -228,7 +228,7 @@ class YarnSubmitter(Submitter):
             if staging:
                 await to_thread(self._download(folder, staging).fetch)
 
-    def own_logs_command(self, job_id: str) -> str:
+    def find_logs_command(self, job_id: str) -> str:
         return f"yarn logs -applicationId {job_id}"
 
     async def page(self, job_id: str) -> str:
@@ -304,7 +304,7 @@ class YarnSubmitter(Submitter):
         )
 
     def am_alive(self, folder: JobFolder) -> bool | None:
-        """Return None: only `look` knows."""
+        """Return None: only `stat` knows."""
         return None
 
     async def store_kill_request(self, folder: JobFolder) -> None:

@@ -12,7 +12,7 @@ from tony.hadoop.wire.placement import (
     PlacementConstraint,
     PlacementTargetType,
     SimpleConstraint,
-    all_of,
+    require_all,
 )
 from tony.hadoop.yarn.constraint_text import SELF, ConstraintError, parse
 from tony.model.job_spec import JobSpec, Role
@@ -109,7 +109,7 @@ def _find_never_satisfied(spec: JobSpec, settings: YarnSettings) -> Iterator[Pro
 
 
 def _build_whole(role: Role, settings: YarnSettings) -> PlacementConstraint:
-    return all_of(
+    return require_all(
         *(parse(text) for text in (read_role_settings(role).placement, settings.placement) if text is not None)
     )
 

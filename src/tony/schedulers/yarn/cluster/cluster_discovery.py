@@ -28,7 +28,7 @@ def find_cluster(settings: YarnSettings, home: Home, environ: Mapping[str, str] 
             "HADOOP_CONF_DIR (or scheduler.yarn.conf) to the folder with core-site.xml and yarn-site.xml, or start a "
             "local cluster: tony mini start"
         )
-    cluster = ClusterClients.of(configuration, environ)
+    cluster = ClusterClients.from_configuration(configuration, environ)
     if not configuration.get(PROPERTY):
         return cluster
     return replace(cluster, advice="of tony mini: restart it with `tony mini restart rm`")

@@ -32,8 +32,8 @@ _FETCH_INTERVAL_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
-class SingleJobSource:
-    """The `Source` with one job."""
+class SingleJobProvider:
+    """The `JobProvider` with one job."""
 
     def __init__(self, folder: JobFolder) -> None:
         self._view = AmJobView(folder)
@@ -44,7 +44,7 @@ class SingleJobSource:
 
     async def list_jobs(self, query: Query) -> JobsPage:
         heads = [head_of_report(await self._view.status())]
-        found = tuple(head for head in heads if query.takes(head))
+        found = tuple(head for head in heads if query.matches(head))
         return JobsPage(heads=found, total=len(found))
 
     async def find_job(self, job: str) -> AmJobView | None:

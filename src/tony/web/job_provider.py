@@ -12,7 +12,7 @@ from tony.linux.thread_pools import Lane
 from tony.model.job_query import JobsPage, Query
 
 
-class Source(Protocol):
+class JobProvider(Protocol):
     """A job provider: many jobs, or a single one."""
 
     @property
