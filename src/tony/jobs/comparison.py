@@ -86,13 +86,13 @@ class _ComparedFacts:
 
     Attributes:
         record: None if it is not available; then settings are not compared.
-        metrics: open; closed by `_compare_facts`.
+        medians: (role, series) -> median of its tasks' means.
     """
 
     report: JobReport
     record: JobRecord | None
     goodput: GoodputLedger | None
-    metrics: Metrics | None
+    medians: Mapping[tuple[str, str], float]
 
 
 async def compare_jobs(a: DirectoryJobView, b: DirectoryJobView) -> Comparison:
@@ -110,7 +110,7 @@ async def _load_facts(view: DirectoryJobView) -> _ComparedFacts:
         report=await view.status(),
         record=await _return_none_on_error(view.record()),
         goodput=await _return_none_on_error(view.goodput()),
-        metrics=await _return_none_on_error(view.metrics()),
+        medians=await _return_none_on_error(view.query_metrics(_compute_task_medians)) or {},
     )
 
 
@@ -122,10 +122,9 @@ async def _return_none_on_error(part: Awaitable[T | None]) -> T | None:
 
 
 def _compare_facts(a: _ComparedFacts, b: _ComparedFacts) -> Comparison:
-    """Compare two jobs; reads and closes their metrics."""
     settings, same = _compare_settings(a.record, b.record)
     return Comparison(
-        a=_summarize(a), b=_summarize(b), settings=settings, same=same, measures=_compare_metrics(a.metrics, b.metrics)
+        a=_summarize(a), b=_summarize(b), settings=settings, same=same, measures=_compare_metrics(a.medians, b.medians)
     )
 
 
@@ -171,25 +170,24 @@ def _collect_values(record: JobRecord | None) -> Mapping[str, Value] | None:
     return {row.key: (row.value, row.source) for row in rows}
 
 
-def _compare_metrics(a: Metrics | None, b: Metrics | None) -> tuple[MetricDifference, ...]:
-    first, second = _compute_task_medians(a), _compute_task_medians(b)
-    roles = dict.fromkeys(role for role, _ in (*first, *second))
-    names = sort_series({name for _, name in (*first, *second)})
+def _compare_metrics(
+    a: Mapping[tuple[str, str], float], b: Mapping[tuple[str, str], float]
+) -> tuple[MetricDifference, ...]:
+    roles = dict.fromkeys(role for role, _ in (*a, *b))
+    names = sort_series({name for _, name in (*a, *b)})
     return tuple(
-        MetricDifference(role=role, series=name, a=first.get((role, name)), b=second.get((role, name)))
+        MetricDifference(role=role, series=name, a=a.get((role, name)), b=b.get((role, name)))
         for role in roles
         for name in names
-        if (role, name) in first or (role, name) in second
+        if (role, name) in a or (role, name) in b
     )
 
 
-def _compute_task_medians(metrics: Metrics | None) -> Mapping[tuple[str, str], float]:
+def _compute_task_medians(metrics: Metrics) -> Mapping[tuple[str, str], float]:
     found: dict[tuple[str, str], list[float]] = {}
-    if metrics is not None:
-        with metrics:
-            for task, peaks in metrics.peaks().items():
-                for name, peak in peaks.items():
-                    found.setdefault((task.rpartition(":")[0], name), []).append(peak.mean)
+    for task, peaks in metrics.peaks().items():
+        for name, peak in peaks.items():
+            found.setdefault((task.rpartition(":")[0], name), []).append(peak.mean)
     return {key: statistics.median(means) for key, means in found.items()}
 
 

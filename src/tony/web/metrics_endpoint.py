@@ -67,14 +67,11 @@ async def _read_job(provider: JobProvider, job: str, portal_user: PortalUser) ->
         report, record = await view.status(), await view.record()
         if not portal_user.may(PortalAction.SEE, report, record):
             return None
-        metrics = await view.metrics()
+        latest = await view.query_metrics(_find_newest)
     except TonyError:
         return None
-    if metrics is None:
-        return JobSnapshot(report=report)
-    return JobSnapshot(report=report, latest=await to_thread(_find_newest, metrics))
+    return JobSnapshot(report=report, latest=latest or {})
 
 
 def _find_newest(metrics: Metrics) -> dict[str, dict[str, float]]:
-    with metrics:
-        return {task: dict(series) for task, series in metrics.read_newest().items()}
+    return {task: dict(series) for task, series in metrics.read_newest().items()}

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -16,12 +15,12 @@ from tony.cli.open_job import find_job
 from tony.cli.options import job_argument, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.errors import UnknownJobError, UserError
+from tony.history.metrics_reader import open_metrics
 from tony.history.otlp_trace import requests
 from tony.jobs.otlp_export import ENDPOINT, HEADERS, build_traces_url, parse_headers, send
 from tony.model.codec import Json
 
 if TYPE_CHECKING:
-    from tony.history.metrics_reader import Metrics
     from tony.history.timeline import Timeline
     from tony.jobs.directory.view import DirectoryJobView
     from tony.model.job_report import JobReport
@@ -63,14 +62,14 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
         say(f"The collector rejected {sent.rejected} of them{f': {sent.message}' if sent.message else ''}")
 
 
-async def _load(view: DirectoryJobView) -> tuple[JobReport, Timeline, Metrics | None]:
+async def _load(view: DirectoryJobView) -> tuple[JobReport, Timeline]:
     report, line = await view.status(), await view.timeline()
     if line is None:
         raise UnknownJobError(f"job {view.id} has no events yet: it is {report.state.value}")
-    return report, line, await view.metrics()
+    return report, line
 
 
 def _build_requests(view: DirectoryJobView) -> Iterator[Json]:
-    report, line, metrics = asyncio.run(_load(view))
-    with metrics or nullcontext():
-        yield from requests(line, report, metrics, __version__)
+    report, line = asyncio.run(_load(view))
+    with open_metrics(view.folder.metrics) as metrics:
+        yield from requests(line, report, metrics if metrics.known else None, __version__)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 from tony import clock
 from tony.errors import OverloadedError
 from tony.history import event_log
 from tony.history.event_log import EventTail
 from tony.history.goodput import GoodputLedger, ledger
-from tony.history.metrics_reader import Metrics
+from tony.history.metrics_reader import open_metrics
 from tony.history.timeline import Timeline, TimelineReader, with_checkpoints
 from tony.linux.thread_pools import get_current_user, lock_held
 from tony.model.layout import JobFolder
@@ -38,9 +37,7 @@ class TimelineCache:
         self._is_final = False
         self._current_until = 0.0
 
-    def load(
-        self, record: JobRecord, ended: bool, metrics: Callable[[], Metrics | None]
-    ) -> tuple[Timeline, GoodputLedger] | None:
+    def load(self, record: JobRecord, ended: bool) -> tuple[Timeline, GoodputLedger] | None:
         """Return the timeline and goodput so far; None if there are no events."""
         with lock_held(self._lock, f"the event log of {self._folder.job_id} is being read"):
             if self._is_final or clock.monotonic() < self._current_until:
@@ -67,7 +64,7 @@ class TimelineCache:
             line = self._reader.timeline()
             if not ended:
                 line = self._reader.timeline(clock.wall() - line.accepted)
-            self._loaded = _with_metrics(line, metrics())
+            self._loaded = self._add_metrics(line)
             if ended:
                 self._is_final, self._reader = True, None
             # Limits repeated rebuilding to a small share of a core, however large the job.
@@ -75,12 +72,11 @@ class TimelineCache:
             self._current_until = clock.monotonic() + max(_MIN_CURRENT_SECONDS, _TIMELINE_COST_FACTOR * cost)
             return self._loaded
 
-
-def _with_metrics(line: Timeline, metrics: Metrics | None) -> tuple[Timeline, GoodputLedger]:
-    if metrics is None:
-        return line, ledger(line)
-    with metrics:
-        line = with_checkpoints(
-            line, [(checkpoint.task, checkpoint.until, checkpoint.step) for checkpoint in metrics.checkpoints()]
-        )
-        return line, ledger(line, metrics)
+    def _add_metrics(self, line: Timeline) -> tuple[Timeline, GoodputLedger]:
+        with open_metrics(self._folder.metrics, own=self._is_own) as metrics:
+            if not metrics.known:
+                return line, ledger(line)
+            line = with_checkpoints(
+                line, [(checkpoint.task, checkpoint.until, checkpoint.step) for checkpoint in metrics.checkpoints()]
+            )
+            return line, ledger(line, metrics)

@@ -284,13 +284,13 @@ class DirectoryJobView(JobView):
             return None
         await self._refresh()
         # One thread per user at a time: concurrent requests wait here instead of occupying threads.
-        work = partial(self._lane.run, self._timeline.load, record, not self.live, self._open_metrics)
+        work = partial(self._lane.run, self._timeline.load, record, not self.live)
         return await _share_task(self._timeline_tasks, work)
 
-    async def metrics(self) -> Metrics | None:
-        """Return the metrics, to be closed by the caller; None if there are none or they cannot be read."""
+    async def query_metrics(self, work: Callable[[Metrics], T]) -> T | None:
+        """Run blocking work on the open metrics; return None if there are none or they cannot be read."""
         await self._refresh()
-        return await self._lane.run(self._open_metrics)
+        return await self._lane.run(self._query_metrics, work)
 
     async def _refresh(self) -> None:
         if self._refresh_folder is not None:
@@ -298,12 +298,9 @@ class DirectoryJobView(JobView):
         if self._remote is not None and self.live:
             await self._remote.refresh()
 
-    def _open_metrics(self) -> Metrics | None:
-        found = open_metrics(self.folder.metrics, own=self.can_change)
-        if found.known:
-            return found
-        found.close()
-        return None
+    def _query_metrics(self, work: Callable[[Metrics], T]) -> T | None:
+        with open_metrics(self.folder.metrics, own=self.can_change) as metrics:
+            return work(metrics) if metrics.known else None
 
     async def files(self) -> Sequence[RecordFile]:
         """Return the files of the job directory by path; a few thousand at most."""

@@ -157,7 +157,7 @@ async def get_role_points(call: OperationCall) -> RolePoints:
 
 async def _query_metrics(call: OperationCall, query: Callable[[Metrics], T]) -> T:
     view, _ = await call.find_job()
-    found = await view.metrics()
+    found = await view.query_metrics(query)
     if found is None:
         raise ApiError(
             404,
@@ -165,12 +165,7 @@ async def _query_metrics(call: OperationCall, query: Callable[[Metrics], T]) -> 
             "This job has no metrics.",
             "`metrics_interval` in the job file sets the sampling interval.",
         )
-
-    def work() -> T:
-        with found:
-            return query(found)
-
-    return await to_thread(work)
+    return found
 
 
 # --- configuration and files ------------------------------------------------------------------------------------------

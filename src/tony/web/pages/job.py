@@ -17,7 +17,6 @@ from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.event_text import EventWords
 from tony.jobs.failure_text import find_hints
 from tony.jobs.progress import Reports, find_job_progress, read_reports
-from tony.linux.thread_pools import to_thread
 from tony.model.job_report import Failure, JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.units import format_duration
@@ -171,15 +170,8 @@ def _find_failed_log(page_request: PageRequest, report: JobReport) -> str:
 
 
 async def _load_progress(view: DirectoryJobView, report: JobReport) -> object:
-    metrics = await await_part(view.metrics())
-    if metrics is None or isinstance(metrics, Unknown):
-        return None
-
-    def read() -> Reports:
-        with metrics:
-            return read_reports(metrics)
-
-    return find_job_progress(await to_thread(read), report)
+    reports = await await_part(view.query_metrics(read_reports))
+    return find_job_progress(reports, report) if isinstance(reports, Reports) else None
 
 
 def _build_timeline_values(

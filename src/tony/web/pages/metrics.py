@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.responses import JSONResponse, Response
 
 from tony.errors import TonyError
 from tony.history.metrics_reader import Metrics, Peak
 from tony.history.timeline import Timeline
-from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.model.metric_definitions import OF_PROGRAMS, series_of
 from tony.units import Unit
@@ -54,9 +54,8 @@ class SeriesChart:
 async def render_page(page_request: PageRequest) -> Response:
     view, report = await page_request.find_job()
     values = await build_frame(page_request, view, report, "metrics")
-    metrics = await view.metrics()
+    problem, kinds = await view.query_metrics(_summarize) or ("", ())
     line = await await_with_timeout(view.timeline(), 0.5)
-    problem, kinds = await to_thread(_summarize, metrics) if metrics else ("", ())
     values |= {
         "kinds": kinds,
         "problem": problem,
@@ -72,26 +71,23 @@ async def serve_points(page_request: PageRequest) -> Response:
     if task and not any(each.task == task for each in report.tasks):
         raise PageError(404, "Task not found", "The job has no such task; see its list of tasks.")
     try:
-        metrics = await view.metrics()
+        points = await view.query_metrics(partial(_build_points, series=series, task=task))
     except TonyError as error:
         return JSONResponse({"problem": str(error), "series": [], "lines": []})
-    if metrics is None:
-        return JSONResponse({"problem": "", "series": [], "lines": []})
-    return JSONResponse(await to_thread(_build_points, metrics, series, task))
+    return JSONResponse(points or {"problem": "", "series": [], "lines": []})
 
 
 def _build_points(metrics: Metrics, series: str, task: str) -> dict[str, object]:
-    with metrics:
-        if not series:
-            own = metrics.peaks(TaskId.parse(task).role).get(task, {}) if task else dict.fromkeys(metrics.series())
-            return {"problem": metrics.problem, "series": [_describe(name) for name in sort_series(own)]}
-        lines = (
-            [_build_task_points(metrics, task, series)]
-            if task
-            else [_build_role_points(metrics, role, series) for role in _list_roles(metrics)]
-        )
-        found = [line for line in lines if line["at"]]
-        return {**_describe(series), "problem": metrics.problem, "lines": found}
+    if not series:
+        own = metrics.peaks(TaskId.parse(task).role).get(task, {}) if task else dict.fromkeys(metrics.series())
+        return {"problem": metrics.problem, "series": [_describe(name) for name in sort_series(own)]}
+    lines = (
+        [_build_task_points(metrics, task, series)]
+        if task
+        else [_build_role_points(metrics, role, series) for role in _list_roles(metrics)]
+    )
+    found = [line for line in lines if line["at"]]
+    return {**_describe(series), "problem": metrics.problem, "lines": found}
 
 
 def _build_task_points(metrics: Metrics, task: str, series: str) -> dict[str, object]:
@@ -153,11 +149,9 @@ def sort_series(names: Mapping[str, object] | list[str]) -> list[str]:
 
 
 def _summarize(metrics: Metrics) -> tuple[str, tuple[SeriesChart, ...]]:
-    with metrics:
-        roles = _list_roles(metrics)
-        peaks = {role: metrics.peaks(role) for role in roles}
-        kinds = tuple(_draw_chart(name, peaks) for name in sort_series(list(metrics.series())))
-        return metrics.problem, tuple(kind for kind in kinds if kind.rows)
+    peaks = {role: metrics.peaks(role) for role in _list_roles(metrics)}
+    kinds = tuple(_draw_chart(name, peaks) for name in sort_series(list(metrics.series())))
+    return metrics.problem, tuple(kind for kind in kinds if kind.rows)
 
 
 def _draw_chart(name: str, peaks: Mapping[str, Mapping[str, Mapping[str, Peak]]]) -> SeriesChart:
