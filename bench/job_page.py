@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from starlette.requests import Request
 from starlette.types import ASGIApp, Message
 
 from bench.event_sequences import ordinary, ordinary_spec
@@ -31,36 +30,18 @@ from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.isolated_interpreter import settle
 from tony.model.codec import to_plain
-from tony.model.job_report import JobReport
-from tony.model.job_summary import JobHead
 from tony.model.layout import Home
 from tony.model.states import JobState
-from tony.model.submission_record import JobRecord
 from tony.testing.sample_jobs import build_prepared_job
 from tony.web.app import create
 from tony.web.assets import load_assets
-from tony.web.authorization import AccessDenied, PortalAction, PortalUser
+from tony.web.user_authentication import AuthConfig, Authenticator
+from tony.web.uvicorn_server import PEER
 
 _JOB = "local-20260101-000000-0a1b2c"
 _SUBMITTED = 1_760_000_000.0
 _LINE = b"epoch 12/90 step 4100/5004 loss 2.1834 lr 0.1 \x1b[36m841 images/s\x1b[0m\n"
 _MIB = 1 << 20
-
-
-class _Anybody:
-    """Lets everybody in, and everybody do everything."""
-
-    name, token = "ann", ""
-    readers: tuple[str, ...] = ()
-
-    def may(self, action: PortalAction, job: JobHead | JobReport, record: JobRecord | None = None) -> bool:
-        return True
-
-    async def authenticate(self, request: Request) -> PortalUser | AccessDenied:
-        return self
-
-    def check_change(self, request: Request, portal_user: PortalUser, token: str) -> AccessDenied | None:
-        return None
 
 
 def measure(quick: bool) -> Result:
@@ -71,7 +52,7 @@ def measure(quick: bool) -> Result:
         _write(home, tasks, size)
         job = f"/job/{_JOB}"
         with contextlib.closing(asyncio.new_event_loop()) as loop:
-            ask = _asker(loop, create(HomeSource(home, "ann"), _Anybody()))
+            ask = _asker(loop, create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))))
             settle()  # as the portal does
             first = ask(job)
             picture = ask(f"{job}/timeline")
@@ -134,6 +115,7 @@ def _asker(loop: asyncio.AbstractEventLoop, app: ASGIApp) -> Callable[[str], Fig
             "scheme": "http",
             "http_version": "1.1",
             "root_path": "",
+            PEER: os.geteuid(),
         }
         began = time.perf_counter()
         await app(scope, receive, send)

@@ -15,9 +15,8 @@ from starlette.requests import Request
 
 from tony.model.job_summary import JobHead
 from tony.model.states import JobState
-from tony.web.authorization import AccessDenied, PortalAction
+from tony.web.authorization import AccessDenied, AuthMethod, PortalAction, User
 from tony.web.user_authentication import AuthConfig, Authenticator, TokenOwner, TrustedProxy
-from tony.web.user_permissions import AuthMethod, User
 from tony.web.uvicorn_server import PEER
 
 ME = os.geteuid()

@@ -17,9 +17,9 @@ from tony.history.event_log import segments
 from tony.model.layout import Home
 from tony.web import unused_resources
 from tony.web.app import create
+from tony.web.authorization import AuthMethod, User
 from tony.web.unused_resources import compute_waste
 from tony.web.user_authentication import AuthConfig, Authenticator
-from tony.web.user_permissions import AuthMethod, User
 
 
 @pytest.fixture

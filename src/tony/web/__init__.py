@@ -4,8 +4,8 @@
 through a `job_provider`: the portal's index, or `single_job_provider` for one running job (served by the
 `am_server` process). One job is a `DirectoryJobView` (`tony.jobs.directory`).
 
-Access control: `user_authentication` authenticates a request, `user_permissions` is the result, `authorization` defines
-what that user may see and change, `user_authentication` counts wrong tokens.
+Access control: `user_authentication` authenticates a request and counts wrong tokens, `authorization` defines what the
+user may see and change.
 
 Each kind of blocking work has its own threads (`lanes`), so that job lists never wait for job directories.
 """

@@ -20,12 +20,13 @@ from tony.errors import ExitCode, OverloadedError, RecordError, TonyError
 from tony.web import metrics_endpoint
 from tony.web.api.server import Api
 from tony.web.assets import load_assets
-from tony.web.authorization import AccessDenied, AuthBackend, PortalUser
+from tony.web.authorization import UNAUTHENTICATED, AccessDenied, User
 from tony.web.job_provider import JobProvider
 from tony.web.links import Links
 from tony.web.pages import PAGES, Page
 from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import prepare, render
+from tony.web.user_authentication import Authenticator
 
 #: Content Security Policy: only resources of this server, no embedded content, and no embedding in other pages.
 POLICY = (
@@ -45,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 def create(
     provider: JobProvider,
-    auth: AuthBackend,
+    auth: Authenticator,
     *,
     only: str = "",
     login: bool = False,
@@ -124,7 +125,7 @@ def _wrap_page(page: Page) -> Callable[[Request], Awaitable[Response]]:
     return answer
 
 
-def _build_page_request(request: Request, portal_user: PortalUser) -> PageRequest:
+def _build_page_request(request: Request, portal_user: User) -> PageRequest:
     state = request.app.state
     return PageRequest(
         request=request,
@@ -135,24 +136,13 @@ def _build_page_request(request: Request, portal_user: PortalUser) -> PageReques
     )
 
 
-class _UnauthenticatedUser:
-    """The user of error pages for requests that were refused."""
-
-    name = ""
-    token = ""
-    readers: tuple[str, ...] = ()
-
-    def may(self, *_: object) -> bool:
-        return False
-
-
 def render_refusal(request: Request, refusal: AccessDenied, after: str = "") -> Response:
     """Return the page for a refused request: the login form if the server has one and it may help.
 
     Args:
         after: after a failed login: the page to open once the login succeeds.
     """
-    page_request = _build_page_request(request, _UnauthenticatedUser())
+    page_request = _build_page_request(request, UNAUTHENTICATED)
     title = "Please log in" if refusal.status in (401, 429) else "Access denied"
     if not request.app.state.login or refusal.status not in (401, 429):
         return _render_problem_page(page_request, refusal.status, title, refusal.reason)
@@ -174,7 +164,7 @@ def render_refusal(request: Request, refusal: AccessDenied, after: str = "") -> 
 
 def render_problem(request: Request, status: int, title: str, what: str) -> Response:
     """Return an error page for an unauthenticated user."""
-    return _render_problem_page(_build_page_request(request, _UnauthenticatedUser()), status, title, what)
+    return _render_problem_page(_build_page_request(request, UNAUTHENTICATED), status, title, what)
 
 
 async def _render_missing_page(request: Request, error: Exception) -> Response:

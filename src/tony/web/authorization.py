@@ -1,13 +1,10 @@
-"""Authorization: what a user may see and change. Every page and API operation checks here first.
-
-`user_authentication.py` has the `AuthBackend` of a server; this module has the interface that pages depend on.
-"""
+"""Authorization: what a user may see and change. Every page and API operation checks here first."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tony.errors import TonyError
 from tony.model.job_query import Facets, JobsPage, Query
@@ -16,10 +13,11 @@ from tony.model.job_summary import JobHead
 from tony.model.submission_record import JobRecord
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from tony.jobs.directory.view import DirectoryJobView
     from tony.web.job_provider import JobProvider
+
+#: In a job's viewers or editors: every authenticated user.
+ALL_USERS = "*"
 
 
 class PortalAction(Enum):
@@ -44,40 +42,71 @@ class AccessDenied:
     wait: float = 0.0
 
 
-class PortalUser(Protocol):
-    """An authenticated user of the portal."""
+class AuthMethod(Enum):
+    """Method by which a user was authenticated."""
+
+    PEER = "peer"  #: by the UID of the connecting process, as the kernel reports it
+    TOKEN = "token"  #: by an API token in the request
+    SESSION = "session"  #: by a session cookie obtained with a token
+    PROXY = "proxy"  #: by a trusted proxy
+    NONE = ""  #: not authenticated: of error pages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """An authenticated user of the portal.
+
+    Attributes:
+        name: for pages and events; empty if a trusted proxy admitted the request without a user name.
+        groups: without the `@`.
+        sees_all: may see every job served here.
+        admin: may also change every job.
+        token: the CSRF token of this user's pages, sent with each request that changes something.
+        earlier: the previous value of `token`: pages loaded hours ago may still send it.
+        until: expiry of the login, seconds since 1970; None: it does not expire.
+    """
+
+    name: str
+    how: AuthMethod
+    groups: frozenset[str] = frozenset()
+    sees_all: bool = False
+    admin: bool = False
+    token: str = field(repr=False)
+    earlier: str = field(repr=False)
+    until: float | None = None
 
     @property
-    def name(self) -> str:
-        """The user name, for pages and events; empty if a proxy admitted the request without one."""
-
-    @property
-    def token(self) -> str:
-        """The CSRF token of this user's pages, sent with each request that changes something."""
+    def names(self) -> frozenset[str]:
+        """Every entry of a job's viewers or editors that matches this user."""
+        own = {self.name} if self.name else set()
+        return frozenset({*own, *(f"@{group}" for group in self.groups), ALL_USERS})
 
     @property
     def readers(self) -> tuple[str, ...]:
         """For `Query.readers`: the names that grant this user access to jobs; empty: may see every job."""
+        return () if self.sees_all or self.admin else tuple(sorted(self.names))
 
     def may(self, action: PortalAction, job: JobHead | JobReport, record: JobRecord | None = None) -> bool:
         """Return True if the user has permission. `record`, if given, adds its viewers and editors."""
+        if self.admin or (self.sees_all and action is PortalAction.SEE):
+            return True
+        if self.name and self.name == job.user:
+            return True
+        allowed = set(job.editors)
+        if record is not None:
+            allowed.update(record.spec.editors)
+        if action is PortalAction.SEE:
+            allowed.update(job.viewers)
+            if record is not None:
+                allowed.update(record.spec.viewers)
+        return not allowed.isdisjoint(self.names)
 
 
-class AuthBackend(Protocol):
-    """Authenticates requests."""
-
-    async def authenticate(self, request: Request) -> PortalUser | AccessDenied:
-        """Authenticate a request; return its user, or why it is refused."""
-
-    def check_change(self, request: Request, portal_user: PortalUser, token: str) -> AccessDenied | None:
-        """Check that the user intended a request that changes something; return why it is refused, or None.
-
-        Args:
-            token: the CSRF token sent with the request.
-        """
+#: The user of error pages for requests that were refused.
+UNAUTHENTICATED = User(name="", how=AuthMethod.NONE, token="", earlier="")
 
 
-async def list_visible_jobs(portal_user: PortalUser, provider: JobProvider, query: Query) -> JobsPage:
+async def list_visible_jobs(portal_user: User, provider: JobProvider, query: Query) -> JobsPage:
     """Return a page of the matching jobs that the user may see. Always use this instead of `JobProvider.list_jobs`.
 
     A user who may not see every job does not learn which other users have jobs, or how many jobs there are.
@@ -94,9 +123,7 @@ async def list_visible_jobs(portal_user: PortalUser, provider: JobProvider, quer
     return replace(page, heads=heads, total=page.total if sees_all else None, facets=facets, problems=())
 
 
-async def find_job(
-    portal_user: PortalUser, provider: JobProvider, job: str
-) -> tuple[DirectoryJobView, JobReport] | None:
+async def find_job(portal_user: User, provider: JobProvider, job: str) -> tuple[DirectoryJobView, JobReport] | None:
     """Return a job and its report; None if it does not exist, or the user may not see it.
 
     Raises:

@@ -12,7 +12,7 @@ from tony.linux.thread_pools import Slots, to_thread
 from tony.model.job_query import Query
 from tony.model.job_summary import JobHead
 from tony.model.submission_record import JobRecord
-from tony.web.authorization import PortalAction, PortalUser, list_visible_jobs
+from tony.web.authorization import PortalAction, User, list_visible_jobs
 from tony.web.job_provider import JobProvider
 
 #: Jobs of one user and framework among which earlier runs are searched.
@@ -22,7 +22,7 @@ _CONCURRENT_JOBS = 2
 _SLOTS = Slots(_CONCURRENT_JOBS, _CONCURRENT_JOBS, 1)
 
 
-async def load_advice(view: DirectoryJobView, portal_user: PortalUser, provider: JobProvider) -> Advice:
+async def load_advice(view: DirectoryJobView, portal_user: User, provider: JobProvider) -> Advice:
     """Return the recommendations for a job.
 
     Raises:

@@ -16,8 +16,9 @@ from tony.history.metrics_reader import Metrics
 from tony.history.prometheus_text import CONTENT_TYPE, JobSnapshot, exposition
 from tony.linux.thread_pools import to_thread
 from tony.model.job_query import Query
-from tony.web.authorization import AccessDenied, AuthBackend, PortalAction, PortalUser
+from tony.web.authorization import AccessDenied, PortalAction, User
 from tony.web.job_provider import JobProvider
+from tony.web.user_authentication import Authenticator
 
 PATH = "/metrics"
 #: Jobs in one response.
@@ -34,7 +35,7 @@ def wants_text(request: Request) -> bool:
 async def answer(request: Request) -> Response:
     """Return the metrics of all running jobs that the user may see."""
     state = request.app.state
-    auth: AuthBackend = state.auth
+    auth: Authenticator = state.auth
     portal_user = await auth.authenticate(request)
     if isinstance(portal_user, AccessDenied):
         return PlainTextResponse(f"{portal_user.reason}\n", portal_user.status)
@@ -43,7 +44,7 @@ async def answer(request: Request) -> Response:
     return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
 
-async def _collect_snapshots(provider: JobProvider, portal_user: PortalUser, only: str) -> Sequence[JobSnapshot]:
+async def _collect_snapshots(provider: JobProvider, portal_user: User, only: str) -> Sequence[JobSnapshot]:
     ids = [only]
     if not only:
         query = Query(state="active", readers=portal_user.readers, most=MAX_JOBS)
@@ -58,7 +59,7 @@ async def _collect_snapshots(provider: JobProvider, portal_user: PortalUser, onl
     return [snapshot for snapshot in found if snapshot]
 
 
-async def _read_job(provider: JobProvider, job: str, portal_user: PortalUser) -> JobSnapshot | None:
+async def _read_job(provider: JobProvider, job: str, portal_user: User) -> JobSnapshot | None:
     """Return the snapshot of a job; None if its directory cannot be read."""
     try:
         view = await provider.find_job(job)

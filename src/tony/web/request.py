@@ -11,7 +11,7 @@ from tony.jobs.directory.view import DirectoryJobView
 from tony.model.ids import TaskId
 from tony.model.job_query import MAX_WORD_CHARACTERS
 from tony.model.job_report import JobReport
-from tony.web.authorization import PortalUser, find_job
+from tony.web.authorization import User, find_job
 from tony.web.job_provider import JobProvider
 from tony.web.links import Links
 
@@ -41,7 +41,7 @@ class PageRequest:
     """
 
     request: Request
-    portal_user: PortalUser
+    portal_user: User
     provider: JobProvider
     links: Links
     only: str = ""

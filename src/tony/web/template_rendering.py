@@ -12,8 +12,8 @@ from tony import __version__
 from tony.jobs.directory.secret_patterns import HTML
 from tony.web import page_text
 from tony.web.assets import load_assets
+from tony.web.authorization import AuthMethod
 from tony.web.request import PageRequest
-from tony.web.user_permissions import AuthMethod, User
 
 
 @cache
@@ -78,7 +78,7 @@ def _render_html(template: str, page_request: PageRequest, values: dict[str, obj
         "provider": page_request.provider,
         "asset": lambda name: page_request.links.to_asset(found[name].name),
         "has_charts": found.has_charts,
-        "logged_in": isinstance(page_request.portal_user, User) and page_request.portal_user.how is AuthMethod.SESSION,
+        "logged_in": page_request.portal_user.how is AuthMethod.SESSION,
     }
     # Pages also show error messages, commands and the like of user programs, which may contain secrets.
     return HTML.mask_text(_create_environment().get_template(template).render({**common, **values}))

@@ -13,7 +13,7 @@ from tony.errors import RecordError, TonyError
 from tony.linux.thread_pools import Slots
 from tony.model.job_query import MAX_PAGE_JOBS, Query
 from tony.model.job_summary import JobHead
-from tony.web.authorization import PortalUser, list_visible_jobs
+from tony.web.authorization import User, list_visible_jobs
 from tony.web.job_provider import JobProvider
 
 WEEK = 7 * 86400.0
@@ -50,7 +50,7 @@ class UnusedHours:
 
 
 async def compute_waste(
-    portal_user: PortalUser, provider: JobProvider, since: float | None = None, user: str = ""
+    portal_user: User, provider: JobProvider, since: float | None = None, user: str = ""
 ) -> UnusedHours:
     """Sum up the unused resources of finished jobs.
 

@@ -26,9 +26,9 @@ from starlette.requests import Request
 from tony import clock
 from tony.linux.peer_credentials import is_ours
 from tony.linux.thread_pools import set_user
-from tony.web.authorization import AccessDenied, PortalUser
+from tony.web.authorization import AccessDenied, AuthMethod, User
 from tony.web.job_provider import LISTS
-from tony.web.user_permissions import AuthMethod, Groups, User
+from tony.web.user_groups import Groups
 from tony.web.uvicorn_server import PEER
 
 #: Wrong tokens without a delay; each further one doubles the delay, up to the maximum.
@@ -174,22 +174,23 @@ class AuthConfig:
 
 
 class Authenticator:
-    """The `AuthBackend` of a server."""
+    """Authenticates the requests to a server."""
 
     def __init__(self, config: AuthConfig) -> None:
         self._config = config
         self._groups = Groups()
         self._throttle = LoginThrottle()
 
-    async def authenticate(self, request: Request) -> PortalUser | AccessDenied:
+    async def authenticate(self, request: Request) -> User | AccessDenied:
+        """Authenticate a request; return its user, or why it is refused."""
         if _CACHE_KEY not in request.scope:
             request.scope[_CACHE_KEY] = await self._authenticate(request)
-        known: PortalUser | AccessDenied = request.scope[_CACHE_KEY]
+        known: User | AccessDenied = request.scope[_CACHE_KEY]
         if not isinstance(known, AccessDenied):
             set_user(known.name)
         return known
 
-    async def _authenticate(self, request: Request) -> PortalUser | AccessDenied:
+    async def _authenticate(self, request: Request) -> User | AccessDenied:
         if _is_embedded(request):
             return AccessDenied(
                 status=403, reason="This request comes from a page of another site. Open the address in its own window."
@@ -211,7 +212,7 @@ class Authenticator:
 
     # --- authentication methods ---------------------------------------------------------------------------------------
 
-    async def _authenticate_by_token(self, request: Request) -> PortalUser | AccessDenied:
+    async def _authenticate_by_token(self, request: Request) -> User | AccessDenied:
         if self._config.tokens is None:
             return AccessDenied(
                 status=403, reason="This server does not accept tokens. Remove the Authorization header."
@@ -237,7 +238,7 @@ class Authenticator:
             "`tony portal token --user NAME` prints one.",
         )
 
-    async def _authenticate_by_proxy(self, request: Request, proxy: TrustedProxy) -> PortalUser | AccessDenied:
+    async def _authenticate_by_proxy(self, request: Request, proxy: TrustedProxy) -> User | AccessDenied:
         names = request.headers.getlist(proxy.header) if proxy.header else []
         if proxy.cookie and proxy.cookie in request.cookies:
             names.append(unquote_plus(request.cookies[proxy.cookie]))
@@ -250,7 +251,7 @@ class Authenticator:
             )
         return await self._make_user(name, AuthMethod.PROXY, sees_all=proxy.vouches)
 
-    async def _authenticate_by_peer(self, request: Request) -> PortalUser | AccessDenied:
+    async def _authenticate_by_peer(self, request: Request) -> User | AccessDenied:
         uid = request.scope.get(PEER)
         known = self._config.by_peer and uid is not None
         if known and not is_ours(uid):
@@ -331,20 +332,21 @@ class Authenticator:
 
     # --- requests that change something -------------------------------------------------------------------------------
 
-    def check_change(self, request: Request, portal_user: PortalUser, token: str) -> AccessDenied | None:
-        """Check a request that changes something; see `AuthBackend`.
+    def check_change(self, request: Request, portal_user: User, token: str) -> AccessDenied | None:
+        """Check that the user intended a request that changes something; return why it is refused, or None.
 
         A request with an API token is always genuine: browsers never send one on their own, unlike cookies.
+
+        Args:
+            token: the CSRF token sent with the request.
         """
-        if isinstance(portal_user, User) and portal_user.how is AuthMethod.TOKEN:
+        if portal_user.how is AuthMethod.TOKEN:
             return None
         if not self._is_same_origin(request):
             what = "The request was refused: it comes from a page of another site."
             return AccessDenied(status=403, reason=what + self._format_origins_hint(request))
         sent = token.encode("utf-8", "replace")
-        if not isinstance(portal_user, User) or not any(
-            hmac.compare_digest(sent, good.encode()) for good in (portal_user.token, portal_user.earlier)
-        ):
+        if not any(hmac.compare_digest(sent, good.encode()) for good in (portal_user.token, portal_user.earlier)):
             return AccessDenied(
                 status=403, reason="The page has expired, or was loaded by another user. Reload it and try again."
             )

@@ -41,7 +41,7 @@ from tony.portal.tensorboard.tensorboard_manager import TensorBoardManager, Tens
 from tony.rpc.tunnel import carry
 from tony.storage.stores.store_interface import FileStore
 from tony.web.app import render_problem, render_refusal
-from tony.web.authorization import AccessDenied, PortalAction, PortalUser, find_job, list_visible_jobs
+from tony.web.authorization import AccessDenied, PortalAction, User, find_job, list_visible_jobs
 from tony.web.job_provider import STORES
 from tony.web.links import Links
 from tony.web.request import PageRequest
@@ -118,7 +118,7 @@ class TensorBoardRoutes:
         await self.boards.close()
 
     def _with_authentication(
-        self, answer: Callable[[Request, PortalUser], Awaitable[Response]], *, as_json: bool = False
+        self, answer: Callable[[Request, User], Awaitable[Response]], *, as_json: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
         async def run(request: Request) -> Response:
             user = await self._authenticator.authenticate(request)
@@ -140,17 +140,17 @@ class TensorBoardRoutes:
 
     # --- pages --------------------------------------------------------------------------------------------------------
 
-    async def _serve_page_of_form(self, request: Request, user: PortalUser) -> Response:
+    async def _serve_page_of_form(self, request: Request, user: User) -> Response:
         """Show the page of the jobs chosen in a form."""
         names = [request.query_params.get("jobs", ""), request.query_params.get("with", "")]
         jobs = [job for text in names for job in text.split(",") if job]
         return await self._render_page(request, user, _check_jobs(jobs))
 
-    async def _serve_page(self, request: Request, user: PortalUser) -> Response:
+    async def _serve_page(self, request: Request, user: User) -> Response:
         return await self._render_page(request, user, _parse_jobs(request))
 
     async def _render_page(
-        self, request: Request, user: PortalUser, jobs: tuple[str, ...], *, stopped: bool = False, status: int = 200
+        self, request: Request, user: User, jobs: tuple[str, ...], *, stopped: bool = False, status: int = 200
     ) -> Response:
         ones = await self._find_jobs(user, jobs)
         found = await STORES.run(self._find_once, ones)
@@ -174,13 +174,13 @@ class TensorBoardRoutes:
         }
         return render("tensorboard.html", page_request, values, status)
 
-    async def _list_other_jobs(self, user: PortalUser, ones: list[_ShownJob]) -> list[JobHead]:
+    async def _list_other_jobs(self, user: User, ones: list[_ShownJob]) -> list[JobHead]:
         query = Query(text=ones[0].report.name, most=_MAX_OTHER_JOBS)
         shown = {one.report.job for one in ones}
         page = await list_visible_jobs(user, self._portal, query)
         return [head for head in page.heads if head.job not in shown and not head.damaged]
 
-    async def _start(self, request: Request, user: PortalUser) -> Response:
+    async def _start(self, request: Request, user: User) -> Response:
         token = await _read_token(request)
         refusal = self._authenticator.check_change(request, user, token)
         if refusal is not None:
@@ -229,7 +229,7 @@ class TensorBoardRoutes:
 
     # --- forwarding ---------------------------------------------------------------------------------------------------
 
-    async def _serve_board(self, request: Request, user: PortalUser) -> Response:
+    async def _serve_board(self, request: Request, user: User) -> Response:
         jobs = _parse_jobs(request)
         await self._find_jobs(user, jobs)
         self._check_own_page(request)
@@ -248,7 +248,7 @@ class TensorBoardRoutes:
                 raise ConnectionFailedError(f"TensorBoard has ended: {error}") from error
             return await _forward(request, reader, writer, stack.pop_all())
 
-    async def _serve_live(self, request: Request, user: PortalUser) -> Response:
+    async def _serve_live(self, request: Request, user: User) -> Response:
         one, *others = await self._find_jobs(user, _parse_jobs(request))
         running = None if others else _find_live_board(user, one, Links.from_path(request.scope["path"]))
         if running is None or not running.href:
@@ -297,7 +297,7 @@ class TensorBoardRoutes:
 
     # --- authorization ------------------------------------------------------------------------------------------------
 
-    async def _find_jobs(self, user: PortalUser, jobs: tuple[str, ...]) -> list[_ShownJob]:
+    async def _find_jobs(self, user: User, jobs: tuple[str, ...]) -> list[_ShownJob]:
         """Return the jobs, each of which the user may see.
 
         Raises:
@@ -320,7 +320,7 @@ class TensorBoardRoutes:
             raise _NotShownError(403, "Request refused", "It came from a page of another site.")
 
 
-def _find_live_board(user: PortalUser, one: _ShownJob, links: Links) -> _LiveBoard | None:
+def _find_live_board(user: User, one: _ShownJob, links: Links) -> _LiveBoard | None:
     """Return the job's own TensorBoard; None if the job has ended.
 
     At that port any program of the job may listen, unless the role is `tensorboard`, and it may allow its clients to do

@@ -12,18 +12,16 @@ from tony.web.api.operation import ApiError, OperationCall
 from tony.web.api.response_types import CurrentUser, JobList, TaskList
 from tony.web.authorization import list_visible_jobs
 from tony.web.unused_resources import WEEK, UnusedHours, compute_waste
-from tony.web.user_permissions import User
 
 
 async def get_current_user(call: OperationCall) -> CurrentUser:
     """Return the authenticated user."""
-    portal_user = call.portal_user
-    user = portal_user if isinstance(portal_user, User) else None
+    user = call.portal_user
     return CurrentUser(
-        user=portal_user.name,
-        how=user.how.value if user else "",
-        admin=bool(user and user.admin),
-        page_token=portal_user.token,
+        user=user.name,
+        how=user.how.value,
+        admin=user.admin,
+        page_token=user.token,
         title=call.provider.title,
         only=call.only,
         version=__version__,

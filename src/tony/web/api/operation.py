@@ -15,7 +15,7 @@ from tony.jobs.directory.view import DirectoryJobView
 from tony.model.ids import TaskId
 from tony.model.job_query import MAX_WORD_CHARACTERS
 from tony.model.job_report import JobReport
-from tony.web.authorization import PortalUser, find_job
+from tony.web.authorization import User, find_job
 from tony.web.job_provider import JobProvider
 
 _NUMBER = re.compile(r"-?[0-9]{1,16}")
@@ -136,7 +136,7 @@ class OperationCall:
     """
 
     request: Request
-    portal_user: PortalUser
+    portal_user: User
     provider: JobProvider
     values: Mapping[str, Any]
     only: str = ""

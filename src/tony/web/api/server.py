@@ -37,8 +37,9 @@ from tony.protocol.error_codes import Code
 from tony.web.api.operation import NO_JOB, ApiError, Operation, OperationCall
 from tony.web.api.operation_table import OPERATIONS
 from tony.web.api.response_types import ChangeBody, ErrorAnswer, ErrorFacts
-from tony.web.authorization import AccessDenied, AuthBackend, PortalUser
+from tony.web.authorization import AccessDenied, User
 from tony.web.job_provider import JobProvider
+from tony.web.user_authentication import Authenticator
 
 PREFIX = "/api/v1"
 #: Maximum size of a request body.
@@ -53,7 +54,7 @@ class Api(BaseRoute):
         only: the id of the only job to serve; empty: many are served.
     """
 
-    def __init__(self, provider: JobProvider, auth: AuthBackend, only: str = "") -> None:
+    def __init__(self, provider: JobProvider, auth: Authenticator, only: str = "") -> None:
         self._provider, self._auth, self._only = provider, auth, only
         self._routes = [(_compile_pattern(operation.path), operation) for operation in OPERATIONS]
 
@@ -119,7 +120,7 @@ class Api(BaseRoute):
             {"Allow": ", ".join(allowed)},
         )
 
-    async def _check_change(self, request: Request, portal_user: PortalUser) -> None:
+    async def _check_change(self, request: Request, portal_user: User) -> None:
         token = request.query_params.get("token") or await _read_token(request)
         refusal = self._auth.check_change(request, portal_user, token)
         if refusal is not None:
