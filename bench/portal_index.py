@@ -32,7 +32,7 @@ _USERS = 400
 _NAMES = ("digits", "resnet50-train", "bert-finetune", "ranker", "ctr-model", "llm-sft", "ablation", "nightly.eval")
 _FRAMEWORKS = ("tensorflow", "pytorch", "jax", "horovod", "mxnet", "none")
 _REASONS = (
-    "worker:{0} failed with exit code 1: ValueError: axis -1 of input shape has value {1}",
+    "worker:{0}: exit code 1: ValueError: axis -1 of input shape has value {1}",
     "ps:{0} was killed for memory: {1} MB of 2048 MB",
     "the container of chief:{0} was lost: host{1}.example.com is no longer heard of",
     "FileNotFoundError: [Errno 2] No such file or directory: '/data/set{0}/part-{1}.tfrecord'",

@@ -156,7 +156,7 @@ class TestWhatIsSent:
             assert (headers["X-Tony-Event"], headers["X-Tony-Delivery"]) == ("failed", f"{report.job}.1.1")
             assert "X-Tony-Signature" not in headers
             assert (said["version"], said["event"]) == (1, "failed")
-            assert mentions(said["text"], "code 3", "8 s", report.job, "failed", "worker:1 failed", "here")
+            assert mentions(said["text"], "8 s", report.job, "failed", "worker:1 on here: exit code 3")
             assert (said["job"]["state"], said["job"]["exit_code"]) == ("failed", 1)
             assert said["job"]["tasks"] == {"stopped": 1, "failed": 1}
             assert said["job"]["failure"]["task"] == "worker:1"
@@ -427,7 +427,7 @@ def test_a_whole_job(tmp_path: Path) -> None:
             _, finish = await asyncio.to_thread(play, tmp_path, spec, behave, meanwhile=meanwhile)
             assert finish.state is JobState.SUCCEEDED
             assert [said["event"] for said in there.said] == ["started", "restarted"]
-            assert "failed with exit code" in there.said[1]["reason"]
+            assert ": exit code" in there.said[1]["reason"]
 
     run(work())
 

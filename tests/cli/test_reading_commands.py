@@ -118,7 +118,7 @@ class TestStatus:
     def test_restarts_of_one_task_alone(self, tony: Tony, job: Recorded) -> None:
         """They count as well, and stay when a later session has begun."""
         folder, record = job
-        failure, reason = "worker:1 was killed by SIGKILL", "only worker:1: restart 1 of 2"
+        failure, reason = "worker:1: killed by SIGKILL", "only worker:1: restart 1 of 2"
         alone = ev.FailureClassified(
             task=TaskId("worker", 1), failure=failure, decision=ev.FailureResponse.RETRY, reason=reason
         )
@@ -127,7 +127,7 @@ class TestStatus:
         )
         last = replace(failed(folder, record), session=2, restarts=Restarts(charged=2, most=2, free=0))
         write_summary(folder, last)
-        said = "  session 1, worker:1 alone: worker:1 was killed by SIGKILL (restart 1 of 2)\n"
+        said = "  session 1, worker:1 alone: worker:1: killed by SIGKILL (restart 1 of 2)\n"
         for command in ("status", "history"):
             out = tony(command, JOB).out
             assert (
@@ -227,7 +227,7 @@ class TestList:
             "submitted": LONG_AGO,
             "ended": LONG_AGO + 8,
             "exit_code": 1,
-            "reason": "worker:1 failed with exit code 3 on here",
+            "reason": "worker:1 on here: exit code 3",
         }
 
     def test_damaged_records(self, tony: Tony, job: Recorded, home: Home) -> None:

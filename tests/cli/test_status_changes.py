@@ -94,7 +94,7 @@ def test_a_task_that_starts_again_alone_is_told_with_its_failure(story: StatusCh
         now = task("worker:0", state, try_=try_, note=note, pid=pid)
         return story.describe(replace(report(JobState.RUNNING), tasks=(now,)), 1.0)
 
-    first, second = (f"worker:0 failed with exit code 3 on here (restart {n} of 3)" for n in (1, 2))
+    first, second = (f"worker:0 on here: exit code 3 (restart {n} of 3)" for n in (1, 2))
     waits = f"starts again in 2 s: {second}"
     assert tell(TaskState.RUNNING, 1, "", 7) == ["Started worker:0 on here (pid 7)"]
     assert tell(TaskState.RUNNING, 2, f"try 2, for before: {first}", 8) == [
@@ -191,7 +191,7 @@ def test_waiting_again_begins_anew(story: StatusChanges) -> None:
 def test_a_restart_says_why(story: StatusChanges) -> None:
     story.describe(report(JobState.RUNNING, {"worker:0": TaskState.RUNNING}), 1.0)
     again = report(JobState.RESTARTING, {"worker:0": TaskState.RUNNING}, failure=FAILURE)
-    assert mention_each(story.describe(again, 2.0), ("code 3", "worker:1 failed", "here"))
+    assert story.describe(again, 2.0) == ["Restarting: worker:1 on here: exit code 3"]
     second = replace(
         report(JobState.RUNNING, failure=FAILURE), session=2, tasks=(task("worker:0", TaskState.RUNNING, session=2),)
     )
@@ -202,19 +202,23 @@ def test_stopping_says_why_if_something_failed(story: StatusChanges) -> None:
     assert story.describe(report(JobState.STOPPING), 1.0) == []
     again = StatusChanges()
     again.describe(report(), 0.0)
-    assert mention_each(
-        again.describe(report(JobState.STOPPING, failure=FAILURE), 1.0), ("code 3", "worker:1 failed", "here")
-    )
+    failed, stopping = task("worker:1", TaskState.FAILED, exit_code=3), task("worker:0", TaskState.STOPPING)
+    alone = replace(report(JobState.STOPPING, failure=FAILURE), tasks=(failed,))
+    assert again.describe(alone, 1.0) == ["worker:1 failed: exit code 3"]
+    together = StatusChanges()
+    together.describe(report(), 0.0)
+    assert together.describe(replace(alone, tasks=(failed, stopping)), 1.0) == [
+        "worker:1 failed: exit code 3",
+        "Stopping the other tasks",
+    ]
+    by_silence = StatusChanges()
+    by_silence.describe(report(), 0.0)
+    assert by_silence.describe(replace(alone, tasks=(stopping,)), 1.0) == ["Stopping: worker:1 on here: exit code 3"]
 
 
-def test_a_failure_that_is_explained_below_is_not_told_here() -> None:
-    """On a terminal the page follows at once."""
-    story = StatusChanges(failures=False)
-    story.describe(report(), 0.0)
+def test_how_a_job_failed_is_explained_below(story: StatusChanges) -> None:
     assert story.describe(report(JobState.FAILED, ended=101.0), 1.0) == []
-    other = StatusChanges(failures=False)
-    other.describe(report(), 0.0)
-    assert mention_each(other.describe(report(JobState.SUCCEEDED, ended=101.0), 1.0), ("1 s", "succeeded"))
+    assert mention_each(story.describe(report(JobState.SUCCEEDED, ended=101.0), 2.0), ("1 s", "succeeded"))
 
 
 def test_who_is_waited_for_after_a_success_is_said_after_a_while(story: StatusChanges) -> None:

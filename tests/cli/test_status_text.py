@@ -106,7 +106,7 @@ def test_a_job_in_its_second_session(running: JobReport) -> None:
     """What failed the first is said as long as the job lives."""
     lines = format_status(replace(running, session=2, attempt=2, failure=FAILURE))
     assert lines[0].startswith("local-1  digits  starting  session 2  AM attempt 2")
-    assert mentions(lines[-1], "session 1", "code 3", "worker:1 failed", "here")
+    assert mentions(lines[-1], "session 1", "worker:1 on here: exit code 3")
 
 
 def test_many_restarts(running: JobReport) -> None:

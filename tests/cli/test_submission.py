@@ -412,8 +412,7 @@ class TestForReal:
         answer = tony("run", "--memory", "64m", "--", "sh", "-c", "echo last words >&2; exit 3")
         assert answer.code == 1
         page = answer.err[answer.err.index("job local-") :].splitlines()
-        assert ": main:0 on " in page[0]
-        assert page[0].endswith(": exit code 3")
+        assert page[0].endswith(": main:0: exit code 3")
         assert page[1:3] == ["  Last lines of output:", "    last words"]
 
     def test_detached(self, tony: Tony, folder: Path) -> None:

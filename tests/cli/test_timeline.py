@@ -60,12 +60,12 @@ def test_a_column_shows_what_was_done_longest() -> None:
 def test_whom_it_befell_is_said_once() -> None:
     """A sentence that begins with the task needs no name before it."""
     marks = (
-        Mark(MarkerKind.FAILURE, 60.0, "worker:0", "worker:0 failed with exit code 1"),
+        Mark(MarkerKind.FAILURE, 60.0, "worker:0", "worker:0: exit code 1"),
         Mark(MarkerKind.FAILURE, 80.0, "worker:0", "worker:01 is another one"),
     )
     lines = format_timeline(told(plain_life(), marks), 80, ASCII)
     assert [line.split("  ")[-1] for line in lines if "failure:" in line] == [
-        "failure: worker:0 failed with exit code 1",
+        "failure: worker:0: exit code 1",
         "worker:0 failure: worker:01 is another one",
     ]
 

@@ -268,7 +268,7 @@ def test_the_failure_carries_what_a_person_needs() -> None:
     assert failure
     assert (failure.task, failure.host, failure.exit_code) == ("worker:0", "h", 1)
     assert (failure.tail, failure.log) == (("boom",), "logs/worker-0.s1.t1.err")
-    assert mentions(failure.reason, "code 1", "worker:0 failed")
+    assert failure.reason == "worker:0 on h: exit code 1"
 
 
 # --- restarts ---------------------------------------------------------------------------------------------------------
@@ -1009,7 +1009,7 @@ def test_who_it_was_that_stopped_it_from_outside(order: int, forced: bool, said:
         simulation.app.handle(event, 5.0)
     (failure,) = simulation.app.state.failures
     assert (failure.cause, failure.failure_class) == ("lost", FailureClass.INFRASTRUCTURE)
-    assert failure.reason.startswith(f"worker:0 was stopped externally: {said}")
+    assert failure.reason.startswith(f"worker:0 on h was stopped externally: {said}")
 
 
 @pytest.mark.parametrize("told", ["report, end", "end, report", "end"])
@@ -1027,7 +1027,7 @@ def test_cluster_or_node_end_a_container_for_its_memory(told: str) -> None:
     (failure,) = simulation.app.state.failures
     assert (failure.cause, failure.failure_class) == ("memory", FailureClass.USER)
     host = simulation.app.state.tasks[task("worker:0")].host
-    assert failure.reason == f"worker:0 failed on {host}: 2g used, 1g allowed"
+    assert failure.reason == f"worker:0 on {host}: 2g used, 1g allowed"
     assert failure.tail == (status.tail if "report" in told else ())
 
 
@@ -1040,4 +1040,4 @@ def test_why_a_session_begins_is_corrected() -> None:
     status = ExitStatus(reason=ExitReason.STOPPED)
     actions = simulation.app.handle(ev.Exited(task=task("worker:1"), session=1, try_=1, status=status, at=5.0), 5.0)
     (opened,) = [action for action in actions if isinstance(action, act.OpenSession)]
-    assert describe_opening(opened.reason).startswith("worker:0 was stopped externally: taken back")
+    assert describe_opening(opened.reason).startswith("worker:0 on h was stopped externally: taken back")

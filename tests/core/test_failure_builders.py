@@ -28,28 +28,28 @@ def job(count: int = 2, **more: object) -> State:
 
 EXITS = [
     # how it ended -> class, cause, reason
-    (FAILED, USER, "program", "worker:0 failed with exit code 1 on node-7"),
-    (SEGV, USER, "program", "worker:0 was killed by SIGSEGV on node-7"),
-    (COLLISION, INFRASTRUCTURE, "port-collision", "worker:0 failed: port 5000 was taken by pid 7 on node-7"),
+    (FAILED, USER, "program", "worker:0 on node-7: exit code 1"),
+    (SEGV, USER, "program", "worker:0 on node-7: killed by SIGSEGV"),
+    (COLLISION, INFRASTRUCTURE, "port-collision", "worker:0 on node-7: port 5000 was taken by pid 7"),
     (
         ExitStatus(
             reason=ExitReason.MEMORY, signal="SIGKILL", message="ran out of memory (limit 1g): 1 process killed"
         ),
         USER,
         "memory",
-        "worker:0 ran out of memory (limit 1g): 1 process killed on node-7",
+        "worker:0 on node-7: ran out of memory (limit 1g): 1 process killed",
     ),
     (
         ExitStatus(reason=ExitReason.LAUNCH_FAILED, message="no such command: trian"),
         USER,
         "launch",
-        "worker:0 failed: no such command: trian on node-7",
+        "worker:0 on node-7: no such command: trian",
     ),
     (
         ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"),
         INFRASTRUCTURE,
         "lost",
-        "worker:0 was stopped externally: its executor received a stop signal that the AM did not send on node-7",
+        "worker:0 on node-7 was stopped externally: its executor received a stop signal that the AM did not send",
     ),
 ]
 

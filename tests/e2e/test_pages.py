@@ -127,10 +127,10 @@ def test_a_failure_is_found_and_understood_in_three_clicks(stage: Stage) -> None
     """From the first page: what failed, why, on which line, and all that it printed."""
     with stage.browsing.page(stage.base) as page:
         page.goto("/")
-        expect(page.get_by_role("row", name="reads <b>digits</b>")).to_contain_text("worker:1 failed with exit code 3")
+        expect(page.get_by_role("row", name="reads <b>digits</b>")).to_contain_text("worker:1: exit code 3")
         page.get_by_role("link", name="reads <b>digits</b>").click()
         failure = page.get_by_role("region", name="Root cause")
-        expect(failure).to_contain_text("worker:1 failed with exit code 3")
+        expect(failure).to_contain_text("worker:1: exit code 3")
         expect(failure).to_contain_text("FileNotFoundError: no such file: '/data/digits.csv'")
         failure.get_by_role("link", name="Full log").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Standard error of worker:1")
@@ -170,7 +170,7 @@ def test_the_timeline_is_drawn(stage: Stage) -> None:
         assert bar["width"] > 1
         page.get_by_text("Text version").click()
         expect(page.get_by_role("table", name="Sessions").get_by_role("row")).to_have_count(3)
-        expect(page.get_by_role("table", name="Markers")).to_contain_text("worker:1 failed with exit code 3")
+        expect(page.get_by_role("table", name="Markers")).to_contain_text("worker:1: exit code 3")
 
 
 def test_charts_are_drawn(stage: Stage) -> None:

@@ -58,7 +58,7 @@ def test_one_task_starts_again_alone(lab: Lab) -> None:
         *("worker-0.s1.t1.out", "worker-1.s1.t1.out", "worker-1.s1.t2.out", "worker-1.s1.t3.out", "worker-2.s1.t1.out")
     }
     events = lab.tony("events", job).stdout
-    assert "worker:1 was killed by SIGKILL" in events
+    assert "worker:1: killed by SIGKILL" in events
     assert "-> retry (only worker:1: restart 1 of 2)" in events
     replayed = lab.tony("replay", job)
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr

@@ -27,7 +27,7 @@ def failed_to_start(lab: Lab, done: subprocess.CompletedProcess[str], message: s
     assert done.returncode == 1, done.stdout + done.stderr
     status = lab.status("last")
     assert (status["state"], status["failure"]["cause"]) == ("failed", "launch")
-    assert f"failed: {message} on " in status["failure"]["reason"]
+    assert status["failure"]["reason"] == f"{status['failure']['task']}: {message}"
     assert f"{status['failure']['reason']}\n" in done.stderr
     assert "Traceback" not in done.stderr + done.stdout
     assert len(status["tasks"]) == tasks
@@ -297,11 +297,11 @@ def test_no_program_of_a_gang_starts_before_all_have_registered(lab: Lab) -> Non
 @pytest.mark.parametrize(
     ("command", "told", "signal"),
     [
-        ('["python", "-c", "import ctypes; ctypes.string_at(0)"]', "was killed by SIGSEGV", "SIGSEGV"),
-        ('"kill -SEGV $$"', "was killed by SIGSEGV", "SIGSEGV"),
+        ('["python", "-c", "import ctypes; ctypes.string_at(0)"]', "killed by SIGSEGV", "SIGSEGV"),
+        ('"kill -SEGV $$"', "killed by SIGSEGV", "SIGSEGV"),
         (
             "\"python -c 'import ctypes; ctypes.string_at(0)'; exit $?\"",
-            "failed: exit code 139 (a process of its shell was killed by SIGSEGV, or exited with this code)",
+            "exit code 139 (a process of its shell was killed by SIGSEGV, or exited with this code)",
             None,
         ),
     ],
@@ -314,7 +314,7 @@ def test_a_program_that_dies_by_sigsegv(lab: Lab, command: str, told: str, signa
     status = lab.status("last")
     failure = status["failure"]
     assert (failure["cause"], failure["task"], failure["signal"]) == ("program", "worker:0", signal)
-    assert failure["reason"].startswith(f"worker:0 {told}")
+    assert failure["reason"].startswith(f"worker:0: {told}")
     assert told in done.stderr
     assert lab.tasks("last")["peer:0"]["state"] == "stopped"
     lab.wait_removed(lab.only_job(), 30)

@@ -62,7 +62,7 @@ def test_ended_and_open_jobs(home: Home) -> None:
     folder, record = recorded(home, "local-20260103-000000-0a1b2c")
     write_summary(folder, failed(folder, record))
     listing = scan(home)
-    why = "worker:1 failed with exit code 3 on here"
+    why = "worker:1 on here: exit code 3"
     assert sorted(listing.ended, key=lambda h: h.job) == [
         head(),
         head(

@@ -82,7 +82,7 @@ def succeeded(folder: JobFolder, record: JobRecord) -> JobReport:
 FAILURE = Failure(
     failure_class=FailureClass.USER,
     cause=FailureCause.PROGRAM,
-    reason="worker:1 failed with exit code 3 on here",
+    reason="worker:1 on here: exit code 3",
     session=1,
     at=7.0,
     task="worker:1",

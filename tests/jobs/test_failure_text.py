@@ -55,25 +55,25 @@ def test_only_files_that_hold_something_are_named(home: Home) -> None:
 
 
 def test_others_follow_one_line_each(report: JobReport) -> None:
-    lines = format_report(of(report, others=("worker:0 was killed by SIGTERM on here", "and 7 more")))
+    lines = format_report(of(report, others=("worker:0 on here: killed by SIGTERM", "and 7 more")))
     at = lines.index("Also failed:")
     assert lines[at - 1 : at + 4] == [
         "",
         "Also failed:",
-        "  worker:0 was killed by SIGTERM on here",
+        "  worker:0 on here: killed by SIGTERM",
         "  and 7 more",
         "",
     ]
 
 
 def test_a_signal_is_named(report: JobReport) -> None:
-    lines = format_report(of(report, exit_code=None, signal="SIGSEGV", reason="worker:1 was killed by SIGSEGV on here"))
-    assert lines[0].endswith(": worker:1 was killed by SIGSEGV on here")
+    lines = format_report(of(report, exit_code=None, signal="SIGSEGV", reason="worker:1 on here: killed by SIGSEGV"))
+    assert lines[0].endswith(": worker:1 on here: killed by SIGSEGV")
 
 
 def test_a_limit_is_explained(report: JobReport) -> None:
     """The reason is the headline, not the signal, and it is said once."""
-    why = "worker:1 ran out of memory (limit 1g): 1 process killed by the kernel on here"
+    why = "worker:1 on here: ran out of memory (limit 1g): 1 process killed by the kernel"
     lines = format_report(of(report, exit_code=None, signal="SIGKILL", cause="memory", reason=why))
     assert [line for line in lines if why in line] == [f"job {JOB} (digits) failed after 8 s: {why}"]
 

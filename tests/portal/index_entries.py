@@ -67,7 +67,7 @@ def _head(draw: st.DrawFn, number: int) -> JobHead:
         submitted=submitted,
         ended=ended,
         tasks=draw(st.none() | st.integers(0, 3)),
-        reason=draw(st.sampled_from(["", "worker:1 failed with exit code 3", "boom"])),
+        reason=draw(st.sampled_from(["", "worker:1: exit code 3", "boom"])),
         failure_class=draw(st.none() | st.sampled_from(FailureClass)),
         cause=draw(st.sampled_from(["", "program"])),
         restarts=draw(st.integers(0, 2)),

@@ -82,7 +82,7 @@ def test_a_home(home: Home, index: JobIndex) -> None:
     assert states(index) == {"1": "succeeded", "2": "failed", "3": "submitted", "4": "running"}
     (head,) = index.query_page(Query(text="exit code 3", tag="ads", state="failed")).heads
     assert head.user == "tester"
-    assert mentions(head.reason, "code 3", "worker:1 failed", "here")
+    assert mentions(head.reason, "worker:1 on here: exit code 3")
 
 
 def test_what_happens_is_seen(home: Home, index: JobIndex) -> None:

@@ -48,7 +48,7 @@ def _fail(folder: JobFolder, **more: object) -> None:
     failure = Failure(
         failure_class=FailureClass.USER,
         cause=FailureCause.PROGRAM,
-        reason="worker:0 failed with exit code 3 on node7",
+        reason="worker:0 on node7: exit code 3",
         session=1,
         at=3.0,
         task=str(report.tasks[0].task),
@@ -163,7 +163,7 @@ def test_a_job_alone(home: Home) -> None:
     app = _app(home, JOB)
     seen = crawl(app, "/proxy/application_1_2/")
     assert {200} == {answer.status_code for answer in seen.values()}
-    assert "worker:0 failed with exit code 3" in seen["/?"].text
+    assert "worker:0 on node7: exit code 3" in seen["/?"].text
     assert {"/task/T?", "/log/T/out?", "/events?"} <= set(seen)
     assert 404 == fetch(app, f"/job/{JOB}").status_code
     assert not [path for path in seen if "compare" in path]
@@ -172,7 +172,7 @@ def test_a_job_alone(home: Home) -> None:
 def test_the_failure_comes_first(app: ASGIApp) -> None:
     """Reason, last lines in their colours, the way to all of them; before everything else of the page."""
     text = fetch(app, f"/job/{JOB}").text
-    assert text.index("worker:0 failed with exit code 3 on node7") < text.index("Timeline")
+    assert text.index("worker:0 on node7: exit code 3") < text.index("Timeline")
     assert '<span class="f1">no such file</span>' in text
     assert f"../job/{JOB}/log/" in text
     assert "worker:1 was lost" in text

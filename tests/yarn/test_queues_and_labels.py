@@ -271,9 +271,7 @@ def test_killed_by_yarn_for_memory(lab: YarnLab) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     failure = lab.failure(lab.only_job())
     assert (failure["cause"], failure["task"]) == ("memory", "worker:0")
-    said = (
-        r"worker:0 failed on 127\.0\.1\.[12]: YARN killed it .* virtual memory limit: (\S+) GB used, 3.8 GB allowed\."
-    )
+    said = r"worker:0 on 127\.0\.1\.[12]: YARN killed it .* virtual memory limit: (\S+) GB used, 3.8 GB allowed\."
     used = re.match(said, failure["reason"])
     assert used, failure["reason"]
     assert float(used[1]) > 16

@@ -21,6 +21,8 @@ from tony.units import format_duration
 
 #: The cause of an external stop until the scheduler reports it.
 _UNKNOWN_STOP = "its executor received a stop signal that the AM did not send"
+#: The host of every task of a local job; naming it tells nothing.
+_LOCAL_HOST = "127.0.0.1"
 
 
 def describe_failure(
@@ -36,12 +38,11 @@ def describe_failure(
     Args:
         who: the task; None if it was no single one.
     """
-    location = f" on {host}" if host else ""
     match facts:
         case ExitFacts(exit_message=message):
-            return f"{who} {_describe_exit(cause, message, exit_code, signal)}{location}"
+            return f"{_locate(who, host)}: {message or (f'killed by {signal}' if signal else f'exit code {exit_code}')}"
         case ContainerFacts():
-            return _describe_container(facts, who, location)
+            return _describe_container(facts, who, host)
         case SilenceFacts(silence=silence):
             return f"no heartbeat from {who} for {silence:.0f} s (heartbeat_timeout)"
         case GroupTimeoutFacts(group=group, limit=limit, was_running=was_running):
@@ -62,21 +63,17 @@ def describe_failure(
             assert_never(facts)
 
 
-def _describe_exit(cause: FailureCause, message: str, exit_code: int | None, signal: str | None) -> str:
-    if cause is FailureCause.MEMORY:
-        return message
-    if message:
-        return f"failed: {message}"
-    return f"was killed by {signal}" if signal else f"failed with exit code {exit_code}"
+def _locate(who: str | None, host: str | None) -> str:
+    return f"{who} on {host}" if host and host != _LOCAL_HOST else f"{who}"
 
 
-def _describe_container(facts: ContainerFacts, who: str | None, location: str) -> str:
+def _describe_container(facts: ContainerFacts, who: str | None, host: str | None) -> str:
     end = facts.end
     match facts.container:
         case ContainerLoss.STOPPED:
-            return f"{who} was stopped externally: {end or _UNKNOWN_STOP}{location}"
+            return f"{_locate(who, host)} was stopped externally: {end or _UNKNOWN_STOP}"
         case ContainerLoss.OUT_OF_MEMORY:
-            return f"{who} failed{location}: {end}"
+            return f"{_locate(who, host)}: {end}"
         case ContainerLoss.LOST:
             return f"{who} was lost: {end}"
         case ContainerLoss.NOT_STARTED:

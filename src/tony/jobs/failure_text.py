@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
 from tony.jobs.logs.log_names import ERR, STREAMS
-from tony.model.failure_facts import ExitFacts
 from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
 from tony.model.states import JobState
 from tony.units import format_duration
@@ -18,11 +16,19 @@ _KERAS = (
     'TF_USE_LEGACY_KERAS = "1" below [env], or write the training loop yourself.'
 )
 #: Pattern of an error line -> hint.
-_HINTS = ((re.compile(r"Attempt to convert a value \(PerReplica|unsupported type .*PerReplica"), _KERAS),)
+_HINTS = (
+    (re.compile(r"Attempt to convert a value \(PerReplica|unsupported type .*PerReplica"), _KERAS),
+    (
+        re.compile(r"\bcommand not found\b|^\S*sh: \d+: \S+: not found$"),
+        "correct the command, or activate the environment that has it",
+    ),
+    (re.compile(r"\bNo module named "), "install the module in the Python of the program, or activate another one"),
+)
 
 
-def find_hints(lines: Sequence[str]) -> list[str]:
-    """Return hints for the errors among a program's last lines."""
+def find_hints(failure: Failure) -> list[str]:
+    """Return hints for the errors in the reason and among the program's last lines."""
+    lines = failure.reason, *failure.tail
     return [hint for pattern, hint in _HINTS if any(pattern.search(line) for line in lines)]
 
 
@@ -60,13 +66,11 @@ def format_report(report: JobReport, shown_by: str = "") -> list[str]:
     if failure.failure_class is FailureClass.KILLED:
         return [f"{format_outcome(report)}: {failure.reason}"]
     return [
-        f"{format_outcome(report)}: {_format_headline(failure)}",
+        f"{format_outcome(report)}: {failure.reason}",
         *_format_classification(failure),
         *_format_evidence(report, failure),
         *_format_other_failures(failure),
-        "",
-        "Next:",
-        *(f"  {line}" for line in _suggest_commands(report, failure, shown_by)),
+        *_format_commands(report, failure, shown_by),
     ]
 
 
@@ -79,14 +83,6 @@ def build_error(report: JobReport) -> TonyError | None:
     return kind("\n".join(format_report(report)))
 
 
-def _format_headline(failure: Failure) -> str:
-    """Return the reason, in short form for a program that exited with an exit code."""
-    by_code = isinstance(failure.facts, ExitFacts) and not failure.facts.exit_message
-    if by_code and failure.exit_code is not None and failure.host:
-        return f"{failure.task} on {failure.host}: exit code {failure.exit_code}"
-    return failure.reason
-
-
 def _format_classification(failure: Failure) -> list[str]:
     known = not failure.verdict or failure.verdict == _NO_BUDGET
     return [] if known else [f"  Not restarted: {failure.verdict}"]
@@ -96,7 +92,7 @@ def _format_evidence(report: JobReport, failure: Failure) -> list[str]:
     lines: list[str] = []
     if failure.tail:
         lines += ["  Last lines of output:", *(f"    {line}" for line in failure.tail)]
-        lines += [f"  Hint: {hint}" for hint in find_hints(failure.tail)]
+    lines += [f"  Hint: {hint}" for hint in find_hints(failure)]
     if failure.cause is FailureCause.MEMORY and failure.task:
         role = failure.task.partition(":")[0]
         lines.append(f"  Hint: request more with roles.{role}.memory, or --memory of tony run")
@@ -126,7 +122,10 @@ def _format_other_failures(failure: Failure) -> list[str]:
     return ["", "Also failed:", *(f"  {line}" for line in failure.others)] if failure.others else []
 
 
-def _suggest_commands(report: JobReport, failure: Failure, shown_by: str) -> list[str]:
+def _format_commands(report: JobReport, failure: Failure, shown_by: str) -> list[str]:
+    """Return commands that show more; none for a program that was never started, of which there is no more."""
+    if failure.cause is FailureCause.LAUNCH:
+        return []
     commands = []
     if failure.task and _find_log_files(report, failure):
         session = f" --session {failure.session}" if report.session > 1 else ""
@@ -135,4 +134,4 @@ def _suggest_commands(report: JobReport, failure: Failure, shown_by: str) -> lis
         commands.append(f"tony status {report.job}")
     if failure.failure_class is not FailureClass.USER or not commands:
         commands.append(f"tony events {report.job}")
-    return commands
+    return ["", "Next:", *(f"  {command}" for command in commands)]

@@ -50,7 +50,7 @@ class LiveView:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._coloured = has_colours(stream)
-        self._changes = StatusChanges(failures=False)
+        self._changes = StatusChanges()
         self._logs = LogPrinter(stream)
         self._table = LiveRegion(stream)
         self._report: JobReport | None = None

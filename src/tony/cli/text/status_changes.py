@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tony.cli.text.status_text import note_of
 from tony.jobs.failure_text import format_outcome
 from tony.model.ids import TaskId, format_task_ranges
-from tony.model.job_report import JobReport, TaskReport
+from tony.model.job_report import Failure, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
 
 #: Delay before a waiting message is shown: in a normal start tasks are missing for less.
@@ -35,14 +35,9 @@ _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 class StatusChanges:
-    """Turns reports into lines about what changed.
+    """Turns reports into lines about what changed; how a job failed is explained after its last line."""
 
-    Args:
-        failures: report the failure of the job; not needed where it is explained right below.
-    """
-
-    def __init__(self, *, failures: bool = True) -> None:
-        self._failures = failures
+    def __init__(self) -> None:
         self._last: JobReport | None = None
         self._states: dict[str, tuple[TaskState, int, int]] = {}
         self._lone_restarts_reported: dict[str, tuple[int, int]] = {}
@@ -99,18 +94,19 @@ class StatusChanges:
         return lines
 
     def _describe_state(self, report: JobReport) -> list[str]:
-        before = self._last.state if self._last else JobState.SUBMITTED
-        if report.state is before:
+        if not self._has_new_state(report):
             return []
-        if report.state.ended:
-            return [format_outcome(report)] if self._failures or report.state is JobState.SUCCEEDED else []
-        why = report.restarting or (report.failure.reason if report.failure else "")
-        if report.state is JobState.RESTARTING and why:
+        if report.state is JobState.SUCCEEDED:
+            return [format_outcome(report)]
+        if report.state is JobState.STOPPING and report.failure:
+            return _format_stop(report, report.failure)
+        if report.state is JobState.RESTARTING and (why := _find_restart_reason(report)):
             self._has_restart_reason = True
             return [f"Restarting: {why}"]
-        if report.state is JobState.STOPPING:
-            return [f"Stopping: {report.failure.reason}"] if report.failure else []
         return []
+
+    def _has_new_state(self, report: JobReport) -> bool:
+        return report.state is not (self._last.state if self._last else JobState.SUBMITTED)
 
     def _describe_lone_restarts(self, report: JobReport) -> list[str]:
         """Report tasks that restart alone, once per task attempt; a fast one may be running again before a report."""
@@ -139,7 +135,8 @@ class StatusChanges:
                 if task.state in _REPORTED_STATES and not (task.state is TaskState.STOPPED and task.task in absent):
                     changed.setdefault(task.state, []).append(task)
         causes_first = sorted(changed.items(), key=lambda item: item[0] not in _FAILED_STATES)
-        return [line for state, group in causes_first for line in _format_group_lines(state, group)]
+        gives_reason = report.state is JobState.RESTARTING and self._has_new_state(report)
+        return [line for state, group in causes_first for line in _format_group_lines(state, group, gives_reason)]
 
     def _describe_waiting(self, waiting: str, now: float) -> list[str]:
         if not waiting:
@@ -165,8 +162,20 @@ class StatusChanges:
 
 
 def _format_lone_restart(task: TaskReport) -> str:
-    """Return `evaluator:0 restarts in 2 s: evaluator:0 failed with exit code 3 (restart 2 of 3)`."""
+    """Return `evaluator:0 restarts in 2 s: evaluator:0: exit code 3 (restart 2 of 3)`."""
     return f"{task.task} {'' if task.note.startswith(('starts again', 'restart')) else 'restarts: '}{task.note}"
+
+
+def _find_restart_reason(report: JobReport) -> str:
+    return report.restarting or (report.failure.reason if report.failure else "")
+
+
+def _format_stop(report: JobReport, failure: Failure) -> list[str]:
+    """Return why tasks are stopped, unless a task's own line said it; nothing if none has to be stopped."""
+    if not any(task.state is TaskState.STOPPING for task in report.tasks):
+        return []
+    has_line = any(task.task == failure.task and task.state in _FAILED_STATES for task in report.tasks)
+    return ["Stopping the other tasks" if has_line else f"Stopping: {failure.reason}"]
 
 
 def _is_start_pending(task: TaskReport) -> bool:
@@ -174,18 +183,25 @@ def _is_start_pending(task: TaskReport) -> bool:
     return task.state is TaskState.RUNNING and task.pid is None
 
 
-def _format_group_lines(state: TaskState, group: Sequence[TaskReport]) -> list[str]:
+def _format_group_lines(state: TaskState, group: Sequence[TaskReport], gives_reason: bool) -> list[str]:
+    """Return a line per task, or one for many.
+
+    Args:
+        gives_reason: the line of the job that follows says how tasks failed.
+    """
     if len(group) <= _MAX_SINGLE_LINES:
-        return [_format_line(task) for task in group]
+        return [_format_line(task, gives_reason) for task in group]
     tasks = _format_ranges(group)
     return [f"Started {tasks}" if state is TaskState.RUNNING else f"{tasks} {_REPORTED_STATES[state]}"]
 
 
-def _format_line(task: TaskReport) -> str:
+def _format_line(task: TaskReport, gives_reason: bool) -> str:
     if task.state is TaskState.RUNNING:
         return f"Started {task.task} on {task.host} (pid {task.pid})"
     text = f"{task.task} {_REPORTED_STATES[task.state]}"
-    if task.state is TaskState.FAILED or task.state is TaskState.LOST:
+    if task.state in _FAILED_STATES:
+        if gives_reason:
+            return text
         how = task.note or task.signal or (f"exit code {task.exit_code}" if task.exit_code is not None else "")
         return f"{text}: {how}" if how else text
     note = note_of(task) if task.state is TaskState.SUCCEEDED else ""

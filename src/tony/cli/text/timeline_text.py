@@ -304,7 +304,8 @@ def _list_markers(marks: Sequence[Mark], columns: int) -> list[str]:
     if len(listed) > _MAX_MARKERS:
         lines.append(f"{'':>10}  {len(listed) - _MAX_MARKERS} earlier ones: tony events")
     for mark in listed[-_MAX_MARKERS:]:
-        task = f"{mark.task} " if mark.task and not mark.note.startswith(f"{mark.task} ") else ""
+        names_task = mark.note.startswith((f"{mark.task} ", f"{mark.task}: "))
+        task = f"{mark.task} " if mark.task and not names_task else ""
         note = f": {mark.note}" if mark.note else ""
         words = escape(f"{task}{_MARKS[mark.what]}{note}")
         first, *others = textwrap.wrap(words, max(_MIN_PICTURE_COLUMNS, columns - 12), break_on_hyphens=False)[

@@ -77,7 +77,7 @@ async def render_page(page_request: PageRequest) -> Response:
     values |= {
         "failure": report.failure if report.state.value != "succeeded" else None,
         "tail": _render_tail(report.failure),
-        "hints": find_hints(report.failure.tail) if report.failure else [],
+        "hints": find_hints(report.failure) if report.failure else [],
         "failed_log": _find_failed_log(page_request, report),
         "counts": count_states(report.tasks),
         "tasks": _select_tasks(report.tasks),
