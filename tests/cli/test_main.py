@@ -76,6 +76,18 @@ def test_the_help_page_is_what_commands_say_of_themselves(tony: Tony, name: str)
     assert tony(name, "--help").code == 0
 
 
+def test_the_help_of_mini_is_not_cut(tony: Tony) -> None:
+    """click cuts longer descriptions."""
+    from tony.cli.commands.mini import command
+
+    assert max(len(each.get_short_help_str(limit=200)) for each in command.commands.values()) <= 45
+    assert "..." not in tony("mini", "--help").out.partition("Commands:")[2]
+
+
+def test_a_slip_in_the_shell_of_completion(tony: Tony) -> None:
+    assert "did you mean 'zsh'?" in tony("completion", "zhs").err
+
+
 def test_the_help_of_run_names_every_framework(tony: Tony) -> None:
     """The registry's, plug-ins included; and so does the table of settings."""
     words = " ".join(tony("run", "--help").out.split())

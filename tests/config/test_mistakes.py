@@ -187,6 +187,25 @@ def test_a_misspelled_parameter_on_the_command_line(tmp_path: Path) -> None:
     assert (note.key, note.source) == ("params.spare", "job.toml:4")
 
 
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("scheduler.yarn.quee", "did you mean `scheduler.yarn.queue`?"),
+        ("roles.worker.cpus", "did you mean `roles.worker.vcores`?"),
+        ("memory", "`memory` is a setting of a role: write `roles.NAME.memory`."),
+        ("memry", "did you mean `roles.NAME.memory`, a setting of a role?"),
+        ("roles.worker.framework", "`framework` is a setting of the job: write `framework`."),
+    ],
+)
+def test_the_command_line_and_variables_need_the_full_key(tmp_path: Path, given: str, hint: str) -> None:
+    """There is no section above that would complete it."""
+    text = RUN + "[roles.worker]\n"
+    variable = "TONY_SET_" + given.upper().replace(".", "__")
+    for more in ({"sets": [f"{given}=1"]}, {"environ": {variable: "1"}}):
+        (found,) = mistakes(tmp_path, text, **more)
+        assert found.endswith(f"unknown key; {hint}")
+
+
 def test_a_misspelled_role_on_the_command_line(tmp_path: Path) -> None:
     text = RUN + "[roles.worker]\n"
     for more in ({"sets": ["roles.wroker.memory=1g"]}, {"environ": {"TONY_SET_ROLES__WROKER__MEMORY": "1g"}}):

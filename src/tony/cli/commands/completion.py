@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from tony.cli.options import WordParameter
 from tony.errors import PlatformError
 
 #: Shell -> the command that installs its completion.
@@ -16,7 +17,7 @@ _INSTALL = {
 
 
 @click.command("completion", epilog="To install it:\n\n" + "\n\n".join(_INSTALL.values()))
-@click.argument("shell", type=click.Choice(list(_INSTALL)))
+@click.argument("shell", type=WordParameter(list(_INSTALL)))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
     """Print shell code that completes commands, options and job ids."""

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from tony.cli.click_base import CommandGroup, FittingContext
-from tony.cli.options import home, json_option
+from tony.cli.options import WordParameter, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.errors import UserError
@@ -72,7 +72,7 @@ def start(
     node_path: str | None,
     as_json: bool,
 ) -> None:
-    """Start an empty cluster and wait until it is ready."""
+    """Start a cluster; wait until it is ready."""
     options = MiniOptions(
         hadoop=hadoop,
         nodes=nodes,
@@ -104,7 +104,10 @@ def start(
 @_subcommand("stop")
 @json_option("Print the number of stopped daemons as JSON.")
 def stop(as_json: bool) -> None:
-    """Stop the cluster and everything that runs on it, and remove its files."""
+    """Stop the cluster and remove its files.
+
+    Applications that run on it are killed.
+    """
     count = _cluster().stop(warn)
     if as_json:
         print_json({"ended": count})
@@ -115,7 +118,7 @@ def stop(as_json: bool) -> None:
 @_subcommand("status")
 @json_option("Print the status as JSON.")
 def status(as_json: bool) -> None:
-    """Show the status of the cluster and its daemons."""
+    """Show the status of the daemons."""
     found = _cluster().status()
     if as_json:
         print_json(found)
@@ -127,7 +130,10 @@ def status(as_json: bool) -> None:
 
 @_subcommand("env")
 def env() -> None:
-    """Print the shell line with which other programs find the cluster: eval "$(tony mini env)"."""
+    """Print how other programs find the cluster.
+
+    It is a line for the shell: eval "$(tony mini env)".
+    """
     cluster = _cluster()
     if not cluster.state.find_running():
         raise UserError("the cluster's daemons have exited; start it again: tony mini start")
@@ -137,10 +143,13 @@ def env() -> None:
 @_subcommand("kill")
 @click.argument("daemon")
 @click.option(
-    "--signal", "name", type=click.Choice(list(_SIGNALS)), default="KILL", show_default=True, help="Signal to send."
+    "--signal", "name", type=WordParameter(list(_SIGNALS)), default="KILL", show_default=True, help="Signal to send."
 )
 def kill(daemon: str, name: str) -> None:
-    """Send a signal to DAEMON (nn, rm, dn1, nm1...). The containers of a killed NodeManager continue."""
+    """Send a signal to a daemon.
+
+    DAEMON is nn, rm, dn1, nm1... The containers of a killed NodeManager continue.
+    """
     process = _cluster().kill(daemon, _SIGNALS[name])
     say(f"{daemon} is not running" if process is None else f"Sent SIG{name} to {daemon} (pid {process.pid})")
 
@@ -148,7 +157,10 @@ def kill(daemon: str, name: str) -> None:
 @_subcommand("restart")
 @click.argument("daemon")
 def restart(daemon: str) -> None:
-    """Restart DAEMON (nn, rm, dn1, nm1...) and wait until the cluster is ready."""
+    """Restart a daemon.
+
+    DAEMON is nn, rm, dn1, nm1... Waits until the cluster is ready.
+    """
     started_at = time.monotonic()
     dead = _cluster().restart(daemon)
     if dead:

@@ -65,9 +65,23 @@ def _is_match(name: str, setting: str) -> bool:
 
 
 def _suggest(names: tuple[str, ...]) -> str:
-    by_last_part = {row.name.rpartition(".")[2]: row.name for row in settings_rows()}
-    near = next((match for name in names if (match := find_closest_match(name.rpartition(".")[2], by_last_part))), None)
-    return f"; did you mean {by_last_part[near]}?" if near else ""
+    for name in names:
+        given = name.split(".")
+        rows = [row.name.split(".") for row in settings_rows()]
+        near = find_closest_match(name, (".".join(_fill_names(row, given)) for row in rows))
+        if near is None:
+            by_last_part = {row[-1]: ".".join(row) for row in rows}
+            near = by_last_part.get(find_closest_match(given[-1], by_last_part) or "")
+        if near:
+            return f"; did you mean {near}?"
+    return ""
+
+
+def _fill_names(setting: Sequence[str], given: Sequence[str]) -> list[str]:
+    """Return the parts of a setting with the user's names in place of `<role>` and the like."""
+    if len(setting) != len(given):
+        return list(setting)
+    return [mine if part.startswith("<") else part for part, mine in zip(setting, given, strict=True)]
 
 
 def _show(rows: Sequence[SettingRow]) -> None:

@@ -38,8 +38,8 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
     """Export JOB as an OpenTelemetry trace.
 
     It has a span for the job, for each session, for each task of a session, and for each phase of a task: queue,
-    allocate, set-up, rendezvous, warm-up, productive, checkpoint, redone, restart, idle. Exporting a job again gives
-    the same trace. Headers for the collector are read from OTEL_EXPORTER_OTLP_HEADERS.
+    allocate, container setup, rendezvous, warm-up, productive, checkpoint, recomputed (lost work), restart, idle.
+    Exporting a job again gives the same trace. Headers for the collector are read from OTEL_EXPORTER_OTLP_HEADERS.
     """
     view = find_job(job)
     name = view.id

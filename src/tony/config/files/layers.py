@@ -60,11 +60,13 @@ class Layer:
         values: nested tables, as written.
         where: key -> its place, such as `job.toml:12`, `--set` or `argument`.
         base: absolute base of relative paths.
+        has_full_keys: each key is written in full, as with `--set`, not below the heading of its section.
     """
 
     values: Mapping[str, Any]
     where: Callable[[Key], str]
     base: Path
+    has_full_keys: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -36,7 +36,7 @@ def from_sets(sets: Iterable[str], base: Path) -> tuple[Layer, list[Problem]]:
             problems.append(_build_problem("--set", text, "write --set key=value, such as --set max_restarts=2."))
         else:
             put(values, key, parse_flag_value(value))
-    return Layer(values=values, where=lambda key: "--set", base=base), problems
+    return Layer(values=values, where=lambda key: "--set", base=base, has_full_keys=True), problems
 
 
 def from_params(params: Iterable[str], base: Path) -> tuple[Layer, list[Problem]]:
@@ -75,7 +75,7 @@ def from_environment(environ: Mapping[str, str], known: Branch, base: Path) -> t
         key = _key_of(parts, known)
         put(values, key, parse_flag_value(text))
         places.add(key, _place_of(variable))
-    return Layer(values=values, where=places.find_source, base=base), problems
+    return Layer(values=values, where=places.find_source, base=base, has_full_keys=True), problems
 
 
 class _Places:

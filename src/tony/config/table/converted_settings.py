@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tony.config.files.layers import Branch, Layer, Leaf, Written, format_key
-from tony.config.name_suggestions import find_closest_match, suggest_names
+from tony.config.name_suggestions import find_closest_match
 from tony.config.secret_masking import MASK, mask_secret, mask_value
 from tony.config.table.schema_tree import SettingsNode, schema
 from tony.config.table.settings_table import Key, Setting
@@ -236,7 +236,7 @@ def _report_unknown(value_table: ValueTable, node: SettingsNode, key: Key, child
     value = format_value(key, child.value, value_table.secret) if isinstance(child, Leaf) else None
     # A suggestion takes a millisecond: too slow for thousands.
     hint = (
-        _suggest(node, key)
+        _suggest(node, key, has_full_keys=child.layer.has_full_keys)
         if len(value_table.problems) < _MAX_SUGGESTIONS
         else "`tony settings --all` lists the known ones."
     )
@@ -246,33 +246,38 @@ def _report_unknown(value_table: ValueTable, node: SettingsNode, key: Key, child
     )
 
 
-def _suggest(node: SettingsNode, key: Key) -> str:
+def _suggest(node: SettingsNode, key: Key, *, has_full_keys: bool) -> str:
     name = key[-1]
+    above = f"{format_key(key[:-1])}." if has_full_keys and len(key) > 1 else ""
+    role_above = "roles.NAME." if has_full_keys else ""
     root = schema()
     role = root.named["roles"].any
     assert role is not None
     if node is role and name in root.named and name not in role.named:
-        return f"`{name}` is a setting of the job: write it above the first [section]."
+        instead = f"write `{name}`." if has_full_keys else "write it above the first [section]."
+        return f"`{name}` is a setting of the job: {instead}"
     if name in node.elsewhere:
-        return f"write `{name}` directly below [roles.NAME]."
+        return f"write `{role_above}{name}`." if has_full_keys else f"write `{name}` directly below [roles.NAME]."
     if node is root and name in ("final", "limits"):
         return "this is a setting of site files, not of jobs."
     if node is root and name in role.named:
-        return f"`{name}` is a setting of a role: write it below [roles.NAME]."
+        instead = f"write `{role_above}{name}`." if has_full_keys else "write it below [roles.NAME]."
+        return f"`{name}` is a setting of a role: {instead}"
     for known, child in node.named.items():
         if name.lower() in _synonyms(child):
-            return f"did you mean `{known}`?"
+            return f"did you mean `{above}{known}`?"
     near = find_closest_match(name, node.named)
     if near is None and node is root:
         near_role = find_closest_match(name, role.named)
         if near_role:
-            return f"did you mean `{near_role}`, a setting of a role? Write it below [roles.NAME]."
+            below = "" if has_full_keys else " Write it below [roles.NAME]."
+            return f"did you mean `{role_above}{near_role}`, a setting of a role?{below}"
     synonyms = {word: known for known, child in node.named.items() for word in _synonyms(child)}
     if near is None and (word := find_closest_match(name, synonyms)):
-        return f"did you mean `{synonyms[word]}`?"
+        return f"did you mean `{above}{synonyms[word]}`?"
     known_keys = ", ".join(sorted(node.named))
     otherwise = f"known here: {known_keys}." if len(node.named) < 8 else "`tony settings --all` lists the known ones."
-    return suggest_names(name, node.named, otherwise)
+    return f"did you mean `{above}{near}`?" if near else otherwise
 
 
 def _synonyms(node: SettingsNode) -> tuple[str, ...]:

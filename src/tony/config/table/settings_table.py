@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from fnmatch import fnmatchcase
 
 from tony.model.job_spec import MIB, JobSpec, Role
 from tony.model.states import (
@@ -373,7 +372,6 @@ _COMMON = frozenset(
         "max_restarts",
         "job_timeout",
         "scheduler.name",
-        "scheduler.*.queue",
         "roles.<role>.instances",
         "roles.<role>.command",
         "roles.<role>.memory",
@@ -388,4 +386,4 @@ JOB_ONLY = frozenset({"name", "source", "command", "roles", "groups", "params"})
 
 def is_common(key: str) -> bool:
     """Return True for a setting that most jobs need."""
-    return any(fnmatchcase(key, pattern) for pattern in _COMMON)
+    return key in _COMMON

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tony.config.name_suggestions import suggest_names
 from tony.errors import UserError
 from tony.model.ids import TaskId
 
@@ -97,7 +98,9 @@ def select_named_tasks(job: str, tasks: Sequence[TaskId], words: Iterable[str]) 
         matching = {str(task) for task in tasks if word in (str(task), task.role)}
         if not matching:
             shown = ", ".join(map(str, tasks[:_MAX_SHOWN])) + (", ..." if len(tasks) > _MAX_SHOWN else "")
-            raise UserError(f"job {job} has no task {word!r}; it has {shown}")
+            roles = {task.role for task in tasks}
+            names = () if word.partition(":")[0] in roles else [*roles, *map(str, tasks)]
+            raise UserError(f"job {job} has no task {word!r}; {suggest_names(word, names, f'it has {shown}')}")
         chosen |= matching
     return frozenset(chosen) or None
 
