@@ -71,10 +71,10 @@ def create(
         routes.append(Route(metrics_endpoint.PATH, metrics_endpoint.answer, methods=["GET"]))
     for path, page in PAGES:
         if not only:
-            routes.append(Route(path, _wrap_page(page), methods=["GET"]))
+            routes.append(Route(path, wrap_page(page), methods=["GET"]))
         elif path.startswith("/job/{job}"):
             route = path.removeprefix("/job/{job}") or "/"
-            routes.append(Route(route, _wrap_page_or_text(route, _wrap_page(page)), methods=["GET"]))
+            routes.append(Route(route, _wrap_page_or_text(route, wrap_page(page)), methods=["GET"]))
     app = Starlette(
         routes=routes,
         exception_handlers={404: _render_missing_page, 405: _render_missing_page, OverloadedError: _render_overloaded},
@@ -99,7 +99,7 @@ def _wrap_page_or_text(
     return answer
 
 
-def _wrap_page(page: Page) -> Callable[[Request], Awaitable[Response]]:
+def wrap_page(page: Page) -> Callable[[Request], Awaitable[Response]]:
     """Return the request handler for a page: it authenticates the user and turns errors into error pages."""
 
     async def answer(request: Request) -> Response:

@@ -32,6 +32,16 @@ class PageError(Exception):
         super().__init__(title)
 
 
+async def read_body(request: Request, max_bytes: int) -> bytes | None:
+    """Return the body of a request; None if it is longer than `max_bytes`."""
+    data = bytearray()
+    async for part in request.stream():
+        data += part
+        if len(data) > max_bytes:
+            return None
+    return bytes(data)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
     """An authenticated request for a page.

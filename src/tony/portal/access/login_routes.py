@@ -13,6 +13,7 @@ from tony.errors import TonyError
 from tony.portal.access.tokens import SESSION, TokenFile
 from tony.web.app import render_problem, render_refusal
 from tony.web.job_provider import LISTS
+from tony.web.request import read_body
 from tony.web.user_authentication import Authenticator
 
 #: Maximum bytes of the form.
@@ -74,11 +75,7 @@ class LoginRoutes:
 
 
 async def _read_form(request: Request) -> dict[str, str]:
-    data = b""
-    async for part in request.stream():
-        data += part
-        if len(data) > _MAX_FORM_BYTES:
-            return {}
+    data = await read_body(request, _MAX_FORM_BYTES) or b""
     try:
         return dict(parse_qsl(data.decode("utf-8", "replace"), max_num_fields=10))
     except ValueError:

@@ -17,6 +17,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from tony.errors import ConnectionFailedError
+from tony.web.request import PageError, read_body
 
 #: Headers forwarded from a request, and back from a response.
 _REQUEST_HEADERS = (b"accept", b"accept-encoding", b"accept-language", b"content-type")
@@ -38,10 +39,6 @@ _READ_BYTES = 64 << 10
 _DIGEST = re.compile(r"'sha256-[A-Za-z0-9+/]{43}='")
 
 
-class RequestTooLargeError(Exception):
-    """The request's body is too large to forward."""
-
-
 async def forward_request(
     request: Request,
     path: str,
@@ -56,12 +53,14 @@ async def forward_request(
         done: called once when the response is finished or failed.
 
     Raises:
-        RequestTooLargeError: the request's body is too large.
+        PageError: the request's body is too large.
         ConnectionFailedError: there was no response.
     """
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
-            body = await _read_body(request)
+            body = await read_body(request, MAX_REQUEST_BYTES)
+            if body is None:
+                raise PageError(413, "Request too large", "TensorBoard does not send requests of this size.")
             talk = h11.Connection(h11.CLIENT, max_incomplete_event_size=64 << 10)
             writer.write(_encode_request(talk, request, path, body))
             await writer.drain()
@@ -91,16 +90,6 @@ def build_policy(original_policy: str) -> str:
         "font-src 'self' data:; connect-src 'self'; frame-src 'self'; worker-src 'self' blob:; media-src 'self' data:; "
         "form-action 'self'; base-uri 'self'; frame-ancestors 'self'"
     )
-
-
-async def _read_body(request: Request) -> bytes:
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size > MAX_REQUEST_BYTES:
-            raise RequestTooLargeError
-        parts.append(part)
-    return b"".join(parts)
 
 
 def _encode_request(talk: h11.Connection, request: Request, path: str, body: bytes) -> bytes:

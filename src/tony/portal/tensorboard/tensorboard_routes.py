@@ -15,7 +15,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,17 +34,17 @@ from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import JobRecord
 from tony.portal.histories.history_location import open_location
-from tony.portal.indexed_jobs import IndexedJobs
-from tony.portal.tensorboard.reverse_proxy import RequestTooLargeError, forward_request
+from tony.portal.indexed_jobs import IndexedJobs, PortalView
+from tony.portal.tensorboard.reverse_proxy import forward_request
 from tony.portal.tensorboard.tensorboard_event_files import EventFileSet, TensorBoardSource, find, gather
 from tony.portal.tensorboard.tensorboard_manager import TensorBoardManager, TensorBoardMissingError
 from tony.rpc.tunnel import carry
 from tony.storage.stores.store_interface import FileStore
-from tony.web.app import render_problem, render_refusal
+from tony.web.app import wrap_page
 from tony.web.authorization import AccessDenied, PortalAction, User, find_job, list_visible_jobs
 from tony.web.job_provider import STORES
 from tony.web.links import Links
-from tony.web.request import PageRequest
+from tony.web.request import PageError, PageRequest, read_body
 from tony.web.template_rendering import render
 from tony.web.user_authentication import Authenticator
 
@@ -78,12 +78,6 @@ class _LiveBoard:
     why: str = ""
 
 
-class _NotShownError(Exception):
-    def __init__(self, status: int, title: str, what: str) -> None:
-        self.status, self.title, self.what = status, title, what
-        super().__init__(title)
-
-
 class TensorBoardRoutes:
     """The routes below `/tensorboard`.
 
@@ -101,13 +95,13 @@ class TensorBoardRoutes:
 
     def build_routes(self) -> list[Route]:
         """Return the routes for the application."""
-        near_end, to = "/tensorboard/{jobs}", self._with_authentication
+        jobs = "/tensorboard/{jobs}"
         return [
-            Route("/tensorboard", to(self._serve_page_of_form), methods=["GET"]),
-            Route(near_end, to(self._serve_page), methods=["GET"]),
-            Route(f"{near_end}/start", to(self._start, as_json=True), methods=["PUT"]),
-            Route(f"{near_end}/board/{{path:path}}", to(self._serve_board), methods=["GET", "POST"]),
-            Route(f"{near_end}/live/{{path:path}}", to(self._serve_live), methods=["GET", "POST"]),
+            Route("/tensorboard", wrap_page(self._serve_page_of_form), methods=["GET"]),
+            Route(jobs, wrap_page(self._serve_page), methods=["GET"]),
+            Route(f"{jobs}/start", self._serve_start, methods=["PUT"]),
+            Route(f"{jobs}/board/{{path:path}}", wrap_page(self._serve_board), methods=["GET", "POST"]),
+            Route(f"{jobs}/live/{{path:path}}", wrap_page(self._serve_live), methods=["GET", "POST"]),
         ]
 
     async def close(self) -> None:
@@ -117,50 +111,23 @@ class TensorBoardRoutes:
         await asyncio.gather(*self._bridges, return_exceptions=True)
         await self.boards.close()
 
-    def _with_authentication(
-        self, answer: Callable[[Request, User], Awaitable[Response]], *, as_json: bool = False
-    ) -> Callable[[Request], Awaitable[Response]]:
-        async def run(request: Request) -> Response:
-            user = await self._authenticator.authenticate(request)
-            if isinstance(user, AccessDenied):
-                return _build_error(user.status, user.reason) if as_json else render_refusal(request, user)
-            try:
-                return await answer(request, user)
-            except _NotShownError as error:
-                status, title, what = error.status, error.title, error.what
-            except OverloadedError as error:
-                if not as_json:
-                    raise
-                status, title, what = 503, "", str(error)
-            except TonyError as error:
-                status, title, what = 502, "This page cannot be shown", " ".join(str(error).split())
-            return _build_error(status, what) if as_json else render_problem(request, status, title, what)
-
-        return run
-
     # --- pages --------------------------------------------------------------------------------------------------------
 
-    async def _serve_page_of_form(self, request: Request, user: User) -> Response:
+    async def _serve_page_of_form(self, page_request: PageRequest) -> Response:
         """Show the page of the jobs chosen in a form."""
-        names = [request.query_params.get("jobs", ""), request.query_params.get("with", "")]
+        names = [page_request.words.get("jobs", ""), page_request.words.get("with", "")]
         jobs = [job for text in names for job in text.split(",") if job]
-        return await self._render_page(request, user, _check_jobs(jobs))
+        return await self._render_page(page_request, _check_jobs(jobs))
 
-    async def _serve_page(self, request: Request, user: User) -> Response:
-        return await self._render_page(request, user, _parse_jobs(request))
+    async def _serve_page(self, page_request: PageRequest) -> Response:
+        return await self._render_page(page_request, _parse_jobs(page_request.request))
 
     async def _render_page(
-        self, request: Request, user: User, jobs: tuple[str, ...], *, stopped: bool = False, status: int = 200
+        self, page_request: PageRequest, jobs: tuple[str, ...], *, stopped: bool = False, status: int = 200
     ) -> Response:
+        user = page_request.portal_user
         ones = await self._find_jobs(user, jobs)
         found = await STORES.run(self._find_once, ones)
-        page_request = PageRequest(
-            request=request,
-            portal_user=user,
-            provider=self._portal,
-            links=Links.from_path(request.scope["path"]),
-            only="",
-        )
         values: dict[str, object] = {
             "title": "TensorBoard",
             "reports": [one.report for one in ones],
@@ -179,6 +146,20 @@ class TensorBoardRoutes:
         shown = {one.report.job for one in ones}
         page = await list_visible_jobs(user, self._portal, query)
         return [head for head in page.heads if head.job not in shown and not head.damaged]
+
+    async def _serve_start(self, request: Request) -> Response:
+        """Start a TensorBoard; every response is JSON."""
+        user = await self._authenticator.authenticate(request)
+        if isinstance(user, AccessDenied):
+            return _build_error(user.status, user.reason)
+        try:
+            return await self._start(request, user)
+        except PageError as error:
+            return _build_error(error.status, error.what)
+        except OverloadedError as error:
+            return _build_error(503, str(error))
+        except TonyError as error:
+            return _build_error(502, str(error))
 
     async def _start(self, request: Request, user: User) -> Response:
         token = await _read_token(request)
@@ -229,15 +210,16 @@ class TensorBoardRoutes:
 
     # --- forwarding ---------------------------------------------------------------------------------------------------
 
-    async def _serve_board(self, request: Request, user: User) -> Response:
+    async def _serve_board(self, page_request: PageRequest) -> Response:
+        request = page_request.request
         jobs = _parse_jobs(request)
-        await self._find_jobs(user, jobs)
+        await self._find_jobs(page_request.portal_user, jobs)
         self._check_own_page(request)
         board = self.boards.find(jobs)
         if board is None:
             if request.method == "GET" and not request.path_params["path"]:
-                return await self._render_page(request, user, jobs, stopped=True, status=404)
-            raise _NotShownError(404, "TensorBoard is not running", "This TensorBoard was stopped. Start it again.")
+                return await self._render_page(page_request, jobs, stopped=True, status=404)
+            raise PageError(404, "TensorBoard is not running", "This TensorBoard was stopped. Start it again.")
         with ExitStack() as stack:
             slot = await self._slots.acquire()
             stack.callback(slot.release)
@@ -246,21 +228,22 @@ class TensorBoardRoutes:
                 reader, writer = await board.connect()
             except OSError as error:
                 raise ConnectionFailedError(f"TensorBoard has ended: {error}") from error
-            return await _forward(request, reader, writer, stack.pop_all())
+            return await forward_request(request, request.path_params["path"], reader, writer, stack.pop_all().close)
 
-    async def _serve_live(self, request: Request, user: User) -> Response:
+    async def _serve_live(self, page_request: PageRequest) -> Response:
+        request, user = page_request.request, page_request.portal_user
         one, *others = await self._find_jobs(user, _parse_jobs(request))
-        running = None if others else _find_live_board(user, one, Links.from_path(request.scope["path"]))
+        running = None if others else _find_live_board(user, one, page_request.links)
         if running is None or not running.href:
             why = running.why if running else "Only a running job serves a TensorBoard itself."
-            raise _NotShownError(404, "TensorBoard is not running", why)
+            raise PageError(404, "TensorBoard is not running", why)
         self._check_own_page(request)
         with ExitStack() as stack:
             slot = await self._slots.acquire()
             stack.callback(slot.release)
             reader, writer, bridge = await self._open_bridge(one.place.folder, TaskId.parse(running.task))
             stack.callback(bridge.cancel)
-            return await _forward(request, reader, writer, stack.pop_all())
+            return await forward_request(request, request.path_params["path"], reader, writer, stack.pop_all().close)
 
     async def _open_bridge(
         self, folder: JobFolder, task: TaskId
@@ -301,23 +284,22 @@ class TensorBoardRoutes:
         """Return the jobs, each of which the user may see.
 
         Raises:
-            _NotShownError: one does not exist or may not be seen; the message does not tell which of the two.
+            PageError: one does not exist or may not be seen; the message does not tell which of the two.
         """
         found = []
         for job in jobs:
             seen = await find_job(user, self._portal, job)
-            view = await self._portal.find_job(job) if seen else None
-            if seen is None or view is None:
-                raise _NotShownError(
-                    404, "Job not found", "It does not exist, or you do not have permission to view it."
-                )
-            found.append(_ShownJob(seen[1], await view.record(), view.place))
+            if seen is None:
+                raise PageError(404, "Job not found", "It does not exist, or you do not have permission to view it.")
+            view, report = seen
+            assert isinstance(view, PortalView)
+            found.append(_ShownJob(report, await view.record(), view.place))
         return found
 
     def _check_own_page(self, request: Request) -> None:
         """Refuse requests that change something and do not come from a page of this portal."""
         if request.method != "GET" and not self._authenticator.is_own_page(request):
-            raise _NotShownError(403, "Request refused", "It came from a page of another site.")
+            raise PageError(403, "Request refused", "It came from a page of another site.")
 
 
 def _find_live_board(user: User, one: _ShownJob, links: Links) -> _LiveBoard | None:
@@ -344,27 +326,12 @@ def _parse_jobs(request: Request) -> tuple[str, ...]:
 
 def _check_jobs(jobs: list[str]) -> tuple[str, ...]:
     if not jobs or len(jobs) > _MAX_JOBS or not all(JOB_ID.fullmatch(job) for job in jobs):
-        raise _NotShownError(
-            404, "Page not found", f"The address must name 1 to {_MAX_JOBS} jobs, separated by commas."
-        )
+        raise PageError(404, "Page not found", f"The address must name 1 to {_MAX_JOBS} jobs, separated by commas.")
     return tuple(dict.fromkeys(jobs))
 
 
-async def _forward(
-    request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, held: ExitStack
-) -> Response:
-    try:
-        return await forward_request(request, request.path_params["path"], reader, writer, held.close)
-    except RequestTooLargeError:
-        raise _NotShownError(413, "Request too large", "TensorBoard does not send requests of this size.") from None
-
-
 async def _read_token(request: Request) -> str:
-    data = b""
-    async for part in request.stream():
-        data += part
-        if len(data) > _MAX_REQUEST_BYTES:
-            return ""
+    data = await read_body(request, _MAX_REQUEST_BYTES)
     with contextlib.suppress(ValueError, RecursionError):
         body = json.loads(data or b"{}")
         if isinstance(body, dict) and isinstance(body.get("token"), str):

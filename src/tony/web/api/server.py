@@ -39,6 +39,7 @@ from tony.web.api.operation_table import OPERATIONS
 from tony.web.api.response_types import ChangeBody, ErrorAnswer, ErrorFacts
 from tony.web.authorization import AccessDenied, User
 from tony.web.job_provider import JobProvider
+from tony.web.request import read_body
 from tony.web.user_authentication import Authenticator
 
 PREFIX = "/api/v1"
@@ -168,11 +169,9 @@ async def _read_token(request: Request) -> str:
     Raises:
         ApiError: the body is too long or invalid.
     """
-    data = b""
-    async for part in request.stream():
-        data += part
-        if len(data) > _MAX_BODY_BYTES:
-            raise ApiError(413, "too-long", f"The request body is longer than {_MAX_BODY_BYTES} bytes.")
+    data = await read_body(request, _MAX_BODY_BYTES)
+    if data is None:
+        raise ApiError(413, "too-long", f"The request body is longer than {_MAX_BODY_BYTES} bytes.")
     if not data.strip():
         return ""
     try:
