@@ -269,8 +269,6 @@ def test_what_is_known_of_a_location(index: JobIndex) -> None:
     assert [*index.find_still_open("/here", 10)] == [head(2).job]
     assert [*index.iterate_ids("/here")] == [head(2).job, head(1).job]
     assert (index.count_jobs("/here"), index.count_jobs("/nowhere")) == (2, 0)
-    index.note("/here", seen=3.0, problem="away")
-    assert index.load_places()["/here"] == (3.0, "away")
 
 
 def test_damaged_records(index: JobIndex) -> None:

@@ -142,7 +142,6 @@ class Scanner:
         finally:
             self._requests += listings.request_count
         self._forget(array("q", sorted(seen)))
-        self._index.note(self.store.address, seen=clock.wall())
 
     def scan_quickly(self) -> None:
         """Scan for new jobs, and poll unended ones.
@@ -238,10 +237,9 @@ class Scanner:
     def _find_changed(self, places: Sequence[RecordLocation]) -> Iterator[_ReadTask]:
         """Yield the folders that may have changed."""
         known = self._index.find_known(place.job for place in places)
-        others = self._index.load_places().keys() - {self.store.address}
         for place in places:
             before = known.get(place.job)
-            if before and before.ended and before.place in others:
+            if before and before.ended and before.place != self.store.address:
                 continue
             if not self._is_indexed_here(before, place):
                 before = None
@@ -335,11 +333,10 @@ class Scanner:
     def _drop_better_known(self, batch: Sequence[IndexEntry]) -> list[IndexEntry]:
         """Drop entries of jobs that another location knows better."""
         known = self._index.find_known(entry.head.job for entry in batch)
-        others = self._index.load_places().keys() - {self.store.address}
         kept = []
         for entry in batch:
             before = known.get(entry.head.job)
-            elsewhere = before is not None and before.place in others
+            elsewhere = before is not None and before.place != self.store.address
             if not elsewhere or (entry.head.ended is not None and not (before and before.ended)):
                 kept.append(entry)
         return kept

@@ -183,15 +183,6 @@ class JobIndex:
             yield from (job for _, job in found)
             after = found[-1][0]
 
-    def load_places(self) -> Mapping[str, tuple[float | None, str]]:
-        """Return location -> time of its last complete scan, and its problem."""
-        return self._query_or_default(
-            lambda c: {
-                a: (seen, problem) for a, seen, problem in c.execute("select address, seen, problem from place")
-            },
-            {},
-        )
-
     # --- written --------------------------------------------------------------------------------------------------
 
     def put(self, entries: Iterable[IndexEntry]) -> None:
@@ -207,10 +198,6 @@ class JobIndex:
         """Remove jobs; unknown ones are ignored."""
         listed = tuple(jobs)
         self._write(lambda writer: writer.remove(listed))
-
-    def note(self, place: str, *, seen: float | None = None, problem: str = "") -> None:
-        """Note the time of a location's last complete scan, and its problem."""
-        self._write(lambda writer: writer.note(place, seen, problem))
 
     # --- inside ---------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from tony.model.job_summary import JobHead
 
 #: Incremented with every change below: an index of another version is recreated.
-VERSION = 1
+VERSION = 2
 #: Result codes of SQLite.
 _CORRUPT = 11
 _NOT_A_DATABASE = 26
@@ -28,7 +28,7 @@ _PAGE = 8192
 _TABLES = """
 create table word (id integer primary key, kind text not null, text text not null, jobs integer not null default 0);
 create unique index word_text on word (kind, text);
-create table place (id integer primary key, address text not null unique, seen real, problem text not null default '');
+create table place (id integer primary key, address text not null unique);
 create table job (
     rid integer primary key, name text not null, user integer not null, state integer not null,
     framework integer not null, scheduler integer not null, queue integer not null, failure integer not null,
@@ -37,7 +37,7 @@ create table job (
 create table detail (
     rid integer primary key, id text not null, submitted real not null, ended real, exit_code integer,
     reason text not null, tags text not null, people text not null, damaged text not null, path text not null,
-    stamp text not null, size integer not null);
+    stamp text not null);
 create unique index detail_id on detail (id);
 create virtual table job_text using fts5 (text, content='', detail=none, prefix='2 3', tokenize='unicode61');
 """
@@ -92,11 +92,9 @@ class IndexEntry:
         place: address of the location.
         path: of the job directory, below the location.
         stamp: changes whenever the directory does; empty if it must be read each time.
-        size: bytes of the directory; 0 if unknown.
     """
 
     head: JobHead
     place: str
     path: str
     stamp: str = ""
-    size: int = 0

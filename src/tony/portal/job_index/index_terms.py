@@ -25,8 +25,6 @@ _LETTERS = {
     "failure": "l",
     "tag": "t",
     "reader": "r",
-    "place": "p",
-    "pinned": "k",
 }
 #: Maximum words of a search.
 _MAX_WORDS = 12

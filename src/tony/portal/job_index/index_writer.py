@@ -29,7 +29,7 @@ _MAX_TAGS = 100
 _MAX_CACHED_NUMBERS = 100_000
 
 _JOB = f"""insert or ignore into job values ({", ".join("?" * (len(KINDS) + 11))})"""
-_DETAIL = "insert into detail values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_DETAIL = "insert into detail values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _DELETE_TEXT = "insert into job_text (job_text, rowid, text) values ('delete', ?, ?)"
 
 
@@ -59,14 +59,6 @@ class IndexUpdater:
                 if row is not None:  # 0 is valid: a damaged job without a time
                     self._delete(row, job)
 
-    def note(self, address: str, seen: float | None, problem: str) -> None:
-        """Note the time of a location's last complete scan, and its problem."""
-        with self._begin_transaction():
-            self._connection.execute(
-                "update place set seen = coalesce(?, seen), problem = ? where id = ?",
-                (seen, problem, self._find_place(address)),
-            )
-
     def _begin_transaction(self) -> _Transaction:
         return _Transaction(self._connection, self)
 
@@ -81,7 +73,6 @@ class IndexUpdater:
             self._delete(row, head.job)
         numbers = {kind: self._find_number(kind, text) for kind, text in collect_words(head).items()}
         more = self._collect_multiple_values(head)
-        place = self._find_place(entry.place)
         took = None if head.ended is None else max(0, round((head.ended - head.submitted) * 1000))
         rid = self._insert(
             _to_milliseconds(head.submitted),
@@ -96,7 +87,7 @@ class IndexUpdater:
                 head.gpu_hours,
                 head.gb_hours,
                 int(head.pinned),
-                place,
+                self._find_place(entry.place),
             ),
         )
         self._connection.execute(
@@ -113,10 +104,9 @@ class IndexUpdater:
                 head.damaged,
                 entry.path,
                 entry.stamp,
-                entry.size,
             ),
         )
-        text = _build_text(head, numbers, more, place)
+        text = _build_text(head, numbers, more)
         self._connection.execute("insert into job_text (rowid, text) values (?, ?)", (rid, text))
         self._add_counts((*numbers.values(), *(number for _, number in more)), 1)
 
@@ -143,7 +133,7 @@ class IndexUpdater:
         assert entry is not None, job
         numbers = {kind: self._find_number(kind, text) for kind, text in collect_words(entry.head).items()}
         more = self._collect_multiple_values(entry.head)
-        text = _build_text(entry.head, numbers, more, self._find_place(entry.place))
+        text = _build_text(entry.head, numbers, more)
         self._connection.execute(_DELETE_TEXT, (rid, text))
         self._connection.execute("delete from job where rid = ?", (rid,))
         self._connection.execute("delete from detail where rid = ?", (rid,))
@@ -263,16 +253,13 @@ def _to_milliseconds(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-def _build_text(head: JobHead, numbers: Mapping[str, int], more: Iterable[tuple[str, int]], place: int) -> str:
-    marks = [mark(kind, number) for kind, number in numbers.items() if kind != "cause"]
-    marks += [*(mark(kind, number) for kind, number in more), mark("place", place)]
-    if head.pinned:
-        marks.append(mark("pinned", 1))
+def _build_text(head: JobHead, numbers: Mapping[str, int], more: Iterable[tuple[str, int]]) -> str:
+    marks = [mark(kind, number) for kind, number in (*numbers.items(), *more) if kind != "cause"]
     return "\n".join((build_searched_text(head), *marks))
 
 
 _ENTRY = """
-select d.id, j.name, d.submitted, d.ended, d.exit_code, d.reason, d.tags, d.people, d.damaged, d.path, d.stamp, d.size,
+select d.id, j.name, d.submitted, d.ended, d.exit_code, d.reason, d.tags, d.people, d.damaged, d.path, d.stamp,
     u.text, s.text, f.text, m.text, q.text, l.text, c.text,
     j.tasks, j.restarts, j.sessions, j.gpu, j.gb, j.pinned, p.address
 from job j join detail d using (rid)
@@ -288,9 +275,9 @@ def read_entry(connection: sqlite3.Connection, rid: int) -> IndexEntry | None:
     row = connection.execute(_ENTRY, (rid,)).fetchone()
     if row is None:
         return None
-    (job, name, submitted, ended, exit_code, reason, tags, people, damaged, path, stamp, size) = row[:12]
-    (user, state, framework, scheduler, queue, failure, cause) = row[12:19]
-    (tasks, restarts, sessions, gpu, gb, pinned, place) = row[19:]
+    (job, name, submitted, ended, exit_code, reason, tags, people, damaged, path, stamp) = row[:11]
+    (user, state, framework, scheduler, queue, failure, cause) = row[11:18]
+    (tasks, restarts, sessions, gpu, gb, pinned, place) = row[18:]
     head = JobHead(
         job=job,
         name=name,
@@ -316,4 +303,4 @@ def read_entry(connection: sqlite3.Connection, rid: int) -> IndexEntry | None:
         pinned=bool(pinned),
         damaged=damaged,
     )
-    return IndexEntry(head=head, place=place, path=path, stamp=stamp, size=size)
+    return IndexEntry(head=head, place=place, path=path, stamp=stamp)
