@@ -48,7 +48,7 @@ _PRAGMAS = (
 _ROWS_PER_FETCH = 1_000
 #: Steps of SQLite's virtual machine between two checks of the deadline.
 _STEPS_PER_CHECK = 2_000
-_TABLE_NAMES = frozenset(("about", "series", "task", "chunk", "progress", "pace", "checkpoint"))
+_TABLE_NAMES = frozenset(("about", "series", "task", "chunk", "progress", "checkpoint"))
 #: Magic bytes of a journal; they also end one that names another file.
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 #: Bytes 18 and 19 of a file in rollback mode.
@@ -87,7 +87,6 @@ class Metrics:
         self._database: sqlite3.Connection | None = None
         self._series: Mapping[str, int] = {}
         self._tasks: Mapping[str, _TaskRow] = {}
-        self._has_pace = False
         self._deadline = math.inf
         self._open()
 
@@ -216,8 +215,7 @@ class Metrics:
     def progress(self, task: str | None = None) -> tuple[Progress, ...]:
         """Return the progress of each task attempt, of one task or of all, ordered by session and attempt."""
         where, values = ("WHERE task = ?", (task,)) if task else ("", ())
-        question = layout.PROGRESS if self._has_pace else layout.PROGRESS_WITHOUT_PACE
-        rows = self._query(f"{question} {where} ORDER BY session, try, task", values)
+        rows = self._query(f"{layout.PROGRESS} {where} ORDER BY session, try, task", values)
         return tuple(self._decode_rows(decode_progress, rows))
 
     def checkpoints(self, task: str | None = None) -> tuple[CheckpointRecord, ...]:
@@ -270,9 +268,9 @@ class Metrics:
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if application != layout.APPLICATION:
             raise ValueError("it was not written by tony")
-        if version > layout.VERSION:
-            raise ValueError(f"it has version {version}; this tony reads up to {layout.VERSION}")
-        self._has_pace = "pace" in _check_tables(database)
+        if version != layout.VERSION:
+            raise ValueError(f"it has version {version}; this tony reads version {layout.VERSION}")
+        _check_tables(database)
         rows = self._fetch_all(database.execute("SELECT id, name FROM series"))
         self._series = {name: number for number, name in rows if isinstance(name, str) and series_of(name)}
         found = self._fetch_all(database.execute("SELECT id, task, role, width FROM task"))
@@ -365,8 +363,8 @@ def _refers_to_no_other_file(path: Path) -> bool:
     return head[18:20] == _ROLLBACK_MODE and not named
 
 
-def _check_tables(database: sqlite3.Connection) -> set[str]:
-    """Return the names of our tables that a file has, and check that they are plain tables.
+def _check_tables(database: sqlite3.Connection) -> None:
+    """Check that our tables are plain tables.
 
     A view or a computed column under such a name would run code of its writer.
 
@@ -384,7 +382,6 @@ def _check_tables(database: sqlite3.Connection) -> set[str]:
         for column in database.execute(f"PRAGMA table_xinfo({name})"):
             if column[-1]:  # hidden: a computed column, of any length and evaluated on each read
                 raise ValueError(f"{name}.{column[1]} is not a plain column")
-    return found
 
 
 def _fetch_all(cursor: sqlite3.Cursor, most: int, max_text_bytes: int, *, texts: bool = True) -> list[Any]:

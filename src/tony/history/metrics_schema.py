@@ -23,7 +23,7 @@ from tony.model.progress import Progress
 #: SQLite's application id: "Tony" in ASCII.
 APPLICATION = 0x546F6E79
 #: Incremented when an older reader could misread a newer file.
-VERSION = 1
+VERSION = 2
 #: Buckets of a row.
 CHUNK = 32
 #: Rows of one series of one task from first to last, at most; the AM keeps at most half as many buckets.
@@ -39,20 +39,10 @@ MANY_SERIES = 20_000
 #: Characters of a row's text, at most; readers refuse longer ones.
 MAX_TEXT_CHARACTERS = 64 * CHUNK
 
-#: Separate from `progress`, whose column count older readers rely on: seconds without a report after which a task
-#: attempt counts as stalled, the stalls as JSON pairs, and the time of the last change of its step.
-PACE = """CREATE TABLE IF NOT EXISTS pace (
-  task TEXT, session INTEGER, try INTEGER, stalled_after REAL, stalls TEXT, changed_at REAL,
-  PRIMARY KEY (task, session, try)) WITHOUT ROWID;"""
 #: Key in `about`: the time up to which the file is complete, in seconds since the job was accepted.
 WRITTEN = "written"
-#: Columns of `progress` joined with `pace`; and the query for files without `pace`.
-PROGRESS_COLUMNS = (
-    "task, session, try, first_step, first_at, step, at, total, regained, behind, unlisted, stalled_after, stalls, "
-    "changed_at"
-)
-PROGRESS = f"SELECT {PROGRESS_COLUMNS} FROM progress LEFT JOIN pace USING (task, session, try)"
-PROGRESS_WITHOUT_PACE = "SELECT *, NULL, NULL, NULL FROM progress"
+#: The rows of `progress`, for `decode_progress`.
+PROGRESS = "SELECT * FROM progress"
 
 SCHEMA = f"""
 CREATE TABLE about (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -63,8 +53,8 @@ CREATE TABLE chunk (
   known INTEGER, low REAL, middle REAL, high REAL);
 CREATE TABLE progress (
   task TEXT, session INTEGER, try INTEGER, first_step REAL, first_at REAL, step REAL, at REAL, total REAL,
-  regained REAL, behind INTEGER, unlisted REAL, PRIMARY KEY (task, session, try)) WITHOUT ROWID;
-{PACE}
+  regained REAL, behind INTEGER, unlisted REAL, stalled_after REAL, stalls TEXT, changed_at REAL,
+  PRIMARY KEY (task, session, try)) WITHOUT ROWID;
 CREATE TABLE checkpoint (task TEXT, session INTEGER, try INTEGER, step INTEGER, since REAL, until REAL);
 CREATE VIEW points AS
   SELECT task.task, task.role, series.name AS series, series.unit,
@@ -216,6 +206,7 @@ def encode_progress(p: Progress) -> tuple[object, ...]:
     return (
         *(p.task, p.session, p.try_, p.first_step, p.first_at, p.step, p.at),
         *(p.total, p.regained, int(p.behind), p.unlisted),
+        *(p.stalled_after, json.dumps(p.stalls), p.changed_at),
     )
 
 

@@ -6,7 +6,6 @@ All functions block and are thread-safe: calls are serialised, and a call comple
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import math
 import os
@@ -75,12 +74,8 @@ class MetricsWriter:
             for part in parts:
                 self._write_task(part, digits)
             self._database.executemany(
-                "INSERT OR REPLACE INTO progress VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+                "INSERT OR REPLACE INTO progress VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 [layout.encode_progress(each) for each in progress],
-            )
-            self._database.executemany(
-                "INSERT OR REPLACE INTO pace VALUES (?,?,?,?,?,?)",
-                [(p.task, p.session, p.try_, p.stalled_after, json.dumps(p.stalls), p.changed_at) for p in progress],
             )
             if now is not None:
                 self._database.execute("INSERT OR REPLACE INTO about VALUES (?,?)", (layout.WRITTEN, now))
@@ -163,8 +158,6 @@ class MetricsWriter:
             log.warning("cannot read %s (%s); starting a new metrics file", self._path, error)
         else:
             if (application, version) == (layout.APPLICATION, layout.VERSION) and about.get("interval") == interval:
-                with self._translate_errors():
-                    self._database.execute(layout.PACE)
                 return True
             log.warning("%s has another format or sampling interval; starting a new metrics file", self._path)
         self._database.close()
