@@ -15,7 +15,6 @@ import pytest
 from tony.cli.terminal.terminal_text import (
     count_columns,
     cut,
-    escape,
     escape_line,
     find_columns,
     find_size,
@@ -23,6 +22,7 @@ from tony.cli.terminal.terminal_text import (
     format_clock_time,
     format_table,
 )
+from tony.control_characters import escape
 
 
 @pytest.mark.parametrize(

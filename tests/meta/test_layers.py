@@ -15,7 +15,7 @@ import tony
 PACKAGE = Path(tony.__file__).parent
 
 #: Room -> the rooms it may import. A room may always import itself.
-BELOW_MODEL = {"errors", "units", "clock", "retry", "address", "isolated_interpreter"}
+BELOW_MODEL = {"errors", "units", "clock", "retry", "address", "control_characters", "isolated_interpreter"}
 BASE = BELOW_MODEL | {"model", "linux"}
 PURE = BASE | {"core", "frameworks", "protocol", "config"}
 MIDDLE = PURE | {"schedulers", "storage", "rpc"}
@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "clock": set(),
     "retry": set(),
     "address": set(),
+    "control_characters": set(),
     "isolated_interpreter": set(),
     "model": BELOW_MODEL,
     "linux": BELOW_MODEL,

@@ -43,7 +43,6 @@ IDLE_TIMEOUT_SECONDS = 900.0
 _REVERSE_LOOKUP_TIMEOUT_SECONDS = 2.0
 #: Ports that browsers leave out of an origin.
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_log = logging.getLogger("tony.web")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

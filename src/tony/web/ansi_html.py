@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from markupsafe import Markup, escape
 
-from tony.web.page_text import escape_control_characters
+from tony import control_characters
 
 #: Escape sequences: colours; other control sequences; strings such as links and titles; the rest; a truncated one.
 _SEQUENCE = re.compile(
@@ -126,7 +126,7 @@ def _apply_overwrites(text: str) -> str:
 def _render_span(text: str, style: TextStyle) -> Markup:
     if not text:
         return _NOTHING
-    shown = escape(escape_control_characters(text.replace("\t", "    ")))
+    shown = escape(control_characters.escape(text.replace("\t", "    ")))
     classes = str(style).replace(".", " ")
     return Markup('<span class="{}">{}</span>').format(classes, shown) if classes else shown
 

@@ -8,23 +8,16 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
+from tony import control_characters
 from tony.units import Unit, format_amount, format_bytes, format_duration, format_number, format_share
 
-#: Control characters (C0, DEL, C1), bidirectional controls and lone surrogates: a job's name must not alter the text
-#: around it. In text of several lines, newlines and tabs are kept.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 #: Shown for unknown values.
 NOTHING = "–"
 
 
-def escape_control_characters(text: str) -> str:
-    """Return text on one line, with control characters escaped: `\\n`, `\\u202e`."""
-    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
-
-
 def escape_lines(text: str) -> str:
     """Return text of one or several lines, with control characters escaped."""
-    return "\n".join(escape_control_characters(line.replace("\t", "    ")) for line in text.split("\n"))
+    return "\n".join(control_characters.escape(line.replace("\t", "    ")) for line in text.split("\n"))
 
 
 def render_sentence(text: str) -> Markup:
@@ -40,7 +33,7 @@ def render_sentence(text: str) -> Markup:
 
 def render_name(text: object) -> Markup:
     """Return an untrusted name as HTML, with its text direction isolated."""
-    return Markup("<bdi>{}</bdi>").format(escape_control_characters(str(text)))
+    return Markup("<bdi>{}</bdi>").format(control_characters.escape(str(text)))
 
 
 def render_moment(seconds: float | None) -> Markup:

@@ -8,7 +8,7 @@ from importlib import resources
 from jinja2 import DictLoader, Environment, StrictUndefined
 from starlette.responses import HTMLResponse
 
-from tony import __version__
+from tony import __version__, control_characters
 from tony.jobs.directory.secret_patterns import HTML
 from tony.web import page_text
 from tony.web.assets import load_assets
@@ -37,7 +37,7 @@ def _create_environment() -> Environment:
         "moment": page_text.render_moment,
         "name": page_text.render_name,
         "percent": page_text.format_percent,
-        "plain": page_text.escape_control_characters,
+        "plain": control_characters.escape,
         "plural": page_text.format_counted,
         "sentence": page_text.render_sentence,
         "size": page_text.format_size,

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
+from tony import control_characters
 from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS, TimeScale, divide_into_lanes
 from tony.jobs.directory.view import DirectoryJobView
 from tony.linux.thread_pools import to_thread
 from tony.units import format_duration
-from tony.web.page_text import escape_control_characters
 
 #: Maximum number of lanes.
 MAX_LANES = 240
@@ -217,7 +217,7 @@ def _draw_bars(lane: TimelineLane, spans: Iterable[Span], died: Iterable[float],
 def _format_title(span: Span) -> str:
     words = f"{span.task}: {PHASE_TEXTS.get(span.what, span.what.value)}, {format_duration(span.seconds)}"
     session = f", session {span.session}" if span.session else ""
-    note = f" ({escape_control_characters(span.note)})" if span.note else ""
+    note = f" ({control_characters.escape(span.note)})" if span.note else ""
     return f"{words}{session}, from {format_duration(span.since)} to {format_duration(span.until)}{note}"
 
 
@@ -309,7 +309,7 @@ def _draw_signs(
         mark = max(marks, key=lambda each: each.at)
         name, sign = _SIGNS[what]
         x = scale.format_percent(mark.at)
-        note = escape_control_characters(mark.note)
+        note = control_characters.escape(mark.note)
         title = f"{what.value} at {format_duration(mark.at)}{': ' if note else ''}{note}"
         if len(marks) > 1:
             title += f" (latest of {len(marks)} since {format_duration(min(each.at for each in marks))})"

@@ -15,9 +15,9 @@ from tests.support.invariants import find_violations
 from tests.support.simulation import Simulation
 from tony.cli.commands.events import EventTeller
 from tony.cli.commands.list import _format_row
-from tony.cli.terminal.terminal_text import escape
 from tony.cli.text.status_changes import StatusChanges
 from tony.cli.text.status_text import find_further_sessions, find_lone_restarts, format_status
+from tony.control_characters import escape
 from tony.core.application import Application
 from tony.core.events import AttemptStarted
 from tony.core.report_builder import ReportContext, build_report

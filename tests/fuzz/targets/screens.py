@@ -12,10 +12,11 @@ from pathlib import Path
 from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
-from tony.cli.terminal.terminal_text import count_columns, cut, escape, escape_line, format_table
+from tony.cli.terminal.terminal_text import count_columns, cut, escape_line, format_table
 from tony.cli.text.log_printer import LogPrinter
 from tony.cli.text.status_changes import StatusChanges
 from tony.cli.text.status_text import format_live_table, format_status
+from tony.control_characters import escape
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.program.printed_values import Exports
 from tony.jobs.logs.log_follower import LogTail

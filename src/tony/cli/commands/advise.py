@@ -20,11 +20,11 @@ from tony.advice.registry import load_heuristics
 from tony.cli.open_job import find_job, open_portal, portal_option
 from tony.cli.options import job_argument, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.cli.terminal.terminal_text import escape
 from tony.client.submission import check
+from tony.control_characters import escape
 from tony.errors import ExitCode, UserError
 from tony.history.job_record import record_of
-from tony.model.codec import from_plain
+from tony.model.codec import from_plain, to_plain
 from tony.model.layout import Home
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def command(job: str, job_file: Path | None, only: tuple[str, ...], portal: str 
                 raise
             refused = str(error)
     if as_json:
-        print_json({**_build_json(advice), "applied": applied and _build_applied_json(applied), "refused": refused})
+        print_json({**to_plain(advice), "applied": applied and _build_applied_json(applied), "refused": refused})
     elif applied:
         _show_applied(applied)
     return ExitCode.REFUSED if refused else ExitCode.SUCCEEDED
@@ -86,7 +86,7 @@ def _advise_at_portal(url: str, job: str, job_file: Path | None, only: tuple[str
     for problem in advice.problems:
         warn(problem)
     if as_json:
-        print_json({**_build_json(advice), "applied": None, "refused": ""})
+        print_json({**to_plain(advice), "applied": None, "refused": ""})
     else:
         _show(title, advice)
     return ExitCode.SUCCEEDED
@@ -107,18 +107,6 @@ def _compute_advice(facts: Facts, only: tuple[str, ...]) -> Advice:
 
 def _apply(home: Home, name: str, job_file: Path, changes: tuple[SettingChange, ...]) -> Applied:
     return apply(job_file, record_of(home, name), changes, lambda resolved: check(resolved, home))
-
-
-def _build_json(advice: Advice) -> dict[str, object]:
-    return {
-        "job": advice.job,
-        "runs": list(advice.runs),
-        "findings": list(advice.findings),
-        "patch": list(advice.patch),
-        "later": list(advice.later),
-        "unknown": list(advice.unknown),
-        "problems": list(advice.problems),
-    }
 
 
 def _build_applied_json(applied: Applied) -> dict[str, object]:

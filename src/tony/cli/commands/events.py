@@ -12,7 +12,8 @@ import click
 
 from tony.cli.open_job import find_job
 from tony.cli.options import job_argument, json_option
-from tony.cli.terminal.terminal_text import escape, format_clock_time
+from tony.cli.terminal.terminal_text import format_clock_time
+from tony.control_characters import escape
 from tony.history.event_log import LogEntry
 from tony.jobs.event_text import INTERNAL_EVENTS, EventWords, name_event
 from tony.model.codec import to_plain

@@ -12,7 +12,8 @@ from tony import clock
 from tony.cli.open_job import open_portal, portal_option
 from tony.cli.options import Count, NumberType, WordParameter, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.cli.terminal.terminal_text import cut, escape, find_columns, format_clock_time, format_table
+from tony.cli.terminal.terminal_text import cut, find_columns, format_clock_time, format_table
+from tony.control_characters import escape
 from tony.jobs.job_ids import find_unique_suffix, list_job_ids
 from tony.jobs.job_list import Filter, Jobs, list_ended_jobs, list_jobs
 from tony.model.job_summary import JobHead

@@ -13,7 +13,8 @@ from tony import clock
 from tony.cli.click_base import CommandGroup, FittingContext
 from tony.cli.options import Count, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.cli.terminal.terminal_text import escape, find_columns, format_clock_time, format_table
+from tony.cli.terminal.terminal_text import find_columns, format_clock_time, format_table
+from tony.control_characters import escape
 from tony.errors import UserError
 
 #: Packages that the pages need; the extra `web` installs them.

@@ -10,7 +10,8 @@ import click
 
 from tony.cli.options import Count, NumberType, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.cli.terminal.terminal_text import escape, find_columns, format_clock_time, format_table
+from tony.cli.terminal.terminal_text import find_columns, format_clock_time, format_table
+from tony.control_characters import escape
 from tony.errors import TonyError, UserError
 from tony.portal.histories.history_location import is_own_location, open_location
 from tony.portal.histories.retention import RetentionRules, carry_out, plan

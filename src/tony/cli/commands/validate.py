@@ -10,10 +10,11 @@ import click
 from tony.cli.options import home, json_option
 from tony.cli.submission import setting_options
 from tony.cli.terminal.output import print_json, say, say_all, to_plain_value
-from tony.cli.terminal.terminal_text import escape, find_columns, format_table
+from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.client.submission import check
 from tony.config.load import Resolved, load
 from tony.config.table.resolved_table import list_resolved_rows
+from tony.control_characters import escape
 from tony.errors import ConfigError, ExitCode
 from tony.model.job_spec import Role
 from tony.model.states import RoleKind

@@ -13,7 +13,8 @@ from tony.advice.wasted_hours import compute_unused, sum_by_week
 from tony.cli.commands.list import TimeParameter
 from tony.cli.options import home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
-from tony.cli.terminal.terminal_text import escape, find_columns, format_clock_time, format_table
+from tony.cli.terminal.terminal_text import find_columns, format_clock_time, format_table
+from tony.control_characters import escape
 from tony.errors import TonyError
 from tony.history.directory_scan import scan
 from tony.units import format_number, format_share

@@ -18,10 +18,11 @@ from tony import clock
 from tony.cli.terminal.live_region import LiveRegion
 from tony.cli.terminal.output import has_colours
 from tony.cli.terminal.sparkline import format_progress
-from tony.cli.terminal.terminal_text import escape, find_size
+from tony.cli.terminal.terminal_text import find_size
 from tony.cli.text.log_printer import LogPrinter
 from tony.cli.text.status_changes import StatusChanges
 from tony.cli.text.status_text import format_live_table
+from tony.control_characters import escape
 from tony.errors import InfraError
 from tony.jobs.logs.log_reader import LogLine
 from tony.model.job_report import JobReport

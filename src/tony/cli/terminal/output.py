@@ -10,7 +10,8 @@ from typing import TextIO
 
 import click
 
-from tony.cli.terminal.terminal_text import escape, is_terminal
+from tony.cli.terminal.terminal_text import is_terminal
+from tony.control_characters import escape
 from tony.errors import ConfigError, PlatformError, ProtocolError, RecordError, TonyError
 from tony.model.codec import Json, to_plain
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tony.cli.terminal.terminal_text import escape
+from tony.control_characters import escape
 from tony.model.metric_definitions import series_of
 from tony.model.progress import JobProgress
 from tony.units import Unit, format_amount, format_duration

@@ -1,4 +1,4 @@
-"""Text for a terminal: escapes control characters, and fits text to the width."""
+"""Text for a terminal: makes log lines safe, and fits text to the width."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TextIO
 
+from tony.control_characters import escape
 from tony.units import format_duration
 
-#: Control characters (C0, DEL, C1) and those that change the text direction: a job name must not forge output.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 #: Escape sequences: colours (kept in log lines), other control sequences, strings such as a window title, the rest.
 _SEQUENCE = re.compile(
     "\x1b\\[[0-9;:]*m|(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]"
@@ -22,11 +21,6 @@ _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
 #: Width that the last cell of a row keeps before another column is dropped.
 _MIN_LAST_COLUMNS = 20
 _RESET = "\x1b[0m"
-
-
-def escape(text: str) -> str:
-    """Return text on one line, with control characters escaped: `\\x1b`, `\\n`."""
-    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def escape_line(text: str) -> str:

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tony import clock
-from tony.cli.terminal.terminal_text import cut, escape, format_age, format_clock_time, format_table
+from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, format_table
+from tony.control_characters import escape
 from tony.jobs.failure_text import format_report
 from tony.model.job_report import FailureClass, JobReport, RoleSize, TaskReport
 from tony.model.layout import JobFolder

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tony.cli.terminal.terminal_text import count_columns, cut, escape
+from tony.cli.terminal.terminal_text import count_columns, cut
+from tony.control_characters import escape
 from tony.history.timeline import Mark, MarkerKind, Span, TaskPhase, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS, TimeScale, divide_into_lanes
 from tony.units import format_duration

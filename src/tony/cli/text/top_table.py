@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tony.cli.terminal.sparkline import NOTHING, draw_sparkline, format_measure, format_progress
-from tony.cli.terminal.terminal_text import cut, escape, format_age, format_clock_time, format_table
+from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, format_table
+from tony.control_characters import escape
 from tony.jobs.job_metrics import find_last_value
 from tony.jobs.progress import Reports, find_task_progress
 from tony.model.job_report import JobReport, TaskReport
