@@ -13,6 +13,7 @@ from tests.am.in_process_job import PlayedJob, play
 from tests.core.specs import FAILED, OK, workers
 from tests.support.fake_executor import PlayedExecutor
 from tests.support.simulation import Simulation
+from tests.support.timelines import timeline
 from tests.support.waiting import wait_until
 from tony.am import metrics_store as module
 from tony.am.metrics_store import MetricsStore
@@ -22,7 +23,6 @@ from tony.errors import ProtocolError
 from tony.history.goodput import ledger
 from tony.history.json_files import write_json
 from tony.history.metrics_reader import open_metrics
-from tony.history.timeline import timeline
 from tony.jobs.am_client import request_metrics, request_stacks, send_log_level, send_restart
 from tony.model.actor import Actor
 from tony.model.codec import to_plain

@@ -12,12 +12,13 @@ from tests.cli.in_process_am import living
 from tests.facts import mentions
 from tests.history.simulated_logs import entries, life, record
 from tests.jobs.fake_am import JOB, logged, recorded, standing, succeeded
+from tests.support.timelines import timeline
 from tests.web.sample_jobs import keep
 from tony.cli.terminal.terminal_text import count_columns, knows_unicode
 from tony.cli.text.timeline_text import ASCII, UNICODE, format_headline, format_timeline
 from tony.core import events as ev
 from tony.history.job_record import write_summary
-from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, TaskResources, Timeline, timeline
+from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, TaskResources, Timeline
 from tony.model.layout import Home
 from tony.model.states import JobState, RoleKind, TaskState
 

@@ -7,11 +7,12 @@ import asyncio
 import pytest
 
 from tests.e2e.lab import Lab, kill, until
+from tests.support.timelines import timeline
 from tony.history.event_log import read, segments
 from tony.history.goodput import ledger
 from tony.history.job_record import record_of
 from tony.history.metrics_reader import open_metrics
-from tony.history.timeline import MarkerKind, timeline
+from tony.history.timeline import MarkerKind
 from tony.jobs.am_client import send_restart
 from tony.model.layout import Home
 

@@ -10,10 +10,11 @@ import pytest
 from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tests.history.simulated_logs import entries, life, record
 from tests.support.simulation import Simulation
+from tests.support.timelines import timeline
 from tony.core import events as ev
 from tony.errors import PlatformError
 from tony.history.goodput import OF_STEPS, Bucket, GoodputLedger, check, ledger
-from tony.history.timeline import TaskPhase, Timeline, timeline
+from tony.history.timeline import TaskPhase, Timeline
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.progress import CheckpointRecord, Progress
 from tony.model.states import AfterCondition, RoleKind

@@ -10,11 +10,12 @@ import pytest
 from tests.core.specs import FAILED, OK, task, with_restarts, workers
 from tests.history.simulated_logs import entries, entries_of, life, record
 from tests.support.simulation import Simulation
+from tests.support.timelines import timeline
 from tony.core import events as ev
 from tony.history import timeline as module
 from tony.history.event_log import read, segments
 from tony.history.job_record import read_job
-from tony.history.timeline import MarkerKind, TaskPhase, Timeline, TimelineReader, timeline, with_checkpoints
+from tony.history.timeline import MarkerKind, TaskPhase, Timeline, TimelineReader, with_checkpoints
 from tony.model.actor import Actor
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder

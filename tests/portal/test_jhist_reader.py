@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.portal import legacy_histories as of
+from tests.support.timelines import timeline
 from tony import clock
-from tony.history.timeline import timeline
 from tony.model.job_report import FailureClass
 from tony.model.states import JobState, TaskState
 from tony.portal.histories import jhist_reader

@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.history.simulated_logs import entries, life, record
-from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, TaskResources, Timeline, timeline
+from tests.support.timelines import timeline
+from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, TaskResources, Timeline
 from tony.model.states import RoleKind
 from tony.web.timeline_svg import MAX_LANES, Drawing, draw
 

@@ -18,6 +18,7 @@ from tests.hadoop import kerberos
 from tests.hadoop.kerberos import Kdc
 from tests.hadoop.url_tokens import from_url_string
 from tests.mini_clusters import Clusters
+from tests.support.hadoop.token_messages import to_message
 from tests.yarn.lab import ENDED, one_user, until, user
 from tests.yarn.secure import OTHER, Keys, SecureCluster, SecureLab, as_if, secure_options
 from tony.hadoop.configuration import Configuration
@@ -25,7 +26,7 @@ from tony.hadoop.hdfs.namenode import create_name_node
 from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.ipc.errors import InvalidTokenError, LoginError
-from tony.hadoop.tokens.credentials import to_message, write_file
+from tony.hadoop.tokens.credentials import write_file
 from tony.hadoop.tokens.token import HadoopToken, read_hdfs_owner
 from tony.hadoop.tokens.url_string import to_url_string
 from tony.hadoop.wire.namenode import PROTOCOL

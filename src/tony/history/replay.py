@@ -33,11 +33,6 @@ class Replay:
     last_wall: float
 
 
-def _is_ours(digest: str) -> bool:
-    version, dash, _ = digest.partition("-")
-    return not dash or version == str(MACHINE)
-
-
 def replay(
     job_id: str,
     spec: JobSpec,
@@ -61,7 +56,7 @@ def replay(
         if isinstance(entry.event, AttemptStarted) and entry.event.settings != settings_digest(spec):
             mismatch = f"event {entry.seq}: the log was written with other settings than those of this job"
             break
-        if isinstance(entry.event, Snapshot) and _is_ours(entry.event.digest):
+        if isinstance(entry.event, Snapshot) and entry.event.digest.startswith(f"{MACHINE}-"):
             checked += 1
             if app.compute_digest() != entry.event.digest:
                 mismatch = f"the replayed state before event {entry.seq} differs from the recorded one"

@@ -148,21 +148,6 @@ class Timeline:
             yield found[0].task, found
 
 
-def timeline(record: JobRecord, entries: Iterable[LogEntry], until: float | None = None) -> Timeline:
-    """Build the timeline of a job.
-
-    Args:
-        until: for a running job, the current time in seconds since it was accepted.
-
-    Raises:
-        RecordError, StorageError: raised by `entries`.
-    """
-    reader = TimelineReader(record)
-    for entry in entries:
-        reader.take(entry)
-    return reader.timeline(until)
-
-
 def with_checkpoints(line: Timeline, saved: Iterable[tuple[str, float, int]]) -> Timeline:
     """Add a marker for each checkpoint, given as task, time and step."""
     more = (Mark(MarkerKind.CHECKPOINT, at, task, f"step {step}") for task, at, step in saved)

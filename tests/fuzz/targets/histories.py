@@ -8,10 +8,10 @@ from tests.fuzz.scratch_folders import scratch
 from tests.fuzz.target import Target
 from tests.fuzz.values import plain_of
 from tests.portal import legacy_histories
+from tests.support.timelines import timeline
 from tony.config.legacy.final_xml import job_of, read_final
 from tony.errors import RecordError
 from tony.history.event_log import LogEntry
-from tony.history.timeline import timeline
 from tony.model.codec import to_plain
 from tony.model.job_query import Query, from_words, to_words
 from tony.model.job_report import JobReport

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hadoop.url_tokens import from_url_string
+from tests.support.hadoop.token_messages import to_message
 from tony.address import Address
 from tony.hadoop.tokens import writable
 from tony.hadoop.tokens.credentials import (
@@ -24,7 +25,6 @@ from tony.hadoop.tokens.credentials import (
     read_file,
     select,
     to_bytes,
-    to_message,
     write_file,
 )
 from tony.hadoop.tokens.token import HadoopToken, read_hdfs_owner

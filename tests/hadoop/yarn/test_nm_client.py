@@ -9,6 +9,7 @@ import pytest
 from tests.support.hadoop.fake_node_manager import FakeNodeManager
 from tests.support.hadoop.fake_resource_manager import ATTEMPT
 from tests.support.hadoop.faults import DelayResponse, DropResponse, HoldResponse, Refuse, Silence
+from tests.support.hadoop.token_messages import to_message
 from tony.hadoop.ids import format_container
 from tony.hadoop.ipc.errors import (
     CallTimeoutError,
@@ -19,7 +20,6 @@ from tony.hadoop.ipc.errors import (
     YarnError,
 )
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
-from tony.hadoop.tokens.credentials import to_message
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire import rpc
 from tony.hadoop.wire.application_master import NodeToken

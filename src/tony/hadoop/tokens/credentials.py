@@ -136,11 +136,6 @@ def read_token(reader: WritableReader) -> HadoopToken:
     )
 
 
-def to_message(token: HadoopToken) -> rpc.Token:
-    """Return a token as messages carry it."""
-    return rpc.Token(identifier=token.identifier, password=token.password, kind=token.kind, service=token.service)
-
-
 def from_message(message: rpc.Token, *, service: str | None = None) -> HadoopToken:
     """Return a token out of a message; `service` if it is known better, for HDFS sends none."""
     return HadoopToken(
@@ -192,8 +187,6 @@ RM_DELEGATION = "RM_DELEGATION_TOKEN"
 HDFS_DELEGATION = "HDFS_DELEGATION_TOKEN"
 #: A user's, for the application master.
 CLIENT_TO_AM = "YARN_CLIENT_TOKEN"
-
-_HA_HDFS = "ha-hdfs:"
 
 
 def find_service(address: Address, *, use_ip: bool = True) -> str:
