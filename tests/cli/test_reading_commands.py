@@ -25,6 +25,7 @@ from tony.cli.main import main
 from tony.config.table.settings_doc import settings_rows
 from tony.config.table.settings_table import is_common
 from tony.core import events as ev
+from tony.core.state_digest import MACHINE
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
 from tony.jobs.remote import remote_job_sync
@@ -458,7 +459,7 @@ class TestReplay:
         """Exit code 70: the log is a bug report. File and line are said."""
         folder, record = recorded(home)
         played(folder, record)
-        logged(folder, [ev.Snapshot(digest="0" * 64)], attempt=2, first_seq=6)
+        logged(folder, [ev.Snapshot(digest=f"{MACHINE}-" + "0" * 64)], attempt=2, first_seq=6)
         answer = tony("replay", JOB)
         assert answer.code == 70
         place = f"{folder.events(2)}:2"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -13,8 +12,6 @@ from tony.protocol.client_messages import GetStacks
 from tony.protocol.executor_messages import DumpStacks
 from tony.protocol.messages import MAX_STACKS_BYTES, Message, Stacks
 from tony.rpc.connection import RpcConnection
-
-log = logging.getLogger(__name__)
 
 #: Seconds that an executor may take: a process may have thousands of threads.
 TIMEOUT_SECONDS = 60.0

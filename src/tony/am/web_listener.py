@@ -22,6 +22,7 @@ from tony import clock
 from tony.am.fallback_page import render_fallback_page
 from tony.am.page_process import PageProcess
 from tony.model.job_report import JobReport
+from tony.rpc.sockets import wait_until_readable
 from tony.units import format_duration
 
 #: Maximum bytes of a request, and its timeout in seconds.
@@ -99,7 +100,7 @@ class WebListener:
         """Serve: in a process as long as that works, started at the first connection."""
         with listening:
             while self._process is not None:
-                await _wait_for_connection(listening)
+                await wait_until_readable(listening)
                 if wrong := await self._process.serve(listening):
                     self._record_failure(wrong)
             self._server = await asyncio.start_server(self._serve, sock=listening, limit=_MAX_REQUEST_BYTES)
@@ -158,17 +159,6 @@ class WebListener:
         if words[1].split(b"?", 1)[0] not in (b"/", b""):
             return _build_response("404 Not Found", "The only page here is /")
         return _build_response("200 OK", render_fallback_page(self._report(), self._why), with_body=words[0] == b"GET")
-
-
-async def _wait_for_connection(listening: socket.socket) -> None:
-    """Return when a client wants to connect."""
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    loop.add_reader(listening, readable.set)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(listening)
 
 
 def _build_response(status: str, body: str, headers: str = "", *, with_body: bool = True) -> bytes:

@@ -26,8 +26,6 @@ _MAX_CONTEXT_BYTES = 16 << 20
 #: `program_environment.MARKER`; that module must not be loaded before the watchdog is forked.
 _MARKER = "TONY_TASK"
 
-log = logging.getLogger(__name__)
-
 
 def main() -> int:
     """Run one executor. An argument names a file with the launch context, which is deleted once read."""

@@ -24,7 +24,7 @@ from tony.protocol.messages import Message
 from tony.rpc.am_address import TlsAddress, UnixAddress, parse
 from tony.rpc.connection import READ_SIZE, RpcConnection
 from tony.rpc.handshake_side import HandshakeSide, Phase
-from tony.rpc.sockets import listen_tcp, listen_unix, remove_socket
+from tony.rpc.sockets import listen_tcp, listen_unix, remove_socket, wait_until_readable
 
 if TYPE_CHECKING:
     import ssl
@@ -236,14 +236,14 @@ class _ListeningSide(HandshakeSide):
         while True:
             await self._can_accept.wait()
             if self._is_crowded():
-                await _wait_readable(listener)
+                await wait_until_readable(listener)
                 if self._is_crowded() and not self._drop_one():
                     await asyncio.sleep(_DROP_RETRY_SECONDS)
                     continue
             try:
                 sock, _ = listener.accept()
             except BlockingIOError:
-                await _wait_readable(listener)
+                await wait_until_readable(listener)
                 continue
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
@@ -433,13 +433,3 @@ def _is_whole_record(data: bytes) -> bool:
     if data[0] != _HANDSHAKE_RECORD or len(data) >= _MAX_FIRST_MESSAGE_BYTES:
         return True
     return len(data) >= _RECORD_HEAD_BYTES + int.from_bytes(data[3:_RECORD_HEAD_BYTES], "big")
-
-
-async def _wait_readable(listener: socket.socket) -> None:
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    loop.add_reader(listener, readable.set)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(listener)

@@ -141,6 +141,17 @@ async def listen_tcp(address: TlsAddress) -> socket.socket:
     return listener
 
 
+async def wait_until_readable(sock: socket.socket) -> None:
+    """Return when there is something to read; for a listener, a client that wants to connect."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(sock, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(sock)
+
+
 def find_peer_process(sock: socket.socket) -> int:
     """Return the process id at the other end of a Unix socket, according to the kernel (0: outside this pid namespace).
 

@@ -15,7 +15,7 @@ def allocation() -> RoleAllocation:
         "ps": Role(instances=2, resources=Resources(memory=2)),
     }
     made = RoleAllocation(JobSpec(roles=roles, command="true"))
-    made.admit(10, ("a", "b"))
+    made.enlarge(10, ("a", "b"))
     return made
 
 
@@ -73,7 +73,7 @@ def test_what_was_granted_by_an_earlier_master_counts(first: bool) -> None:
     allocation = RoleAllocation(JobSpec(roles=roles, command="true"))
     if first:
         allocation.add_recovered("worker", ("b",))
-    allocation.admit(12, ("a", "b", "c"))
+    allocation.enlarge(12, ("a", "b", "c"))
     if not first:
         allocation.add_recovered("worker", ("b",))
     allocation.set_demand("worker", 3)

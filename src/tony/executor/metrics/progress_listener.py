@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
 import os
 import socket
@@ -21,8 +20,6 @@ from pathlib import Path
 from tony import clock
 from tony.model.metric_definitions import MAX_PROGRAM_SERIES, NAME, OF_PROGRAMS
 from tony.rpc.sockets import shorten_path
-
-log = logging.getLogger(__name__)
 
 #: Bytes of a datagram; the kernel cuts a longer one, which is then refused.
 _MAX_DATAGRAM_BYTES = 4096

@@ -132,7 +132,7 @@ class LocalAllocator(ContainerAllocator):
 
     async def _acquire_claim(self, resource_claim: ResourceClaim) -> None:
         claim = await resource_claim.acquire(self._report_queued)
-        self._allocation.admit(claim.memory, claim.devices or ())
+        self._allocation.enlarge(claim.memory, claim.devices or ())
         self._admitted = True
         self._report_queued("")
         self._grant()

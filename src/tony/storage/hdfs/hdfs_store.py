@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tony.config.files.hdfs_uri import normalize_hdfs_uri, split_address
-from tony.errors import StorageError, UserError
+from tony.errors import UserError
 from tony.hadoop.configuration.service_addresses import find_name_service
 from tony.hadoop.configuration.value_parsing import ConfigurationError
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import FileMissingError
 from tony.model.layout import Home
 from tony.storage.hdfs.hdfs_discovery import find_hdfs
-from tony.storage.stores.store_interface import PIECE, FileStore, Item
+from tony.storage.stores.store_interface import PIECE, FileStore, Item, join_below
 
 
 class HdfsStore(FileStore):
@@ -40,25 +40,25 @@ class HdfsStore(FileStore):
 
     def list(self, path: str = "") -> Sequence[Item]:
         try:
-            found = self._files.list(self._split(path))
+            found = self._files.list(self._build_full_path(path))
         except FileMissingError:
             return ()
         return tuple(_item(file_status, file_status.name) for file_status in found if file_status.name)
 
     def find(self, path: str) -> Item | None:
-        found = self._files.find(self._split(path))
+        found = self._files.find(self._build_full_path(path))
         return None if found is None else _item(found, path.rpartition("/")[2])
 
     def read_pieces(self, path: str, offset: int = 0) -> Iterator[bytes]:
         try:
-            with self._files.open(self._split(path), offset) as stream:
+            with self._files.open(self._build_full_path(path), offset) as stream:
                 while piece := stream.read(PIECE):
                     yield piece
         except FileMissingError:
             return
 
     def write(self, path: str, content: bytes | Path) -> None:
-        target = self._split(path)
+        target = self._build_full_path(path)
         folder, _, name = target.rpartition("/")
         draft = f"{folder}/.{name}.new"
         if folder not in self._made:
@@ -69,15 +69,13 @@ class HdfsStore(FileStore):
 
     def remove(self, path: str) -> None:
         self._made.clear()
-        self._files.delete(self._split(path), recursive=True)
+        self._files.delete(self._build_full_path(path), recursive=True)
 
     def close(self) -> None:
         self._files.close()
 
-    def _split(self, path: str) -> str:
-        if any(part in ("..", ".") for part in path.split("/")) or path.startswith("/") or "\0" in path:
-            raise StorageError(f"{path!r} is not a path below {self.address}")
-        return f"{self._root}/{path}" if path else self._root
+    def _build_full_path(self, path: str) -> str:
+        return join_below(self._root, path, self.address)
 
 
 def _item(status: FileStatus, name: str) -> Item:

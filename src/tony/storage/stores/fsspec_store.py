@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tony.errors import StorageError, UserError
-from tony.storage.stores.store_interface import PIECE, FileStore, Item
+from tony.storage.stores.store_interface import PIECE, FileStore, Item, join_below
 
 #: Keys under which drivers report the modification time.
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created")
@@ -89,9 +89,7 @@ class FsspecStore(FileStore):
             self._files.rm(self._build_full_path(path), recursive=True)
 
     def _build_full_path(self, path: str) -> str:
-        if any(part in ("..", ".") for part in path.split("/")) or path.startswith("/") or "\0" in path:
-            raise StorageError(f"{path!r} is not a path below {self.address}")
-        return f"{self._root}/{path}" if path else self._root
+        return join_below(self._root, path, self.address)
 
     @contextlib.contextmanager
     def _explain_errors(self, what: str, path: str) -> Iterator[None]:

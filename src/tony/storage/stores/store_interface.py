@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tony.errors import StorageError
+
 #: Bytes that are sent or fetched at once.
 PIECE = 1 << 20
 
@@ -102,3 +104,14 @@ class FileStore(ABC):
 def join_path(*parts: str) -> str:
     """Join parts of a path, skipping empty ones."""
     return "/".join(part for part in parts if part)
+
+
+def join_below(root: str, path: str, address: str) -> str:
+    """Join `root` and a relative path; an empty path is the root itself.
+
+    Raises:
+        StorageError: the path leads out of the root; names `address`.
+    """
+    if any(part in ("..", ".") for part in path.split("/")) or path.startswith("/") or "\0" in path:
+        raise StorageError(f"{path!r} is not a path below {address}")
+    return f"{root}/{path}" if path else root

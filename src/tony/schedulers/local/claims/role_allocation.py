@@ -20,18 +20,13 @@ class RoleAllocation:
         self._devices: list[str] = []
         self._used: set[str] = set()
 
-    def admit(self, memory: int, devices: Sequence[str]) -> None:
-        """Add the granted claim: bytes, and ids of devices. Running containers keep their share of it."""
-        self._memory += memory
-        self._devices = [device for device in devices if device not in self._used]
-
     def enlarge(self, memory: int, devices: Sequence[str]) -> None:
-        """Enlarge the claim by some bytes; `devices` are all of its devices now."""
+        """Add some bytes to the claim; `devices` are all of its devices now. Running containers keep their share."""
         self._memory += memory
         self._devices = [device for device in devices if device not in self._used]
 
     def add_recovered(self, role: str, devices: Sequence[str]) -> None:
-        """Count a container of an earlier AM attempt that is still running; before or after `admit`."""
+        """Count a container of an earlier AM attempt that is still running; before or after `enlarge`."""
         self._count(role, devices)
         self._devices = [device for device in self._devices if device not in self._used]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 
 from tony.core.events import ClusterKill
@@ -146,7 +145,6 @@ def _format_node_text(diagnostics: str, known: YarnExitStatus | None) -> str:
 #: Seconds to wait for YARN's reason, and between two requests.
 _REASON_SECONDS = 5.0
 _POLL_SECONDS = 0.1
-_log = logging.getLogger(__name__)
 
 
 async def find_termination_reason(
