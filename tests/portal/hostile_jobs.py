@@ -154,7 +154,6 @@ def addresses(job: str) -> Iterator[tuple[str, str]]:
     yield "GET", f"/tensorboard/{job}"
     for path in FILES:
         yield "GET", f"/api/v1/jobs/{job}/file?path={path}"
-    yield "GET", f"/job/{job}/file?path=logs/{LOG}"
     for each in OPERATIONS:
         if "{job}" in each.path:
             words = [

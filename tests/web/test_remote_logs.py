@@ -66,7 +66,10 @@ def test_output_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "End of log" in page
     assert "is missing" not in page
     assert "line 010000" in fetch(app, f"/job/{JOB}/log/{task}/out?percent=50").text
-    assert fetch(app, f"/job/{JOB}/log/{task}/out/download").content == lines
+    assert (
+        fetch(app, f"/api/v1/jobs/{JOB}/logs/{log_file_name(TaskId.parse(task), 1, 1, 'out')}/download").content
+        == lines
+    )
 
 
 def test_links_to_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

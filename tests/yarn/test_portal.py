@@ -125,7 +125,7 @@ def test_its_output_is_read_there(trained: Trained) -> None:
     assert "line 010000 of what" in fetch(f"{log}/out?percent=50")[1]
     assert '<mark id="hit">line 012345 of what it prints</mark>' in fetch(f"{log}/out?find=line+012345")[1]
     whole = "".join(f"line {line:06d} of what it prints\n" for line in range(LINES))
-    assert fetch(f"{log}/out/download")[:2] == (200, whole)
+    assert fetch(f"{trained.base}/api/v1/jobs/{trained.job}/logs/worker-0.s1.t1.out/download")[:2] == (200, whole)
     assert "it warns" in fetch(f"{log}/err")[1]
     assert "it warns" in fetch(f"{trained.base}/job/{trained.job}/task/worker:0")[1]
     piece = f"{trained.base}/api/v1/jobs/{trained.job}/logs/worker-0.s1.t1.out?offset=30&most=30"

@@ -23,7 +23,7 @@ from tony.model.codec import to_plain
 from tony.model.metric_definitions import series_of
 from tony.model.submission_record import JobRecord
 from tony.protocol.client_messages import Points
-from tony.web.api.operation import ApiError, OperationCall
+from tony.web.api.operation import ApiError, OperationCall, build_download_headers
 from tony.web.api.response_types import (
     ConfigurationAnswer,
     EventLine,
@@ -35,7 +35,6 @@ from tony.web.api.response_types import (
     TimelinePage,
 )
 from tony.web.job_advice import load_advice
-from tony.web.pages.files import build_download_headers
 
 T = TypeVar("T")
 #: Maximum number of markers, checkpoints and progress records in a response.

@@ -9,9 +9,8 @@ from starlette.responses import Response, StreamingResponse
 from tony.jobs.directory.log_search import LogSearchResult
 from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.logs.log_names import LogName
-from tony.web.api.operation import ApiError, OperationCall
+from tony.web.api.operation import ApiError, OperationCall, build_download_headers
 from tony.web.api.response_types import LogChunk, LogList
-from tony.web.pages.files import build_download_headers
 
 
 async def list_logs(call: OperationCall) -> LogList:

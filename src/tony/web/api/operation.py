@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
 
@@ -198,3 +199,8 @@ class Operation:
     def method(self) -> str:
         """The HTTP method."""
         return "PUT" if self.changes else "GET"
+
+
+def build_download_headers(name: str) -> dict[str, str]:
+    """Return headers that make a browser save the response as a file of that name."""
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}

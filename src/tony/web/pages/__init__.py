@@ -38,12 +38,10 @@ PAGES: Sequence[tuple[str, Page]] = (
     (_LOG, log.render_page),
     (f"{_LOG}/more", log.serve_more),
     (f"{_LOG}/follow", log.follow),
-    (f"{_LOG}/download", log.download),
     ("/job/{job}/metrics", metrics.render_page),
     ("/job/{job}/points", metrics.serve_points),
     ("/job/{job}/events", events.render_page),
     ("/job/{job}/settings", settings.render_page),
     ("/job/{job}/files", files.render_page),
     ("/job/{job}/advice", advice.render_page),
-    ("/job/{job}/file", files.serve_file),
 )

@@ -18,7 +18,6 @@ from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_report import JobReport
 from tony.retry import Backoff
 from tony.web import ansi_html
-from tony.web.pages.files import build_download_headers
 from tony.web.pages.job_layout import build_frame
 from tony.web.request import PageError, PageRequest
 from tony.web.template_rendering import render
@@ -154,19 +153,6 @@ async def _iterate_events(view: DirectoryJobView, logs: TaskLogs, stream: str, p
             yield ":\n\n"
             sent_at = clock.monotonic()
         await asyncio.sleep(next(pauses))
-
-
-async def download(page_request: PageRequest) -> Response:
-    """Return the whole log as a download."""
-    view, report = await page_request.find_job()
-    task = page_request.find_task(report)
-    stream = _stream(page_request)
-    logs = view.task_logs(str(task))
-    file = _find_file([each for each in await logs.files() if each.stream == stream], page_request.get_word("name"))
-    if file is None:
-        raise PageError(404, "Log not found", "The task's page lists the available logs.")
-    headers = build_download_headers(f"{report.job}.{file.name}.log")
-    return StreamingResponse(logs.read_all(file.name), media_type="application/octet-stream", headers=headers)
 
 
 def _stream(page_request: PageRequest) -> str:
