@@ -53,9 +53,9 @@ def _find_memory(settings: LocalSettings, root: Path) -> tuple[int, str]:
         return settings.memory, "set by scheduler.local.memory"
     total = _read_total_memory(root)
     limit = _read_memory_limit(root)
-    parse_number = total if limit is None else min(total, limit)
-    what = "this machine's" if parse_number == total else "the control group's"
-    return int(parse_number * SHARE), f"{SHARE:.0%} of {what} {format_size(parse_number)}"
+    usable = total if limit is None else min(total, limit)
+    what = "this machine's" if usable == total else "the control group's"
+    return int(usable * SHARE), f"{SHARE:.0%} of {what} {format_size(usable)}"
 
 
 def _read_total_memory(root: Path) -> int:
