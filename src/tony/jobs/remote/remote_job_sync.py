@@ -20,7 +20,8 @@ from tony.history.session_facts import read_session_reasons
 from tony.jobs.am_client import AmLocation, locate_am, request_report
 from tony.jobs.state_dir import prepare
 from tony.jobs.status import aborted_submissions, cached_status
-from tony.jobs.status.finalize_lost import add_signal_source, close_lost, was_killed_by_signal
+from tony.jobs.status.finalize_lost import close_lost
+from tony.jobs.status.report_corrections import add_signal_source, was_killed_by_signal
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
 from tony.model.job_report import JobReport

@@ -16,53 +16,21 @@ from tony.history import event_log
 from tony.history.job_record import build_pending_report
 from tony.history.replay import replay
 from tony.jobs.am_client import locate_am
-from tony.jobs.status.finalize_lost import build_timed_out_report
+from tony.jobs.status.report_corrections import LOST_WITH_AM
 from tony.model.job_report import EXIT_CODES, Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.model.submission_record import JobRecord
-from tony.schedulers.client_interface import ApplicationStatus
 
 #: Lines of the AM's own log quoted in the failure.
 _QUOTED_LINES = 10
 #: Bytes read from the end of that log for them.
 _TAIL_BYTES = 16 * 1024
-_LOST = "lost with the application master"
 _NEVER_RAN = (TaskState.PENDING, TaskState.REQUESTED)
 
 
-def build_last_report(folder: JobFolder, record: JobRecord, status: ApplicationStatus | None = None) -> JobReport:
-    """Return the final report of a job whose AM is dead. Blocking: replays the whole log.
-
-    Args:
-        status: the scheduler's report of the end, if any; it decides where the event log breaks off.
-    """
-    report = _build_last_report(folder, record)
-    lost = report.failure
-    if lost is None or lost.cause is not FailureCause.AM_LOST or status is None or status.result is None:
-        return report
-    if status.overdue:
-        return build_timed_out_report(mark_tasks_stopped(report), status.overdue)
-    if status.result is JobState.SUCCEEDED:
-        tasks = tuple(_mark_stopped(task, "the end of its event log is missing") for task in report.tasks)
-        return replace(report, state=JobState.SUCCEEDED, exit_code=int(ExitCode.SUCCEEDED), failure=None, tasks=tasks)
-    reason = status.note or f"the scheduler reports that it was {status.result.value}"
-    if status.result is JobState.KILLED:
-        failure = replace(
-            lost,
-            failure_class=FailureClass.KILLED,
-            cause=FailureCause.KILLED,
-            reason=reason,
-            others=(),
-            tail=(),
-            log=None,
-        )
-        report = mark_tasks_stopped(report)
-        return replace(report, state=JobState.KILLED, exit_code=int(ExitCode.KILLED), failure=failure)
-    return replace(report, failure=replace(lost, reason=f"{reason} (the end of the event log is missing)"))
-
-
-def _build_last_report(folder: JobFolder, record: JobRecord) -> JobReport:
+def build_last_report(folder: JobFolder, record: JobRecord) -> JobReport:
+    """Return the final report of a job whose AM is dead. Blocking: replays the whole log."""
     try:
         entries = event_log.read(event_log.segments(folder.path))
         result = replay(record.job_id, record.spec, entries)
@@ -124,7 +92,7 @@ def _build_lost_report(folder: JobFolder, report: JobReport, last_sign: float, n
         am=None,
         waiting="",
         ended=ended,
-        tasks=tuple(_end_task(task, TaskState.LOST, _LOST, ended) for task in report.tasks),
+        tasks=tuple(_end_task(task, TaskState.LOST, LOST_WITH_AM, ended) for task in report.tasks),
     )
 
 
@@ -143,18 +111,6 @@ def _end_task(task: TaskReport, state: TaskState, note: str, at: float) -> TaskR
     if task.state in _NEVER_RAN:
         state, note = TaskState.STOPPED, "never started"
     return replace(task, state=state, since=at, pid=None, executor_pid=None, last_output_age=None, note=note)
-
-
-def mark_tasks_stopped(report: JobReport) -> JobReport:
-    """Mark the tasks of a job that was ended deliberately as stopped instead of lost."""
-    return replace(report, tasks=tuple(_mark_stopped(task, "ended with the job") for task in report.tasks))
-
-
-def _mark_stopped(task: TaskReport, note: str) -> TaskReport:
-    """Mark a task as stopped if it was counted as lost with the AM; tasks lost earlier are unchanged."""
-    if task.state is not TaskState.LOST or task.note != _LOST:
-        return task
-    return replace(task, state=TaskState.STOPPED, note=note)
 
 
 def _find_last_write_time(folder: JobFolder) -> float:

@@ -7,16 +7,12 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
-from tony.errors import ExitCode
 from tony.history.job_record import read_summary, write_summary
-from tony.history.kill_request import load_kill_request
+from tony.jobs.status.report_corrections import apply_kill_request, apply_scheduler_status
 from tony.linux.thread_pools import to_thread
-from tony.model.actor import Actor, ActorKind
-from tony.model.job_report import FailureCause, FailureClass, JobReport
+from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
-from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import ApplicationStatus, Submitter
 
@@ -42,85 +38,14 @@ async def close_lost(
             return known
         await submitter.sweep(folder)
         # Late: rarely needed, and it loads the state machine.
-        from tony.jobs.status.dead_am_report import build_last_report, mark_tasks_stopped
+        from tony.jobs.status.dead_am_report import build_last_report
 
-        report = await to_thread(build_last_report, folder, record, status)
-        report = add_signal_source(report, status) if status else _apply_kill_request(folder, report)
-        if report.state is JobState.KILLED:
-            report = mark_tasks_stopped(report)
+        report = await to_thread(build_last_report, folder, record)
+        report = apply_scheduler_status(report, status) if status else apply_kill_request(folder, report)
         _remove_secrets(folder)
         write_summary(folder, report)
         _remove_secrets(folder)  # again: another process may have fetched them in between
         return report
-
-
-def _apply_kill_request(folder: JobFolder, report: JobReport) -> JobReport:
-    """Apply a pending kill request, made while no AM answered, to the report."""
-    request, failure = load_kill_request(folder), report.failure
-    if request is None or failure is None or failure.cause is not FailureCause.AM_LOST:
-        return report
-    failure = replace(
-        failure,
-        failure_class=FailureClass.KILLED,
-        cause=FailureCause.KILLED,
-        reason=f"killed by {request.actor}",
-        actor=Actor(request.actor),
-        others=(failure.reason, *failure.others),
-        tail=(),
-    )
-    return replace(report, state=JobState.KILLED, exit_code=int(ExitCode.KILLED), failure=failure)
-
-
-def was_killed_by_signal(report: JobReport) -> bool:
-    """Return True if a job was killed by a signal to its AM, which cannot know the sender."""
-    actor = report.failure.actor if report.failure else None
-    return actor is not None and actor.kind is ActorKind.SIGNAL
-
-
-def add_signal_source(report: JobReport, status: ApplicationStatus) -> JobReport:
-    """Add the scheduler's explanation to the report, if the scheduler sent the signal to the AM.
-
-    It either killed the job on request, or gave up the AM, which is a failure of the cluster, or enforced a time limit.
-    """
-    if report.failure is None or not was_killed_by_signal(report):
-        return report
-    if status.overdue:
-        return build_timed_out_report(report, status.overdue)
-    if status.given_up:
-        reason = f"the scheduler has given up the application master{f': {status.note}' if status.note else ''}"
-        failure = replace(
-            report.failure,
-            failure_class=FailureClass.INFRASTRUCTURE,
-            cause=FailureCause.AM_LOST,
-            reason=reason,
-            actor=None,
-        )
-        return replace(report, state=JobState.FAILED, exit_code=int(ExitCode.INFRASTRUCTURE), failure=failure)
-    if not status.note or status.result is not JobState.KILLED:
-        return report
-    return replace(
-        report, failure=replace(report.failure, reason=status.note, actor=Actor(status.note, ActorKind.SCHEDULER))
-    )
-
-
-def build_timed_out_report(report: JobReport, limit: str) -> JobReport:
-    """Return the report of a job that its scheduler ended because of a time limit: neither an accident nor a kill.
-
-    Args:
-        limit: one sentence.
-    """
-    assert report.failure is not None
-    failure = replace(
-        report.failure,
-        failure_class=FailureClass.USER,
-        cause=FailureCause.LIFETIME,
-        reason=limit,
-        actor=None,
-        host=None,
-        tail=(),
-        log=None,
-    )
-    return replace(report, state=JobState.FAILED, exit_code=int(ExitCode.PROGRAM_FAILED), failure=failure)
 
 
 @contextmanager
