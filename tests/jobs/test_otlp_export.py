@@ -91,7 +91,7 @@ def test_one_that_is_busy_is_asked_again() -> None:
         made.answers = [(503, {}, b""), (429, {"Retry-After": "7"}, b""), (502, {"Retry-After": "soon"}, b"")]
         send(build_traces_url(made.url), traced(trained()), pause=pauses.append)
         assert len(made.bodies) == 1
-    assert pauses == [0.5, 7.0, 14.0]
+    assert pauses == [0.5, 7.0, 2.0]
 
 
 def test_one_that_is_busy_for_ever() -> None:

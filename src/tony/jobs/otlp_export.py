@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tony.errors import ConnectionFailedError, InfraError, UserError
 from tony.model.codec import Json
+from tony.retry import Backoff
 
 #: Path under which collectors accept traces.
 PATH = "/v1/traces"
@@ -21,9 +22,8 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 _REQUEST_TIMEOUT_SECONDS = 30.0
 _MAX_ATTEMPTS = 4
-#: Before the second attempt; doubles each time.
-_PAUSE_SECONDS = 0.5
-_MAX_PAUSE_SECONDS = 30.0
+#: Between two attempts; longer if the collector says so, up to its maximum.
+_PAUSES = Backoff(first=0.5, most=30.0)
 #: HTTP status codes after which to retry.
 _RETRY_STATUS = {429, 502, 503, 504}
 #: Maximum bytes read of a response.
@@ -114,24 +114,22 @@ def send(
 
 
 def _send(url: str, data: bytes, headers: Mapping[str, str], pause: Callable[[float], None]) -> bytes:
-    wait = _PAUSE_SECONDS
     opener = urllib.request.build_opener(_RefuseRedirects)
-    for left in range(_MAX_ATTEMPTS - 1, -1, -1):
+    for attempt, wait in enumerate(_PAUSES, start=1):
         request = urllib.request.Request(url, data, {**headers, "Content-Type": "application/json"}, method="POST")
         try:
             with opener.open(request, timeout=_REQUEST_TIMEOUT_SECONDS) as answer:
                 return bytes(answer.read(_MAX_ANSWER_BYTES))
         except urllib.error.HTTPError as error:
             with error:
-                if error.code not in _RETRY_STATUS or not left:
+                if error.code not in _RETRY_STATUS or attempt == _MAX_ATTEMPTS:
                     raise InfraError(f"the collector at {url} refused the trace: {_describe_error(error)}") from None
-                wait = max(wait, _parse_seconds(error.headers.get("Retry-After", "")))
+            pause(min(max(wait, _parse_seconds(error.headers.get("Retry-After", ""))), _PAUSES.most))
         except (OSError, http.client.HTTPException) as error:
-            if not left:
+            if attempt == _MAX_ATTEMPTS:
                 reason = getattr(error, "reason", None) or error
                 raise ConnectionFailedError(f"no collector answers at {url}: {reason}") from None
-        pause(min(wait, _MAX_PAUSE_SECONDS))
-        wait *= 2
+            pause(wait)
     raise AssertionError("the last attempt returns or raises")
 
 

@@ -28,7 +28,8 @@ def command(job: str, now: bool, as_json: bool) -> None:
     try:
         home, name = job_id(job)
     except UnrecordedJobError:
-        if not _kill_unrecorded(job):
+        # Submitted on another machine and not started yet: only its scheduler knows it.
+        if not asyncio.run(kill_foreign(own_home(), job)):
             raise
         if as_json:
             print_json({"job": job, "asked": True, "state": JobState.SUBMITTED.value})
@@ -42,8 +43,3 @@ def command(job: str, now: bool, as_json: bool) -> None:
         say(f"{format_outcome(report)}; it has already ended")
     else:
         say(f"{'Killing' if now else 'Stopping'} job {name} ({report.name}); check with: tony status {name}")
-
-
-def _kill_unrecorded(job: str) -> bool:
-    """Kill a job that was submitted on another machine and has not started: only its scheduler knows it."""
-    return asyncio.run(kill_foreign(own_home(), job))

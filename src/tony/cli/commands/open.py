@@ -34,7 +34,7 @@ def command(job: str, only_print: bool, as_json: bool) -> None:
     address = f"{portal}job/{quote(name, safe='')}" if portal else _find_cluster_page(home, name)
     if not address:
         raise UserError("your portal is not running on this machine. Start it: tony portal")
-    opened = not only_print and not as_json and has_display(os.environ) and _browse(address)
+    opened = not only_print and not as_json and has_display(os.environ) and webbrowser.open(address)
     if as_json:
         print_json({"job": name, "address": address, "portal": portal is not None})
         return
@@ -49,7 +49,3 @@ def _find_cluster_page(home: Home, job: str) -> str:
         return asyncio.run(load_submitter(home, record_of(home, job)).page(job))
     except InfraError:
         return ""
-
-
-def _browse(address: str) -> bool:
-    return webbrowser.open(address)
