@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit, signal_name
+from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit
+from tony.linux.process import format_signal
 from tony.model.exit_status import ExitReason
 
 GOOD = ProcessExit(process=0, code=0, signum=None, at=1.0)
@@ -87,6 +88,6 @@ def test_first_failure_decides() -> None:
 
 
 def test_signals_have_names() -> None:
-    assert signal_name(9) == "SIGKILL"
-    assert signal_name(signal.SIGRTMIN + 3) == "SIGRTMIN+3"
-    assert signal_name(32) == "signal 32"
+    assert format_signal(9) == "SIGKILL"
+    assert format_signal(signal.SIGRTMIN + 3) == "SIGRTMIN+3"
+    assert format_signal(32) == "signal 32"

@@ -272,7 +272,7 @@ async def _end(folder: JobFolder, parts: _Parts, report: JobReport) -> None:
         import shutil  # late: imports every compressor
 
         shutil.rmtree(folder.secret)
-    for path in (folder.am, folder.am_socket, folder.kill_request):
+    for path in folder.transient_files:
         with _guard_step(f"removing {path}"):
             path.unlink(missing_ok=True)
     with _guard_step("writing the summary"):

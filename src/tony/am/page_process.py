@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import socket
 import sys
 from pathlib import Path
 
 import tony
+from tony.linux.process import format_signal
 from tony.schedulers.allocator_interface import PageProxy
 
 #: Seconds that it may take to start, and to exit.
@@ -73,7 +73,7 @@ class PageProcess:
         if not started:
             await _end(process)
         code = await process.wait()
-        what = f"ended by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
+        what = f"ended by {format_signal(-code)}" if code < 0 else f"ended with exit code {code}"
         if started:
             return f"it {what}" if code else ""
         return f"it did not start, and {what}"
@@ -92,13 +92,6 @@ class PageProcess:
             "vouches": page_proxy.vouches,
         }
         return json.dumps(config).encode() + b"\n"
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -19,7 +19,7 @@ from tony.executor.metrics.memory_monitor import MemoryMonitor
 from tony.executor.metrics.metrics_sampler import MetricsSampler
 from tony.executor.metrics.progress_listener import ProgressListener, TrustedSenders
 from tony.executor.output.output_capture import Output
-from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit, signal_name
+from tony.executor.program.exit_classification import ExitObservation, ProcessExit, classify_exit
 from tony.executor.program.missing_source_hint import explain_missing_file
 from tony.executor.program.printed_values import Exports
 from tony.executor.program.program_environment import (
@@ -453,7 +453,7 @@ class ProgramRun:
         return ExitStatus(
             reason=classified.reason,
             code=classified.end.code,
-            signal=None if signum is None else signal_name(signum),
+            signal=None if signum is None else process.format_signal(signum),
             message=self._mask.hide_text(classified.message),
             peak_memory=peak,
             cpu_time=round(self._cpu, 6),

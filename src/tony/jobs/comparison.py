@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tony.config.load import Resolved
-from tony.config.table.resolved_table import list_resolved_rows
-from tony.errors import TonyError
+from tony.config.table.resolved_table import list_recorded_rows
+from tony.errors import RecordError, TonyError
 from tony.history.goodput import Bucket, GoodputLedger
 from tony.history.metrics_reader import Metrics
 from tony.jobs.directory.view import DirectoryJobView
@@ -164,8 +163,8 @@ def _collect_values(record: JobRecord | None) -> Mapping[str, Value] | None:
     if record is None:
         return None
     try:
-        rows = list_resolved_rows(Resolved(spec=record.spec, sources=record.sources))
-    except (TonyError, ValueError, LookupError):  # its plug-in is not installed, or the record is damaged
+        rows = list_recorded_rows(record)
+    except RecordError:
         return None
     return {row.key: (row.value, row.source) for row in rows}
 

@@ -51,6 +51,14 @@ def dumpable_for_a_moment() -> Iterator[None]:
         _prctl(_PR_SET_DUMPABLE, int(before == 1))
 
 
+def format_signal(number: int) -> str:
+    """Return a name such as `SIGKILL`, also for real-time signals without a name of their own."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}" if number > signal.SIGRTMIN else f"signal {number}"
+
+
 def set_parent_death_signal(signum: int) -> None:
     """Have the kernel signal this process when the *thread* that started it ends. Not inherited by children.
 

@@ -130,6 +130,11 @@ class JobFolder:
         return self.path / "am.sock"
 
     @property
+    def transient_files(self) -> tuple[Path, ...]:
+        """Files that only a running job has; at its end they are removed together with the folder `secret`."""
+        return (self.am, self.am_socket, self.kill_request, self.heard)
+
+    @property
     def summary(self) -> Path:
         """The last report; there once the job has ended."""
         return self.path / "summary.json"

@@ -9,12 +9,14 @@ from pathlib import Path
 from tony.config.files.call_settings import from_spec
 from tony.config.files.layers import Layer, format_key, merge
 from tony.config.load import Resolved
-from tony.config.secret_masking import build_mask, mask_secret, mask_value
+from tony.config.secret_masking import build_mask, mask_secret, mask_value, redact
 from tony.config.table.converted_settings import read
 from tony.config.table.schema_tree import find
 from tony.config.table.settings_table import Key, Kind
 from tony.config.table.value_format import format_canonical
+from tony.errors import RecordError, TonyError
 from tony.model.job_spec import JobSpec
+from tony.model.submission_record import JobRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,18 @@ def list_resolved_rows(resolved: Resolved) -> tuple[ResolvedRow, ...]:
         )
         for key, found in value_table.found.items()
     )
+
+
+def list_recorded_rows(record: JobRecord) -> tuple[ResolvedRow, ...]:
+    """Return every value of a submitted job; blocks while a plug-in's settings are loaded.
+
+    Raises:
+        RecordError: a plug-in is not installed here, or the record is damaged.
+    """
+    try:
+        return list_resolved_rows(Resolved(spec=redact(record.spec), sources=record.sources))
+    except (TonyError, ValueError, LookupError) as error:
+        raise RecordError(f"the configuration of {record.job_id} is invalid: {error}") from error
 
 
 def _expand(spec: JobSpec) -> JobSpec:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tony.linux.process import format_signal
 from tony.model.exit_status import ExitReason
 from tony.units import format_duration
 
@@ -100,14 +101,6 @@ def _describe_left_behind(names: Sequence[str]) -> str:
     return f"it left {count} running, which {were} killed ({shown}): the task ends when its command exits"
 
 
-def signal_name(signum: int) -> str:
-    """Return a name such as `SIGKILL`, also for real-time signals without a name of their own."""
-    try:
-        return signal.Signals(signum).name
-    except ValueError:
-        return f"SIGRTMIN+{signum - signal.SIGRTMIN}" if signum > signal.SIGRTMIN else f"signal {signum}"
-
-
 def _find_reason(seen: ExitObservation, end: ProcessExit) -> tuple[ExitReason, str]:
     if seen.stopped:
         return ExitReason.STOPPED, f"stopped ({seen.stop_reason})" if seen.stop_reason else "stopped"
@@ -116,11 +109,11 @@ def _find_reason(seen: ExitObservation, end: ProcessExit) -> tuple[ExitReason, s
     if end.failed and seen.collision:
         return ExitReason.PORT_COLLISION, seen.collision
     if seen.through_shell and end.code is not None and 128 < end.code <= 128 + signal.SIGRTMAX:
-        name = signal_name(end.code - 128)
+        name = format_signal(end.code - 128)
         detail = f"a process of its shell was killed by {name}, or exited with this code"
         return ExitReason.EXITED, f"exit code {end.code} ({detail})"
     return ExitReason.EXITED, _describe_end(end)
 
 
 def _describe_end(end: ProcessExit) -> str:
-    return f"exit code {end.code}" if end.signum is None else f"killed by {signal_name(end.signum)}"
+    return f"exit code {end.code}" if end.signum is None else f"killed by {format_signal(end.signum)}"

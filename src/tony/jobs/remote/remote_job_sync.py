@@ -203,7 +203,7 @@ def keep(folder: JobFolder, report: JobReport) -> JobReport:
 def forget_secrets(folder: JobFolder) -> None:
     """Remove credentials and files that are needed only while the job runs."""
     shutil.rmtree(folder.secret, ignore_errors=True)
-    for path in (folder.am, folder.am_lock, folder.kill_request, folder.heard):
+    for path in (*folder.transient_files, folder.am_lock):
         with contextlib.suppress(OSError):
             path.unlink()
 

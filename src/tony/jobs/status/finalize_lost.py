@@ -67,6 +67,6 @@ def _remove_secrets(folder: JobFolder) -> None:
     import shutil  # late: it loads every compressor
 
     shutil.rmtree(folder.secret, ignore_errors=True)
-    for path in (folder.am, folder.am_socket, folder.kill_request):
+    for path in folder.transient_files:
         with contextlib.suppress(OSError):
             path.unlink()

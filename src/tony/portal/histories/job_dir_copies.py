@@ -18,12 +18,11 @@ from pathlib import Path
 
 from tony.errors import RecordError, StorageError
 from tony.history.event_log import FORMAT, MAX_FOREIGN_LISTED_LOG_BYTES, VERSION, Header, LogWriter
-from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, limit_decoding, write_json
+from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, decode_json, limit_decoding, write_json
 from tony.jobs.logs.log_names import LogName
 from tony.model.codec import Json, to_plain
 from tony.model.ids import JOB_ID
 from tony.model.layout import JobFolder
-from tony.model.strict_json import InvalidJsonError, loads
 from tony.portal.histories import jhist_reader
 from tony.portal.histories.jhist_reader import LinkedInTonyJob
 from tony.portal.job_index.index_schema import IndexEntry
@@ -189,10 +188,7 @@ def _relocate_summary(folder: JobFolder, summary: bytes) -> Json:
     Raises:
         RecordError: it is not JSON.
     """
-    try:
-        report = loads(summary, halves=True)
-    except InvalidJsonError as error:
-        raise RecordError(f"summary.json of {folder.job_id} is not JSON: {error}") from error
+    report = decode_json(f"summary.json of {folder.job_id}", summary)
     return {**report, "folder": str(folder.path)} if isinstance(report, dict) else report
 
 

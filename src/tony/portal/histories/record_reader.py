@@ -10,12 +10,10 @@ from pathlib import Path
 
 from tony.errors import RecordError
 from tony.history.directory_scan import head_from
-from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, limit_decoding
-from tony.model.codec import Json
+from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, decode_json, limit_decoding
 from tony.model.job_summary import JobHead
 from tony.model.layout import JobFolder
 from tony.model.states import JobState
-from tony.model.strict_json import InvalidJsonError, loads
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.jhist_reader import read_head as read_jhist_head
 from tony.portal.job_index.index_schema import IndexEntry
@@ -105,8 +103,8 @@ def _read_head(store: FileStore, place: RecordLocation, *, own: bool) -> JobHead
         # Named by its path in the location, for error messages.
         head = head_from(
             JobFolder(Path(place.path)),
-            _decode(join_path(place.path, "job.json"), job),
-            None if summary is None else _decode(join_path(place.path, "summary.json"), summary),
+            decode_json(join_path(place.path, "job.json"), job),
+            decode_json(join_path(place.path, "summary.json"), summary),
         )
     return head if head.state.ended else _with_logged_state(store, place, head)
 
@@ -118,13 +116,6 @@ def _read_bounded(store: FileStore, path: str, most: int, *, own: bool) -> bytes
     if content is not None:
         check_foreign_json(content, path)
     return content
-
-
-def _decode(path: str, content: bytes) -> Json:
-    try:
-        return loads(content, halves=True)
-    except InvalidJsonError as error:
-        raise RecordError(f"{path} is not JSON: {error}") from error
 
 
 def _build_head_without_job(store: FileStore, place: RecordLocation) -> JobHead | None:

@@ -59,7 +59,7 @@ class RecordDownload:
         """
         if self._folder.summary.exists():
             shutil.rmtree(self._folder.secret, ignore_errors=True)
-            for path in (self._folder.am, self._folder.kill_request):
+            for path in self._folder.transient_files:
                 path.unlink(missing_ok=True)
 
     def store_request(self, request: Path) -> None:

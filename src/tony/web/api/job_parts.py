@@ -9,10 +9,7 @@ from typing import TypeVar
 from starlette.responses import Response, StreamingResponse
 
 from tony.advice.recommendation import Advice
-from tony.config.load import Resolved
-from tony.config.secret_masking import redact
-from tony.config.table.resolved_table import list_resolved_rows
-from tony.errors import RecordError
+from tony.config.table.resolved_table import list_recorded_rows
 from tony.history.goodput import GoodputLedger
 from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Metrics
@@ -180,17 +177,13 @@ async def get_configuration(call: OperationCall) -> ConfigurationAnswer:
 
 
 def _build_configuration(record: JobRecord) -> ConfigurationAnswer:
-    try:
-        rows = list_resolved_rows(Resolved(spec=redact(record.spec), sources=record.sources))
-    except (ValueError, LookupError) as error:
-        raise RecordError(f"the configuration of {record.job_id} is invalid: {error}") from error
     return ConfigurationAnswer(
         job=record.job_id,
         user=record.user,
         host=record.host,
         submitted=record.submitted,
         tony_version=record.tony_version,
-        settings=rows,
+        settings=list_recorded_rows(record),
     )
 
 

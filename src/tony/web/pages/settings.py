@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from tony.config.load import Resolved
-from tony.config.table.resolved_table import ResolvedRow, list_resolved_rows
-from tony.errors import TonyError
+from tony.config.table.resolved_table import ResolvedRow, list_recorded_rows
+from tony.errors import RecordError
 from tony.linux.thread_pools import to_thread
 from tony.model.submission_record import JobRecord
 from tony.web.pages.job_layout import Unknown, await_part, build_frame
@@ -32,6 +31,6 @@ async def render_page(page_request: PageRequest) -> Response:
 def build_rows(record: JobRecord) -> tuple[ResolvedRow, ...] | Unknown:
     """Return every setting with secrets masked, or why that is impossible."""
     try:
-        return list_resolved_rows(Resolved(spec=record.spec, sources=record.sources))
-    except (TonyError, ValueError, LookupError) as error:
+        return list_recorded_rows(record)
+    except RecordError as error:
         return Unknown(f"{error}")

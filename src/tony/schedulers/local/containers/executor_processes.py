@@ -146,10 +146,7 @@ def describe_end(returncode: int | None) -> str:
         return "exited (exit code unknown)"
     if returncode >= 0:
         return f"exited with exit code {returncode}"
-    try:
-        return f"was killed by {signal.Signals(-returncode).name}"
-    except ValueError:
-        return f"was killed by signal {-returncode}"
+    return f"was killed by {process.format_signal(-returncode)}"
 
 
 def _write_nonblocking(descriptor: int, content: bytes) -> None:

@@ -163,10 +163,14 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format=clock.LOG_LINE)
         logging.Formatter.converter = time.gmtime
         if reason:
-            log.error("the application master (pid %d) died (%s); not restarted: %s", am, _format_name(-code), reason)
+            log.error(
+                "the application master (pid %d) died (%s); not restarted: %s", am, process.format_signal(-code), reason
+            )
             _give_up(folder)
             return 128 - code
-        log.warning("the application master (pid %d) died (%s); starting the next AM attempt", am, _format_name(-code))
+        log.warning(
+            "the application master (pid %d) died (%s); starting the next AM attempt", am, process.format_signal(-code)
+        )
 
 
 def _fork(deaths: list[float]) -> int:
@@ -206,13 +210,6 @@ def _count_allowed(folder: JobFolder) -> int:
         return int(json.loads(folder.job.read_bytes())["spec"]["am_attempts"])
     except (OSError, ValueError, LookupError, TypeError):
         return _DEFAULT_ATTEMPTS
-
-
-def _format_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _remove_pid(folder: JobFolder) -> None:
