@@ -81,7 +81,7 @@ def _fill_names(setting: Sequence[str], given: Sequence[str]) -> list[str]:
     """Return the parts of a setting with the user's names in place of `<role>` and the like."""
     if len(setting) != len(given):
         return list(setting)
-    return [mine if part.startswith("<") else part for part, mine in zip(setting, given, strict=True)]
+    return [name if part.startswith("<") else part for part, name in zip(setting, given, strict=True)]
 
 
 def _show(rows: Sequence[SettingRow]) -> None:
