@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tony.linux.file_tail import read_tail
+
 #: Lines of a log that an error shows, most of which are not from a stack trace.
 _LINES = 12
 #: Bytes of a log that are searched for them.
@@ -15,9 +17,7 @@ _PORT_IN_USE = re.compile(r"BindException|Address already in use|Port in use", r
 def log_tail(log: Path) -> list[str]:
     """Return the last informative lines of a log: stack traces without their frames."""
     try:
-        with open(log, "rb") as file:
-            file.seek(max(0, log.stat().st_size - _TAIL))
-            text = file.read().decode(errors="replace")
+        text = read_tail(log, _TAIL).decode(errors="replace")
     except OSError:
         return []
     lines = [line for line in text.splitlines() if line.strip() and not re.match(r"\s+(at |\.\.\. \d+ more)", line)]

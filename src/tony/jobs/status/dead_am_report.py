@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tony.history.job_record import build_pending_report
 from tony.history.replay import replay
 from tony.jobs.am_client import locate_am
 from tony.jobs.status.report_corrections import LOST_WITH_AM
+from tony.linux.file_tail import read_tail
 from tony.model.job_report import EXIT_CODES, Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
@@ -127,9 +127,7 @@ def _find_last_write_time(folder: JobFolder) -> float:
 
 def _read_last_lines(path: Path) -> tuple[str, ...]:
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            text = file.read().decode("utf-8", errors="replace")
+        text = read_tail(path, _TAIL_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return ()
     return tuple(text.splitlines()[-_QUOTED_LINES:])

@@ -29,6 +29,7 @@ from pathlib import Path
 from tony import clock
 from tony.config.secret_masking import redact
 from tony.errors import InfraError
+from tony.linux.file_tail import read_tail
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
 from tony.model.layout import JobFolder
@@ -187,10 +188,8 @@ class RecordPublisher:
             self._store.put(self._folder.metrics.name, self._folder.metrics)
 
     def _put_own_log(self) -> None:
-        with contextlib.suppress(FileNotFoundError), self._own_log.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _LOG_TAIL_BYTES))
-            self._store.put("am.log", file.read())
+        with contextlib.suppress(FileNotFoundError):
+            self._store.put("am.log", read_tail(self._own_log, _LOG_TAIL_BYTES))
 
     def _call_with_retry(self, step: Callable[[], object], deadline: float) -> None:
         """Call the step, and retry while there is time: the store may just be starting."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tony.linux import process
+from tony.linux.file_tail import read_tail
 from tony.model.codec import to_plain
 from tony.protocol.launch import LaunchContext
 from tony.schedulers.local.containers.fork_server import ForkServer
@@ -70,9 +71,8 @@ class ExecutorProcess:
         """Return why it failed: the last line of its log."""
         if returncode is None or returncode <= 0:
             return ""
-        with contextlib.suppress(OSError), self._log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
-            lines = file.read().decode("utf-8", errors="replace").strip().splitlines()
+        with contextlib.suppress(OSError):
+            lines = read_tail(self._log, _TAIL).decode("utf-8", errors="replace").strip().splitlines()
             if lines:
                 return f": {_LOG_HEAD.sub('', lines[-1].strip())}; full log: {self._log}"
         return ""

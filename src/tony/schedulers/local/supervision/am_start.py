@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from tony.errors import SchedulerError
 from tony.isolated_interpreter import command
 from tony.linux import resource_limits
+from tony.linux.file_tail import read_tail
 from tony.model.layout import JobFolder
 from tony.schedulers.local.containers.executor_processes import describe_end
 from tony.schedulers.local.settings import DEFAULT_MASTER
@@ -129,8 +130,8 @@ async def _wait_up(process: subprocess.Popen[bytes] | am_prefork.PreforkAm, read
 
 def _explain(folder: JobFolder, what: str) -> str:
     lines = []
-    with contextlib.suppress(OSError), folder.am_log.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
-        lines = file.read().decode("utf-8", errors="replace").splitlines()[-_LOG_LINES:]
+    with contextlib.suppress(OSError):
+        text = read_tail(folder.am_log, _LOG_TAIL_BYTES).decode("utf-8", errors="replace")
+        lines = text.splitlines()[-_LOG_LINES:]
     tail = "its log is empty" if not lines else "end of its log:\n" + "\n".join(f"  {line}" for line in lines)
     return f"the application master of {folder.job_id} {what}; {tail}"
