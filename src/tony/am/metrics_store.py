@@ -402,7 +402,11 @@ class MetricsStore:
             if not writer.went_on:
                 return
             kept, progress, count = await self._run_in_writer(
-                lambda: (list(writer.read_stored_metrics()), *_read_progress(writer))
+                lambda: (
+                    list(writer.read_stored_metrics()),
+                    writer.read_stored_progress(),
+                    writer.count_stored_checkpoints(),
+                )
             )
         except StorageError as error:
             log.warning("the metrics of earlier AM attempts cannot be read: %s", error)
@@ -462,7 +466,3 @@ class MetricsStore:
         task = asyncio.ensure_future(to_thread(work))
         self._work = task
         return await asyncio.shield(task)
-
-
-def _read_progress(writer: MetricsWriter) -> tuple[Sequence[Progress], int]:
-    return writer.read_stored_progress(), writer.count_stored_checkpoints()

@@ -22,7 +22,11 @@ def describe_unfinished(state: State) -> str:
     if not any(role.succeeded for role in tracked):
         return ""
     unfinished = [
-        task.id for role in tracked if role.ended < role.total for task in role.members if _is_unfinished(task.state)
+        task.id
+        for role in tracked
+        if role.ended < role.total
+        for task in role.members
+        if task.state not in ENDED_TASK_STATES
     ]
     followed = {name for task in unfinished for name in state.roles[task.role].spec.after}
     succeeded: list[TaskId] = [
@@ -39,7 +43,3 @@ def describe_unfinished(state: State) -> str:
         f"{format_task_ranges(succeeded, _SHOWN_RANGES)} {verb} succeeded; "
         f"still waiting for {format_task_ranges(unfinished, _SHOWN_RANGES)}"
     )
-
-
-def _is_unfinished(state: TaskState) -> bool:
-    return state not in ENDED_TASK_STATES

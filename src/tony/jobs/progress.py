@@ -38,17 +38,13 @@ def find_task_progress(reports: Reports, report: JobReport) -> dict[str, TaskPro
     """Return the progress of each task that has ever reported a step, in any session."""
     running, succeeded = _sort_tasks(report)
     newest: dict[str, Progress] = {}
-    for progress in sorted(reports.progress, key=_build_sort_key):
+    for progress in sorted(reports.progress, key=lambda each: (each.session, each.try_)):
         if progress.first_at >= 0:
             newest[progress.task] = progress
     return {
         task: measure_task(each, reports.now if task in running else None, succeeded=task in succeeded)
         for task, each in newest.items()
     }
-
-
-def _build_sort_key(progress: Progress) -> tuple[int, int]:
-    return progress.session, progress.try_
 
 
 def _sort_tasks(report: JobReport) -> tuple[frozenset[str], frozenset[str]]:

@@ -148,7 +148,7 @@ def _kinds(draft: DraftJob, types: LegacyTaskTypes) -> dict[str, str]:
         untracked.append(DRIVER)  # it never exits by itself
     for name in types.instances:
         if name in sidecars and (
-            name not in untracked or (draft.settings.get(SIDECAR) and not _is_untracked_given(draft))
+            name not in untracked or (draft.settings.get(SIDECAR) and draft.settings.get(UNTRACKED) is None)
         ):
             kinds[name] = "sidecar"
             draft.put(("roles", name, "kind"), "sidecar", _find_origin(draft, SIDECAR))
@@ -160,10 +160,6 @@ def _kinds(draft: DraftJob, types: LegacyTaskTypes) -> dict[str, str]:
             # The framework adapter would make these untracked.
             draft.put(("roles", name, "kind"), "tracked", _find_origin(draft, UNTRACKED))
     return kinds
-
-
-def _is_untracked_given(draft: DraftJob) -> bool:
-    return draft.settings.get(UNTRACKED) is not None
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------

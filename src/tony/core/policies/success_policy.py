@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tony.core.reasons import Success
-from tony.core.state import RoleState, State
+from tony.core.state import State
 from tony.model.states import RoleKind, StopOn, TaskState
 
 
@@ -17,7 +17,7 @@ def judge(state: State) -> Success | None:
     if state.spec.stop_on is StopOn.CHIEF and chief and state.tasks[chief].state is TaskState.SUCCEEDED:
         return Success(rule=f'{chief} succeeded and stop_on = "chief"')
     tracked = [role for role in state.roles.values() if role.kind is RoleKind.TRACKED]
-    if not all(_has_ended(role) for role in tracked) or has_all_failed(state):
+    if not all(role.finished or role.ended == role.total for role in tracked) or has_all_failed(state):
         return None
     failed = sum(role.ended - role.succeeded for role in tracked if not role.finished)
     rule = f"every tracked task has ended, {failed} failure(s) tolerated" if failed else "every tracked task succeeded"
@@ -28,7 +28,3 @@ def has_all_failed(state: State) -> bool:
     """Return True if every tracked task has ended, none with success. False if no tracked role is left."""
     tracked = [role for role in state.roles.values() if role.kind is RoleKind.TRACKED]
     return bool(tracked) and not any(role.finished or role.succeeded or role.ended < role.total for role in tracked)
-
-
-def _has_ended(role: RoleState) -> bool:
-    return role.finished or role.ended == role.total

@@ -47,7 +47,7 @@ def end_container(job_id: str, container: str, groups: Sequence[str]) -> bool:
     """
     text = build_marker(job_id, container)
     _wait_for_watchdogs(lambda: process.with_marker(f"{EXECUTOR_VARIABLE}={text}"), {})
-    return _end(lambda: process.with_marker(*_list_texts(text)), groups, {})
+    return _end(lambda: process.with_marker(*(f"{variable}={text}" for variable in _MARKERS)), groups, {})
 
 
 def is_nothing_left(executors: Collection[int], groups: Sequence[str]) -> bool:
@@ -263,10 +263,6 @@ def _find_session(pid: int) -> int:
         return os.getsid(pid)
     except ProcessLookupError:
         return 0
-
-
-def _list_texts(marker: str) -> list[str]:
-    return [f"{variable}={marker}" for variable in _MARKERS]
 
 
 def _find_others(texts: Sequence[str], job_id: str, kept: Collection[str]) -> list[int]:
