@@ -54,7 +54,7 @@ def test_a_word_that_is_no_flag(tony: Tony, desk: Desk, name: str) -> None:
     assert answer.code == 255
     assert mentions(answer.err.replace("Did", "did"), "-src_dri (command line)", "--src_dir")
     assert "`more` belongs to no flag" in answer.err
-    assert answer.err.endswith("errors; nothing was started.\n")
+    assert answer.err.endswith("errors; nothing was started\n")
     assert desk.jobs == []
 
 

@@ -124,7 +124,7 @@ def test_convert_takes_only_flags_of_the_original(tony: Tony, folder: Path) -> N
     answer = tony("convert", "tony.xml", "--src", "x")
     assert answer.code == 2
     assert mentions(answer.err, "--src (command line)", "--src_dir")
-    assert answer.err.endswith("\ntony: 1 error in tony.xml.\n"), "convert starts nothing in any case"
+    assert answer.err.endswith("\ntony: 1 error in tony.xml\n"), "convert starts nothing in any case"
 
 
 def test_from_python(home: Home, folder: Path) -> None:

@@ -209,14 +209,14 @@ def test_wrong_usage(tony: Tony, arguments: list[str]) -> None:
         (
             PlatformError("odd"),
             70,
-            "tony: odd\ntony: this is a bug in tony; please report it together with the job's event log.\n",
+            "tony: odd\ntony: this is a bug in tony; please report it together with the job's event log\n",
         ),
         (
             ConfigError(
                 [Problem(key="a", value="1", message="no.", source="job.toml:3"), Problem(key="", message="b.")]
             ),
             2,
-            "a = 1 (job.toml:3): no.\nb.\ntony: 2 errors; nothing was started.\n",
+            "a = 1 (job.toml:3): no.\nb.\ntony: 2 errors; nothing was started\n",
         ),
         (OSError(errno.ENOSPC, "No space left on device", "/x"), 3, "tony: /x: No space left on device\n"),
         (PermissionError(errno.EACCES, "Permission denied"), 3, "tony: Permission denied\n"),

@@ -209,7 +209,7 @@ def test_a_token_is_not_sent_in_the_open(
 def test_which_portal(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """Has to be said where there are none."""
     code, _, err = tony(capfdbinary, "login")
-    assert (code, "No portal given." in err) == (2, True)
+    assert (code, "no portal given." in err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ class TestSubmit:
         assert (answer.code, answer.out) == (2, "")
         assert "stop_grace = 3 (job.toml:2): a duration needs a unit" in answer.err
         assert "job.toml:4" in answer.err
-        assert answer.err.endswith("tony: 2 errors; nothing was started.\n")
+        assert answer.err.endswith("tony: 2 errors; nothing was started\n")
         assert os.listdir(home.path) == []
 
     def test_what_can_never_run(self, tony: Tony, desk: Desk, folder: Path) -> None:
@@ -150,7 +150,7 @@ class TestSubmit:
         desk.notices = interrupt  # type: ignore[method-assign]
         answer = tony("submit", job_file(folder, TWO))
         assert (answer.code, answer.out) == (130, "")
-        assert answer.err.startswith("tony: interrupted; nothing was submitted.")
+        assert answer.err.startswith("tony: interrupted; nothing was submitted")
         assert os.listdir(home.jobs) == []
 
     def test_a_file_that_is_not_there(self, tony: Tony, folder: Path) -> None:
@@ -365,7 +365,7 @@ class TestValidate:
         desk.problems = [Problem(key="name", message="no.")]
         answer = tony("validate", job_file(folder, TWO))
         assert answer.code == 2
-        assert answer.err == "name (job.toml:1): no.\ntony: 1 error in job.toml.\n"
+        assert answer.err == "name (job.toml:1): no.\ntony: 1 error in job.toml\n"
 
     def test_secrets_are_masked(self, tony: Tony, desk: Desk, folder: Path) -> None:
         file = job_file(folder, 'command = "true"\nenv = { HF_TOKEN = "hush" }\n')

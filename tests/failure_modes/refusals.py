@@ -18,7 +18,7 @@ def refused(lab: Lab, done: subprocess.CompletedProcess[str], *mistakes: str) ->
     """
     count = f"{len(mistakes)} error{'s' if len(mistakes) != 1 else ''}"
     words = [str(word) for word in done.args]
-    end = f" in {words[words.index('validate') + 1]}." if "validate" in words else "; nothing was started."
+    end = f" in {words[words.index('validate') + 1]}" if "validate" in words else "; nothing was started"
     *lines, last = done.stderr.splitlines()
     assert last == f"tony: {count}{end}"
     assert len(lines) == len(mistakes), lines

@@ -136,7 +136,7 @@ def test_a_tilde_that_nobody_knows(nameless: Lab) -> None:
     done = nameless.tony("list", env={"TONY_HOME": "~/jobs"})
     assert (2, f"tony: TONY_HOME is ~/jobs, and {unknown}\n") == (done.returncode, done.stderr)
     done = nameless.tony("run", "--source", "~/project", "--", "true")
-    told = f'source = "~/project" (--source): {unknown}\ntony: 1 error; nothing was started.\n'
+    told = f'source = "~/project" (--source): {unknown}\ntony: 1 error; nothing was started\n'
     assert (2, told) == (done.returncode, done.stderr)
     nothing_left(nameless)
     # What somebody put into a folder of that name is no site file of ours.
@@ -230,7 +230,7 @@ def test_python_started_with_o(lab: Lab, flag: str) -> None:
     assert "OK: replaying " in interpreted(lab, (flag,), "replay", "last")[1]
     code, out, err = interpreted(lab, (flag,), "run", "--set", "max_restarts=-1", "--", "true")
     assert (2, "") == (code, out)
-    assert "1 error; nothing was started." in err
+    assert "1 error; nothing was started" in err
     for name in COMMANDS:
         lines = interpreted(lab, (flag,), name, "--help")[1].splitlines()
         assert lines[2].strip(), name

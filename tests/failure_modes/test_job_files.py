@@ -20,7 +20,7 @@ except tony.ConfigError as error:
     for problem in error.problems:
         print(problem, file=sys.stderr)
     count = len(error.problems)
-    print(f"tony: {count} error{'s' if count != 1 else ''}; nothing was started.", file=sys.stderr)
+    print(f"tony: {count} error{'s' if count != 1 else ''}; nothing was started", file=sys.stderr)
     sys.exit(error.exit_code)
 """
 RUN = 'command = "true"\n'

@@ -138,9 +138,9 @@ def test_a_file_of_2_gb_in_the_source(big_lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("number", "code", "told"),
     [
-        (signal.SIGINT, 130, "interrupted; nothing was submitted."),
-        (signal.SIGTERM, 143, "terminated by SIGTERM; nothing was submitted."),
-        (signal.SIGHUP, 129, "terminated by SIGHUP; nothing was submitted."),
+        (signal.SIGINT, 130, "interrupted; nothing was submitted"),
+        (signal.SIGTERM, 143, "terminated by SIGTERM; nothing was submitted"),
+        (signal.SIGHUP, 129, "terminated by SIGHUP; nothing was submitted"),
     ],
 )
 def test_whoever_loses_patience_while_a_large_file_is_packed(

@@ -173,9 +173,9 @@ def test_no_label(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (MiniOptions(hadoop="3.4"), "--hadoop 3.4: expected a release such as 3.4.2."),
-        (MiniOptions(nodes=0), "--nodes 0: expected a number from 1 to 254."),
-        (MiniOptions(datanodes=-1), "--datanodes -1: expected a number from 1 to 254."),
+        (MiniOptions(hadoop="3.4"), "--hadoop 3.4: expected a release such as 3.4.2"),
+        (MiniOptions(nodes=0), "--nodes 0: expected a number from 1 to 254"),
+        (MiniOptions(datanodes=-1), "--datanodes -1: expected a number from 1 to 254"),
         (MiniOptions(settings=(HadoopProperty.read("nm4:a=b"),)), "--set nm4:a: this cluster has no nm4"),
         (MiniOptions(labels=(Label.read("gpu=nm4"),)), "--label gpu: this cluster has no nm4"),
         (MiniOptions(labels=(Label.read("a=nm1"), Label.read("b=nm1"))), "--label: Hadoop allows one label per node"),

@@ -72,7 +72,7 @@ def _apply_change(text: str, change: SettingChange) -> str:
         made = method(text, key, new)
         if made is not None and _has_values(made, expected):
             return made
-    raise UserError(f"cannot set {change.key} to {change.new} without changing other values; edit the file yourself.")
+    raise UserError(f"cannot set {change.key} to {change.new} without changing other values; edit the file yourself")
 
 
 def _value(written: str) -> Any:
@@ -102,7 +102,7 @@ def _set(values: Mapping[str, Any], key: tuple[str, ...], new: Any) -> dict[str,
     for part in key[:-1]:
         inner = table.setdefault(part, {})
         if not isinstance(inner, dict):
-            raise UserError(f"cannot set {'.'.join(key)} in this file: {part} is not a table.")
+            raise UserError(f"cannot set {'.'.join(key)} in this file: {part} is not a table")
         table = inner
     table[key[-1]] = new
     return made
@@ -114,7 +114,7 @@ def _edit_with_tomlkit(text: str, key: tuple[str, ...], new: Any) -> str | None:
         import tomlkit
         from tomlkit.exceptions import TOMLKitError
     except ImportError:
-        raise UserError("editing a job file needs the package tomlkit: run `pip install 'tony-jobs[web]'`.") from None
+        raise UserError("editing a job file needs the package tomlkit: run `pip install 'tony-jobs[web]'`") from None
     try:
         document = tomlkit.parse(text)
         table: Any = document

@@ -153,7 +153,7 @@ def _submit(resolved: Resolved, place: Home, early: SignalGuard) -> str:
         ended = interrupt.number if isinstance(interrupt, InterruptedBySignal) else 0
         if ready is None or not ready.accepted.is_set():
             how = f"terminated by {signal.Signals(ended).name}" if ended else "interrupted"
-            warn(f"{how}; nothing was submitted.")
+            warn(f"{how}; nothing was submitted")
         else:  # the job was accepted at the same moment
             job_id = ready.job.record.job_id
             if not ended or early.tied:

@@ -92,7 +92,7 @@ class TensorFlow(Framework):
         variables = _variables(shared["cluster"], shared["outside"], task.task)
         for variable in variables:
             if variable.size > MAX_STRING:
-                raise UserError(f"{task.task} cannot be started: {_explain_size(variable)}.")
+                raise UserError(f"{task.task} cannot be started: {_explain_size(variable)}")
         return [{variable.name: variable.value for variable in variables}]
 
 

@@ -330,7 +330,7 @@ def _header(path: Path, line: bytes) -> Header:
     if header.format != FORMAT:
         raise RecordError(f"{path} is not an event log: its format is {header.format!r:.80}")
     if header.version < VERSION:
-        raise RecordError(f"{path} has version {header.version}; this tony reads version {VERSION} only.")
+        raise RecordError(f"{path} has version {header.version}; this tony reads version {VERSION} only")
     if header.version > VERSION:
         raise NewerRecordError(
             f"{path} has version {header.version}; this tony reads up to {VERSION}. Use a newer tony to read this job."

@@ -64,7 +64,7 @@ def record_of(home: Home, job_id: str) -> JobRecord:
     """
     record = read_job(home.job(job_id))
     if record is None:
-        raise UnknownJobError(f"there is no job {job_id!r} in {home.jobs}.")
+        raise UnknownJobError(f"there is no job {job_id!r} in {home.jobs}")
     return record
 
 

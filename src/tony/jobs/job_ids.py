@@ -70,7 +70,7 @@ def resolve(home: Home, text: str) -> str:
     if not matches and JOB_ID.fullmatch(text) and registry.find_owner(text):
         if _adopt(home, text):
             return text
-        raise UnknownJobError(f"there is no job {text!r}, neither in {home.jobs} nor in the cluster.")
+        raise UnknownJobError(f"there is no job {text!r}, neither in {home.jobs} nor in the cluster")
     raise UnknownJobError(_explain(home, text, list_job_ids(home), matches))
 
 

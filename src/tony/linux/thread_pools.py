@@ -189,7 +189,7 @@ class Lane:
         if slots.count_late() >= slots.of_one_user:
             raise OverloadedError(
                 f"{slots.of_one_user} of your earlier requests are still waiting for {self._what}; no more are started "
-                "until one of them ends."
+                "until one of them ends"
             )
         slot: Slot | None = None
         try:
@@ -205,7 +205,7 @@ class Lane:
             else:
                 slot.mark_late()
                 why = "its storage does not answer, or it is very large"
-            raise OverloadedError(f"{self._what} could not be read within {timeout:.0f} s: {why}.") from None
+            raise OverloadedError(f"{self._what} could not be read within {timeout:.0f} s: {why}") from None
 
 
 async def _run_in_slot(slot: Slot, run: Callable[[], T]) -> T:

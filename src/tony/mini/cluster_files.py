@@ -25,7 +25,7 @@ def user_name() -> str:
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
-        raise UserError(f"Hadoop cannot run as user {os.geteuid()}: it has no entry in the password file.") from None
+        raise UserError(f"Hadoop cannot run as user {os.geteuid()}: it has no entry in the password file") from None
 
 
 def check_path(path: Path) -> None:

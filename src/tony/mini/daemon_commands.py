@@ -117,7 +117,7 @@ def parse(text: str, nodes: int, datanodes: int, others: Iterable[MiniDaemon] = 
     only = {"dn": datanodes, "nm": nodes}.get(text)
     found = MiniDaemon(f"{text}1" if only == 1 else text)
     if found not in known:
-        raise UserError(f"unknown daemon {text!r}; this cluster has {', '.join(daemon.name for daemon in known)}.")
+        raise UserError(f"unknown daemon {text!r}; this cluster has {', '.join(daemon.name for daemon in known)}")
     return found
 
 

@@ -106,7 +106,7 @@ def _run_maven(jars: Path, hadoop: str, maven: Path, java: Java, environment: Ma
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise InfraError(f"Maven could not download Hadoop {hadoop} within {_TIMEOUT_SECONDS:.0f} s.") from None
+        raise InfraError(f"Maven could not download Hadoop {hadoop} within {_TIMEOUT_SECONDS:.0f} s") from None
     if done.returncode != 0 or not any(jars.glob("hadoop-yarn-server-nodemanager-*.jar")):
         lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
         output = "\n".join(line[:500] for line in lines[:_LINES])

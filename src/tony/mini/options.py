@@ -33,7 +33,7 @@ class HadoopProperty:
         """
         found = re.fullmatch(r"(?:([nd][nm][1-9]\d{0,2}):)?([\w.@/-]+)=(.*)", text, re.DOTALL)
         if not found:
-            raise UserError(f"--set {text!r}: write KEY=VALUE, or nm1:KEY=VALUE for one node.")
+            raise UserError(f"--set {text!r}: write KEY=VALUE, or nm1:KEY=VALUE for one node")
         return cls(key=found[2], value=found[3], daemon=found[1])
 
 
@@ -53,7 +53,7 @@ class Label:
         """
         found = re.fullmatch(r"([A-Za-z0-9][\w-]*)=(nm[1-9]\d{0,2}(?:,nm[1-9]\d{0,2})*)", text, re.ASCII)
         if not found:
-            raise UserError(f"--label {text!r}: write LABEL=nm1, or LABEL=nm1,nm2 for several nodes.")
+            raise UserError(f"--label {text!r}: write LABEL=nm1, or LABEL=nm1,nm2 for several nodes")
         return cls(name=found[1], nodes=tuple(int(node[2:]) for node in found[2].split(",")))
 
 
@@ -85,10 +85,10 @@ class MiniOptions:
             UserError: says which.
         """
         if not re.fullmatch(r"\d+\.\d+\.\d+", self.hadoop, re.ASCII):
-            raise UserError(f"--hadoop {self.hadoop}: expected a release such as {DEFAULT_HADOOP}.")
+            raise UserError(f"--hadoop {self.hadoop}: expected a release such as {DEFAULT_HADOOP}")
         for name, count in (("nodes", self.nodes), ("datanodes", self.datanodes)):
             if not 1 <= count <= MAX_NODES:
-                raise UserError(f"--{name} {count}: expected a number from 1 to {MAX_NODES}.")
+                raise UserError(f"--{name} {count}: expected a number from 1 to {MAX_NODES}")
         named = [
             (f"--set {setting.daemon}:{setting.key}", setting.daemon) for setting in self.settings if setting.daemon
         ]
@@ -96,7 +96,7 @@ class MiniOptions:
         known = {daemon.name for daemon in daemons(self.nodes, self.datanodes) if daemon.index}
         for where, name in named:
             if name not in known:
-                raise UserError(f"{where}: this cluster has no {name}; see --nodes and --datanodes.")
+                raise UserError(f"{where}: this cluster has no {name}; see --nodes and --datanodes")
         nodes = [node for label in self.labels for node in label.nodes]
         if len(nodes) != len(set(nodes)):
-            raise UserError("--label: Hadoop allows one label per node, but a node is listed under several.")
+            raise UserError("--label: Hadoop allows one label per node, but a node is listed under several")

@@ -40,7 +40,7 @@ def command(words: tuple[str, ...]) -> int:
 def _go(flags: Flags) -> int:
     load(flags, overrides=TO_CLUSTER)  # reports errors before anything is started
     with clean_exit_on_signals(), run_ephemeral_cluster(MiniOptions(nodes=_NODE_COUNT), os.environ, warn) as cluster:
-        warn(f"Started a cluster of {_NODE_COUNT} nodes for this job")
+        warn(f"started a cluster of {_NODE_COUNT} nodes for this job")
         os.environ["HADOOP_CONF_DIR"] = str(cluster.conf)
         resolved = load(flags, sets=[f"{CLUSTER_CONF}={cluster.conf}"], overrides=TO_CLUSTER)
         return submit_and_follow(resolved, SubmitOptions(detach=False, dry_run=False, as_json=False), tied=True)

@@ -63,7 +63,7 @@ def _find_default_portal(place: Home) -> str:
     known = [token.portal for token in load_tokens(place)]
     if named or len(known) == 1:
         return named or known[0]
-    raise UserError(f"No portal given. Use --portal URL or set {VARIABLE}.")
+    raise UserError(f"no portal given. Use --portal URL or set {VARIABLE}.")
 
 
 def _read_token() -> str:
@@ -73,5 +73,5 @@ def _read_token() -> str:
         text = sys.stdin.readline(1000)
     text = text.strip()
     if not text.isascii() or not text.isprintable() or not 1 <= len(text) <= 200:
-        raise UserError("This is not a token: a token is one line that begins with tony_.")
+        raise UserError("this is not a token: a token is one line that begins with tony_")
     return text

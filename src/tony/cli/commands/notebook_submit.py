@@ -46,7 +46,7 @@ def command(words: tuple[str, ...]) -> int:
 def _go(flags: Flags) -> int:
     resolved = load(flags=flags, assumed={"job_timeout": _DEFAULT_JOB_TIMEOUT}, overrides=TO_CLUSTER)
     if resolved.spec.tensorboard_task is None:
-        raise UserError("no task of this job has a TB_PORT for a notebook; remove tony.<type>.instances.")
+        raise UserError("no task of this job has a TB_PORT for a notebook; remove tony.<type>.instances")
     options = SubmitOptions(detach=False, dry_run=False, as_json=False)
     return submit_and_follow(resolved, options, tied=True, companion=_forward_port)
 

@@ -132,7 +132,7 @@ def token(user: str | None, days: int, no_expiry: bool, note: str, revoke: str |
         if as_json:
             print_json({"token": text, "name": entry.name, "user": user, "until": entry.until})
         else:
-            warn(f"Token for {user}, shown only this once. Log in with: tony login")
+            warn(f"token for {user}, shown only this once. Log in with: tony login")
             say(text)
     else:
         entries = tokens.list_entries()
@@ -166,5 +166,5 @@ def _check_packages() -> None:
     if missing:
         raise UserError(
             f"the portal needs {', '.join(missing)}, which {'are' if len(missing) > 1 else 'is'} not installed: "
-            "run `pip install 'tony-jobs[web]'`."
+            "run `pip install 'tony-jobs[web]'`"
         )

@@ -79,7 +79,7 @@ def command(
     Jobs that have not ended are kept, and so are pinned ones (see `tony pin`).
     """
     if age is None and jobs is None and size is None:
-        raise UserError("Specify which jobs to delete: --older-than 90d, --keep 1000 or --keep-size 100g.")
+        raise UserError("specify which jobs to delete: --older-than 90d, --keep 1000 or --keep-size 100g")
     place = home()
     store = open_location(history or str(place.path), place, os.environ)
     target = open_location(to, place, os.environ) if to else None

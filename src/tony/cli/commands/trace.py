@@ -47,7 +47,7 @@ def command(job: str, otlp: str | None, as_json: bool) -> None:
     if not url:
         if not as_json:
             raise UserError(
-                f"No collector given. Use tony trace {name} --otlp http://host:4318, or set {ENDPOINT}. "
+                f"no collector given. Use tony trace {name} --otlp http://host:4318, or set {ENDPOINT}. "
                 f"To print the trace: tony trace {name} --json"
             )
         for body in _build_requests(view):

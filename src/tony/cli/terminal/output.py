@@ -48,12 +48,12 @@ def explain(error: TonyError) -> None:
             say(str(problem), to=sys.stderr)
         count = len(error.problems)
         errors = f"{count} error{'s' if count != 1 else ''}"
-        warn(f"{errors} in {error.checked_file}." if error.checked_file else f"{errors}; nothing was started.")
+        warn(f"{errors} in {error.checked_file}" if error.checked_file else f"{errors}; nothing was started")
         return
     for line in str(error).splitlines() or [type(error).__name__]:
         warn(line)
     if isinstance(error, PlatformError) and not isinstance(error, RecordError | ProtocolError):
-        warn("this is a bug in tony; please report it together with the job's event log.")
+        warn("this is a bug in tony; please report it together with the job's event log")
 
 
 def print_json(value: object, *, pretty: bool = False) -> None:

@@ -145,7 +145,7 @@ def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:
         if "\0" in name or "\0" in value or "=" in name or not name:
             raise LaunchFailedError(
                 f"environment variable {name[:80]!a} cannot be set: it contains a NUL byte, or its name is empty or "
-                "contains `=`."
+                "contains `=`"
             )
         size = len(os.fsencode(name)) + len(os.fsencode(value)) + 2
         if size > _MAX_STRING_BYTES:
@@ -155,7 +155,7 @@ def check_sizes(argv: Sequence[str], env: Mapping[str, str]) -> None:
             )
     for part in argv:
         if "\0" in part:
-            raise LaunchFailedError("the command contains a NUL byte, which Linux cannot pass.")
+            raise LaunchFailedError("the command contains a NUL byte, which Linux cannot pass")
         size = len(os.fsencode(part)) + 1
         if size > _MAX_STRING_BYTES:
             raise LaunchFailedError(

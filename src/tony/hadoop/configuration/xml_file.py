@@ -112,7 +112,7 @@ class SiteXmlReader:
         """Take note of one more property."""
         self._properties += 1
         if self._properties > MAX_PROPERTIES:
-            raise ConfigurationError(f"{where}: more than {MAX_PROPERTIES} properties.", source=where)
+            raise ConfigurationError(f"{where}: more than {MAX_PROPERTIES} properties", source=where)
 
     @staticmethod
     def _read_content(path: Path) -> bytes:
@@ -121,9 +121,9 @@ class SiteXmlReader:
                 content = file.read(MAX_BYTES + 1)
         except OSError as error:
             why = error.strerror or type(error).__name__
-            raise ConfigurationError(f"{path}: cannot be read: {why}.", source=str(path)) from error
+            raise ConfigurationError(f"{path}: cannot be read: {why}", source=str(path)) from error
         if len(content) > MAX_BYTES:
-            raise ConfigurationError(f"{path}: larger than {MAX_BYTES >> 20} MiB.", source=str(path))
+            raise ConfigurationError(f"{path}: larger than {MAX_BYTES >> 20} MiB", source=str(path))
         return content
 
 
@@ -133,7 +133,7 @@ class _Alone(SiteXmlReader):
     def parse(self, content: bytes, name: Path) -> list[Property]:
         """Return the properties in it."""
         if len(content) > MAX_BYTES:
-            raise ConfigurationError(f"{name}: larger than {MAX_BYTES >> 20} MiB.", source=str(name))
+            raise ConfigurationError(f"{name}: larger than {MAX_BYTES >> 20} MiB", source=str(name))
         return _ConfigurationFile(self, name, content, (name,)).read()
 
     def read_included(self, href: str, above: tuple[Path, ...]) -> list[Property] | None:

@@ -238,7 +238,7 @@ class AppendLog:
         with self._changed:
             self._closing = True
             self._waiting.clear()
-            self._error = self._error or HadoopError(f"{self._path}: the log was abandoned.")
+            self._error = self._error or HadoopError(f"{self._path}: the log was abandoned")
             self._changed.notify_all()
 
     # The thread
@@ -334,7 +334,7 @@ class AppendLog:
         self._client.append(self._path, b"")
         status = self._client.find(self._path)
         if status is None:
-            raise ForeignWriterError(f"{self._path}: the log file was removed by another program.")
+            raise ForeignWriterError(f"{self._path}: the log file was removed by another program")
         return status.length
 
     def _retry_patiently(self, work: Callable[[], None]) -> None:
@@ -375,5 +375,5 @@ class AppendLog:
 
     def _build_foreign_error(self, length: int) -> ForeignWriterError:
         return ForeignWriterError(
-            f"{self._path} has {length} bytes, but {self._length} were expected: another writer writes to this log."
+            f"{self._path} has {length} bytes, but {self._length} were expected: another writer writes to this log"
         )

@@ -121,7 +121,7 @@ class HttpResponse:
             missing = self._response.length
             self.close()
             raise ConnectionLostError(
-                f"{self._origin} ended the connection {missing} bytes before the end of its answer."
+                f"{self._origin} ended the connection {missing} bytes before the end of its answer"
             )
         return data
 
@@ -139,7 +139,7 @@ class HttpResponse:
             left -= len(part)
             if left < 0:
                 self.close()
-                raise IpcProtocolError(f"{self._origin} answers with more than {MAX_RESPONSE_BYTES} bytes.")
+                raise IpcProtocolError(f"{self._origin} answers with more than {MAX_RESPONSE_BYTES} bytes")
         self.close()
         return b"".join(parts)
 
@@ -287,11 +287,11 @@ def _is_quiet(link: http.client.HTTPConnection) -> bool:
 
 def _build_connect_error(origin: HttpOrigin, error: OSError) -> ConnectError:
     if isinstance(error, ConnectionRefusedError):
-        return ConnectError(f"{origin} refuses connections: no process listens on that port.", ConnectFailure.REFUSED)
+        return ConnectError(f"{origin} refuses connections: no process listens on that port", ConnectFailure.REFUSED)
     if isinstance(error, socket.gaierror):
-        return ConnectError(f"{origin}: no such host ({error.strerror}).", ConnectFailure.UNKNOWN_HOST)
+        return ConnectError(f"{origin}: no such host ({error.strerror})", ConnectFailure.UNKNOWN_HOST)
     if isinstance(error, TimeoutError):
-        return ConnectError(f"{origin} does not respond.", ConnectFailure.TIMED_OUT)
+        return ConnectError(f"{origin} does not respond", ConnectFailure.TIMED_OUT)
     if type(error).__name__ == "SSLCertVerificationError":  # by name: without https that module is not loaded
         reason = escape_line(getattr(error, "verify_message", "") or str(error))
         return ConnectError(
@@ -299,13 +299,13 @@ def _build_connect_error(origin: HttpOrigin, error: OSError) -> ConnectError:
             "authorities to trust.",
             ConnectFailure.UNREACHABLE,
         )
-    return ConnectError(f"{origin} cannot be reached: {escape_line(str(error))}.", ConnectFailure.UNREACHABLE)
+    return ConnectError(f"{origin} cannot be reached: {escape_line(str(error))}", ConnectFailure.UNREACHABLE)
 
 
 def _build_lost_error(origin: HttpOrigin, error: Exception) -> CallTimeoutError | ConnectionLostError:
     if isinstance(error, TimeoutError):
-        return CallTimeoutError(f"{origin} did not respond in time.")
-    return ConnectionLostError(f"{origin} closed the connection ({escape_line(str(error)) or type(error).__name__}).")
+        return CallTimeoutError(f"{origin} did not respond in time")
+    return ConnectionLostError(f"{origin} closed the connection ({escape_line(str(error)) or type(error).__name__})")
 
 
 #: What `create` and `append` take. A stream is read from its position to its end, and can be sent only once.
@@ -371,4 +371,4 @@ def _cut(stream: BinaryIO, length: int | None) -> Iterator[bytes]:
         yield piece
     if left:
         name = getattr(stream, "name", "what was to be sent")
-        raise StorageError(f"{name} became {left} bytes shorter while it was being sent to HDFS.")
+        raise StorageError(f"{name} became {left} bytes shorter while it was being sent to HDFS")

@@ -144,9 +144,9 @@ class WebHdfs:
             part, more = parse_listing(self._request_metadata("GET", path, "LISTSTATUS_BATCH", after), path)
             found.extend(part)
             if len(found) > most:
-                raise IpcProtocolError(f"{path}: more than {most} entries in one folder.")
+                raise IpcProtocolError(f"{path}: more than {most} entries in one folder")
             if more and not part:
-                raise IpcProtocolError(f"{path}: the NameNode announces more entries, but lists none.")
+                raise IpcProtocolError(f"{path}: the NameNode announces more entries, but lists none")
             after = {"startAfter": found[-1].name} if found else {}
         return tuple(found)
 
@@ -290,7 +290,7 @@ class WebHdfs:
             while part := stream.read(min(left + 1, 2**20)):
                 left -= len(part)
                 if left < 0:
-                    raise IpcProtocolError(f"{path} is larger than {most} bytes; read it as a stream.")
+                    raise IpcProtocolError(f"{path} is larger than {most} bytes; read it as a stream")
                 parts.append(part)
         return b"".join(parts)
 
@@ -323,7 +323,7 @@ class WebHdfs:
                 if answer.status >= 300:
                     raise build_refusal(answer.status, data, where)
                 return parse_answer(data, where)
-            raise IpcProtocolError(f"{where}: more than {_MAX_REDIRECTS} redirects.")
+            raise IpcProtocolError(f"{where}: more than {_MAX_REDIRECTS} redirects")
 
         return self._retry_login(ask, repeat=repeat)
 
@@ -354,7 +354,7 @@ class WebHdfs:
         first = self._send_first_step(method, path, operation, query)
         if isinstance(first, HttpResponse):
             first.read_body()
-            raise IpcProtocolError(f"{operation} {path}: the server names no DataNode to send the bytes to.")
+            raise IpcProtocolError(f"{operation} {path}: the server names no DataNode to send the bytes to")
         return first
 
     def _send_first_step(
@@ -404,7 +404,7 @@ class WebHdfs:
             if answer.status >= 300:
                 raise build_refusal(answer.status, answer.read_body(), where)
             return answer
-        raise IpcProtocolError(f"OPEN {path}: more than {_MAX_REDIRECTS} redirects.")
+        raise IpcProtocolError(f"OPEN {path}: more than {_MAX_REDIRECTS} redirects")
 
     def _build_target(
         self, base: tuple[HttpOrigin, str], path: str, operation: str, query: dict[str, str]
@@ -478,4 +478,4 @@ class WebHdfs:
 
     def _require_true(self, path: str, answer: dict[str, Any]) -> None:
         if require_field(answer, "boolean", path) is not True:
-            raise IpcProtocolError(f"{path}: the NameNode did not create the folder and gave no reason.")
+            raise IpcProtocolError(f"{path}: the NameNode did not create the folder and gave no reason")

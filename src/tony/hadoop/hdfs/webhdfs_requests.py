@@ -31,9 +31,9 @@ def read_redirect(answer: HttpResponse, before: HttpOrigin, where: str) -> tuple
             raise ValueError("is too long")
         origin, target = split_url(location)
     except ValueError as error:
-        raise IpcProtocolError(f"{where}: the server redirects to an address that {error}.") from None
+        raise IpcProtocolError(f"{where}: the server redirects to an address that {error}") from None
     if before.scheme == "https" and origin.scheme != "https":
-        raise IpcProtocolError(f"{where}: refusing a redirect from https to {origin}: it would expose the token.")
+        raise IpcProtocolError(f"{where}: refusing a redirect from https to {origin}: it would expose the token")
     return origin, target
 
 

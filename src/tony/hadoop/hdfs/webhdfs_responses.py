@@ -28,7 +28,7 @@ def parse_answer(data: bytes, where: str) -> dict[str, Any]:
             f"{where}: response is not JSON: {escape_line(data[:200].decode('latin-1'))!r}"
         ) from error
     if not isinstance(value, dict):
-        raise IpcProtocolError(f"{where}: the response is not a JSON object.")
+        raise IpcProtocolError(f"{where}: the response is not a JSON object")
     return value
 
 
@@ -39,7 +39,7 @@ def require_field(value: dict[str, Any], key: str, where: str) -> Any:
         ProtocolError: it is not.
     """
     if key not in value:
-        raise IpcProtocolError(f"{where}: the response has no {key!r}.")
+        raise IpcProtocolError(f"{where}: the response has no {key!r}")
     return value[key]
 
 
@@ -50,11 +50,11 @@ def parse_file_status(value: Any, where: str) -> FileStatus:
         ProtocolError: a field is missing, or is something else.
     """
     if not isinstance(value, dict):
-        raise IpcProtocolError(f"{where}: the response has no valid file status.")
+        raise IpcProtocolError(f"{where}: the response has no valid file status")
     kind = _KINDS.get(str(value.get("type")))
     permission = str(value.get("permission", "0"))
     if kind is None or len(permission) > 6 or any(digit not in "01234567" for digit in permission):
-        raise IpcProtocolError(f"{where}: the response has an unknown file type.")
+        raise IpcProtocolError(f"{where}: the response has an unknown file type")
     return FileStatus(
         name=_require_text(value, "pathSuffix", where),
         kind=kind,
@@ -79,7 +79,7 @@ def parse_listing(answer: dict[str, Any], where: str) -> tuple[list[FileStatus],
     statuses = _require_mapping(require_field(partial, "FileStatuses", where), where)
     found = require_field(statuses, "FileStatus", where)
     if not isinstance(found, list):
-        raise IpcProtocolError(f"{where}: the response has no valid list.")
+        raise IpcProtocolError(f"{where}: the response has no valid list")
     return [parse_file_status(each, where) for each in found], _require_number(listing, "remainingEntries", where) > 0
 
 
@@ -137,21 +137,21 @@ def _strip_html(data: bytes) -> str:
 
 def _require_mapping(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise IpcProtocolError(f"{where}: the response has no valid object.")
+        raise IpcProtocolError(f"{where}: the response has no valid object")
     return value
 
 
 def _require_text(value: dict[str, Any], key: str, where: str) -> str:
     found = value.get(key, "")
     if not isinstance(found, str):
-        raise IpcProtocolError(f"{where}: {key} of a file is not text.")
+        raise IpcProtocolError(f"{where}: {key} of a file is not text")
     return found
 
 
 def _require_number(value: dict[str, Any], key: str, where: str) -> int:
     found = value.get(key, 0)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise IpcProtocolError(f"{where}: {key} is not a number.")
+        raise IpcProtocolError(f"{where}: {key} is not a number")
     return found
 
 

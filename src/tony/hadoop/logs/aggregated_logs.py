@@ -200,10 +200,10 @@ class AggregatedLogs:
             names = [name for name in whole if not name.endswith((_TEMPORARY, ifile.CHECKSUM_SUFFIX))]
             found.extend((f"{folder}/{name}", sizes[name], sizes) for name in names)
             if len(found) > _MAX_FILES:
-                raise MalformedLogFileError(f"{folder} holds more than {_MAX_FILES} files.")
+                raise MalformedLogFileError(f"{folder} holds more than {_MAX_FILES} files")
         if not found:
             raise LogsNotFoundError(
-                f"No aggregated logs of {application}, owner {owner}. They come some seconds after its end, if"
+                f"no aggregated logs of {application}, owner {owner}. They come some seconds after its end, if"
                 f" yarn.log-aggregation-enable is true. Looked in: {', '.join(folders)}"
             )
         return found

@@ -77,7 +77,7 @@ class LogStream:
             part = self._answer.read(size)
         if not part:
             self.close()
-            raise NodeWebError(f"The node ended its answer {self.length - self.position} bytes too early.")
+            raise NodeWebError(f"the node ended its answer {self.length - self.position} bytes too early")
         self.position += len(part)
         return part
 
@@ -132,14 +132,14 @@ class NodeWeb:
         try:
             value = json.loads(answer.read_body())
         except (ValueError, RecursionError) as error:
-            raise NodeWebError(f"{where}: the answer is no JSON.") from error
+            raise NodeWebError(f"{where}: the answer is no JSON") from error
         found = {
             log.name: log
             for info in _list_objects(value, "containerLogsInfo", where)
             for log in _parse_local(info, where)
         }
         if len(found) > _MAX_FILES:
-            raise NodeWebError(f"{where}: more than {_MAX_FILES} files.")
+            raise NodeWebError(f"{where}: more than {_MAX_FILES} files")
         return tuple(sorted(found.values(), key=lambda log: log.name))
 
     def open(self, container: str, name: str, offset: int = 0) -> LogStream:
@@ -161,7 +161,7 @@ class NodeWeb:
             slack *= 4
             tail_bytes = stream.length - offset + slack
             stream.close()
-        raise NodeWebError(f"{self._origin}: {name} of {container} grows faster than it can be read.")
+        raise NodeWebError(f"{self._origin}: {name} of {container} grows faster than it can be read")
 
     def close(self) -> None:
         """End idle connections."""
@@ -195,9 +195,9 @@ class NodeWeb:
             return answer
         text = answer.read_body()[:4000].decode("utf-8", "replace")
         if 300 <= answer.status < 400:
-            raise NodeWebError(f"{self._origin} no longer has the logs; it redirects to a log server.", is_missing=True)
+            raise NodeWebError(f"{self._origin} no longer has the logs; it redirects to a log server", is_missing=True)
         if answer.status == 401:
-            raise NodeWebError(f"{self._origin} wants a Kerberos login for its pages (401); we log in by RPC alone.")
+            raise NodeWebError(f"{self._origin} wants a Kerberos login for its pages (401); we log in by RPC alone")
         words = escape_line(text.rpartition("Exception:")[2].partition('"')[0]) or "no words"
         is_missing = answer.status == 404 or "NotFoundException" in text
         raise NodeWebError(f"{self._origin} refused the request ({answer.status}): {words}", is_missing=is_missing)
@@ -210,7 +210,7 @@ def _read_head(read: Callable[[int], bytes], where: str) -> tuple[bytes, bytes]:
         part = read(_MAX_HEAD_BYTES)
         data += part
         if not part or len(data) > 2 * _MAX_HEAD_BYTES:
-            raise NodeWebError(f"{where}: the answer does not begin as a NodeManager's does (Hadoop 2.9 and newer).")
+            raise NodeWebError(f"{where}: the answer does not begin as a NodeManager's does (Hadoop 2.9 and newer)")
     head, _, ahead = data.partition(_CONTENT)
     return head, ahead
 
@@ -220,7 +220,7 @@ def _parse_length(head: bytes, where: str) -> int:
         name, _, value = line.partition(b":")
         if name == b"LogLength" and value.isdigit() and len(value) < 20:
             return int(value)
-    raise NodeWebError(f"{where}: the answer does not say how long the file is.")
+    raise NodeWebError(f"{where}: the answer does not say how long the file is")
 
 
 def _list_objects(value: Any, key: str, where: str) -> list[dict[str, Any]]:
@@ -228,7 +228,7 @@ def _list_objects(value: Any, key: str, where: str) -> list[dict[str, Any]]:
     found = value.get(key, []) if isinstance(value, dict) else None
     each = [found] if isinstance(found, dict) else found
     if not isinstance(each, list) or not all(isinstance(one, dict) for one in each):
-        raise NodeWebError(f"{where}: the answer is no list of logs.")
+        raise NodeWebError(f"{where}: the answer is no list of logs")
     return each
 
 
@@ -240,6 +240,6 @@ def _parse_local(info: dict[str, Any], where: str) -> list[NodeLog]:
     for one in _list_objects(info, "containerLogInfo", where):
         name, size = one.get("fileName"), str(one.get("fileSize", ""))
         if not isinstance(name, str) or not (size.isascii() and size.isdigit() and len(size) < 20):
-            raise NodeWebError(f"{where}: the answer is no list of logs.")
+            raise NodeWebError(f"{where}: the answer is no list of logs")
         found.append(NodeLog(name=name, length=int(size)))
     return found

@@ -49,7 +49,7 @@ def read_events(folder: JobFolder, after: int, most: int, kinds: Set[str], *, ow
 
 def _check_event_bytes(path: Path, size: int) -> None:
     if size > _MAX_EVENT_BYTES:
-        raise RecordError(f"{path}: these events have more than {_MAX_EVENT_BYTES >> 20} MiB; request fewer at a time.")
+        raise RecordError(f"{path}: these events have more than {_MAX_EVENT_BYTES >> 20} MiB; request fewer at a time")
 
 
 def _read_latest(segments: Sequence[Path], most: int) -> list[LogEntry]:

@@ -124,7 +124,7 @@ class PortalClient:
         if text == "last":
             found = [*self.iterate_jobs({"user": str(self.fetch_user().get("user", ""))}, lambda head: True, 1)]
             if not found:
-                raise UnknownJobError(f"{self.address} has no job of yours.")
+                raise UnknownJobError(f"{self.address} has no job of yours")
             return found[0].job
         try:
             self.get(f"jobs/{quote(text, safe='')}", {"tasks": "no"})
@@ -135,7 +135,7 @@ class PortalClient:
             if matches:
                 several = f"several jobs match {text!r}: {', '.join(matches[:3])}. Write more of the id."
                 raise UnknownJobError(several) from None
-            raise UnknownJobError(f"{self.address} has no job {text!r}, or you may not see it.") from None
+            raise UnknownJobError(f"{self.address} has no job {text!r}, or you may not see it") from None
         return text
 
     def fetch_report(self, job: str, *, tasks: bool = True) -> JobReport:
@@ -249,7 +249,7 @@ class PortalClient:
                 continue
             if len(body) > _MAX_ANSWER_BYTES:
                 connection.close()
-                raise InfraError(f"{self.address} sent more than {_MAX_ANSWER_BYTES >> 20} MiB.")
+                raise InfraError(f"{self.address} sent more than {_MAX_ANSWER_BYTES >> 20} MiB")
             self._idle.append(connection)
             return response.status, body
 
@@ -270,7 +270,7 @@ class PortalClient:
     def _build_error(self, status: int, found: object) -> TonyError:
         facts = found.get("error") if isinstance(found, dict) else None
         if not isinstance(facts, dict):
-            return InfraError(f"{self.address} answered with HTTP {status}; it does not seem to be a portal.")
+            return InfraError(f"{self.address} answered with HTTP {status}; it does not seem to be a portal")
         text = " ".join(str(facts.get(key) or "") for key in ("message", "advice")).strip()
         if status == 401:
             return UserError(f"{self.address}: {text} Then: tony login --portal {self.address}")

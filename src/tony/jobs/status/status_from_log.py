@@ -41,7 +41,7 @@ class StatusFromLog:
             if replay is None or not replay.tail.continues:
                 record = read_job(self._folder, own=self._own)
                 if record is None:
-                    raise UnknownJobError(f"there is no job in {self._folder.path}.")
+                    raise UnknownJobError(f"there is no job in {self._folder.path}")
                 if not segments(self._folder.path):
                     return build_pending_report(self._folder, record)
                 replay = _LogReplay(self._folder, record)

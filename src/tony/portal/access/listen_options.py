@@ -75,7 +75,7 @@ class ListenOptions:
             UserError: says what is missing.
         """
         if (self.certificate is None) != (self.private_key is None):
-            raise UserError("--certificate and --private-key must be given together.")
+            raise UserError("--certificate and --private-key must be given together")
         if self.user_header and not self.trusted:
             raise UserError(
                 f"--user-header {self.user_header}: any client could send that header. "
@@ -83,7 +83,7 @@ class ListenOptions:
             )
         for who in self.admins:
             if not PERSON.fullmatch(who.removeprefix("@")):
-                raise UserError(f"--admin {who}: not a user (ann) or group (@admins).")
+                raise UserError(f"--admin {who}: not a user (ann) or group (@admins)")
         for text in self.origins:
             _parse_origin(text)
         for name in self.proxy_users:
@@ -160,20 +160,20 @@ def _parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
-        raise UserError(f"--trust-proxy {text}: not an address (10.0.0.7) or network (10.0.0.0/28).") from None
+        raise UserError(f"--trust-proxy {text}: not an address (10.0.0.7) or network (10.0.0.0/28)") from None
 
 
 def _check_user(name: str) -> None:
     try:
         pwd.getpwnam(name)
     except KeyError:
-        raise UserError(f"--proxy-user {name}: there is no such user on this machine.") from None
+        raise UserError(f"--proxy-user {name}: there is no such user on this machine") from None
 
 
 def _parse_origin(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
         raise UserError(
-            f"--origin {text}: not an origin; use the portal's address in browsers: https://jobs.example.org."
+            f"--origin {text}: not an origin; use the portal's address in browsers: https://jobs.example.org"
         )
     return f"{parts.scheme}://{parts.netloc.lower()}"

@@ -221,7 +221,7 @@ class TokenFile:
         """
         if not PERSON.fullmatch(user) or not user.isprintable():
             raise UserError(
-                f"{user[:80]!r} is not a valid user name: no blanks, commas, colons and slashes, and no leading @."
+                f"{user[:80]!r} is not a valid user name: no blanks, commas, colons and slashes, and no leading @"
             )
         now = clock.wall()
         with self._edit_entries() as entries:
@@ -295,7 +295,7 @@ def _make_private_folder(folder: Path) -> None:
         status = folder.stat()
         if status.st_uid != os.geteuid():
             raise StorageError(
-                f"{folder} belongs to user {status.st_uid}; the portal's tokens must be in a folder of its own user."
+                f"{folder} belongs to user {status.st_uid}; the portal's tokens must be in a folder of its own user"
             )
         if status.st_mode & 0o077:
             folder.chmod(0o700)

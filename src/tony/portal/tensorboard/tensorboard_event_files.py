@@ -142,7 +142,7 @@ def _copy(store: FileStore, path: str, target: Path, left: int) -> int:
         for piece in store.read_pieces(path):
             left -= len(piece)
             if left < 0:
-                raise StorageError(f"the event files have more than {_MAX_BYTES >> 30} GiB, the limit for copies.")
+                raise StorageError(f"the event files have more than {_MAX_BYTES >> 30} GiB, the limit for copies")
             out.write(piece)
     return left
 
@@ -213,7 +213,7 @@ def find_owner(store: FileStore | None, path: str) -> str:
         return find_user_name(store.owner)
     found = store.find(join_path(path, "job.json")) if store else None
     if found is None or not found.owner:
-        raise StorageError("the owner of the job directory is unknown, so nothing outside of it is shown.")
+        raise StorageError("the owner of the job directory is unknown, so nothing outside of it is shown")
     return found.owner
 
 

@@ -297,7 +297,7 @@ class TensorBoardManager:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise InfraError("the portal is shutting down.")
+            raise InfraError("the portal is shutting down")
 
     def _find_used(self, jobs: tuple[str, ...]) -> TensorBoardProcess | None:
         board = self.find(jobs)

@@ -173,7 +173,7 @@ class TensorBoardRoutes:
             with ExitStack() as stack:
                 found = self._find(ones, stack)
                 if not any(file_set.files for file_set in found.values()):
-                    raise UserError("no event files were found; the job's TensorBoard page lists the places searched.")
+                    raise UserError("no event files were found; the job's TensorBoard page lists the places searched")
                 gather(found, folder)
 
         try:

@@ -79,7 +79,7 @@ def _require_start(prefix: Path, name: str, env: Mapping[str, str]) -> None:
     answer = _run(prefix, ["-c", _VERSION_SCRIPT], f"{what}: its bin/python", _START_TIMEOUT_SECONDS, env)
     version = re.search(r"python (\d+\.\d+)", answer)
     if version is None:
-        raise StorageError(f"{what}: its bin/python is not Python: its output was {answer[:200]!r}.")
+        raise StorageError(f"{what}: its bin/python is not Python: its output was {answer[:200]!r}")
     made_for = sorted(path.name for path in (prefix / "lib").glob("python*.*") if (path / "site-packages").is_dir())
     if (prefix / "pyvenv.cfg").is_file() and made_for and f"python{version[1]}" not in made_for:
         raise StorageError(
@@ -107,7 +107,7 @@ def _run(prefix: Path, arguments: list[str], what: str, limit: float, env: Mappi
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise StorageError(f"{what} did not exit within {limit:.0f} s on {socket.gethostname()}.") from error
+        raise StorageError(f"{what} did not exit within {limit:.0f} s on {socket.gethostname()}") from error
     except OSError as error:
         raise StorageError(
             f"{what} cannot be started on {socket.gethostname()} ({error.strerror}). "

@@ -30,7 +30,7 @@ def explain_os_error(doing: str, folder: Path, needed: int | None = None) -> Ite
         yield
     except OSError as error:
         if error.filename and error.errno not in _FULL:
-            raise StorageError(f"cannot {doing}: {error.strerror} ({error.filename}).") from error
+            raise StorageError(f"cannot {doing}: {error.strerror} ({error.filename})") from error
         raise build_storage_error(doing, folder, error, needed) from error
 
 
@@ -38,7 +38,7 @@ def build_storage_error(doing: str, folder: Path, error: OSError, needed: int | 
     """Return the error for an OSError; the arguments are those of `explain_os_error`."""
     if error.errno in _FULL:
         return build_disk_full_error(doing, folder, needed, quota=error.errno == errno.EDQUOT)
-    return StorageError(f"cannot {doing}: {error.strerror or error}.")
+    return StorageError(f"cannot {doing}: {error.strerror or error}")
 
 
 def require_free_space(doing: str, folder: Path, needed: int) -> None:
