@@ -30,7 +30,7 @@ home, job, source = Home(Path(sys.argv[1])), sys.argv[2], sys.argv[3]
 folder = home.job(job)
 folder.path.mkdir(parents=True)
 begin = time.perf_counter()
-staged = stage(JobSpec(command="true", source=source), home, folder, lambda text: None)
+staged = stage(JobSpec(command="true", source=source), home, folder, lambda notice: None)
 print(time.perf_counter() - begin)
 """
 

@@ -109,7 +109,7 @@ def test_restarts_are_told(
         task=TaskId("worker", 0),
         failure="it failed",
         decision=FailureResponse.RETRY,
-        reason="only worker:0: budget left",
+        reason="budget left",
     )
     logged(folder, [opened[0], alone, Snapshot(digest="session-opened"), *opened[1:]])
     restarts = Restarts(charged=2, most=5, free=1)

@@ -119,7 +119,7 @@ class TestStatus:
     def test_restarts_of_one_task_alone(self, tony: Tony, job: Recorded) -> None:
         """They count as well, and stay when a later session has begun."""
         folder, record = job
-        failure, reason = "worker:1: killed by SIGKILL", "only worker:1: restart 1 of 2"
+        failure, reason = "worker:1: killed by SIGKILL", "restart 1 of 2"
         alone = ev.FailureClassified(
             task=TaskId("worker", 1), failure=failure, decision=ev.FailureResponse.RETRY, reason=reason
         )

@@ -98,14 +98,14 @@ def test_a_task_that_starts_again_alone_is_told_with_its_failure(story: StatusCh
     waits = f"starts again in 2 s: {second}"
     assert tell(TaskState.RUNNING, 1, "", 7) == ["Started worker:0 on here (pid 7)"]
     assert tell(TaskState.RUNNING, 2, f"try 2, for before: {first}", 8) == [
-        f"worker:0 restarts: try 2, for before: {first}",
+        f"Restarting worker:0: try 2, for before: {first}",
         "Started worker:0 on here (pid 8)",
     ]
-    assert tell(TaskState.REGISTERED, 2, waits) == [f"worker:0 {waits}"]
+    assert tell(TaskState.REGISTERED, 2, waits) == [f"Restarting worker:0: {waits}"]
     assert tell(TaskState.REGISTERED, 2, waits.replace("2 s", "1 s")) == []
     assert tell(TaskState.RUNNING, 3, f"try 3, for before: {second}", 9) == ["Started worker:0 on here (pid 9)"]
     assert tell(TaskState.REQUESTED, 3, f"no container yet (before: {first})") == [
-        f"worker:0 restarts: no container yet (before: {first})"
+        f"Restarting worker:0: no container yet (before: {first})"
     ]
 
 

@@ -39,7 +39,7 @@ class Desk:
         self.said = []
         self.folder = self.home.job(f"job-{self.jobs}")
         self.folder.path.mkdir(parents=True)
-        return stage(spec, self.home, self.folder, self.said.append, **options)  # type: ignore[arg-type]
+        return stage(spec, self.home, self.folder, lambda notice: self.said.append(str(notice)), **options)  # type: ignore[arg-type]
 
     def problems(self, spec: JobSpec, **options: object) -> tuple[Problem, ...]:
         with pytest.raises(ConfigError) as caught:

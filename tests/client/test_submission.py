@@ -51,7 +51,7 @@ def folders(home: Home) -> list[str]:
 async def test_a_submitted_job_is_complete(home: Home, desk: Desk, resolved: Resolved) -> None:
     """Its scheduler finds everything in place, and everybody else its record."""
     said: list[str] = []
-    job_id = await submit(resolved, home, said.append)
+    job_id = await submit(resolved, home, lambda notice: said.append(str(notice)))
     folder = home.job(job_id)
     assert job_id.startswith("local-")
     assert desk.seen == ["job.json", "logs", "secret", "staged"]

@@ -59,7 +59,7 @@ def test_only_that_task_starts_again() -> None:
     ]
     assert made(simulation, act.Stop) + made(simulation, act.Renew) + made(simulation, act.Publish) == []
     (verdict,) = made(simulation, act.ReportFailure)
-    assert (verdict.decision, verdict.reason) == ("retry", "only worker:1: restart 1 of 2")
+    assert (verdict.decision, verdict.reason) == ("retry", "restart 1 of 2")
     for index in range(3):
         simulation.exit(task(f"worker:{index}"), OK)
     simulation.settle()

@@ -23,11 +23,11 @@ def test_every_setting_that_has_no_effect() -> None:
     nothing = "has no effect on the local scheduler"
     spec = JobSpec(roles={"worker": WORKER, "ps": Role(node_label="gpu")})
     assert find_unsupported_settings(spec, LOCAL) == [
-        f"warning: roles.worker.resources.yarn.io/fpga {nothing}",
-        f"warning: roles.worker.resources.yarn.io/gpu {nothing}; request GPUs with `gpus`",
-        f"warning: roles.worker.node_label {nothing}",
-        f"warning: roles.worker.spread {nothing}",
-        f"warning: roles.ps.node_label {nothing}",
+        f"roles.worker.resources.yarn.io/fpga {nothing}",
+        f"roles.worker.resources.yarn.io/gpu {nothing}; request GPUs with `gpus`",
+        f"roles.worker.node_label {nothing}",
+        f"roles.worker.spread {nothing}",
+        f"roles.ps.node_label {nothing}",
     ]
 
 

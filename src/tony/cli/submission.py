@@ -145,7 +145,7 @@ def _submit(resolved: Resolved, place: Home, early: SignalGuard) -> str:
     ready = None
     try:
         # Staging blocks; outside an event loop Ctrl-C interrupts it at once.
-        with clean_exit_on_signals(), prepare_submission(resolved, place, warn) as ready:
+        with clean_exit_on_signals(), prepare_submission(resolved, place, lambda notice: warn(str(notice))) as ready:
             job_id = asyncio.run(ready.submit())
             early.begin()
             return job_id

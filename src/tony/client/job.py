@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tony.client.blocking import make_blocking, make_blocking_iterator, run
 from tony.client.port_forward import PortForward, open_proxy
 from tony.client.submission import submit as submit_resolved
+from tony.client.submission_notice import SubmissionNotice
 from tony.config.files.call_settings import from_spec
 from tony.config.files.layers import put
 from tony.config.load import load
@@ -63,7 +64,7 @@ async def submit_async(job: JobLike, scheduler: str | None = None, **settings: A
     given = settings if scheduler is None else {**settings, "scheduler": scheduler}
     resolved = await to_thread(_resolve, job, given)
     home = find_state_dir(os.environ)
-    return Job(DirectoryJobView.from_home(home, await submit_resolved(resolved, home, _print_notice)))
+    return Job(DirectoryJobView.from_home(home, await submit_resolved(resolved, home, _log_notice)))
 
 
 def attach(job_id: str) -> Job:
@@ -191,6 +192,5 @@ def _merge(own: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any
     return values
 
 
-def _print_notice(text: str) -> None:
-    warning = text.startswith("warning:")
-    log.log(logging.WARNING if warning else logging.INFO, "%s", text.removeprefix("warning:").strip())
+def _log_notice(notice: SubmissionNotice) -> None:
+    log.log(logging.WARNING if notice.is_warning else logging.INFO, "%s", notice.text)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from tony.client.submission_notice import OnNotice, SubmissionNotice
 from tony.config.files.file_entries import FileEntry, parse_file_entry
 from tony.config.files.hdfs_uri import is_address
 from tony.errors import ArchiveError, ConfigError, Problem
@@ -24,8 +25,6 @@ from tony.storage.staging.staging_requests import StagingRejectedError, StagingR
 from tony.storage.stores.disk_errors import explain_os_error
 from tony.units import format_size
 
-Notice = Callable[[str], None]
-
 #: Bytes of a file or folder that cause a warning: it is copied for every task.
 LARGE = 500 * MIB
 #: Most errors that are reported per folder; the others are counted.
@@ -38,7 +37,7 @@ def stage(
     spec: JobSpec,
     home: Home,
     folder: JobFolder,
-    notice: Notice,
+    on_notice: OnNotice,
     *,
     sources: Mapping[str, str] = MappingProxyType({}),
     same_host: bool = True,
@@ -49,7 +48,7 @@ def stage(
     Args:
         spec: with absolute paths.
         folder: the job directory; gets `staged/` with links to the files of the job.
-        notice: receives sizes, warnings, and what is left out.
+        on_notice: receives sizes, warnings, and what is left out.
         sources: dotted key -> where it was set, for errors.
         same_host: the tasks run on this machine, so an interpreter's path must exist here.
         remote_files: returns the file systems of addresses, or raises ValueError; called only if needed.
@@ -61,7 +60,7 @@ def stage(
     """
     cache = Cache(home.cache)
     cache.prepare()
-    stager = _Stager(spec, home, cache, notice, sources, same_host, remote_files)
+    stager = _Stager(spec, home, cache, on_notice, sources, same_host, remote_files)
     try:
         plans = stager.plan()
         stager.raise_problems()
@@ -103,7 +102,7 @@ class _Stager:
     spec: JobSpec
     home: Home
     cache: Cache
-    notice: Notice
+    on_notice: OnNotice
     sources: Mapping[str, str]
     same_host: bool
     open_remote_files: Callable[[], RemoteFiles] | None
@@ -184,7 +183,7 @@ class _Stager:
         except (RemoteFileNotFoundError, FileNotFoundError, NotADirectoryError):
             if not entry.optional:
                 raise
-            self.notice(f"warning: {entry.path} does not exist; the job continues without it (#optional)")
+            self.warn(f"{entry.path} does not exist; the job continues without it (#optional)")
             return ()
         return (staging_requests.request_file(entry, self.find_own_folders(Path(entry.path))),)
 
@@ -196,7 +195,7 @@ class _Stager:
             entry.path, entry.name, renamed=renamed, unpack=entry.unpack, files=files
         )
         if warning:
-            self.notice(f"warning: {entry.path}: {warning}")
+            self.warn(f"{entry.path}: {warning}")
         return found
 
     def archive(self, address: str, placement: Placement) -> StagingRequest:
@@ -296,19 +295,25 @@ class _Stager:
             )
         return staging_requests.store(request, self.cache, same_host=self.same_host, files=self.files)
 
+    def inform(self, text: str) -> None:
+        self.on_notice(SubmissionNotice(text))
+
+    def warn(self, text: str) -> None:
+        self.on_notice(SubmissionNotice(text, is_warning=True))
+
     def warn_if_large(self, keyed: _KeyedRequest) -> None:
         """Warn before packing, which takes a while, so that the user can interrupt it."""
         scan = keyed.request.scan
         label = _format_label(keyed)
         if scan and scan.size > LARGE:
             parts = ", ".join(f"{path} ({format_size(size)})" for path, size in find_largest_entries(scan))
-            self.notice(
-                f"warning: {label} is large ({format_size(scan.size)}) and is copied for every task. Largest entries: "
+            self.warn(
+                f"{label} is large ({format_size(scan.size)}) and is copied for every task. Largest entries: "
                 f"{parts}. Leave out what the job does not need with a .tonyignore file."
             )
         elif scan is None and keyed.key.endswith("files") and keyed.request.size > LARGE:
             size = format_size(keyed.request.size)
-            self.notice(f"warning: {label} is large ({size}) and is copied for every task.")
+            self.warn(f"{label} is large ({size}) and is copied for every task.")
 
     def report_stored(self, keyed: _KeyedRequest, stored: Stored) -> None:
         request, scan = keyed.request, keyed.request.scan
@@ -317,18 +322,16 @@ class _Stager:
         if request.remote and self.files and self.files.in_place:
             note = ", already in HDFS"
         if scan is None:
-            self.notice(f"{label}: {format_size(stored.size)}{note}")
+            self.inform(f"{label}: {format_size(stored.size)}{note}")
             return
         count = sum(found.kind is ManifestEntryKind.FILE for found in scan.found)
-        self.notice(f"{label}: {format_size(scan.size)} in {count} file{'' if count == 1 else 's'}{note}")
+        self.inform(f"{label}: {format_size(scan.size)} in {count} file{'' if count == 1 else 's'}{note}")
         for sentence in scan.skipped[:_MAX_ERRORS]:
-            self.notice(f"warning: {label}: {sentence}")
+            self.warn(f"{label}: {sentence}")
         if scan.left_out:
-            self.notice(f"{label}: {_describe_left_out(scan.left_out)}")
+            self.inform(f"{label}: {_describe_left_out(scan.left_out)}")
             if not scan.found:
-                self.notice(
-                    f"warning: {label}: everything in {request.path} is left out by {scan.left_out.ignore_file}"
-                )
+                self.warn(f"{label}: everything in {request.path} is left out by {scan.left_out.ignore_file}")
 
 
 def _describe_left_out(left_out: LeftOut) -> str:

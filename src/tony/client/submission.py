@@ -16,6 +16,7 @@ import tony
 from tony import clock
 from tony.client.credential_creation import make_credentials
 from tony.client.staging import stage
+from tony.client.submission_notice import OnNotice, SubmissionNotice
 from tony.config.files.layers import quote
 from tony.config.files.secret_references import resolve_reference
 from tony.config.load import Resolved, with_sources
@@ -42,7 +43,6 @@ from tony.storage.stores.disk_errors import build_storage_error
 #: Attempts to find an unused job id. Even one collision happens once in millions.
 _MAX_ID_ATTEMPTS = 100
 #: Receives messages for the user.
-Notice = Callable[[str], None]
 
 
 def check(resolved: Resolved, home: Home) -> Submitter:
@@ -105,11 +105,11 @@ class Prepared:
 
 
 @contextmanager
-def prepare_submission(resolved: Resolved, home: Home, notice: Notice) -> Iterator[Prepared]:
+def prepare_submission(resolved: Resolved, home: Home, on_notice: OnNotice) -> Iterator[Prepared]:
     """Check, stage and record a job. Blocking. If the body fails, the job is removed.
 
     Args:
-        notice: receives messages, such as the size of packed folders.
+        on_notice: receives messages, such as the size of packed folders.
 
     Raises:
         ConfigError: the scheduler can never run it, or its files cannot be staged. Nothing was created.
@@ -121,9 +121,10 @@ def prepare_submission(resolved: Resolved, home: Home, notice: Notice) -> Iterat
     tls = resolved.spec.tls is TlsMode.ALWAYS or not same_host
     with _create_credentials(tls) as credentials:
         _check(resolved, submitter)
-    unsupported = find_unsupported_settings(resolved.spec, submitter.capabilities)
-    for sentence in [*resolved.notices, *unsupported, *submitter.notices(resolved.spec)]:
-        notice(sentence)
+    for sentence in [*resolved.notices, *submitter.notices(resolved.spec)]:
+        on_notice(SubmissionNotice(sentence))
+    for sentence in find_unsupported_settings(resolved.spec, submitter.capabilities):
+        on_notice(SubmissionNotice(sentence, is_warning=True))
     prepare(home)
     aborted_submissions.remove_aborted_submissions(home)
     now = clock.wall()
@@ -133,7 +134,7 @@ def prepare_submission(resolved: Resolved, home: Home, notice: Notice) -> Iterat
             resolved.spec,
             home,
             folder,
-            notice,
+            on_notice,
             sources=resolved.sources,
             same_host=same_host,
             remote_files=lambda: submitter.remote_files(resolved.spec, resolved.other_schedulers),
@@ -145,7 +146,7 @@ def prepare_submission(resolved: Resolved, home: Home, notice: Notice) -> Iterat
         yield Prepared(job=job, submitter=submitter, accepted=accepted)
 
 
-async def submit(resolved: Resolved, home: Home, notice: Notice) -> str:
+async def submit(resolved: Resolved, home: Home, on_notice: OnNotice) -> str:
     """Submit a job and return its id. It then runs independently of the client.
 
     Raises:
@@ -155,7 +156,7 @@ async def submit(resolved: Resolved, home: Home, notice: Notice) -> str:
     """
     with ExitStack() as stack:
         entering = asyncio.get_running_loop().create_task(
-            to_thread(stack.enter_context, prepare_submission(resolved, home, notice))
+            to_thread(stack.enter_context, prepare_submission(resolved, home, on_notice))
         )
         try:
             ready = await asyncio.shield(entering)

@@ -9,9 +9,9 @@ from tony.schedulers.capabilities import Capabilities, RoleSetting
 
 
 def find_unsupported_settings(spec: JobSpec, capabilities: Capabilities) -> list[str]:
-    """Return a warning for each of them, but for images: without its image a program cannot run."""
+    """Return a sentence for each of them, but for images: without its image a program cannot run."""
     return [
-        f"warning: roles.{name}.{key} has no effect on the {spec.scheduler} scheduler{instead}"
+        f"roles.{name}.{key} has no effect on the {spec.scheduler} scheduler{instead}"
         for name, role in spec.effective_roles.items()
         for setting, key, instead in _list_used_settings(role)
         if setting not in capabilities.honours

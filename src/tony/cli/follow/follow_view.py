@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TextIO
+from typing import Any, ClassVar, Protocol, TextIO
 
 from tony import clock
 from tony.cli.terminal.output import knows_sequences, say
@@ -15,6 +15,20 @@ from tony.cli.text.status_changes import StatusChanges
 from tony.jobs.job_follower import Viewer
 from tony.jobs.logs.log_reader import LogLine
 from tony.model.job_report import JobReport
+from tony.model.layout import Home
+
+
+class TerminalViewer(Viewer, Protocol):
+    """Shows a followed job to the user of a terminal, file or pipe.
+
+    Attributes:
+        shows_ages: reports are needed even if only time has passed.
+    """
+
+    shows_ages: ClassVar[bool]
+
+    async def poll_progress(self, home: Home, job_id: str) -> None:
+        """Keep the displayed progress of the running job current, until cancelled."""
 
 
 class PlainView:
@@ -23,6 +37,8 @@ class PlainView:
     Args:
         stream: the output.
     """
+
+    shows_ages: ClassVar[bool] = False
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -42,6 +58,9 @@ class PlainView:
     def on_notice(self, text: str) -> None:
         self._say(text)
 
+    async def poll_progress(self, home: Home, job_id: str) -> None:
+        """Return at once: lines show no progress."""
+
     def _say(self, text: str) -> None:
         say(f"{format_stamp()}{text}", to=self._stream)
         self._stream.flush()
@@ -52,7 +71,7 @@ def format_stamp() -> str:
     return time.strftime("%H:%M:%S ")
 
 
-def create_view(stream: TextIO) -> AbstractContextManager[Viewer]:
+def create_view(stream: TextIO) -> AbstractContextManager[TerminalViewer]:
     """Return the view for a stream, a context manager: at its end a live table is removed."""
     if is_terminal(stream) and knows_sequences():
         from tony.cli.terminal.live_status import LiveView

@@ -12,7 +12,7 @@ from typing import Any, TextIO
 
 import click
 
-from tony.cli.follow.follow_view import create_view
+from tony.cli.follow.follow_view import TerminalViewer, create_view
 from tony.cli.submission_signals import TERMINATION_SIGNALS, SignalGuard
 from tony.cli.terminal.output import say_all, warn
 from tony.errors import ExitCode, TonyError
@@ -65,14 +65,15 @@ def exit_code(report: JobReport) -> int:
     return ExitCode.SUCCEEDED if report.state is JobState.SUCCEEDED else ExitCode.BUG
 
 
-async def _follow(home: Home, job_id: str, view: Viewer, early: SignalGuard, companion: Companion | None) -> JobReport:
+async def _follow(
+    home: Home, job_id: str, view: TerminalViewer, early: SignalGuard, companion: Companion | None
+) -> JobReport:
     with raise_first_error():
         async with asyncio.TaskGroup() as group:
             with _SignalHandlers(home, job_id, view, group, early).install():
                 others = [group.create_task(companion(home, job_id, view))] if companion else []
-                if poll_progress := getattr(view, "poll_progress", None):
-                    others.append(group.create_task(poll_progress(home, job_id)))
-                report = await follow(home, job_id, view, ages=getattr(view, "shows_ages", False))
+                others.append(group.create_task(view.poll_progress(home, job_id)))
+                report = await follow(home, job_id, view, ages=view.shows_ages)
                 for other in others:
                     other.cancel()
                 return report

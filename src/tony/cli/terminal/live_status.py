@@ -10,7 +10,7 @@ import contextlib
 import re
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Self, TextIO
+from typing import ClassVar, Self, TextIO
 
 import click
 
@@ -46,7 +46,7 @@ class LiveView:
     """Scrolling output with a table below it. A context manager: at its end the table is removed, the output stays."""
 
     #: Request reports even if only time has passed.
-    shows_ages = True
+    shows_ages: ClassVar[bool] = True
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -162,8 +162,8 @@ class StatusChanges:
 
 
 def _format_lone_restart(task: TaskReport) -> str:
-    """Return `evaluator:0 restarts in 2 s: evaluator:0: exit code 3 (restart 2 of 3)`."""
-    return f"{task.task} {'' if task.note.startswith(('starts again', 'restart')) else 'restarts: '}{task.note}"
+    """Return `Restarting evaluator:0: starts again in 2 s: evaluator:0: exit code 3 (restart 2 of 3)`."""
+    return f"Restarting {task.task}: {task.note}"
 
 
 def _find_restart_reason(report: JobReport) -> str:

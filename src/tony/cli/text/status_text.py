@@ -84,7 +84,7 @@ def find_lone_restarts(source: EventSource, report: JobReport) -> list[tuple[int
     from tony.history import session_facts
 
     return [
-        (session, f"{found.task} alone: {found.failure} ({found.reason.removeprefix(f'only {found.task}: ')})")
+        (session, f"{found.task} alone: {found.failure} ({found.reason})")
         for session, found in session_facts.list_lone_restarts(source)
         if session <= report.session
     ]

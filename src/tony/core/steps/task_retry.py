@@ -43,11 +43,7 @@ def decide(ctx: StepContext, task: Task, failure: Failure) -> bool:
     session_restart.record_restart(ctx, failure, decision, alone=task)
     task.retry_at = ctx.now + decision.delay
     task.note = RestartAfterFailure(failure=failure, decision=decision.reason)
-    ctx.request(
-        act.ReportFailure(
-            failure=failure, decision=ev.FailureResponse.RETRY, reason=f"only {task.name}: {decision.reason}"
-        )
-    )
+    ctx.request(act.ReportFailure(failure=failure, decision=ev.FailureResponse.RETRY, reason=decision.reason))
     if failure.cause is FailureCause.PORT_COLLISION:  # its ports are taken: reserve others in another container
         held = containers.find_container(state, task)
         if held:

@@ -29,6 +29,10 @@ _SYNC_BYTES = 16
 _Read = Callable[["_Bytes"], Any]
 
 
+class CutOffError(RecordError):
+    """The file ends inside a value or block: it may still be written."""
+
+
 class _Bytes:
     """Input with a position and a budget of values."""
 
@@ -39,7 +43,7 @@ class _Bytes:
 
     def take(self, size: int) -> bytes:
         if size < 0 or self.at + size > len(self.data):
-            raise RecordError(f"it is cut off at byte {len(self.data)}")
+            raise CutOffError(f"it is cut off at byte {len(self.data)}")
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -70,7 +74,8 @@ def read_records(data: bytes) -> Iterator[Any]:
     A record in a union is returned as its fields, like any other record.
 
     Raises:
-        RecordError: the file is not an Avro file, is damaged, or is cut off.
+        CutOffError: the file ends too early.
+        RecordError: it is not an Avro file, or is damaged.
     """
     budget = [_MAX_VALUES]
     source = _Bytes(data, budget)

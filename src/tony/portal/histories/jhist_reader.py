@@ -28,7 +28,7 @@ from tony.model.job_summary import JobHead, head_of_report
 from tony.model.staged import StagedJob
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.model.submission_record import LINKEDIN_TONY, RECORD_VERSION, JobRecord
-from tony.portal.histories.avro import read_records
+from tony.portal.histories.avro import CutOffError, read_records
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.storage.stores.store_interface import FileStore, Item, join_path
 
@@ -160,7 +160,7 @@ def _read_events(store: FileStore, path: str, name: _EventFileName, problems: li
             if isinstance(each, dict) and isinstance(each.get("event"), dict):
                 found.append(each)
     except (RecordError, ValueError) as error:
-        if name.file.endswith(".jhist") or (not found and "cut off" not in str(error)):
+        if name.file.endswith(".jhist") or (not found and not isinstance(error, CutOffError)):
             problems.append(f"{name.file}: {error}")
     return found
 
