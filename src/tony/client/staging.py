@@ -313,7 +313,7 @@ class _Stager:
             )
         elif scan is None and keyed.key.endswith("files") and keyed.request.size > LARGE:
             size = format_size(keyed.request.size)
-            self.warn(f"{label} is large ({size}) and is copied for every task.")
+            self.warn(f"{label} is large ({size}) and is copied for every task")
 
     def report_stored(self, keyed: _KeyedRequest, stored: Stored) -> None:
         request, scan = keyed.request, keyed.request.scan
