@@ -103,7 +103,7 @@ def test_servers_that_are_too_many_and_too_large() -> None:
     assert {"roles.ps.memory", "roles.ps.vcores"} == {change.key for change in advice.later}
 
 
-def test_what_is_not_known_is_said() -> None:
+def test_missing_facts_are_reported() -> None:
     plan = memory_over_asked(Random(0))
     uses = {name: replace(use, measured=False) for name, use in plan.uses.items()}
     advice = advise(facts(replace(plan, uses=uses, step=None, runs=1), Random(0)))

@@ -26,7 +26,7 @@ def test_a_checkpoint_that_costs_more_than_a_failure() -> None:
     assert 10.0 == compute_best_interval(30.0, 10.0)
 
 
-def test_the_rate_lies_in_its_interval() -> None:
+def test_the_rate_is_within_its_confidence_interval() -> None:
     """Known quantiles: 8 failures in the time t mean t/8, between t/14.43 and t/3.98 (90 %)."""
     known = facts(checkpoint_interval(Random(1)), Random(1))
     rate = estimate_failure_rate(known)

@@ -37,7 +37,7 @@ def test_every_heuristic_has_its_waste() -> None:
     assert {heuristic.name for heuristic in load_built_in_heuristics()} == set(PLANTED)
 
 
-def test_of_a_hundred_healthy_jobs_nothing_is_said() -> None:
+def test_a_hundred_healthy_jobs_get_no_recommendation() -> None:
     for seed in range(100):
         chance = Random(seed)
         advice = advise(facts(healthy(chance), chance))

@@ -52,7 +52,7 @@ def test_a_parameter_in_quotes_stays_in_quotes() -> None:
     )
 
 
-def test_a_new_value_stands_with_others_of_its_table() -> None:
+def test_a_new_value_is_inserted_into_its_table() -> None:
     """Below one of them, before the comment that belongs to the next table."""
     text = apply_changes(FILE, [change("roles.worker.vcores", "3"), change("min_uptime", '"2m"')])
     assert "instances = 4\nvcores = 3\n\n# they only" in text

@@ -90,7 +90,7 @@ def test_another_jobs_file_is_refused(path: Path, text: str, why: str) -> None:
     assert text == path.read_text()
 
 
-def test_a_file_with_mistakes_is_refused(path: Path) -> None:
+def test_an_invalid_file_is_refused(path: Path) -> None:
     record = job(path)
     path.write_text("frobs = 1\n")
     with pytest.raises(ConfigError):

@@ -40,8 +40,8 @@ def test_one_run_with_a_high_peak_counts() -> None:
     assert not advise(Facts(runs=(*known.runs[:-1], high))).findings
 
 
-def test_whoever_died_of_it_gets_no_less_memory() -> None:
-    """Even if what was measured says that it never used much."""
+def test_a_job_killed_for_memory_gets_no_less_memory() -> None:
+    """Even if the recorded metrics show that it never used much."""
     known = facts(jobs.memory_over_asked(Random(0)), Random(0))
     role = replace(known.runs[1].roles["worker"], out_of_memory=1)
     died = Facts(runs=(known.runs[0], replace(known.runs[1], roles={"worker": role}), *known.runs[2:]))
@@ -113,7 +113,7 @@ def test_fewer_gpus_only_where_they_are_not_missed(
     assert bool(recommendation.hint) == (gpus is None)
 
 
-def test_an_interval_is_proposed_only_where_it_is_told() -> None:
+def test_a_checkpoint_interval_is_proposed_only_for_a_known_parameter() -> None:
     """By a value whose name speaks of saving and that is what was measured; two of them are none."""
     plan = jobs.checkpoint_bound(Random(0))
     (change,) = found(plan)["checkpoint-bound"].patch
@@ -165,8 +165,8 @@ def test_servers_with_a_busy_network_stay() -> None:
 
 
 @pytest.mark.parametrize("absurd", [math.inf, -1.0, 1e300, math.nan])
-def test_numbers_that_nobody_measured(absurd: float) -> None:
-    """A record may come from anybody: they count as not known, and hurt nothing else."""
+def test_impossible_numbers(absurd: float) -> None:
+    """Records are untrusted input: such numbers count as unknown and change nothing else."""
     played = play(jobs.checkpoint_bound(Random(0)), Random(0))
     worst = Peak(absurd, absurd, absurd)
     for used in played.measured.used.values():
@@ -201,8 +201,7 @@ def test_runs_of_one_job() -> None:
         assert not is_same_job(record, replace(record, spec=spec))
 
 
-def test_a_run_that_goes_on_has_no_end_yet() -> None:
-    """Its numbers are those so far, up to the present."""
+def test_a_running_job_is_measured_up_to_now() -> None:
     played = play(jobs.memory_over_asked(Random(0)), Random(0))
     first = takewhile(lambda entry: entry.event.kind != "exited", played.entries)
     so_far = run_of(played.record, first, until=1000.0 + 5000.0)  # it was accepted at second 1000

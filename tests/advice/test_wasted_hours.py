@@ -31,8 +31,8 @@ def test_devices_that_never_compute() -> None:
     assert compute_unused(known.run).wasted.gpu_hours == pytest.approx(idle * known.run.roles["worker"].held, rel=0.01)
 
 
-def test_containers_that_nobody_needs_any_more() -> None:
-    """Count whole, and not a second time for what was not used in them."""
+def test_containers_that_are_no_longer_needed() -> None:
+    """They count as a whole; unused memory in them is not counted a second time."""
     waste = compute_unused(facts(idle_after_end(Random(1)), Random(1)).run)
     assert waste.parts["idle"].gb_hours > 0.1 * waste.held.gb_hours
     assert waste.wasted.gb_hours < waste.held.gb_hours

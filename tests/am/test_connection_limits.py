@@ -69,8 +69,8 @@ def test_only_those_that_start_together_must_fit() -> None:
     assert under(128, 1024, JobSpec(command="true", roles=stages)) == "1024"
 
 
-def test_a_refused_job_ends_with_that_verdict(tmp_path: Path) -> None:
-    """It is no bug: exit code 3, and the reason is in the summary."""
+def test_a_job_refused_for_open_files_exits_with_3(tmp_path: Path) -> None:
+    """The reason is in the summary; it is not reported as a bug."""
     job = build_prepared_job(tmp_path, workers(1000), job_id="test-1")
     job.folder.secret_job.write_text(json.dumps(to_plain(job.record)))
     subprocess.run(

@@ -177,7 +177,7 @@ def test_what_was_acknowledged_is_known_after_a_broken_connection(scene: Scene) 
     assert [event.kind for event in scene.fed] == ["registered", "started", "exited"]
 
 
-def test_what_comes_of_an_older_session_is_said_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_of_an_older_session_are_logged_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     """Once for each executor and session; the machine refuses and counts every one."""
     first, second = scene.attach(), scene.attach("worker:1", "i-2")
     scene.simulation.app.state.session = 3
@@ -257,7 +257,7 @@ def check_for(scene: Scene, seconds: int) -> None:
         scene.desk.check()
 
 
-def test_silence_is_told_once(scene: Scene) -> None:
+def test_silence_is_reported_once(scene: Scene) -> None:
     """After the time-out, whether or not there is a connection."""
     scene.attach()
     gone = scene.attach("worker:1")
@@ -340,8 +340,8 @@ def asks(mono: float) -> Heartbeat:
     return Heartbeat(mono=mono, asks=True)
 
 
-def test_who_asks_is_told_what_was_heard(scene: Scene) -> None:
-    """In the executor's own time, from which on its lease runs anew; who does not ask costs nothing."""
+def test_a_lease_request_is_answered_with_the_last_contact(scene: Scene) -> None:
+    """In the executor's own clock: its lease is renewed from there. Executors without a lease get no answer."""
     wire = scene.attach()
     scene.desk.on_message(wire.me, Heartbeat(mono=1.0))
     scene.desk.on_message(wire.me, asks(2.5))
@@ -371,8 +371,8 @@ def test_a_master_that_may_have_a_successor_renews_no_lease(scene: Scene) -> Non
     assert wire.sent[-1] == Ack(n=0, heard=3.5)
 
 
-def test_the_last_contact_is_told_in_the_jobs_time(scene: Scene) -> None:
-    """Of one that was never heard of, nothing is known: now."""
+def test_the_last_contact_is_in_job_time(scene: Scene) -> None:
+    """For an executor that was never heard of it is now."""
     scene.now = 1010.0
     wire = scene.attach()
     scene.now = 1014.0
@@ -396,8 +396,8 @@ def test_one_that_we_have_not_heard_may_have_been_heard_by_the_one_before_us(sce
     assert later.find_last_contact("c-1") == 10.0
 
 
-def test_whoever_nobody_counts_on_any_more_is_let_go(scene: Scene) -> None:
-    """A container that was given up is forgotten when its lease is over, by the machine; then by us, too."""
+def test_a_given_up_container_is_forgotten_after_its_lease(scene: Scene) -> None:
+    """First by the state machine, then by the connections."""
     wire = scene.attach()
     del scene.simulation.app.state.containers["c-1"]
     scene.now += 1.0

@@ -75,8 +75,8 @@ def test_whose_fault_it_is(
     assert (last.failure.session, last.failure.at, last.failure.log) == (2, 12.5, "am.log")
 
 
-def test_all_mistakes_are_told() -> None:
-    """The first as the reason, the rest beside it; and what had failed before."""
+def test_all_errors_are_reported() -> None:
+    """The first is the reason, the others are listed with it, and so is the error before."""
     problems = ConfigError([Problem(key="tls", message="final."), Problem(key="roles", message="too many.")])
     before = Failure(
         failure_class=USER,
@@ -92,7 +92,7 @@ def test_all_mistakes_are_told() -> None:
     assert last.failure.others == ("roles: too many.", "worker:0 failed", "worker:1 failed")
 
 
-def test_a_signal_that_comes_with_the_end_of_its_time() -> None:
+def test_a_signal_at_the_deadline() -> None:
     killed = Failure(
         failure_class=FailureClass.KILLED, cause=FailureCause.KILLED, reason="by SIGTERM", session=1, at=1.0
     )

@@ -30,8 +30,8 @@ def _known(job: PlayedJob) -> bool:
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["unix", "tls"])
-def test_it_goes_on_with_the_programs_that_run(tmp_path: Path, tls: bool) -> None:
-    """No program is started again; the log is one, and its clock never goes back."""
+def test_running_programs_are_kept(tmp_path: Path, tls: bool) -> None:
+    """No program is started again; there is one log, and its clock is monotonic."""
 
     async def meanwhile(job: PlayedJob) -> None:
         await wait_until(lambda: _all_run(job) and _known(job))
@@ -160,8 +160,8 @@ def test_a_host_that_says_so_is_a_proof(tmp_path: Path, host: socket.socket) -> 
     _play_forgotten(tmp_path, host, meanwhile)
 
 
-def test_a_proof_that_comes_later_ends_the_wait(tmp_path: Path, host: socket.socket) -> None:
-    """A program of which nobody knows whether it lives is waited for; its host is asked again until it can tell."""
+def test_a_late_exit_confirmation_ends_the_wait(tmp_path: Path, host: socket.socket) -> None:
+    """The AM waits for a program whose exit is unconfirmed and asks its host again until it can tell."""
 
     async def meanwhile(job: PlayedJob) -> None:
         forgotten, executor = await _forget_one(job)

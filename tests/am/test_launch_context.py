@@ -58,7 +58,7 @@ def part(folder: Path, who: str, spec: JobSpec = SPEC) -> TaskPart:
     )
 
 
-def test_what_comes_from_the_job(tmp_path: Path) -> None:
+def test_roles_inherit_values_of_the_job(tmp_path: Path) -> None:
     """A role that says nothing itself has the job's values."""
     told = part(tmp_path, "chief:0")
     assert (told.job_id, told.attempt, told.session, told.container) == ("j-1", 2, 3, "c-9")
@@ -79,8 +79,8 @@ def test_what_a_role_says_itself(tmp_path: Path) -> None:
     assert (told.memory, told.gpus) == (512 * MIB, 1)
 
 
-def test_what_everybody_knows_of_the_job(tmp_path: Path) -> None:
-    """Its shape: ranks are counted by it; sidecars are not among the tasks that count."""
+def test_the_job_shape_is_in_every_launch_context(tmp_path: Path) -> None:
+    """Ranks are counted from it; sidecars are not among the tasks that count."""
     for who in ("chief:0", "worker:1", "board:0"):
         told = part(tmp_path, who)
         assert list(told.instances.items()) == [("chief", 1), ("worker", 2), ("board", 1)]
@@ -96,8 +96,8 @@ def test_one_task_gets_a_port_for_tensorboard(tmp_path: Path, extra: dict[str, R
     assert wants == [who]
 
 
-def test_whoever_may_be_the_chief_has_that_port(tmp_path: Path) -> None:
-    """Of a role of which some may be left out, the first that takes part shows the board: each keeps a port for it."""
+def test_each_possible_chief_reserves_the_tensorboard_port(tmp_path: Path) -> None:
+    """With an elastic role the first task that takes part serves TensorBoard."""
     spec = JobSpec(command="train", roles={"worker": Role(instances=3, min_instances=1), "ps": Role()})
     parts = {str(each): part(tmp_path, str(each), spec) for each in spec.task_ids}
     assert {who: (told.wants_tb_port, told.board) for who, told in parts.items()} == {

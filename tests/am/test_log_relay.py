@@ -72,8 +72,8 @@ class Scene:
         return cast(ReadLog, self.told[-1][1]).reader
 
 
-def test_a_request_goes_to_the_executor_and_the_piece_back() -> None:
-    """Two clients with the same number of their own do not get each other's."""
+def test_requests_and_pieces_are_routed() -> None:
+    """Two clients that use the same request number do not get each other's pieces."""
     scene = Scene()
     other = Wire()
     scene.on_request(name="n", offset=5, most=10**9)
@@ -92,8 +92,8 @@ def test_a_request_goes_to_the_executor_and_the_piece_back() -> None:
     assert scene.client.taken() == [LogPiece(reader=7, name="n")]  # what only the master may say is left out
 
 
-def test_pieces_that_nobody_waits_for_are_dropped() -> None:
-    """Twice the same answer, one for another task, one for a client that is gone; no executor is blamed for that."""
+def test_unexpected_pieces_are_dropped() -> None:
+    """Duplicates, pieces of another task, pieces for a disconnected client; the executor is not disconnected."""
     scene = Scene()
     scene.on_request()
     number = scene.number()
@@ -106,8 +106,8 @@ def test_pieces_that_nobody_waits_for_are_dropped() -> None:
     assert not scene.relay.handle_piece(WORKER, LogPiece(reader=number, name="x" * 1000))
 
 
-def test_a_client_that_goes_away_is_forgotten() -> None:
-    """Its executors are told; nothing of it is left."""
+def test_a_disconnected_client_is_forgotten() -> None:
+    """Its requests at executors are cancelled."""
     scene = Scene()
     scene.on_request(1)
     scene.on_request(2, task="worker:1", stream="err")
@@ -153,8 +153,8 @@ def test_a_last_word_is_kept_for_the_tasks_next_executor() -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_an_executor_that_dies_without_a_last_word_is_told_of(asked: bool) -> None:
-    """At once who waits for it, and with its next request who does not; then both wait for the next executor."""
+def test_readers_learn_that_an_executor_died(asked: bool) -> None:
+    """A waiting reader at once, another one with its next request; then both wait for the next executor."""
     scene = Scene()
     scene.on_request()
     if not asked:
@@ -169,8 +169,8 @@ def test_an_executor_that_dies_without_a_last_word_is_told_of(asked: bool) -> No
     assert scene.client.taken() == []
 
 
-def test_who_comes_late_is_told_what_is_missing() -> None:
-    """An executor had printed and is gone, or an application master before this one had some: once for each reader."""
+def test_late_readers_learn_what_is_missing() -> None:
+    """Output of an executor that has exited, or of one before the AM was restarted: once for each reader."""
     scene = Scene()
     scene.relay.on_executor_lost(WORKER, printed=True)
     scene.relay.on_executor_lost(TASKS[1], printed=False)

@@ -180,8 +180,8 @@ class Buggy(FakeAllocator):
         raise ValueError("oops")
 
 
-def test_a_bug_is_a_verdict(tmp_path: Path) -> None:
-    """Whatever is raised where nobody expects it: exit code 70, the containers given back, the followers told."""
+def test_a_bug_ends_the_job_with_70(tmp_path: Path) -> None:
+    """After any unexpected exception the containers are released and the followers get the last report."""
     closed: list[bool] = []
 
     class Closing(Buggy):
@@ -222,10 +222,8 @@ class Slow(FakeAllocator):
         Slow.told = True
 
 
-def test_a_scheduler_that_is_away_at_the_end_is_told_in_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However long that takes: it would take the job for lost."""
+def test_the_result_is_reported_once_the_scheduler_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long that takes: without it the scheduler would take the job for lost."""
     monkeypatch.setattr(am, "CLOSE_TIMEOUT_SECONDS", 0.1)
     attempted(tmp_path, workers(1), lambda: Cluster(lambda part, message: OK, Slow))
     assert Slow.told
@@ -254,8 +252,8 @@ def test_a_full_disk_ends_the_job(tmp_path: Path) -> None:
     assert [entry.seq for entry in read(segments(folder.path))][:3] == [1, 2, 3]
 
 
-def test_followers_are_told_although_no_summary_can_be_written(tmp_path: Path) -> None:
-    """The last report goes out in any case; whoever reads later closes the record."""
+def test_followers_get_the_result_without_a_summary(tmp_path: Path) -> None:
+    """The last report is sent in any case; the next reader finalizes the record."""
     last: list[Report] = []
 
     async def meanwhile(folder: JobFolder, cluster: Cluster) -> None:
@@ -278,7 +276,7 @@ def test_followers_are_told_although_no_summary_can_be_written(tmp_path: Path) -
     assert (job.folder.summary.exists(), job.folder.secret.exists()) == (False, False)
 
 
-def test_told_to_end_while_the_scheduler_is_being_reached(tmp_path: Path) -> None:
+def test_sigterm_while_connecting_to_the_scheduler(tmp_path: Path) -> None:
     """SIGTERM ends the job as killed at any time, and the log begins with the attempt all the same."""
     opening: list[bool] = []
 
@@ -411,7 +409,7 @@ def test_without_a_job_it_says_so(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_what_a_program_of_the_user_does_is_his_verdict(tmp_path: Path) -> None:
+def test_a_failed_program_exits_with_1(tmp_path: Path) -> None:
     """The usual failure: exit code 1, with the task."""
 
     def fail(part: TaskPart, message: StartProgram) -> ExitStatus:

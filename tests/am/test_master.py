@@ -67,8 +67,8 @@ def test_a_report_may_come_after_the_containers_end(tmp_path: Path) -> None:
     assert kinds.index("container-ended") < kinds.index("exited")
 
 
-def test_no_report_is_waited_for_when_the_connection_is_gone_too(tmp_path: Path) -> None:
-    """An executor that died is known to be dead: the next session begins at once."""
+def test_a_lost_connection_and_container_need_no_report(tmp_path: Path) -> None:
+    """The executor is known to be dead: the next session begins at once."""
 
     async def meanwhile(job: PlayedJob) -> None:
         await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
@@ -109,8 +109,8 @@ def test_a_deadline_that_was_cancelled_is_no_event(tmp_path: Path) -> None:
     assert "deadline" not in kinds[kinds.index("gang-size") :]
 
 
-def test_an_executor_whose_container_is_gone_is_cut_off_in_the_end(tmp_path: Path) -> None:
-    """It may say its last words, and no more."""
+def test_an_executor_without_a_container_is_disconnected(tmp_path: Path) -> None:
+    """Its last report is still accepted."""
 
     async def meanwhile(job: PlayedJob) -> None:
         await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
@@ -187,8 +187,8 @@ def test_a_report_sent_twice_is_logged_once(tmp_path: Path) -> None:
     assert sum(e.event.kind == "started" for e in job.entries()) == 1
 
 
-def test_a_stranger_with_the_token_is_refused(tmp_path: Path) -> None:
-    """Another incarnation of a living task, or a task in a container it does not have, is sent away."""
+def test_an_unknown_incarnation_is_refused(tmp_path: Path) -> None:
+    """A valid token does not help: another incarnation of a running task, or a task in a container it does not have."""
     refusals: list[str] = []
 
     async def meanwhile(job: PlayedJob) -> None:

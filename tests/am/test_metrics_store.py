@@ -118,8 +118,8 @@ def test_a_job_that_is_not_measured_has_no_file(tmp_path: Path) -> None:
     assert not job.job.folder.metrics.exists()
 
 
-def test_a_later_master_goes_on_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What its predecessor wrote is told and kept beside what comes since."""
+def test_a_later_am_attempt_continues_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples of the previous attempt are served and kept with the new ones."""
     monkeypatch.setattr(module, "WRITE_INTERVAL_SECONDS", 0.01)
 
     async def meanwhile(job: PlayedJob) -> None:

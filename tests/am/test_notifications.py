@@ -261,8 +261,8 @@ class TestWhatGoesWrong:
 
         run(work())
 
-    def test_nobody_listens(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
-        """The job's end waits for some moments, and no longer; the log says where nobody was told, without the path."""
+    def test_an_unreachable_address(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
+        """The end of the job waits for a few seconds at most; the log names the host without the path."""
 
         async def work() -> None:
             async with place() as there:

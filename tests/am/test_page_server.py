@@ -210,8 +210,8 @@ def test_nothing_that_could_be_started(folder: JobFolder, monkeypatch: pytest.Mo
     visited(folder, DOOR, do)
 
 
-def test_it_ends_when_nobody_looks(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is no failure, however often: who comes next begins it anew."""
+def test_it_exits_when_idle(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is no failure, however often; the next request starts it again."""
     monkeypatch.setattr(web_listener, "_MAX_FAILURES", 1)
 
     async def do(visit: Visit) -> None:

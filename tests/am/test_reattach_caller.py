@@ -163,8 +163,8 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     play(scenario)
 
 
-def test_whoever_learns_that_it_is_the_older_one_calls_nobody_more() -> None:
-    """An executor that has obeyed a later application master says so."""
+def test_a_superseded_attempt_stops_calling() -> None:
+    """An executor answers that it has obeyed a later AM attempt."""
 
     async def scenario() -> None:
         wise = Door(refuse(Code.SUPERSEDED))
@@ -205,8 +205,7 @@ def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Counter(called.values()) == {1: 9990, 2: 10}
 
 
-def test_nobody_to_call() -> None:
-    """The first attempt has no executors to call."""
+def test_the_first_attempt_calls_no_executors() -> None:
 
     async def scenario() -> None:
         calls: ReattachCaller[str] = ReattachCaller(JOB.am, 1, HERE, timeout=20.0)

@@ -69,8 +69,8 @@ def test_a_series_that_begins_later() -> None:
     assert one(series).mean == (1.0, 2.0)
 
 
-def test_the_past_goes_to_the_oldest_bucket() -> None:
-    """A sample of before the first one, of a clock that is odd, hurts nobody."""
+def test_older_samples_go_to_the_oldest_bucket() -> None:
+    """A sample from before the first one, of a wrong clock, changes nothing else."""
     series = fed([(100.0, 1.0), (-5.0, 3.0)])
     assert one(series).mean == (2.0,)
 
@@ -108,8 +108,8 @@ def test_the_mean_of_all_is_the_mean(count: int, begin: int) -> None:
     assert total / count == pytest.approx(sum(values) / count, rel=1e-4)
 
 
-def test_what_an_earlier_master_kept_comes_before() -> None:
-    """As if there had been one master all the time."""
+def test_series_of_a_previous_attempt_come_first() -> None:
+    """As if there had been one AM all the time."""
     chance = Random(7)
     samples = [(5.0 * each, chance.random()) for each in range(400)]
     whole, early, late = fed(samples, budget=2_000), fed(samples[:300], budget=2_000), fed(samples[300:], budget=2_000)

@@ -30,8 +30,8 @@ def states(job: PlayedJob) -> list[str]:
     return [task.state.value for task in job.report().tasks]
 
 
-def test_an_executor_that_does_not_read_its_spec_holds_up_nobody(tmp_path: Path) -> None:
-    """The others start and end; it learns everything when it reads again."""
+def test_an_executor_that_does_not_read_its_spec_delays_no_others(tmp_path: Path) -> None:
+    """They start and exit; it gets everything once it reads again."""
 
     async def meanwhile(job: PlayedJob) -> None:
         def long(spec: JobSpec, cluster: ClusterSpec) -> Json:

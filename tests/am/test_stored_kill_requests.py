@@ -16,8 +16,8 @@ from tony.model.layout import JobFolder
 from tony.testing.allocator_bench import TIMEOUT_SECONDS
 
 
-def test_what_is_kept_comes_first(tmp_path: Path) -> None:
-    """Before anything that happens later on the loop, and once."""
+def test_a_stored_request_is_handled_first(tmp_path: Path) -> None:
+    """Before later events of the loop, and once."""
     folder = JobFolder(tmp_path)
     save_kill_request(folder, KillRequest(actor="ann"))
 
@@ -31,8 +31,8 @@ def test_what_is_kept_comes_first(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_what_comes_later_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once as it is, and once more without patience."""
+def test_a_later_request_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once as a request to stop, and once more as one to kill at once."""
     monkeypatch.setattr(recovery, "_POLL_SECONDS", 0.01)
     asyncio.run(_later(JobFolder(tmp_path)))
 

@@ -85,7 +85,7 @@ def report(session: int) -> JobReport:
     )
 
 
-def test_the_first_report_comes_at_once_and_changes_come_together() -> None:
+def test_the_first_report_is_immediate_and_changes_are_batched() -> None:
     """A hundred changes within the gathering time are one report."""
 
     async def run() -> None:
@@ -153,8 +153,8 @@ def test_who_does_not_read_gets_no_more_until_he_has() -> None:
     asyncio.run(run())
 
 
-def test_nothing_is_made_for_somebody_who_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A report of ten thousand tasks costs something, whether or not anybody gets it."""
+def test_no_report_is_built_for_a_client_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report of ten thousand tasks is expensive to build."""
     monkeypatch.setattr("tony.am.subscribers._LATE", 0.005)
 
     async def run() -> None:
@@ -233,8 +233,8 @@ def test_of_time_that_passes_only_those_hear_who_asked() -> None:
     asyncio.run(run())
 
 
-def test_everybody_gets_a_report_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Although nothing has changed: only a report tells that programs have been silent for long."""
+def test_reports_are_sent_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although nothing has changed: only a report shows for how long programs have been silent."""
 
     async def run() -> None:
         plain = Played()
@@ -247,8 +247,8 @@ def test_everybody_gets_a_report_now_and_then(monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(run())
 
 
-def test_what_would_be_gone_is_told_now() -> None:
-    """Once, and not again by the report that was due."""
+def test_transient_changes_are_sent_at_once() -> None:
+    """Once, and not again with the report that was due."""
 
     async def run() -> None:
         counted, client = Counted(), Played()

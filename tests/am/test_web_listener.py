@@ -62,7 +62,7 @@ def get(path: str = "/") -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
-def test_how_a_job_stands() -> None:
+def test_the_page_shows_the_status() -> None:
     """The job, each task, nothing to load, and itself again."""
     status, headers, body = asyncio.run(fetch(get()))
     assert status == "HTTP/1.1 200 OK"
@@ -113,8 +113,8 @@ def test_other_requests(request_: bytes, status: str) -> None:
     assert asyncio.run(fetch(request_))[0] == f"HTTP/1.1 {status}"
 
 
-def test_strangers_are_sent_to_the_proxy() -> None:
-    """Who comes past the cluster's own pages was not asked who they are."""
+def test_unauthenticated_clients_are_redirected_to_the_proxy() -> None:
+    """A request that bypasses the cluster's proxy has no user."""
     status, headers, _ = asyncio.run(fetch(get(), ["192.0.2.1"], "http://rm:8088/proxy/application_1_0001/"))
     assert status == "HTTP/1.1 302 Found"
     assert headers["Location"] == "http://rm:8088/proxy/application_1_0001/"
@@ -143,8 +143,8 @@ def test_a_request_without_end_is_dropped() -> None:
     assert asyncio.run(flood()) == b""
 
 
-def test_silent_connections_of_strangers_keep_no_proxy_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than some are closed at once, and all the others together keep no one out."""
+def test_silent_connections_do_not_exclude_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a limit they are closed at once; all of them together leave room for the proxy."""
     monkeypatch.setattr(web_listener, "_MAX_OTHER_CONNECTIONS", 30)
 
     async def run() -> str:

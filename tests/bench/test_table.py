@@ -12,7 +12,7 @@ from bench.harness import Bench, Line, Result, Unit, at_most, at_most_times
 _LINE = Line(what="start", value=0.25, against="bare", reference=0.05, ratio=5.0, target=at_most_times(6))
 
 
-def test_columns_in_which_nothing_stands_are_left_out() -> None:
+def test_empty_columns_are_left_out() -> None:
     """And every row is as wide as the others."""
     lines = table.format_table([_LINE, Line.missing("torchrun", "no torch")]).splitlines()
     assert ["what", "tony", "compared with", "its value", "ratio", "target", "reached"] == _cells(lines[0])
@@ -49,7 +49,7 @@ def test_a_section_is_replaced_in_its_place() -> None:
     assert "# Head\n\nText.\n\n## one\n\nnew\n\n## two\n\nkept\n" == results.replaced(page, "one", "## one\n\nnew\n")
 
 
-def test_a_new_section_comes_last() -> None:
+def test_a_new_section_is_appended() -> None:
     assert "# Head\n\n## one\n\nkept\n\n## two\n\nnew\n" == results.replaced(
         "# Head\n\n## one\n\nkept\n", "two", "## two\n\nnew\n"
     )
@@ -75,7 +75,7 @@ def test_the_page_of_results_is_in_form() -> None:
         assert text == results.replaced(text, part.splitlines()[0], f"## {part}")
 
 
-def test_the_machine_is_told_in_one_line() -> None:
+def test_the_machine_is_described_in_one_line() -> None:
     words = machine.size()
     assert "core" in words
     assert "GiB" in words

@@ -143,8 +143,8 @@ def test_a_logout_leaves_the_job_alone(
     assert mentions(capsys.readouterr().err, f"job {JOB}", f"tony kill {JOB}")
 
 
-def test_leaving_where_nobody_listens(home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal that was closed takes standard error along: still no other error than that somebody left."""
+def test_leaving_with_a_closed_terminal(home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standard error is closed as well: no other error than that the user left."""
     folder, _ = job
     reading, writing = os.pipe()
     os.close(reading)
@@ -161,8 +161,8 @@ def test_leaving_where_nobody_listens(home: Home, job: Recorded, monkeypatch: py
     closed.close()
 
 
-def test_a_reader_that_goes_away(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
-    """The job goes on, and that is said."""
+def test_a_closed_pipe(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+    """The job continues, and the output says so."""
     folder, _ = job
     reading, writing = os.pipe()
     os.close(reading)
@@ -233,7 +233,7 @@ def test_the_plain_view_on_a_poor_terminal(job: Recorded, monkeypatch: pytest.Mo
     ]
 
 
-def test_a_lost_master_is_told(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lost_am_is_reported(home: Home, job: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 3, the process and its log are named."""
     folder, _ = job
     report = follow_to_end(home, JOB, sys.stdout)

@@ -96,8 +96,8 @@ class TestRestart:
             f"tony: job {JOB} (digits): {running.beside.master.busy}; see: tony status {JOB}\n",
         )
 
-    def test_a_master_that_goes_away(self, tony: Tony, running: Running) -> None:
-        """It is asked again, or the next one; not if the next session has begun meanwhile."""
+    def test_an_am_that_disconnects(self, tony: Tony, running: Running) -> None:
+        """The request is sent again, also to the next AM attempt, unless a new session has begun."""
         master = running.beside.master
         master.deaf = 1
         assert tony("restart", JOB).code == 0
@@ -201,7 +201,7 @@ class TestStacks:
         assert answer.code == 2
         assert answer.err.startswith(f"tony: {actions.NO_STACKS}: job {JOB} (digits) failed ")
 
-    def test_of_a_job_whose_master_goes_away(self, tony: Tony, running: Running) -> None:
+    def test_stacks_while_the_am_disconnects(self, tony: Tony, running: Running) -> None:
         running.beside.master.deaf = 1
         answer = tony("stacks", JOB)
         assert (answer.code, answer.out) == (3, "")
@@ -244,8 +244,10 @@ class TestThroughAPortal:
             *(GetStacks(actor="ann", task=f"worker:{n}") for n in (0, 1)),
         ]
 
-    def test_by_whom_the_job_names(self, tony: Tony, running: Running, portal: str, home: Home, tmp_path: Path) -> None:
-        """One of its editors may, by name; a viewer reads who may."""
+    def test_an_editor_may_change_the_log_level(
+        self, tony: Tony, running: Running, portal: str, home: Home, tmp_path: Path
+    ) -> None:
+        """A viewer reads who may."""
         tokens = TokenFile(tmp_path)
 
         def log_in(user: str) -> None:
@@ -275,8 +277,9 @@ class TestThroughAPortal:
         assert (answer.code, answer.out) == (3, "")
         assert mentions(answer.err, "worker:1")
 
-    def test_that_goes_away(self, tony: Tony, running: Running, portal: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It is not asked of one task after the other."""
+    def test_an_am_that_disconnects_is_not_asked_again_for_each_task(
+        self, tony: Tony, running: Running, portal: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         asked: list[str] = []
 
         def gone(self: PortalClient, job: str, task: str) -> Stacks:

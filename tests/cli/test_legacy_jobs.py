@@ -89,7 +89,7 @@ def test_validate(tony: Tony, folder: Path) -> None:
     assert [(each["key"], each["source"]) for each in told] == [("tony.portal.url", "tony.xml:8")]
 
 
-def test_mistakes(tony: Tony, folder: Path) -> None:
+def test_errors(tony: Tony, folder: Path) -> None:
     """All at once, with their lines; exit code 2."""
     write(folder, {**SMALL, "tony.worker.gpu": "1", "tony.worker.memory": "much"})
     for command in ("submit", "validate", "convert"):

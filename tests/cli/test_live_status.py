@@ -55,8 +55,8 @@ def test_output_scrolls_above_the_table(report: JobReport) -> None:
         assert sum(row.startswith("TASK") for row in rows) == 1
 
 
-def test_the_table_goes_at_the_end(home: Home, report: JobReport) -> None:
-    """What programs printed and what was told stays."""
+def test_the_table_is_erased_at_the_end(home: Home, report: JobReport) -> None:
+    """Output of programs and messages stay."""
     terminal = Terminal()
     with LiveView(terminal) as view:
         view.on_report(report)

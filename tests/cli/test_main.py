@@ -123,10 +123,8 @@ def test_help_loads_nothing_heavy(home: Home) -> None:
 
 
 @pytest.mark.parametrize("words", [["list"], ["status", JOB], ["logs", JOB], ["status", "last"]])
-def test_jobs_that_have_ended_are_told_of_without_loading_what_talks_to_living_ones(
-    home: Home, words: list[str]
-) -> None:
-    """Nor what draws, or knows schedulers: half of the time of these commands."""
+def test_finished_jobs_need_no_am_client(home: Home, words: list[str]) -> None:
+    """Nor drawing code or schedulers: half of the time of these commands."""
     folder, record = recorded(home)
     write_summary(folder, succeeded(folder, record))
     heavy = [

@@ -190,8 +190,8 @@ def test_a_series_that_only_others_have(tony: Tony, ended: JobFolder) -> None:
     assert (answer.code, answer.out) == (2, "")
 
 
-def test_a_series_of_which_nobody_can_be_asked(tony: Tony, home: Home) -> None:
-    """The application master knows what is not written down, and does not answer: nobody says that it is not there."""
+def test_a_series_while_the_am_does_not_answer(tony: Tony, home: Home) -> None:
+    """Unwritten samples are only in the AM: the answer does not claim that there are none."""
     folder, _ = running(home)
     measure(folder)
     answer = tony("metrics", JOB, "--series", "step")

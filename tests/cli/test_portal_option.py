@@ -97,10 +97,10 @@ def test_list_status_and_logs(portal: str, capfdbinary: pytest.CaptureFixture[by
     )
 
 
-def test_restarts_are_told(
+def test_restarts_are_shown(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same lines as where the job's record lies, of the events that tell it and of no others."""
+    """The same lines as where the job's record is."""
     home = Home(tmp_path / "there")
     folder, record = recorded(home)
     reasons = ("go", "worker:1 was lost", "ann asked for it")
@@ -235,10 +235,10 @@ def test_what_is_no_address(text: str) -> None:
         normalize_address(text)
 
 
-def test_what_a_portal_cannot_have_is_said(
+def test_output_that_a_portal_cannot_get(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Output of a job on a cluster that has removed it: what is there is shown, and why that is not all."""
+    """For output that the cluster has removed the rest is shown, with the reason why it is incomplete."""
     FarScheduler.theirs = Far()
     FarScheduler.theirs.error = SchedulerError("it was removed")
     monkeypatch.setitem(registry._BUILT_IN, "far", "tests.jobs.test_log_fetcher:FarScheduler")

@@ -63,8 +63,8 @@ def test_without_a_rule(tony: Tony, jobs: Home) -> None:
     assert "--older-than 90d" in answer.err
 
 
-def test_nothing_goes(tony: Tony, jobs: Home) -> None:
-    """Whoever wonders why learns what may be the reason."""
+def test_nothing_to_remove(tony: Tony, jobs: Home) -> None:
+    """The answer explains what may be the reason."""
     assert mentions(tony("purge", "--keep", "1000").out, "ten minutes")
 
 

@@ -52,15 +52,15 @@ def test_the_beginning_says_which_job() -> None:
     assert story.describe(report(), 1.0) == []
 
 
-def test_an_ended_job_is_told_whole() -> None:
+def test_a_finished_job() -> None:
     last = report(JobState.SUCCEEDED, {"worker:0": TaskState.SUCCEEDED}, ended=108.0)
     assert mention_each(
         StatusChanges().describe(last, 0.0), ("1 task", "/f"), ("worker:0 succeeded",), ("8 s", "succeeded")
     )
 
 
-def test_a_program_that_runs_is_told_with_its_pid(story: StatusChanges) -> None:
-    """Not before the pid is known: that it was told to start is no news."""
+def test_a_started_program_is_reported_with_its_pid(story: StatusChanges) -> None:
+    """Not before the pid is known."""
     told = replace(task("worker:0", TaskState.RUNNING), pid=None)
     assert story.describe(report(JobState.RUNNING, tasks=None), 1.0) == []
     assert story.describe(replace(report(JobState.RUNNING), tasks=(told,)), 2.0) == []
@@ -81,14 +81,13 @@ def test_a_failure_says_how(story: StatusChanges) -> None:
         assert story.describe(replace(report(), tasks=(task("worker:0", TaskState.FAILED, **more),)), 1.0) == [said]
 
 
-def test_many_tasks_are_told_together(story: StatusChanges) -> None:
-    """A line for each of a thousand would tell nothing."""
+def test_many_tasks_share_one_line(story: StatusChanges) -> None:
     states = {f"worker:{n}": TaskState.RUNNING for n in range(64)} | {"chief:0": TaskState.RUNNING}
     assert story.describe(report(JobState.RUNNING, states), 1.0) == ["Started worker:0-63, chief:0"]
 
 
-def test_a_task_that_starts_again_alone_is_told_with_its_failure(story: StatusChanges) -> None:
-    """Before it runs, if a report comes while it waits; once for each try, and with its new pid only after that."""
+def test_a_lone_restart_is_reported_with_its_failure(story: StatusChanges) -> None:
+    """While it waits, once for each task attempt; the new pid follows."""
 
     def tell(state: TaskState, try_: int, note: str, pid: int | None = None) -> list[str]:
         now = task("worker:0", state, try_=try_, note=note, pid=pid)
@@ -115,7 +114,7 @@ def test_a_gang_that_forms_again_does_not_start_again_alone(story: StatusChanges
     assert story.describe(replace(report(session=2), tasks=(waits,)), 1.0) == []
 
 
-def test_the_failure_comes_before_the_tasks_that_it_stopped(story: StatusChanges) -> None:
+def test_the_failure_precedes_the_tasks_that_it_stopped(story: StatusChanges) -> None:
     tasks = (task("worker:0", TaskState.STOPPED), task("worker:1", TaskState.FAILED, exit_code=1))
     assert story.describe(replace(report(JobState.RUNNING), tasks=tasks), 1.0) == [
         "worker:1 failed: exit code 1",
@@ -123,20 +122,20 @@ def test_the_failure_comes_before_the_tasks_that_it_stopped(story: StatusChanges
     ]
 
 
-def test_the_reason_of_a_session_is_told_once(story: StatusChanges) -> None:
+def test_the_reason_of_a_session_is_reported_once(story: StatusChanges) -> None:
     story.describe(replace(report(JobState.RESTARTING), restarting="worker:1 failed"), 1.0)
     assert story.open_session(2, "worker:1 failed") == "Session 2 started"
     assert story.open_session(3, "worker:0 failed") == "Session 3: worker:0 failed"  # it restarted between two reports
 
 
-def test_many_lone_restarts_are_told_together(story: StatusChanges) -> None:
+def test_many_lone_restarts_share_one_line(story: StatusChanges) -> None:
     tasks = tuple(task(f"worker:{n}", TaskState.RUNNING, try_=2, note="try 2, for before: x") for n in range(4))
     told = story.describe(replace(report(JobState.RUNNING), tasks=tasks), 1.0)
     assert told == ["Restarting worker:0-3, each alone", "Started worker:0-3"]
 
 
-def test_who_is_left_out_is_told_once_a_session(story: StatusChanges) -> None:
-    """And how many the role has then; a session that has all says nothing."""
+def test_tasks_left_out_are_reported_once_a_session(story: StatusChanges) -> None:
+    """With the size of the role; a complete session reports none."""
     tasks = {f"worker:{index}": TaskState.PENDING for index in range(5)}
     small = RoleSize(role="worker", tasks=2, least=2, most=5, left_out=("worker:1", "worker:2", "worker:4"))
     first = report(tasks=tasks, sizes=(small,))
@@ -149,8 +148,8 @@ def test_who_is_left_out_is_told_once_a_session(story: StatusChanges) -> None:
     assert story.describe(ended, 5.0) == ["worker:0 stopped", "worker:3 stopped"]
 
 
-def test_who_is_missing_is_told_after_a_moment(story: StatusChanges) -> None:
-    """In a normal start somebody is always missing for an instant."""
+def test_missing_tasks_are_reported_after_a_delay(story: StatusChanges) -> None:
+    """In every normal start some task is missing for an instant."""
     waiting = "waiting {} for worker:1: container started, not registered"
     assert story.describe(report(waiting=waiting.format("0.2 s")), 1.0) == []
     assert story.describe(report(waiting=waiting.format("1 s")), 1.9) == []
@@ -168,14 +167,14 @@ def test_waiting_for_something_else_is_news(story: StatusChanges) -> None:
     assert story.describe(report(waiting=second.format(11)), 7.0) == [second.format(11)]
 
 
-def test_waiting_that_changes_all_the_time_is_told_now_and_then(story: StatusChanges) -> None:
-    """When a hundred tasks come one by one, each report names others."""
+def test_changing_waits_are_reported_at_intervals(story: StatusChanges) -> None:
+    """When a hundred tasks register one by one, each report names others."""
     told = [now for now in range(1, 20) if story.describe(report(waiting=f"waiting for {'x' * now}"), float(now))]
     assert told == [6, 11, 16]
 
 
-def test_waiting_that_goes_on_is_told_less_and_less_often(story: StatusChanges) -> None:
-    """Half a minute later, a minute after that, and so on."""
+def test_a_long_wait_is_reported_with_growing_intervals(story: StatusChanges) -> None:
+    """After half a minute, a minute later, and so on."""
     told = [now for now in range(1, 250) if story.describe(report(waiting=f"waiting {now} s"), float(now))]
     assert told == [2, 32, 92, 212]
 
@@ -221,8 +220,8 @@ def test_how_a_job_failed_is_explained_below(story: StatusChanges) -> None:
     assert mention_each(story.describe(report(JobState.SUCCEEDED, ended=101.0), 2.0), ("1 s", "succeeded"))
 
 
-def test_who_is_waited_for_after_a_success_is_said_after_a_while(story: StatusChanges) -> None:
-    """Tasks that end one after the other are no news; a job that goes on without its chief is."""
+def test_tasks_waited_for_after_a_success_are_reported_after_a_delay(story: StatusChanges) -> None:
+    """Tasks that exit one after the other are not reported; a job that continues without its chief is."""
     run, done = TaskState.RUNNING, TaskState.SUCCEEDED
     text = "chief:0 has succeeded; still waiting for worker:0-1"
     one = report(JobState.RUNNING, {"chief:0": done, "worker:0": run, "worker:1": run}, unfinished=text)

@@ -46,7 +46,7 @@ def running() -> JobReport:
     )
 
 
-def test_a_job_that_comes_up(running: JobReport) -> None:
+def test_a_starting_job(running: JobReport) -> None:
     """One line per task: state, host, pid, since when, session, age of the last line, exit; then who is missing."""
     assert format_status(running) == [
         "local-1  digits  starting  session 1  submitted 10:58:20, for 1 h 01 m",

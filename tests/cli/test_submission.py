@@ -212,10 +212,10 @@ class TestRun:
         assert spec.files == (f"{folder}/train.py::t.py",)
         assert spec.params == {"lr": "0.1"}
 
-    def test_what_is_said_elsewhere_counts(
+    def test_explicit_settings_win_over_defaults_of_run(
         self, tony: Tony, desk: Desk, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Nothing that `run` only assumes is stronger than --set or a variable: name, source, one task."""
+        """--set and variables override the name, the source and the single task that `run` assumes."""
         (folder / "inner").mkdir()
         monkeypatch.setenv("TONY_SET_SOURCE", "inner")
         spec = self.spec(tony, desk, "--set", "name=digits", "--set", "roles.main.instances=3", "--", "true")
@@ -280,7 +280,7 @@ class TestRun:
             (["--set", "stop_grace=1", "--", "x"], "(--set)"),
         ],
     )
-    def test_mistakes_name_the_option(
+    def test_errors_name_the_option(
         self, tony: Tony, desk: Desk, folder: Path, arguments: list[str], said: str
     ) -> None:
         answer = tony("run", *arguments)
@@ -300,9 +300,7 @@ class TestRun:
             "roles.ps.vcores": "--role",
         }
 
-    def test_in_a_folder_that_is_gone(
-        self, tony: Tony, desk: Desk, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_in_a_removed_folder(self, tony: Tony, desk: Desk, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Exit code 2 and a sentence, not a crash report."""
         gone = folder / "gone"
         gone.mkdir()

@@ -58,7 +58,7 @@ def test_a_column_shows_what_was_done_longest() -> None:
     assert lines[-1] == ". waiting for a container  : container setup  # running"
 
 
-def test_whom_it_befell_is_said_once() -> None:
+def test_the_task_is_named_once() -> None:
     """A sentence that begins with the task needs no name before it."""
     marks = (
         Mark(MarkerKind.FAILURE, 60.0, "worker:0", "worker:0: exit code 1"),
@@ -88,7 +88,7 @@ def test_marks_stand_above_states() -> None:
     assert f"{'':>10}  2 checkpoints" in lines
 
 
-def test_what_happened_is_told_to_its_end_and_the_newest_last() -> None:
+def test_events_are_wrapped_and_the_newest_is_last() -> None:
     """A long line goes on below; of very many the earlier ones are only counted."""
     long = "worker:1 ran out of memory (limit 64m) -> fail (worker is tracked: all of its tasks must succeed)"
     marks = tuple(Mark(MarkerKind.FAILURE, float(n), "worker:0", f"{long} {n}") for n in range(40))

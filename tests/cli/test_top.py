@@ -238,8 +238,8 @@ class TestLive:
         assert rows[3].startswith("worker:1")
         assert rows[-1].startswith("sorted by cpu; ")
 
-    def test_a_master_that_goes_away_and_comes_back(self, home: Home) -> None:
-        """What was known stays; that it is asked again is said."""
+    def test_an_am_that_restarts(self, home: Home) -> None:
+        """The last values stay on the screen, with a note that the AM is being contacted again."""
 
         async def tell(master: PlayedMaster, terminal: Terminal, top: Top) -> None:
             await wait_until(lambda: "20/100" in terminal.text)

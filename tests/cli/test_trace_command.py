@@ -54,8 +54,8 @@ def test_it_is_shown(tony: Tony) -> None:
 
 
 @pytest.mark.usefixtures("job")
-def test_nobody_to_send_it_to(tony: Tony) -> None:
-    """Says what to do; and what is wrong with an address, or with a collector that is not there."""
+def test_no_collector(tony: Tony) -> None:
+    """The error says what to do, also for a wrong address and for a collector that does not answer."""
     answer = tony("trace", JOB)
     assert answer.code == 2
     assert f"tony trace {JOB} --otlp http://host:4318" in answer.err

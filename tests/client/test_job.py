@@ -291,7 +291,7 @@ class TestJob:
 
 
 class TestBackground:
-    def test_an_error_comes_out_as_itself(self) -> None:
+    def test_an_error_is_raised_unchanged(self) -> None:
         async def fail() -> None:
             raise LookupError("x")
 

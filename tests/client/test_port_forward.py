@@ -97,8 +97,8 @@ def test_the_port_of_a_task_here(home: Home, host: str) -> None:
     with_master(home, host, story)
 
 
-def test_a_connection_that_comes_to_nothing(home: Home) -> None:
-    """It is reset, and why is told once; the proxy goes on."""
+def test_a_failed_connection(home: Home) -> None:
+    """It is reset, and the reason is reported once; the proxy continues."""
     told: list[str] = []
 
     async def story() -> None:

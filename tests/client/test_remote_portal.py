@@ -181,8 +181,8 @@ def test_threads(portal: tony.Portal) -> None:
     assert sorted(found) == sorted([[OTHER], [JOB]] * 20)
 
 
-def test_a_job_is_changed_by_whom_it_lets(tmp_path: Path, tokens: TokenFile, here: Home) -> None:
-    """One of its editors is named in what its master is told; who may only look is refused."""
+def test_editors_may_change_a_job(tmp_path: Path, tokens: TokenFile, here: Home) -> None:
+    """The AM is given the editor's name; a viewer is refused."""
     there = Home(tmp_path / "there")
     folder, record = recorded(there, JOB, replace(TWO_WORKERS, editors=("mo",), viewers=("vic",)))
     master = PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))

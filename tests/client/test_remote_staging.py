@@ -153,8 +153,8 @@ def test_mistakes(desk: Desk) -> None:
     assert "there is no hdfs://nn/env.tgz" in said["python", "hdfs:///env.tgz"].message
 
 
-def test_nobody_knows_the_cluster(desk: Desk) -> None:
-    """Said once for each item, and nothing is asked for jobs that name no address."""
+def test_an_unknown_cluster(desk: Desk) -> None:
+    """Reported once for each item; jobs without an address send no request."""
 
     def nobody() -> RemoteFiles:
         raise ValueError("nobody says which cluster's file system that is")

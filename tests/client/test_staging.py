@@ -122,7 +122,7 @@ def test_second_job_stages_nothing_new(desk: Desk) -> None:
     assert all("unchanged" in sentence for sentence in desk.said)
 
 
-def test_all_mistakes_at_once(desk: Desk) -> None:
+def test_all_errors_at_once(desk: Desk) -> None:
     """Each with its key, the value as written, where it was set, and what to do."""
     desk.write({"src/out": "/etc/passwd", "src/up": "../other", "plain.txt": FILE, "a": FILE, "dir/a": FILE})
     roles = {
@@ -215,8 +215,8 @@ def test_sources_that_are_none(desk: Desk, tree: dict[str, Node], source: str, w
     assert words in problem.message
 
 
-def test_many_mistakes_of_one_folder_are_counted(desk: Desk) -> None:
-    """Ten are shown; nobody reads five thousand lines."""
+def test_many_errors_of_one_folder_are_counted(desk: Desk) -> None:
+    """Ten are shown."""
     desk.write({f"s/l{number:02}": "/etc" for number in range(25)})
     problems = desk.problems(JobSpec(source=desk.path("s")))
     assert len(problems) == 11
@@ -268,7 +268,7 @@ def test_home_inside_the_source_is_not_packed_into_itself(tmp_path: Path) -> Non
         assert sorted(desk.laid(desk.stage(JobSpec(source=str(desk.files))))) == ["x"]
 
 
-def test_everything_ignored_is_said(desk: Desk) -> None:
+def test_a_folder_that_ignores_everything_is_reported(desk: Desk) -> None:
     """A folder whose own .gitignore hides it all, as tools make them."""
     desk.write({"s/.gitignore": (b"*\n", 0o644), "s/x": FILE})
     assert desk.laid(desk.stage(JobSpec(source=desk.path("s")))) == {}
@@ -359,7 +359,7 @@ class TestPython:
         assert words in problem.message
 
 
-def test_what_is_left_out_is_said_and_recorded(desk: Desk) -> None:
+def test_ignored_files_are_reported_and_recorded(desk: Desk) -> None:
     """How much, the largest file, the folders, and what changes it; the record has paths for a later failure."""
     tree: dict[str, Node] = {
         ".gitignore": (b"*.dat\ndata\n.venv\n", 0o644),

@@ -40,8 +40,8 @@ from tony.errors import ConfigError
     ],
     ids=lambda text: text[:30],
 )
-def test_wrong_toml_is_told_with_line_and_column(tmp_path: Path, text: str, expected: str) -> None:
-    """What `tomllib` says, at the place where it says it; a key that stands twice with both lines."""
+def test_toml_errors_have_line_and_column(tmp_path: Path, text: str, expected: str) -> None:
+    """The message of `tomllib`; a duplicate key is reported with both lines."""
     assert [expected] == mistakes(tmp_path, text)
 
 
@@ -75,8 +75,8 @@ def test_wrong_toml_is_told_with_line_and_column(tmp_path: Path, text: str, expe
     ],
     ids=lambda text: text[:30],
 )
-def test_wrong_yaml_is_told_with_line_and_column(tmp_path: Path, text: str, expected: str) -> None:
-    """What PyYAML says, and what we refuse besides: tags, keys that stand twice, aliases without end."""
+def test_yaml_errors_have_line_and_column(tmp_path: Path, text: str, expected: str) -> None:
+    """The message of PyYAML, and those of tony for tags, duplicate keys and endless aliases."""
     assert [expected] == mistakes(tmp_path, text, name="job.yaml")
 
 
@@ -144,7 +144,7 @@ def test_a_file_without_a_suffix_is_toml(tmp_path: Path) -> None:
     assert "x" == load(write(tmp_path, "command = 'x'", "job"), environ={}, cwd=tmp_path, site_files=[]).spec.command
 
 
-def test_paths_that_are_not_there_are_mistakes(tmp_path: Path) -> None:
+def test_missing_paths_are_errors(tmp_path: Path) -> None:
     """Sources, files and archives must exist; an interpreter may exist on the nodes only."""
     write(tmp_path, "", "venv/bin/python")
     os.mkfifo(tmp_path / "pipe")
@@ -195,7 +195,7 @@ python = "."
         ("x" * 5000, "the path is too long for the file system. Is it a path?"),
     ],
 )
-def test_a_source_that_is_none_is_a_mistake(tmp_path: Path, source: str, message: str) -> None:
+def test_a_pipe_as_source_is_an_error(tmp_path: Path, source: str, message: str) -> None:
     """A pipe would block its reader."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "one").symlink_to("two")
@@ -204,7 +204,7 @@ def test_a_source_that_is_none_is_a_mistake(tmp_path: Path, source: str, message
     assert (problem.key, problem.message) == ("source", message.format(tmp_path))
 
 
-def test_two_files_of_one_name_are_a_mistake(tmp_path: Path) -> None:
+def test_two_files_of_one_name_are_an_error(tmp_path: Path) -> None:
     """One would silently overwrite the other."""
     for name in ("a/data", "b/data", "c"):
         write(tmp_path, "", name)

@@ -398,7 +398,7 @@ def test_a_jobspec_is_checked_like_a_file(project: Path) -> None:
     assert "roles.chief.instances" not in resolved.sources
 
 
-def test_a_jobspec_with_mistakes_tells_them_all(tmp_path: Path) -> None:
+def test_all_errors_of_a_jobspec_are_reported(tmp_path: Path) -> None:
     """Types that Python does not check are checked here."""
     odd: Any = ["not a mapping"]
     missing = 'no command: neither the role nor the job has one. Write command = "python train.py".'
@@ -435,7 +435,7 @@ def test_a_jobspec_with_mistakes_tells_them_all(tmp_path: Path) -> None:
     )
 
 
-def test_a_jobspec_of_odd_shape_is_told_what_is_wrong(tmp_path: Path) -> None:
+def test_a_jobspec_with_wrong_tables_is_an_error(tmp_path: Path) -> None:
     """Whole tables of the wrong kind."""
     odd: Any = "odd"
     spec = JobSpec(
@@ -456,8 +456,7 @@ def test_a_jobspec_of_odd_shape_is_told_what_is_wrong(tmp_path: Path) -> None:
     ] == [problem.key for problem in caught.value.problems]
 
 
-def test_a_plug_in_that_cannot_be_loaded_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is installed as a framework may be broken; that is a mistake in the job that asks for it."""
+def test_a_broken_plug_in_is_an_error_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info = tmp_path / "broken-1.0.dist-info"
     write(info, "Name: broken\nVersion: 1.0\n", "METADATA")
     write(info, "[tony.frameworks]\nbroken = no_such_module_at_all:Adapter\n", "entry_points.txt")
@@ -514,8 +513,8 @@ def test_scheduler_may_be_one_word(tmp_path: Path) -> None:
         assert "local" == resolve(tmp_path, text, **more).spec.scheduler
 
 
-def test_mistakes_of_other_places_are_told_when_the_file_cannot_be_read(tmp_path: Path) -> None:
-    """What would only follow from the missing file is not complained about."""
+def test_other_errors_are_reported_with_an_unreadable_file(tmp_path: Path) -> None:
+    """Errors that only follow from the missing file are not."""
     with pytest.raises(ConfigError) as caught:
         load("job.toml", sets=["max_restart=1"], environ={}, cwd=tmp_path, site_files=[])
     assert [
@@ -545,8 +544,7 @@ def test_odd_names_of_job_files_are_shown_on_one_line(tmp_path: Path) -> None:
         assert f"{shown}: no such file." == str(caught.value)
 
 
-def test_a_folder_that_is_gone_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody removed the folder that we stand in."""
+def test_a_removed_working_directory_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     obsolete = tmp_path / "gone"
     obsolete.mkdir()
     monkeypatch.chdir(obsolete)

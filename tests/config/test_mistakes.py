@@ -24,8 +24,8 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES, ids=[text[:60] for text, _ in CASES])
-def test_a_mistake_is_told_with_place_value_and_fix(tmp_path: Path, text: str, expected: str) -> None:
-    """Each file has one mistake (or as many as it must), and nothing else is complained about."""
+def test_an_error_has_place_value_and_fix(tmp_path: Path, text: str, expected: str) -> None:
+    """Each file has one error (or as many as it must), and no other is reported."""
     assert expected.split("\n") == mistakes(tmp_path, RUN + text)
 
 
@@ -37,7 +37,7 @@ def test_a_number_of_thousands_of_digits_is_not_printed(tmp_path: Path) -> None:
     )
 
 
-def test_no_command_anywhere_is_a_mistake(tmp_path: Path) -> None:
+def test_no_command_anywhere_is_an_error(tmp_path: Path) -> None:
     """A job of one task needs the job's command; without a file there is none to name."""
     expected = 'no command is set. Write command = "python train.py".'
     assert [f"command (job.toml): {expected}"] == mistakes(tmp_path, "")
@@ -79,8 +79,7 @@ def test_an_argument_that_linux_cannot_take_is_refused_with_the_arithmetic(tmp_p
     )
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
-    """Nobody has to mend a file twenty times."""
+def test_all_errors_are_reported_in_file_order(tmp_path: Path) -> None:
     text = """\
 name = 3
 framework = "tensrflow"
@@ -141,8 +140,8 @@ local = { memory = 8 }
 
 
 @pytest.mark.parametrize("text", ["params:\n  flag: true\n", "params: [1]\n", "params: 1\n"])
-def test_a_parameter_that_cannot_be_read_is_told_once(tmp_path: Path, text: str) -> None:
-    """Its placeholder names a parameter that is there, if a wrong one."""
+def test_an_invalid_parameter_is_reported_once(tmp_path: Path, text: str) -> None:
+    """Its placeholder is no second error."""
     found = mistakes(tmp_path, f"command: run {{params.flag}}\n{text}", name="job.yaml")
     assert 1 == len(found)
     assert "{params.flag}" not in found[0]

@@ -66,7 +66,7 @@ def test_a_flag_is_toml_if_it_can_be(expected: Any, text: str) -> None:
         ('"a\nb"', "it begins like text in quotes in TOML, but is not valid: it has more than one line."),
     ],
 )
-def test_a_flag_that_begins_as_toml_and_is_none_is_a_mistake(tmp_path: Path, value: str, said: str) -> None:
+def test_a_flag_with_broken_toml_is_an_error(tmp_path: Path, value: str, said: str) -> None:
     """Otherwise its quotes would silently become a part of the value."""
     for flags in ({"sets": [f"command={value}"]}, {"environ": {"TONY_SET_COMMAND": value}}):
         (found,) = mistakes(tmp_path, JOB, **flags)
@@ -122,8 +122,8 @@ def test_set_of_a_table_is_laid_over_what_is_there(tmp_path: Path) -> None:
     assert ("local", {"gpus": 1}) == (spec.scheduler, spec.scheduler_settings)
 
 
-def test_set_with_mistakes(tmp_path: Path) -> None:
-    """What is no key=value, what is no key, what is no such key, what is no such value."""
+def test_set_errors(tmp_path: Path) -> None:
+    """No key=value, no key, an unknown key, a wrong value."""
     text = "write --set key=value, such as --set max_restarts=2."
     assert mention_each(
         mistakes(
@@ -151,7 +151,7 @@ def test_set_with_mistakes(tmp_path: Path) -> None:
     )
 
 
-def test_param_with_mistakes(tmp_path: Path) -> None:
+def test_param_errors(tmp_path: Path) -> None:
     """A parameter has a name and a value."""
     text = "write --param name=value, such as --param lr=0.1."
     assert mention_each(
@@ -193,8 +193,8 @@ def test_other_variables_are_not_ours(tmp_path: Path) -> None:
     assert 0 == resolve(tmp_path, JOB, environ=environ).spec.max_restarts
 
 
-def test_variables_with_mistakes(tmp_path: Path) -> None:
-    """The variable is named, whatever is wrong."""
+def test_variable_errors(tmp_path: Path) -> None:
+    """The variable is named in each message."""
     environ = {"TONY_SET_": "1", "TONY_SET_A____B": "x" * 100, "TONY_SET_MAX_RESTART": "2", "TONY_SET_TLS": "\udcff"}
     example = "this is not a setting; write such as TONY_SET_MAX_RESTARTS=2 or TONY_SET_ROLES__WORKER__MEMORY=2g."
     assert mention_each(
@@ -215,8 +215,8 @@ def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_key_of_any_length_is_told_in_short(tmp_path: Path) -> None:
-    """Whoever pastes a file into a flag still reads what is wrong."""
+def test_a_long_key_is_shortened(tmp_path: Path) -> None:
+    """A whole file pasted into a flag still gives a readable error."""
     (told,) = mistakes(tmp_path, JOB, sets=[f"{'x' * 100_000}=1"])
     assert told.startswith("x" * 100)
     assert len(told) < 500

@@ -73,8 +73,8 @@ def test_a_job_file_may_name_them(tmp_path: Path) -> None:
     assert parse_file_entry("a#archive#archive").path == "a#archive"
 
 
-def test_two_of_one_name_are_a_mistake(tmp_path: Path) -> None:
-    """Wherever they come from; but of folders in HDFS their files are laid down, each under its own name."""
+def test_two_paths_of_one_name_are_an_error(tmp_path: Path) -> None:
+    """Wherever they are; of folders in HDFS the files are copied, each under its own name."""
     (tmp_path / "x.npz").touch()
     files = "'hdfs:///a/lib', 'hdfs:///b/lib'"
     (tmp_path / "job.toml").write_text(f"command = 'x'\nfiles = [{files}]\n")
@@ -84,8 +84,8 @@ def test_two_of_one_name_are_a_mistake(tmp_path: Path) -> None:
         load(tmp_path / "job.toml")
 
 
-def test_an_interpreter_in_hdfs_is_a_mistake(tmp_path: Path) -> None:
-    """Only archives are brought to the nodes."""
+def test_an_interpreter_in_hdfs_is_an_error(tmp_path: Path) -> None:
+    """Only archives are copied to the nodes."""
     with pytest.raises(ConfigError, match="python must be an archive"):
         load(overrides={"command": "x", "python": "hdfs:///opt/bin/python3"})
 

@@ -78,8 +78,8 @@ def test_rows_are_in_the_order_of_the_table(tmp_path: Path) -> None:
     assert ["chief", "worker", "e"] == roles
 
 
-def test_how_many_there_may_be_comes_with_its_places(tmp_path: Path) -> None:
-    """Each end of the range by itself; a range of one number is that number."""
+def test_ends_of_a_range_keep_their_places(tmp_path: Path) -> None:
+    """A range of one number is that number."""
     text = 'command = "x"\n[roles.worker]\ninstances = { min = 2, max = 4 }\n'
     resolved = resolve(tmp_path, text, sets=["roles.worker.instances.max=8", "gang_wait=5s"])
     rows = {row.key: (row.value, row.source) for row in list_resolved_rows(resolved)}

@@ -44,8 +44,8 @@ def test_yaml_says_all_of_a_job(folder: Path, spec: JobSpec) -> None:
 
 
 @given(spec=jobs())
-def test_a_jobspec_goes_through_the_checks_unchanged(folder: Path, spec: JobSpec) -> None:
-    """So do its record, its table and the application master's check."""
+def test_a_jobspec_is_unchanged_by_the_checks(folder: Path, spec: JobSpec) -> None:
+    """So are its record, its table and the check in the AM."""
     resolved = load(None, overrides=spec, environ={}, cwd=folder, site_files=[])
     assert spec == resolved.spec
     assert spec == from_plain(JobSpec, to_plain(resolved.spec))
@@ -72,7 +72,7 @@ _values = st.recursive(
 
 
 @given(tables=st.recursive(_values, lambda inner: st.dictionaries(_parts, inner, max_size=5), max_leaves=20))
-def test_known_keys_with_any_values_are_a_job_or_a_list_of_mistakes(folder: Path, tables: Any) -> None:
+def test_known_keys_with_any_values_give_a_job_or_errors(folder: Path, tables: Any) -> None:
     """From a call, where values are of every type, and from a file."""
     given_tables = tables if isinstance(tables, dict) else {"command": tables}
     for _ in range(2):

@@ -67,7 +67,7 @@ def test_secrets_that_a_job_names(tmp_path: Path) -> None:
     assert "abc-def" not in rows
 
 
-def test_mistakes_beside_a_secret_do_not_quote_it(tmp_path: Path) -> None:
+def test_errors_near_a_secret_do_not_quote_it(tmp_path: Path) -> None:
     """The value of a variable that the job names is in no message."""
     with pytest.raises(ConfigError) as caught:
         resolve(tmp_path, 'command = "x"\nsecret = ["LICENSE", "A=b"]\n[env]\nLICENSE = ["4711-0815"]\n')

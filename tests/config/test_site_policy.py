@@ -112,8 +112,8 @@ def test_a_site_file_may_be_wrong_as_a_whole(tmp_path: Path, etc: Path, text: st
     ]
 
 
-def test_a_site_file_that_is_no_file_is_told(tmp_path: Path, etc: Path) -> None:
-    """Only one that is not there is passed over."""
+def test_a_site_file_that_is_no_file_is_an_error(tmp_path: Path, etc: Path) -> None:
+    """Only a missing one is passed over."""
     etc.mkdir(parents=True)
     assert mention_each(mistakes(tmp_path, JOB, sites=[etc]), (etc,))
     assert "x" == resolve(tmp_path, JOB, sites=[tmp_path / "gone" / "x.toml", etc / "x" / "y.toml"]).spec.command
@@ -194,7 +194,9 @@ ATTEMPTS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("site", "job", "expected"), ATTEMPTS)
-def test_nobody_changes_what_is_final(tmp_path: Path, etc: Path, site: str, job: dict[str, Any], expected: str) -> None:
+def test_final_values_cannot_be_overridden(
+    tmp_path: Path, etc: Path, site: str, job: dict[str, Any], expected: str
+) -> None:
     """From whatever place; the message names both."""
     put(etc, site)
     text = JOB + job.pop("text", "")
@@ -208,8 +210,8 @@ def test_saying_the_same_again_is_no_attempt(tmp_path: Path, etc: Path) -> None:
     assert 60.0 == resolve(tmp_path, text, sites=[etc]).spec.stop_grace
 
 
-def test_every_attempt_is_told(tmp_path: Path, etc: Path) -> None:
-    """Also one that a stronger place would have overridden."""
+def test_every_override_of_a_final_value_is_reported(tmp_path: Path, etc: Path) -> None:
+    """Also one that a later place would have overridden."""
     put(etc, 'tls = "always"\nfinal = ["tls"]')
     found = mistakes(tmp_path, JOB + 'tls = "auto"', sets=['tls="auto"'], sites=[etc])
     assert ['tls = "auto" (job.toml:2)', 'tls = "auto" (--set)'] == [line.partition(": it is")[0] for line in found]

@@ -29,8 +29,8 @@ def test_rings_are_named(expected: list[tuple[str, ...]], waits_for: Mapping[str
     assert expected == cycles(waits_for)
 
 
-def test_a_knot_is_told_in_few_words() -> None:
-    """Where everybody waits for everybody, no role is told twice."""
+def test_a_dense_cycle_is_reported_briefly() -> None:
+    """If all roles wait for each other, each role is named once."""
     names = [f"r{n}" for n in range(300)]
     rings = cycles({name: [other for other in names if other != name] for name in names})
     told = [name for ring in rings for name in ring]
@@ -38,7 +38,7 @@ def test_a_knot_is_told_in_few_words() -> None:
     assert len(told) == len(set(told))
 
 
-def test_a_long_ring_is_told_by_its_ends() -> None:
+def test_a_long_cycle_is_reported_by_its_ends() -> None:
     assert "a -> b -> a" == describe_cycle(("a", "b"))
     shown = describe_cycle(tuple(f"r{n}" for n in range(2000)))
     assert "r0 -> r1 -> r2 -> r3 -> r4 -> (1990 more) -> r1995 -> r1996 -> r1997 -> r1998 -> r1999 -> r0" == shown

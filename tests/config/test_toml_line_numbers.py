@@ -75,8 +75,8 @@ def test_an_unknown_key_has_the_line_of_what_is_around_it() -> None:
     assert (2, 3, 1) == (lines.find_line(("b", "x")), lines.find_line(("b", "c", "0")), lines.find_line(("z", "y")))
 
 
-def test_a_key_that_stands_twice_is_found() -> None:
-    """With both lines, so that both can be looked at."""
+def test_a_duplicate_key_is_found() -> None:
+    """With both lines."""
     assert (("b", "c"), 2, 4) == scan("[b]\nc = 1\nd = 2\nc = 3\n").twice
     assert (("b",), 1, 3) == scan("[b]\nc = 1\n[b]\n").twice
     assert scan("[[b]]\nc = 1\n[[b]]\nc = 1\n").twice is None

@@ -72,8 +72,8 @@ def finish_all(simulation: Simulation, status: ExitStatus = OK) -> None:
 # --- the gang ---------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_starts_before_everybody_has_registered() -> None:
-    """The gang barrier: one task short, no program is started; then all at once, after one Publish."""
+def test_no_program_starts_before_all_tasks_have_registered() -> None:
+    """The gang barrier: with one task short none is started; then all at once, after one Publish."""
     simulation = Simulation(workers(3))
     simulation.begin()
     while len(simulation.pending) > 1 or not isinstance(simulation.pending[0].event, ev.Registered):
@@ -165,8 +165,8 @@ def test_a_role_that_can_never_start_fails_the_job() -> None:
     assert outcome(simulation) == ("failed", 1, "unsatisfiable")
 
 
-def test_a_sidecar_that_can_never_start_hides_nobody_else() -> None:
-    """Of two roles that wait in vain the sidecar is tolerated and the other one ends the job."""
+def test_a_sidecar_that_can_never_start_hides_no_other_role() -> None:
+    """The sidecar is tolerated and the other role ends the job."""
     after = {"worker": AfterCondition.SUCCEEDED}
     spec = roles(worker=Role(instances=2), board=Role(kind=RoleKind.SIDECAR, after=after), export=Role(after=after))
     simulation = started(replace(spec, failure_policy=FailurePolicy.CHIEF_OR_ALL))
@@ -195,8 +195,8 @@ def test_who_waits_for_one_that_can_never_start_can_never_start(condition: After
     assert mentions(simulation.finished.failure.reason, "export", "board")
 
 
-def test_nobody_waits_for_the_start_of_what_could_not_be_started() -> None:
-    """`{ started = [...] }` is never true of a tolerated task whose program could not be started: say so at once."""
+def test_waiting_for_a_task_that_could_not_be_started_is_reported() -> None:
+    """`{ started = [...] }` is never true of a tolerated task whose program could not be started."""
     spec = roles(board=Role(instances=2, kind=RoleKind.SIDECAR), worker=Role(after={"board": AfterCondition.STARTED}))
     simulation = Simulation(spec)
     simulation.unlaunchable.add(task("board:1"))
@@ -341,8 +341,8 @@ def test_preparation_is_not_done_twice() -> None:
     assert states(simulation)["chief:0"] == "running"
 
 
-def test_who_prepared_for_an_older_session_is_told_of_the_new_one() -> None:
-    """An executor that comes late into a restart does not keep the next session waiting."""
+def test_an_executor_of_an_older_session_prepares_the_new_one() -> None:
+    """An executor that registers late in a restart does not keep the next session waiting."""
     simulation = started(workers(2, max_restarts=1))
     registered = [e for e, _ in simulation.log if isinstance(e, ev.Registered) and e.task == task("worker:1")]
     simulation.exit(task("worker:0"), FAILED)
@@ -482,8 +482,8 @@ def test_only_what_is_wanted_is_asked_for() -> None:
     assert states(simulation)["worker:1"] == "running"
 
 
-def test_the_reason_for_waiting_holds_until_nobody_waits() -> None:
-    """A scheduler says it once: a grant to somebody else does not take it back."""
+def test_the_pending_reason_holds_until_no_request_is_pending() -> None:
+    """A scheduler reports it once: a grant to another role does not clear it."""
     simulation = Simulation(workers(2), capacity=0)
     simulation.begin()
     simulation.run()
@@ -510,16 +510,16 @@ def test_what_can_never_be_had_ends_the_job() -> None:
     assert mentions(simulation.finished.failure.reason, "2 GPUs")
 
 
-def test_containers_that_nobody_knows_are_ended() -> None:
-    """Left by an attempt whose log does not say what they were for."""
+def test_unknown_containers_are_stopped() -> None:
+    """They are of an attempt whose log does not have them."""
     simulation = Simulation(workers(1))
     simulation.app.handle(ev.AttemptStarted(attempt=1, wall=0.0, settings="x"), 0.0)
     actions = simulation.app.handle(ev.ContainersFound(containers=("c-7", "c-8")), 0.0)
     assert [a.container for a in actions if isinstance(a, act.Kill)] == ["c-7", "c-8"]
 
 
-def test_a_grant_that_is_told_again_after_the_container_ended_changes_nothing() -> None:
-    """Events may come twice and late; a dead container is given to nobody."""
+def test_a_repeated_grant_of_an_exited_container_changes_nothing() -> None:
+    """Events may be late and duplicate; an exited container is assigned to no task."""
     simulation = Simulation(workers(1))
     simulation.begin()
     simulation.run(until=lambda: bool(simulation.executors))
@@ -599,8 +599,8 @@ def test_a_lost_container_without_a_report_is_infrastructure() -> None:
     assert simulation.finished.failure.at == 5.0
 
 
-def test_nobody_waits_for_a_report_that_cannot_come() -> None:
-    """Container and connection are both gone: the task is lost at once."""
+def test_a_task_without_container_and_connection_is_lost_at_once() -> None:
+    """No report can follow."""
     simulation = started(workers(1, max_restarts=1))
     simulation.executors.clear()
     simulation.containers.clear()
@@ -772,8 +772,7 @@ def test_a_sidecar_without_a_container_runs_into_no_allocation_time_out() -> Non
     assert outcome(simulation) == ("succeeded", 0, None)
 
 
-def test_a_time_out_of_a_task_that_is_gone_is_its_loss() -> None:
-    """Its container ended first: that is what happened to it."""
+def test_a_timeout_after_the_container_exited_counts_as_its_loss() -> None:
     simulation = started(replace(workers(1), timeouts=Timeouts(execution=5.0)))
     simulation.now = 4.0
     simulation.lose("c-1", "its node burned")
@@ -844,8 +843,8 @@ def _after_prep(**more: Any) -> JobSpec:
     return replace(roles(prep=Role(), evaluator=late, worker=worker), groups={"g": ("prep",)})
 
 
-def test_a_group_that_was_done_before_a_restart_still_limits_who_comes_after_it() -> None:
-    """Its members do not run again, so nothing of the new session would begin the time."""
+def test_a_group_done_before_a_restart_still_limits_later_roles() -> None:
+    """Its members do not run again, so no event of the new session would start the timer."""
     late = Role(timeout_after=TimeoutAfter(group="g", limit=60.0), after={"prep": AfterCondition.SUCCEEDED})
     worker = Role(after={"prep": AfterCondition.SUCCEEDED})
     spec = replace(roles(prep=Role(), evaluator=late, worker=worker), groups={"g": ("prep",)}, max_restarts=1)
@@ -939,8 +938,8 @@ def test_after_the_end_nothing_is_decided() -> None:
     assert simulation.app.state.job is JobState.SUCCEEDED
 
 
-def test_once_the_result_is_known_nobody_waits_in_line() -> None:
-    """A scheduler that still speaks of its queue says nothing about this job."""
+def test_after_the_result_the_queue_is_not_reported() -> None:
+    """Queue positions from the scheduler are ignored then."""
     simulation = started(workers(1))
     simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     simulation.deliver(ev.Queued(reason="behind another job"))
@@ -948,8 +947,8 @@ def test_once_the_result_is_known_nobody_waits_in_line() -> None:
 
 
 @pytest.mark.parametrize(("kind", "named"), [(RoleKind.TRACKED, 1), (RoleKind.UNTRACKED, 1), (RoleKind.SIDECAR, 0)])
-def test_who_fails_while_the_job_stops_is_named_beside_the_cause(kind: RoleKind, named: int) -> None:
-    """But for sidecars, which never matter."""
+def test_failures_while_the_job_stops_are_listed_with_the_root_cause(kind: RoleKind, named: int) -> None:
+    """Except those of sidecars."""
     simulation = Simulation(roles(worker=Role(), board=Role(kind=kind)))
     simulation.stubborn.add(task("board:0"))
     simulation.begin()

@@ -30,8 +30,8 @@ def seen(cluster: Simulation) -> JobReport:
 
 
 @pytest.mark.parametrize("restarts", [0, 2])
-def test_a_restart_that_somebody_orders_is_not_charged(restarts: int) -> None:
-    """The next session runs, in the same containers, whether or not the job may restart by itself."""
+def test_a_requested_restart_does_not_count_against_max_restarts(restarts: int) -> None:
+    """The next session runs in the same containers, also where the job may not restart by itself."""
     cluster = running(restarts)
     before = set(cluster.containers)
     cluster.deliver(RESTART)
@@ -51,8 +51,7 @@ def test_a_restart_that_somebody_orders_is_not_charged(restarts: int) -> None:
     assert cluster.finished.exit_code == 0
 
 
-def test_as_often_as_somebody_wants() -> None:
-    """Orders use up nothing that is kept for bad luck."""
+def test_requested_restarts_are_unlimited() -> None:
     cluster = running()
     for number in range(2 * MAX_FREE_RESTARTS):
         cluster.deliver(RESTART)

@@ -104,8 +104,8 @@ def test_it_makes_do_with_what_there_is_after_the_wait() -> None:
     assert said == [ev.GangSizeSet(session=1, tasks={"worker": 3}, absent={"worker": (3,)})]
 
 
-def test_what_is_said_of_it() -> None:
-    """Who waits for how long; then how many there are, who is left out and why."""
+def test_reports_of_an_elastic_gang() -> None:
+    """For how long it waits; then its size, the tasks left out and the reason."""
     simulation = begun(capacity=3)
     said = build_report(simulation.app, 4.0, AROUND)
     assert mentions(said.waiting, "4 s", "6 s", "worker:3", "gang_wait")
@@ -258,8 +258,8 @@ def test_a_role_that_starts_later_waits_by_itself() -> None:
     assert published(simulation)[-1].spec.absent == {"worker": (1, 2, 3)}
 
 
-def test_a_container_that_comes_too_late_is_given_back() -> None:
-    """It was on its way when the gang went without it."""
+def test_a_late_container_is_released() -> None:
+    """The gang had started without it."""
     simulation = begun(capacity=3)
     simulation.advance()
     simulation.containers["late"] = "worker"
@@ -323,8 +323,8 @@ def test_who_has_enough_does_not_give_way() -> None:
     assert len(running(simulation)) == 3
 
 
-def test_one_that_goes_before_it_started_is_left_out_when_the_wait_is_over() -> None:
-    """A container that does not come up is replaced within the wait, and done without after it."""
+def test_a_task_lost_before_its_start_is_left_out_after_the_wait() -> None:
+    """Within the wait its container is replaced."""
     simulation = begun(capacity=3)
     simulation.freeze(holder(simulation, "worker:0"))
     simulation.capacity = 2

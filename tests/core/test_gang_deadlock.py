@@ -154,8 +154,8 @@ def test_what_runs_is_kept() -> None:
     assert {p.task.role for p in simulation.running()} == {"server", "worker"}
 
 
-def test_the_allocation_timeout_goes_on_and_tells_all() -> None:
-    """Giving way does not prolong it. It says role by role what there was, where, and what was missing."""
+def test_the_allocation_timeout_is_not_prolonged_by_releasing() -> None:
+    """Its message says role by role how many there were, where, and how many were missing."""
     spec = replace(roles(ps=Role(), worker=Role(instances=4)), gang_patience=10.0, timeouts=Timeouts(allocation=100.0))
     simulation = incomplete(spec, capacity=3)
     simulation.settle()

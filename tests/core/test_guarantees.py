@@ -80,8 +80,8 @@ def test_what_must_not_be_asked_for(action: act.Action, sentence: str) -> None:
         ask(running(), action)
 
 
-def test_nothing_comes_after_the_end() -> None:
-    """But giving back what comes too late."""
+def test_no_action_follows_the_end() -> None:
+    """Except the release of late containers."""
     simulation = running()
     end = act.Finish(state=JobState.FAILED, exit_code=1, failure=FAILURE)
     simulation.promises.handled(ev.Granted(container="c-6", role="worker", host="h"), 0.0, [end])
@@ -90,7 +90,7 @@ def test_nothing_comes_after_the_end() -> None:
         ask(simulation, act.SetDemand(role="worker", total=0))
 
 
-def test_the_verdict_that_fails_the_job_is_the_last() -> None:
+def test_no_failure_follows_the_one_that_fails_the_job() -> None:
     simulation = running()
     ask(simulation, act.ReportFailure(failure=FAILURE, decision=ev.FailureResponse.TOLERATE, reason="r"))
     ask(simulation, act.ReportFailure(failure=FAILURE, decision=ev.FailureResponse.FAIL, reason="r"))

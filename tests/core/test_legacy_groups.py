@@ -21,8 +21,8 @@ def limited(name: str, **more: AfterCondition) -> JobSpec:
 
 
 @pytest.mark.parametrize("name", ["evaluator", "evalUator2"])
-def test_a_limit_that_is_over_is_told_with_type_and_group(name: str) -> None:
-    """Before that nothing happens; capitals in the name are as good as others."""
+def test_an_expired_limit_names_type_and_group(name: str) -> None:
+    """Names are compared without case."""
     simulation = begun(limited(name))
     simulation.exit(task("worker:0"), OK)
     simulation.run()

@@ -95,8 +95,8 @@ def test_the_budget_is_the_jobs() -> None:
     assert simulation.finished.failure.verdict == "already restarted once (max_restarts = 1)"
 
 
-def test_a_task_that_nobody_knows_moves() -> None:
-    """Its container is gone: another one, and no new session; where its peers know its address: a new session."""
+def test_a_task_whose_address_no_peer_knows_moves() -> None:
+    """A lost container is replaced without a new session; where its peers know the address, a new session begins."""
     for framework, expected in (("none", (1, "running", 2)), ("tensorflow", (2, "running", 1))):
         simulation = started(job(framework=framework))
         simulation.lose("c-2", "its node burned", silent=True, blameless=True)
@@ -231,8 +231,8 @@ def test_all_are_stopped_at_one_moment() -> None:
     assert [(str(s.task), s.grace, s.try_) for s in stops] == [(f"worker:{n}", 2.0, 1) for n in (0, 1, 3)]
 
 
-def test_preemption_is_not_charged_whichever_word_comes_first() -> None:
-    """An executor reports that it was told to end; why, the scheduler tells a moment later: not judged before."""
+def test_preemption_does_not_count_whichever_report_is_first() -> None:
+    """The executor reports that it was stopped, the scheduler reports later why: classified only then."""
     for report_first in (True, False):
         simulation = started(workers(2))
         exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=OUTSIDE, at=1.0)
@@ -267,8 +267,8 @@ def test_what_peers_die_of_meanwhile_is_not_charged_either() -> None:
         assert simulation.app.state.restarts == []
 
 
-def test_somebody_else_is_waited_for_only_so_long() -> None:
-    """No word of its container: it is judged as it stands, and charged."""
+def test_the_wait_for_the_scheduler_is_limited() -> None:
+    """Without a report about the container the failure is classified as it is, and counts."""
     simulation = started(workers(2))
     simulation.exit(task("worker:0"), OUTSIDE)
     simulation.run()
@@ -281,8 +281,8 @@ def test_somebody_else_is_waited_for_only_so_long() -> None:
     assert (simulation.finished.exit_code, simulation.finished.failure.cause) == (3, "lost")
 
 
-def test_a_first_cause_that_is_told_late_may_rule_the_restart_out() -> None:
-    """worker:1 failed first, with a code that is never worth it; worker:0 was heard of first."""
+def test_a_late_root_cause_may_rule_the_restart_out() -> None:
+    """worker:1 failed first, with an exit code that is never retried; worker:0 was reported first."""
     simulation = started(workers(2, max_restarts=3, no_retry_on=(2,)))
     simulation.stubborn.add(task("worker:1"))
     simulation.now = 5.0

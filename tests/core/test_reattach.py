@@ -30,13 +30,13 @@ def told(simulation: Simulation, incarnation: str = "i-c-1") -> list[act.Action]
     return actions
 
 
-def test_who_should_run_is_told_to_start() -> None:
-    """The start may have been lost; a second one starts nothing."""
+def test_a_task_that_should_run_is_started() -> None:
+    """The first start may have been lost; a duplicate starts nothing."""
     assert told(running()) == [START]
 
 
-def test_who_should_stop_is_told_so_and_has_to_answer_for_the_start() -> None:
-    """The start itself may have been lost as well: then nobody would ever report that program's end."""
+def test_a_task_that_should_stop_is_started_and_stopped() -> None:
+    """If the start was lost as well, no exit of that program would ever be reported."""
     simulation = running()
     simulation.stubborn.add(task("worker:0"))
     simulation.deliver(ev.KillRequested(actor=Actor("ann")))
@@ -61,8 +61,8 @@ def test_a_stop_and_a_start_that_were_both_lost_come_to_an_end_at_once() -> None
     assert (simulation.now, simulation.app.state.tasks[task("worker:0")].state) == (0.0, TaskState.STOPPED)
 
 
-def test_who_prepares_is_told_the_session() -> None:
-    """The word of a new session may have been lost."""
+def test_a_preparing_task_gets_the_session() -> None:
+    """The message of a new session may have been lost."""
     simulation = running()
     simulation.disconnect("c-1")
     simulation.lose("c-2", silent=True)
@@ -72,8 +72,8 @@ def test_who_prepares_is_told_the_session() -> None:
     assert told(simulation) == [act.Renew(task=task("worker:0"), session=2)]
 
 
-def test_who_has_not_registered_yet_is_told_nothing() -> None:
-    """It prepares the session that it was made for, and says so."""
+def test_an_unregistered_task_gets_nothing() -> None:
+    """It registers for the session that it was launched for."""
     simulation = Simulation(workers(2))
     simulation.begin()
     simulation.run(until=lambda: "c-1" in simulation.executors)
@@ -90,8 +90,8 @@ def test_who_is_ready_waits_for_the_others() -> None:
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_who_is_not_wanted_any_more_is_told_to_end(frozen: bool) -> None:
-    """Its container was given back, or its place was taken."""
+def test_an_unneeded_executor_is_released(frozen: bool) -> None:
+    """Its container was released, or its task has another one."""
     simulation = running()
     simulation.deaf = True
     if frozen:

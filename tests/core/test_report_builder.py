@@ -49,7 +49,7 @@ def before_registering(spec: JobSpec) -> Simulation:
     return simulation
 
 
-def test_a_container_in_preparation_is_told_as_such() -> None:
+def test_a_container_in_preparation_is_reported() -> None:
     """In the task's note and in the job's line, until its executor has been started."""
     simulation = before_registering(workers(2))
     first = next(iter(simulation.app.state.tasks))
@@ -217,8 +217,8 @@ def test_the_one_who_is_missing_longest_is_named_first() -> None:
     ]
 
 
-def test_sidecars_hold_nobody_up() -> None:
-    """They are not waited for, so they are not missing."""
+def test_sidecars_are_not_missing() -> None:
+    """The gang does not wait for them."""
     simulation = begun(roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR)), capacity=1)
     assert seen(simulation).waiting == ""
 
@@ -235,8 +235,8 @@ def test_the_queue_says_its_reason() -> None:
     assert mentions(seen(simulation, now=3.0).waiting, "3 s", "worker:0")
 
 
-def test_a_role_says_for_whom_it_waits() -> None:
-    """Each condition that is not true yet, and no other."""
+def test_unmet_conditions_of_a_role_are_reported() -> None:
+    """And no others."""
     simulation = begun(staged())
     assert one(simulation, "chief:0").note == "waiting until prep has succeeded"
     assert mentions(one(simulation, "export:0").note, "chief", "succeeded", "worker")

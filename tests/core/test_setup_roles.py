@@ -62,8 +62,8 @@ def starts(simulation: Simulation) -> dict[str, Mapping[str, str]]:
     return {str(a.task): a.variables for a in simulation.actions if isinstance(a, act.Start)}
 
 
-def test_everybody_waits_for_every_setup_role() -> None:
-    """Nobody has to say so; sidecars wait as well, and TASK_NUM does not count it."""
+def test_all_roles_wait_for_every_setup_role() -> None:
+    """Without a setting; sidecars wait as well, and TASK_NUM does not count setup tasks."""
     shape = spec()
     assert ("prepare",) == shape.setup_roles
     assert 3 == shape.tracked_count
@@ -163,7 +163,7 @@ def test_a_job_without_roles_is_its_own_chief() -> None:
     assert ("main:0", "main:0") == (str(alone.chief), str(alone.tensorboard_task))
 
 
-def test_what_is_handed_on_comes_to_all_who_start_later() -> None:
+def test_exports_reach_all_tasks_that_start_later() -> None:
     """Of other roles, in this session and in later ones; of several tasks the first one's value counts."""
     shape = with_restarts(spec(), 1)
     simulation = begun(shape)
@@ -227,8 +227,8 @@ def test_a_program_that_did_not_succeed_hands_nothing_on(status: ExitStatus) -> 
     assert simulation.app.state.exports == {}
 
 
-def test_a_line_that_is_missing_is_told_and_nothing_else() -> None:
-    """The variable keeps what it has, or is not set; the task says so."""
+def test_a_missing_export_is_only_reported() -> None:
+    """The variable keeps its value, or is not set; the task has a note."""
     simulation = begun(spec())
     exits(simulation, "prepare:0", RESULT="7")
     exits(simulation, "prepare:1", RESULT=None)
@@ -254,7 +254,7 @@ def test_names_that_were_not_asked_for_are_not_taken() -> None:
     assert starts(simulation)["chief:0"] == {"RESULT": "8"}
 
 
-def test_an_executor_that_missed_its_start_is_told_the_same() -> None:
+def test_a_repeated_start_has_the_exports() -> None:
     """The order that is sent again has the variables, too."""
     simulation = begun(spec())
     for number in range(2):

@@ -49,8 +49,8 @@ def test_a_rank_that_ended_while_its_peers_are_silent_is_pointed_out() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "age"), [(59.0, 200.0), (600.0, 5.0), (600.0, 599.0)])
-def test_nothing_is_said_of_peers_that_go_on(seconds: float, age: float) -> None:
-    """Soon after the end, or if one of them has printed something since."""
+def test_active_peers_are_not_reported(seconds: float, age: float) -> None:
+    """Soon after the exit, or if one of them has printed something since."""
     simulation = after_success(workers(3), "worker:2")
     assert waiting(simulation, seconds, worker0=700.0, worker1=age) == ""
 
@@ -68,7 +68,7 @@ def test_many_are_named_in_few_words() -> None:
     assert mentions(said, "3 more", "worker:1", "worker:2", "worker:3")
 
 
-def test_nothing_is_said_without_a_success_or_without_peers_that_run() -> None:
+def test_nothing_is_reported_without_a_success_or_running_peers() -> None:
     assert waiting(begun(workers(2)), 600) == ""
     assert waiting(after_success(workers(2), "worker:0", "worker:1"), 600) == ""
 

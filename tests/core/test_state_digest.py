@@ -132,7 +132,7 @@ def test_deadlines_show() -> None:
     assert isinstance(state.timers, Timers)
 
 
-def test_what_is_only_told_does_not_show() -> None:
+def test_notes_do_not_change_the_digest() -> None:
     """A task may have another note without another version of the machine."""
     state = running().app.state
     before = compute_digest(state)
@@ -141,8 +141,8 @@ def test_what_is_only_told_does_not_show() -> None:
     assert compute_digest(state) == before
 
 
-def test_the_version_stands_before_the_digest() -> None:
-    """So a reader knows whether it can be compared."""
+def test_the_version_precedes_the_digest() -> None:
+    """A reader can tell whether two digests are comparable."""
     version, _, rest = compute_digest(State("j", workers(1))).partition("-")
     assert (version, len(rest)) == (str(MACHINE), 64)
     assert compute_digest(State("j", workers(1))) != compute_digest(State("j", workers(2)))

@@ -38,8 +38,8 @@ def test_a_deadline_can_be_moved() -> None:
     assert timers.find_next() is None
 
 
-def test_a_deadline_comes_once() -> None:
-    """Not before its time, not twice, not if it was cancelled, not if nobody set it."""
+def test_a_deadline_fires_once() -> None:
+    """Not early, not twice, not if it was cancelled or never set."""
     timers = Timers()
     timers.set(named("a"), 5.0)
     assert not timers.pop_due(named("a"), 4.999)

@@ -103,8 +103,8 @@ def test_an_executor_that_hears_us_proves_it_at_once() -> None:
     assert container not in simulation.app.state.containers
 
 
-def test_an_executor_that_comes_back_is_released() -> None:
-    """The network was cut, and is whole again: it reports what became of its program, and goes."""
+def test_a_reconnected_executor_is_released() -> None:
+    """After a network partition it reports the exit of its program, and is released."""
     simulation = running()
     container = given_up(simulation)
     until(simulation, 70.0)
@@ -126,8 +126,8 @@ def test_a_late_proof_is_a_proof() -> None:
     assert (simulation.app.state.session, simulation.app.state.job) == (2, JobState.RUNNING)
 
 
-def test_said_twice_is_said_once() -> None:
-    """The second time tells nothing new, whatever it says of times."""
+def test_a_duplicate_report_is_ignored() -> None:
+    """Whatever times it has."""
     simulation = running()
     container = given_up(simulation)
     before = simulation.app.compute_digest()

@@ -28,7 +28,7 @@ def test_every_line_is_shown_with_its_task(lab: Lab) -> None:
     assert "succeeded" in printed
 
 
-def test_the_failure_comes_first_and_whole(lab: Lab) -> None:
+def test_the_failure_is_shown_first_and_complete(lab: Lab) -> None:
     """Task, exit code, the last lines of its stderr, the path to the rest."""
     program = "import sys\nprint('working', flush=True)\nraise ValueError('the data is not there')\n"
     done = lab.submit(lab.job_file('command = "python x.py"\n[roles.worker]\n', {"x.py": program}))

@@ -65,8 +65,8 @@ def test_the_follower_is_killed(lab: Lab) -> None:
     assert lab.wait(job)["state"] == "succeeded"
 
 
-def test_the_master_is_told_to_end(lab: Lab) -> None:
-    """SIGTERM to the application master (a shutdown, say) is a kill: programs are stopped, the record is closed."""
+def test_sigterm_to_the_am(lab: Lab) -> None:
+    """A shutdown, for example, is a kill: programs are stopped, the record is finalized."""
     job = start_family(lab)
     os.kill(lab.status(job)["am"]["pid"], signal.SIGTERM)
     status = lab.wait(job)

@@ -242,8 +242,8 @@ def test_a_job_is_controlled_and_its_page_follows(stage: Stage) -> None:
             expect(page.get_by_role("table")).to_contain_text(re.compile(rf"(requested|asked for) .*{what}"))
 
 
-def test_times_are_those_of_whoever_looks(stage: Stage) -> None:
-    """In the zone of the browser; the exact one is said on hover, and the page says which zone it is."""
+def test_times_are_in_the_zone_of_the_browser(stage: Stage) -> None:
+    """The exact time is shown on hover, and the page names its zone."""
     with stage.browsing.page(stage.base, zone="Asia/Kathmandu") as page:
         page.goto(f"/job/{stage.failed}")
         expect(page.locator("#zone")).to_have_text(re.compile("Asia/Kat[hm]"))
@@ -309,8 +309,8 @@ SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 
 
 @pytest.mark.on_change("web", "portal")
-def test_nobody_is_kept_out(stage: Stage) -> None:
-    """axe finds no barrier on any page, at either width, in light and in dark; nothing has to be scrolled sideways."""
+def test_pages_are_accessible(stage: Stage) -> None:
+    """axe finds no barrier on any page, at either width, in light and in dark; no page scrolls sideways."""
     found: list[str] = []
     with stage.browsing.page(stage.base) as page:
         for path in PATHS:

@@ -41,8 +41,8 @@ def call(port: int, method: str, path: str, token: str, body: object = None) -> 
         connection.close()
 
 
-def test_a_job_is_changed_by_whom_it_names(lab: Lab) -> None:
-    """A viewer looks, an editor changes, each change is an event with its actor; a secret of the job is not shown."""
+def test_editors_may_change_a_job(lab: Lab) -> None:
+    """A viewer reads, an editor changes, each change is an event with its actor; a secret of the job is not shown."""
     job = lab.detach(lab.job_file(JOB))
     lab.wait(job, "running")
     lab.wait_output(job, "main:0", "pass")

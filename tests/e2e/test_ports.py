@@ -73,8 +73,8 @@ def _address(lab: Lab, job: str) -> tuple[str, int]:
     return answer
 
 
-def test_an_exhausted_range_is_told(lab: Lab) -> None:
-    """Somebody else has the one port: the message names the range, and the job fails instead of hanging."""
+def test_an_exhausted_range_is_reported(lab: Lab) -> None:
+    """The one port is taken: the message names the range, and the job fails instead of hanging."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         text = f'command = "true"\n[roles.one]\nport_range = "{port}-{port}"\n[roles.other]\n'

@@ -55,8 +55,8 @@ def test_everything_arrives(lab: Lab, tls: str) -> None:
         assert "killed" in told.splitlines()[-1]
 
 
-def test_who_does_not_read_holds_nobody_up(lab: Lab) -> None:
-    """A caller and a server that take nothing: a bounded amount waits on the way, all others go on, none is lost."""
+def test_a_peer_that_does_not_read_delays_no_other(lab: Lab) -> None:
+    """A bounded amount is buffered for it, other connections continue, and no byte is lost."""
     job = served(lab, 'heartbeat_timeout = "4s"\ntls = "always"\n')
     pids = [lab.status(job)["am"]["pid"], lab.tasks(job)["main:0"]["executor_pid"]]
     with proxied(lab, job, "main:0") as (process, port):
@@ -81,8 +81,8 @@ def test_who_does_not_read_holds_nobody_up(lab: Lab) -> None:
     lab.tony("kill", job, "--now")
 
 
-def test_a_port_that_nobody_listens_at(lab: Lab) -> None:
-    """The caller's connection is closed, and the proxy says why, once; it goes on. Ctrl-C ends it and not the job."""
+def test_a_port_without_a_listener(lab: Lab) -> None:
+    """The connection is closed, and the proxy reports why, once; it continues. Ctrl-C stops it and not the job."""
     job = served(lab)
     with proxied(lab, job, "main:0:1") as (process, port):
         for _ in range(3):

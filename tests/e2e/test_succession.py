@@ -156,8 +156,8 @@ def test_four_programs_do_not_notice(lab: Lab) -> None:
     assert len(starts) == 4
 
 
-def test_killed_again_before_it_has_gathered_anybody(lab: Lab) -> None:
-    """Three masters die within a moment; the fourth goes on all the same."""
+def test_killed_again_before_an_executor_reattached(lab: Lab) -> None:
+    """Three AMs are killed within a moment; the fourth continues the job."""
     job = submitted(lab)
     before = pids(lab, job)
     for _ in range(3):
@@ -171,8 +171,8 @@ def differs(lab: Lab, job: str, dead: int) -> bool:
     return lab.masters(job)[0] != dead
 
 
-def test_an_executor_dies_while_nobody_looks(lab: Lab) -> None:
-    """The next master learns of it, and replaces it as ever; what the others hold of the machine stays theirs."""
+def test_an_executor_dies_without_an_am(lab: Lab) -> None:
+    """The next AM learns of it and replaces it; the other executors keep their resources."""
     head = 'max_restarts = 1\nbackoff = "10ms"'
     job = lab.detach(counting(lab, head, "gpus = 1"), "--set", "scheduler.local.gpus=4")
     before = pids(lab, job)
@@ -290,8 +290,8 @@ def test_a_kill_while_no_master_answers_is_kept(lab: Lab) -> None:
     assert_killed(lab, job, graceful=True)
 
 
-def test_a_kill_that_nobody_comes_to_obey(lab: Lab) -> None:
-    """What runs is ended all the same, within the grace and ten seconds; whoever comes later finds it so."""
+def test_a_kill_while_no_am_runs(lab: Lab) -> None:
+    """Running programs are stopped all the same, within the grace and ten seconds; a later AM finds the job killed."""
     job = submitted(lab)
     running = [pid for pair in pids(lab, job).values() for pid in pair]
     master, supervisor = lab.masters(job)
@@ -305,8 +305,8 @@ def test_a_kill_that_nobody_comes_to_obey(lab: Lab) -> None:
     assert_killed(lab, job)
 
 
-def test_a_kill_of_a_master_that_stands_still(lab: Lab) -> None:
-    """That is said, with what to do; and once it goes on it obeys."""
+def test_a_kill_of_a_stopped_am(lab: Lab) -> None:
+    """The command reports it, with what to do; once it is continued it obeys."""
     job = submitted(lab)
     master, _ = lab.masters(job)
     with frozen(master):

@@ -108,8 +108,8 @@ def play(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(bounded())
 
 
-def test_nobody_there_ends_a_lease_of_zero_at_once() -> None:
-    """By default a program does not outlive its application master."""
+def test_a_lease_of_zero_ends_with_the_connection() -> None:
+    """By default a program does not outlive its AM."""
 
     async def scenario() -> None:
         world = World()
@@ -119,8 +119,8 @@ def test_nobody_there_ends_a_lease_of_zero_at_once() -> None:
     play(scenario)
 
 
-def test_lease_holds_while_somebody_may_come_back() -> None:
-    """Within the lease it tries again, and the new application master finds the same executor."""
+def test_the_lease_holds_while_the_am_may_return() -> None:
+    """Within the lease it reconnects, and the new AM finds the same executor."""
 
     async def scenario() -> None:
         line = Line([welcome(attempt=2), None])
@@ -214,7 +214,7 @@ def test_older_master_is_left() -> None:
     play(scenario)
 
 
-def test_commands_of_an_older_session_are_refused_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_commands_of_an_older_session_are_refused_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         old = [StopProgram(session=n, grace=1.0) for n in (1, 2, 1, 2)]
         line = Line([welcome(), Prepare(session=3), *old, Prepare(session=3)])
@@ -246,8 +246,8 @@ def test_reports_flow_while_connected() -> None:
     play(scenario)
 
 
-def test_heart_beats_at_the_interval_it_was_told() -> None:
-    """Only after the Welcome, again and again."""
+def test_heartbeats_have_the_interval_of_the_welcome() -> None:
+    """None before the Welcome."""
 
     async def scenario() -> None:
         async def some_beats() -> None:

@@ -223,7 +223,7 @@ def test_repeated_commands_have_one_effect(master: Master, guest: Start) -> None
     assert len(master.all(ProgramStarted)) == len(master.all(ProgramExited)) == 1
 
 
-def test_stop_before_start_is_answered_when_the_start_comes(master: Master, guest: Start) -> None:
+def test_a_stop_before_the_start_is_answered_with_the_start(master: Master, guest: Start) -> None:
     executor = guest("touch ran")
     master.wait(Ready)
     master.send(StopProgram(session=1, grace=5.0))
@@ -306,7 +306,7 @@ def test_closed_streams_are_no_end(master: Master, guest: Start) -> None:
     assert status.duration >= 0.3
 
 
-def test_times_of_output_are_told(master: Master, guest: Start) -> None:
+def test_times_of_output_are_reported(master: Master, guest: Start) -> None:
     """The report says when the program printed first and last; of a silent one, nothing."""
     status = run(master, guest, "sleep 0.2; echo one; sleep 0.3; echo two >&2")
     assert status.first_output is not None

@@ -95,7 +95,7 @@ class Library:
 ALL = {"util", "memory", "memory-total", "power", "clock", "temperature", "ecc", "xid"}
 
 
-def test_all_is_told_of_what_was_granted() -> None:
+def test_all_metrics_of_the_granted_devices_are_reported() -> None:
     """In our units, by names that everybody knows; a device that was granted alone is the first one."""
     library = Library()
     found = Devices(("GPU-0",), lambda: library)
@@ -117,7 +117,7 @@ def test_all_is_told_of_what_was_granted() -> None:
     assert library.ended == 1
 
 
-def test_numbers_are_ids_too_and_what_cannot_be_told_is_left_out() -> None:
+def test_numbers_are_ids_and_unknown_devices_are_left_out() -> None:
     """A device that is not known keeps its place, and has nothing to say."""
     values = Devices(("1", "9", "0"), Library).poll()
     assert {name for name in values if name.startswith("gpu0.")} == {f"gpu0.{name}" for name in ALL - {"power"}}
@@ -157,7 +157,7 @@ def test_without_driver_or_package_there_is_nothing() -> None:
     silent.close()
 
 
-def test_the_package_is_found_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_is_found_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without leaving its folder where we import from."""
     (tmp_path / "pynvml.py").write_text("NAME = 'mine'\n")
     monkeypatch.setattr(gpu_metrics, "find_folders", lambda: [str(tmp_path)])

@@ -138,8 +138,7 @@ def test_what_the_author_says_is_stronger(master: Master, guest: Start, jars: Pa
     assert classpath == "/mine"
 
 
-def test_nobody_wants_it(master: Master, guest: Start, jars: Path) -> None:
-    """Without the setting there is no such variable."""
+def test_without_the_setting_there_is_no_variable(master: Master, guest: Start, jars: Path) -> None:
     status = run(master, guest, '[ -z "${CLASSPATH+x}" ]', env={"HADOOP_HOME": hadoop(jars, "echo /x")})
     assert status.code == 0
 

@@ -88,8 +88,8 @@ def test_without_application_master_the_program_is_stopped(master: Master, guest
     assert executor.programs() == []
 
 
-def test_lease_outlasts_an_application_master_that_comes_back(master: Master, guest: Start) -> None:
-    """The next attempt finds the same executor and the same program; what ended meanwhile is told once."""
+def test_the_lease_outlasts_an_am_restart(master: Master, guest: Start) -> None:
+    """The next attempt finds the same executor and program; exits in between are reported once."""
     executor = guest("while [ ! -e go ]; do sleep 0.01; done; exit 5", lease=60.0)
     master.wait(msg.Ready)
     master.start()

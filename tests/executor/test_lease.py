@@ -9,7 +9,7 @@ from tony.executor.control.lease import Lease
     ("length", "patience", "left_if_gone", "left_if_unknown"),
     [(0.0, 60.0, 0.0, 50.0), (30.0, 60.0, 20.0, 50.0), (90.0, 60.0, 80.0, 80.0), (5.0, 5.0, 0.0, 0.0)],
 )
-def test_lease_ends_sooner_if_nobody_is_there(
+def test_the_lease_ends_sooner_without_a_listener(
     length: float, patience: float, left_if_gone: float, left_if_unknown: float
 ) -> None:
     """Ten seconds after the last contact; the patience is never shorter than the lease."""

@@ -111,7 +111,7 @@ def test_who_does_not_wait_is_answered_at_once(tmp_path: Path) -> None:
     run(story())
 
 
-def test_a_reader_goes_on_with_the_next_try(tmp_path: Path) -> None:
+def test_a_reader_continues_with_the_next_task_attempt(tmp_path: Path) -> None:
     """A file that can grow no more and is read leads to the next one, there already or not; only of its own stream."""
 
     async def story() -> None:
@@ -164,7 +164,7 @@ def test_the_end_gives_what_is_left_and_then_says_so(tmp_path: Path) -> None:
     run(story())
 
 
-def test_the_end_does_not_wait_for_who_is_gone(tmp_path: Path) -> None:
+def test_the_exit_does_not_wait_for_lost_readers(tmp_path: Path) -> None:
     """A reader that drops out, a connection that ends, and a limit for one that says nothing."""
 
     async def story() -> None:

@@ -46,8 +46,8 @@ def test_context_in_a_file_is_deleted(master: Master, tmp_path: Path) -> None:
         executor.wait()
 
 
-def test_nobody_listens(master: Master, tmp_path: Path) -> None:
-    """Without an application master an executor ends at once, and says why."""
+def test_without_an_am_it_exits_at_once(master: Master, tmp_path: Path) -> None:
+    """And reports why."""
     master.stop_listening()
     told = json.dumps(to_plain(context(master, tmp_path))).encode()
     done = subprocess.run(command(MAIN), input=told, capture_output=True, timeout=60)

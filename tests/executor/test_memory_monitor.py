@@ -34,7 +34,7 @@ def group() -> Iterator[tuple[str, ...]]:
     assert container_cgroup.remove(folders)
 
 
-def test_measured_eater_is_killed_with_a_verdict(master: Master, guest: Start) -> None:
+def test_a_program_above_its_limit_is_killed_and_classified(master: Master, guest: Start) -> None:
     """Without a control group the executor measures, kills everything, and says how much it was."""
     executor = guest((sys.executable, "-c", EATER), memory=100 * MIB)
     master.wait(msg.Ready)
@@ -129,10 +129,10 @@ def test_group_holds_all_and_is_emptied(master: Master, guest: Start, group: tup
 
 
 @pytest.mark.parametrize(("before", "measured"), [("4096", False), (str(64 * MIB), True), (None, True)])
-def test_nobody_measures_what_the_kernel_keeps(
+def test_a_peak_of_the_kernel_is_not_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, measured: bool
 ) -> None:
-    """Unless it keeps no peak, or only that of earlier tries, which it does not forget (v2)."""
+    """Unless it keeps no peak, or only that of earlier task attempts, which it does not reset (v2)."""
     for name in ("_FIRST_SECONDS", "_INTERVAL_SECONDS", "_PAUSE_RATIO"):
         monkeypatch.setattr(f"tony.executor.metrics.memory_monitor.{name}", 0.0)
     if before is not None:

@@ -46,8 +46,8 @@ def test_a_program_is_measured(master: Master, guest: Start, tmp_path: Path) -> 
     end(master, tmp_path)
 
 
-def test_nobody_who_does_not_want_it_gets_a_sample(master: Master, guest: Start, tmp_path: Path) -> None:
-    """Without an interval nothing is measured, and the program is not told where to tell."""
+def test_without_an_interval_no_sample_is_taken(master: Master, guest: Start, tmp_path: Path) -> None:
+    """And the program gets no address to report to."""
     start(master, guest, "import os; print('TONY_PROGRESS' in os.environ)", 0.0)
     assert master.wait(msg.ProgramExited).status.ok
     assert master.all(msg.Sample) == []
@@ -74,8 +74,8 @@ def test_a_program_tells_how_far_it_is(master: Master, guest: Start, tmp_path: P
     assert kinds[-1] is msg.ProgramExited
 
 
-def test_what_it_told_while_nobody_heard_comes_before_its_end(master: Master, guest: Start, tmp_path: Path) -> None:
-    """An application master that comes later may end the job with that report: nothing is heard after it."""
+def test_progress_reported_without_an_am_precedes_the_exit(master: Master, guest: Start, tmp_path: Path) -> None:
+    """The AM may end the job on that report: no later one is handled."""
     master.sample_interval = 0.1
     of = guest(
         (sys.executable, "-c", f"import tony\n{_WAIT}tony.progress(9, 10)\nwith tony.checkpoint(9): pass"), lease=60.0

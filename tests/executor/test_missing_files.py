@@ -52,7 +52,7 @@ def test_other_lines_mean_nothing(line: str) -> None:
     assert explain_missing_file([line], LEFT_OUT, WORK) == ""
 
 
-def test_nothing_is_said_where_nothing_was_left_out(tmp_path: Path) -> None:
+def test_no_hint_without_ignored_files(tmp_path: Path) -> None:
     assert explain_missing_file(["cat: b.dat: No such file or directory"], None, str(tmp_path)) == ""
 
 

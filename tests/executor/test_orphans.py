@@ -64,7 +64,7 @@ def released(master: Master, executor: Guest) -> None:
     assert executor.wait() == 0
 
 
-def test_on_a_unix_socket_nobody_needs_to_call(master: Master, guest: Start) -> None:
+def test_on_a_unix_socket_the_executor_reconnects_itself(master: Master, guest: Start) -> None:
     """It does not listen, and comes by itself to whoever listens at the same path."""
     executor = guest(FOR_EVER, lease=300.0)
     pid = running(master, executor)
@@ -118,8 +118,8 @@ def test_of_two_living_masters_the_older_is_powerless(far: Master, successor: Ma
     released(successor, executor)
 
 
-def test_a_call_from_where_nobody_listens_changes_nothing(far: Master, successor: Master, abroad: Start) -> None:
-    """The one who called died as well. The program runs, until the next one calls."""
+def test_a_reattach_request_of_a_dead_am_changes_nothing(far: Master, successor: Master, abroad: Start) -> None:
+    """The program runs until the next request."""
     executor = abroad()
     pid = running(far, executor)
     listens = far.wait(msg.Attach).listens
@@ -137,8 +137,8 @@ def test_a_call_from_where_nobody_listens_changes_nothing(far: Master, successor
     released(successor, executor)
 
 
-def test_strangers_are_not_heard(far: Master, abroad: Start, tmp_path: Path) -> None:
-    """Neither who has another job's papers, nor who has an executor's, nor who has none."""
+def test_unauthenticated_reattach_requests_are_refused(far: Master, abroad: Start, tmp_path: Path) -> None:
+    """With credentials of another job, with those of an executor, and without any."""
     executor = abroad()
     running(far, executor)
     listens = far.wait(msg.Attach).listens

@@ -79,8 +79,8 @@ def test_full_disk_costs_output_and_nothing_else(tmp_path: Path) -> None:
     assert (file.lost, file.trouble) == (150, "No space left on device")
 
 
-def test_folder_that_goes_costs_output_and_nothing_else(tmp_path: Path) -> None:
-    """A full file that cannot be put aside takes no more, and holds nobody up."""
+def test_a_removed_folder_costs_only_output(tmp_path: Path) -> None:
+    """A full file that cannot be rotated takes no more, and blocks no process."""
     folder = tmp_path / "logs"
     folder.mkdir()
     file = BoundedLogFile(folder / "log", 100)
@@ -242,7 +242,7 @@ def test_what_gathers_is_taken_at_once_when_the_program_has_ended(
     assert (tmp_path / "worker-0.s1.t1.out").read_bytes() == b"first\nsecond\n"
 
 
-def test_what_gathers_is_not_lost_when_somebody_keeps_the_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_is_read_although_a_process_keeps_the_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that was left behind holds the pipe open: what is in it is taken all the same."""
     monkeypatch.setattr("tony.executor.output.output_capture._GATHER_SECONDS", 3600.0)
 

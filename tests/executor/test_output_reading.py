@@ -15,7 +15,7 @@ def read(master: Master, number: int, **more: object) -> LogPiece:
     return master.wait(LogPiece, lambda piece: piece.reader == number)
 
 
-def test_what_is_printed_comes_while_the_program_runs(master: Master, guest: Start) -> None:
+def test_output_is_read_while_the_program_runs(master: Master, guest: Start) -> None:
     """The first line comes though the program goes on; the rest, without a line's end, before the executor ends."""
     start = guest("echo first; read -t 3600 < /dev/zero || sleep 3600")
     master.wait(Ready)
@@ -50,8 +50,8 @@ def test_the_last_lines_come_before_the_executor_ends(master: Master, guest: Sta
     assert start.wait() == 0
 
 
-def test_nobody_who_reads_holds_nobody_up(master: Master, guest: Start) -> None:
-    """Without a reader a released executor ends as ever, and says nothing of its output."""
+def test_without_a_reader_the_exit_is_not_delayed(master: Master, guest: Start) -> None:
+    """A released executor exits and sends no output."""
     start = guest("echo x")
     master.wait(Ready)
     master.start()

@@ -32,7 +32,7 @@ def test_range_of_one_port_serves_session_after_session() -> None:
     ports.close()
 
 
-def test_range_that_is_too_small_is_said() -> None:
+def test_a_range_that_is_too_small_is_reported() -> None:
     """One port for two purposes cannot be."""
     ports = TaskPorts((29871, 29871), wants_tb_port=True)
     with pytest.raises(PortsExhaustedError, match="port_range = 29871-29871"):
@@ -51,7 +51,7 @@ def test_a_port_that_we_answer_ourselves_is_not_the_programs() -> None:
     ports.close()
 
 
-def test_somebody_who_listens_is_named() -> None:
+def test_the_process_that_listens_is_named() -> None:
     """Who took the port, with the process's number."""
     ports = TaskPorts(None, wants_tb_port=False)
     assert ports.find_taken() == ""

@@ -185,7 +185,7 @@ def test_what_others_handed_on_is_stronger_than_the_jobs_own_variables() -> None
     assert (env["PARAMS"], env["OTHER"], env["JOB_ID"]) == ("{role} --lr 0.1", "own", "job-1")
 
 
-def test_interpreter_comes_first_on_path() -> None:
+def test_the_interpreter_is_first_on_path() -> None:
     """Also when the user sets PATH; the variables of a venv are there, another interpreter's home is not."""
     more: dict[str, Any] = {"python_path": ("/env/bin", "/env/sbin"), "python_env": {"VIRTUAL_ENV": "/env"}}
     (env,) = built({"PATH": "/bin", "PYTHONHOME": "/other"}, **more)

@@ -134,8 +134,8 @@ def test_too_long_a_word_is_refused() -> None:
     in_loop(work)
 
 
-def test_strangers_are_not_believed() -> None:
-    """Who speaks is what the kernel says."""
+def test_reports_of_other_users_are_ignored() -> None:
+    """The kernel's credentials of the sender decide."""
 
     async def work(progress: ProgressListener, teller: socket.socket) -> None:
         teller.send(b"p\t1\t")
@@ -144,8 +144,8 @@ def test_strangers_are_not_believed() -> None:
     in_loop(work, trusts=False)
 
 
-def test_what_comes_while_nobody_asks_is_heard() -> None:
-    """The queue of the kernel is short; it is emptied on the way."""
+def test_reports_between_samples_are_read() -> None:
+    """The queue of the kernel is short; it is emptied in between."""
 
     async def work(progress: ProgressListener, teller: socket.socket) -> None:
         progress.begin()

@@ -40,7 +40,7 @@ def logged(folder: Path, count: int, write: Writes, mask: SecretMask | None = No
     return (folder / "t.out").read_bytes()
 
 
-def test_a_secret_that_comes_in_pieces_is_masked(tmp_path: Path) -> None:
+def test_a_secret_in_pieces_is_masked(tmp_path: Path) -> None:
     """Another process prints in between, whose label would part it."""
 
     async def write(ends: list[int]) -> None:
@@ -90,7 +90,7 @@ def test_each_line_begins_with_its_rank(tmp_path: Path) -> None:
     } | ({b""} if text.endswith(b"\n") else set())
 
 
-def test_a_line_that_comes_in_pieces_stays_whole(tmp_path: Path) -> None:
+def test_a_line_in_pieces_stays_whole(tmp_path: Path) -> None:
     """Its beginning is shown after a moment; what others print then begins on a line of its own."""
 
     async def write(ends: list[int]) -> None:

@@ -81,8 +81,8 @@ def test_the_program_may_be_killed_without_it(master: Master, guest: Start) -> N
         assert ask(port, "PUT", "/global/0", b"") == (200, b"")
 
 
-def test_one_that_ends_is_told_of_in_the_log(master: Master, guest: Start) -> None:
-    """Nobody listens any more then, so whoever still looks for it fails at once."""
+def test_an_exit_is_logged(master: Master, guest: Start) -> None:
+    """Its port is closed then, so later clients fail at once."""
     with guest("sleep 600", meeting=RendezvousKind.STORE) as executor:
         port = registered(master)
         (served,) = _servers(executor)

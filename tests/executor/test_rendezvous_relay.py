@@ -56,7 +56,7 @@ async def driver(folder: Path) -> asyncio.Server:
 
 
 @pytest.mark.parametrize("where", ["told", "source"])
-def test_who_comes_early_waits(tmp_path: Path, where: str) -> None:
+def test_an_early_connection_waits(tmp_path: Path, where: str) -> None:
     """The connection is there before the driver is; the word may lie in either folder."""
     for name in ("told", "source"):
         (tmp_path / name).mkdir()

@@ -80,8 +80,8 @@ def test_pythons_side_of_horovod(port: Port) -> None:
     assert refused.value.code == 404
 
 
-def test_who_waits_is_answered_when_the_value_comes(patient: Port) -> None:
-    """Several at once, with one question each: nobody has to ask again."""
+def test_waiting_requests_are_answered_once_the_value_is_set(patient: Port) -> None:
+    """Several at once, with one request each."""
     found: list[bytes] = []
     waiting = [threading.Thread(target=lambda: found.append(wait_for(patient, "/global/7"))) for _ in range(3)]
     for each in waiting:

@@ -106,8 +106,8 @@ def test_what_is_much_to_look_at_is_looked_at_less_often() -> None:
     asyncio.run(body())
 
 
-def test_a_look_that_hangs_holds_up_nobody() -> None:
-    """Neither the heart, nor, for more than a moment, the end of the program."""
+def test_a_sample_that_hangs_delays_neither_heartbeats_nor_the_exit() -> None:
+    """The exit for a moment at most."""
 
     async def body() -> None:
         let_go = threading.Event()
@@ -144,8 +144,8 @@ def test_a_look_that_fails_ends_no_program(caplog: pytest.LogCaptureFixture, tmp
     asyncio.run(body())
 
 
-def test_checkpoints_wait_for_somebody_who_hears(tmp_path: Path) -> None:
-    """A sample that finds nobody is lost; of the checkpoints each is told once, also when the program is over."""
+def test_checkpoints_wait_for_a_connection(tmp_path: Path) -> None:
+    """A sample without a connection is lost; each checkpoint is reported once, also after the program has exited."""
 
     async def body() -> None:
         hearer = Hearer()
@@ -171,8 +171,8 @@ def test_checkpoints_wait_for_somebody_who_hears(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_the_last_word_waits_for_somebody_who_hears(tmp_path: Path) -> None:
-    """A program that ends while nobody hears: how far it came is told afterwards, with all its checkpoints."""
+def test_the_last_progress_waits_for_a_connection(tmp_path: Path) -> None:
+    """A program that exits while no AM is connected: its last step and checkpoints are reported afterwards."""
 
     async def body() -> None:
         hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path)
@@ -212,8 +212,8 @@ def test_what_waited_says_how_long_ago_it_was(monkeypatch: pytest.MonkeyPatch) -
     assert sample.saved == (Saved(step=1, ago=6.0, took=0.5),)
 
 
-def test_the_programs_own_word_goes_first(tmp_path: Path) -> None:
-    """Then what it prints, then what it writes for TensorBoard; numbers that only one of them knows are all told."""
+def test_progress_reported_by_the_program_wins(tmp_path: Path) -> None:
+    """Then its output, then its TensorBoard files; numbers of only one of these are all reported."""
 
     async def body() -> None:
         hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path)

@@ -154,8 +154,8 @@ def test_older_sessions_are_history(dialog: SessionProtocol) -> None:
     assert dialog.on_message(start(3)) == [StartTaskAttempt(command=start(3))]
 
 
-def test_prepare_comes_while_the_old_program_runs(dialog: SessionProtocol) -> None:
-    """The new session is prepared; the old try's end is still reported, and no stop of the old one is needed."""
+def test_prepare_while_the_old_program_runs(dialog: SessionProtocol) -> None:
+    """The new session is prepared; the old exit is still reported, and no stop of the old program is needed."""
     dialog.on_message(start(1))
     assert dialog.on_message(Prepare(session=2)) == [PrepareSession(session=2)]
     assert dialog.on_message(stop(1)) == ()

@@ -71,8 +71,8 @@ CASES = [
 
 
 @pytest.mark.parametrize(("program", "expected"), CASES, ids=[program[:30] for program, _ in CASES])
-def test_each_way_not_to_start_is_told(folder: Path, program: str, expected: str) -> None:
-    """Asked with what the kernel really answers."""
+def test_each_spawn_error_is_explained(folder: Path, program: str, expected: str) -> None:
+    """With the real answers of the kernel."""
     path = str(folder.parent / "bin")
     with pytest.raises(OSError, match=re.escape("[Errno ")) as raised:
         subprocess.run([program], cwd=folder, env={"PATH": path}, check=False)
@@ -80,7 +80,7 @@ def test_each_way_not_to_start_is_told(folder: Path, program: str, expected: str
     assert re.fullmatch(re.escape(expected.format(folder=folder)).replace("…", ".*"), message)
 
 
-def test_what_nobody_foresaw_is_told_as_it_is(folder: Path) -> None:
+def test_an_unknown_error_is_reported_unchanged(folder: Path) -> None:
     """And too much for Linux has words of its own."""
     with pytest.raises(OSError, match="too long") as raised:
         subprocess.run(["true", *20 * [120_000 * "x"]], check=False)

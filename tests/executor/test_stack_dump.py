@@ -69,8 +69,8 @@ def run(master: Master, guest: Start, *command: str, **more: object) -> Guest:
     return executor
 
 
-def test_every_thread_of_every_python_is_told(master: Master, guest: Start, tmp_path: Path) -> None:
-    """Through the hook, where nobody may look from outside; and it is kept among the logs."""
+def test_every_thread_of_every_python_is_dumped(master: Master, guest: Start, tmp_path: Path) -> None:
+    """Through the hook, where ptrace is not allowed; the dump is kept among the logs."""
     (tmp_path / "waiting.py").write_text(_WAITING)
     executor = run(master, guest, spied(tmp_path, _BLIND_SPY), str(tmp_path / "waiting.py"))
     places = ("in at_the_top", "in in_a_thread", "in in_a_child")
@@ -140,7 +140,7 @@ def test_py_spy_itself(master: Master, guest: Start, tmp_path: Path) -> None:
     assert not master.all(ProgramExited)
 
 
-def test_what_is_no_python_is_told_as_the_kernel_sees_it(master: Master, guest: Start) -> None:
+def test_other_processes_are_described_by_the_kernel(master: Master, guest: Start) -> None:
     run(master, guest, "bash", "-c", "echo ready; exec sleep 600")
     stacks = ask(master)
     assert (stacks.how, stacks.problem) == (
@@ -151,7 +151,7 @@ def test_what_is_no_python_is_told_as_the_kernel_sees_it(master: Master, guest: 
     assert "sleeping" in stacks.text
 
 
-def test_nobody_is_asked_while_nothing_runs(master: Master, guest: Start) -> None:
+def test_no_dump_while_no_program_runs(master: Master, guest: Start) -> None:
     guest("true")
     master.wait(Ready)
     stacks = ask(master)

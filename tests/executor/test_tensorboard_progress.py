@@ -95,7 +95,7 @@ def test_a_file_is_read_on_as_it_grows(tmp_path: Path) -> None:
     assert summaries.poll() == Advance(3.0, None, {"user.loss": 0.25, "user.acc": 1.0})
 
 
-def test_runs_beside_each_other_keep_their_names(tmp_path: Path) -> None:
+def test_parallel_runs_keep_their_names(tmp_path: Path) -> None:
     """`train` and `validation` have the same tags."""
     summaries = TensorBoardProgress(tmp_path, time.time())
     write(tmp_path / "train" / NAME, VERSION, framed(scalar(5, epoch_loss=1.0)))

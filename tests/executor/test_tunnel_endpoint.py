@@ -71,8 +71,8 @@ def test_a_program_that_listens_on_the_hosts_own_address_only(master: Master, gu
         assert master.wait(JoinTunnel).address == f"127.0.0.2:{port}"
 
 
-def test_where_nobody_listens(master: Master, guest: Start) -> None:
-    """The reserved port, for one: it is held and not listened on. The executor says so and goes on."""
+def test_a_port_without_a_listener(master: Master, guest: Start) -> None:
+    """The reserved port, for example. The executor reports it and continues."""
     start = guest("sleep 3600", wants_tb_port=True)
     ready = master.wait(Ready)
     master.send(DialTunnel(tunnel="a", port=0))

@@ -65,8 +65,8 @@ def kennel() -> Iterator[Kennel]:
     made.close()
 
 
-def test_an_executor_that_stands_still_cannot_keep_its_program(kennel: Kennel) -> None:
-    """Its lease is over, it says nothing, and it is not dead: whoever froze it did not freeze the program."""
+def test_a_stopped_executor_does_not_keep_its_program(kennel: Kennel) -> None:
+    """Its lease has expired and it is silent but alive: it was stopped, and its program was not."""
     program = kennel.program()
     kennel.dog.renew_lease(clock.monotonic() + 0.1, timeout=0.1)
     assert program.wait(30) == -9

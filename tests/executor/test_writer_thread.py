@@ -44,7 +44,7 @@ def test_jobs_are_done_in_order_and_beside(pens: Callable[[], int]) -> None:
     assert pens() == 0
 
 
-def test_the_loop_goes_on_while_the_disk_stands_still(pens: Callable[[], int]) -> None:
+def test_the_loop_continues_while_the_disk_blocks(pens: Callable[[], int]) -> None:
     """Who is to be told of a shorter backlog is told when there is one, and not before."""
 
     async def write() -> None:
@@ -66,7 +66,7 @@ def test_the_loop_goes_on_while_the_disk_stands_still(pens: Callable[[], int]) -
     assert pens() == 0
 
 
-def test_after_a_rest_it_goes_on(pens: Callable[[], int]) -> None:
+def test_it_continues_after_a_rest(pens: Callable[[], int]) -> None:
     """A rest ends the thread, the next job begins another one."""
 
     async def write() -> list[int]:

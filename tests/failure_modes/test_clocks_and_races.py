@@ -192,8 +192,8 @@ def lost(lab: Lab, job: str, cause: str, state: str = "failed", code: int = 3) -
     return answer
 
 
-def test_the_master_is_killed_before_anybody_has_registered(lab: Lab) -> None:
-    """Another one goes on, with executors of its own or those that there are; nobody starts anything twice."""
+def test_the_am_is_killed_before_any_executor_registered(lab: Lab) -> None:
+    """The next one continues with new executors or the existing ones; no program starts twice."""
     late = module_setting("executor", "faulty_executor", "delay-ready=2")
     job = lab.detach(lab.job_file('command = "echo ran"\n[roles.worker]\ninstances = 2\n'), "--set", late)
     os.kill(until(lambda: lab.status(job)["am"], "it lives")["pid"], signal.SIGKILL)
@@ -236,8 +236,8 @@ def test_executor_and_watchdog_are_killed_at_once(lab: Lab) -> None:
     assert "SIGKILL" in failure["reason"]
 
 
-def test_whoever_starts_the_executors_is_killed(lab: Lab) -> None:
-    """Programs go on without it, and when an executor is to be replaced there is another one to start it."""
+def test_the_fork_server_is_killed(lab: Lab) -> None:
+    """Programs continue without it, and a new one starts when an executor is to be replaced."""
     job = family(lab, "max_restarts = 1")
     parts = parts_of(lab, job)
     (starter,) = {pid for pid in children(parts.master) if pid not in parts.executors.values()} or {0}
@@ -269,8 +269,8 @@ def test_everything_of_ours_is_killed_at_once(lab: Lab) -> None:
     lost(lab, job, "am-lost")
 
 
-def test_the_follower_of_a_master_after_whom_none_comes(lab: Lab) -> None:
-    """It ends by itself with the verdict, what happened, where to look, and exit code 3."""
+def test_a_follower_of_a_job_without_a_next_am(lab: Lab) -> None:
+    """It exits with code 3, with the outcome, what happened and where to look."""
     follower = lab.follow("run", "--source", "", "--set", "am_attempts=1", "--", "sleep", "3600")
     job = until(lab.jobs, "a job is there")[0]
     parts = parts_of(lab, job)

@@ -111,8 +111,8 @@ def test_a_user_without_a_passwd_entry(nameless: Lab) -> None:
         answers(nameless, word, "last")
 
 
-def test_a_user_whom_nothing_knows(nameless: Lab) -> None:
-    """Without HOME, too, one variable is all that is missing; whatever needs no home works without it."""
+def test_an_unknown_user(nameless: Lab) -> None:
+    """Without HOME, too, one variable is all that is missing; what needs no home works without it."""
     del nameless.env["HOME"], nameless.env["XDG_CONFIG_HOME"]
     home = nameless.env.pop("TONY_HOME")
     before = sorted(nameless.root.rglob("*"))
@@ -129,8 +129,8 @@ def test_a_user_whom_nothing_knows(nameless: Lab) -> None:
     assert "main:0 | none\n" in done.stdout
 
 
-def test_a_tilde_that_nobody_knows(nameless: Lab) -> None:
-    """It is told with its setting; nothing is made in, or read from, a folder called `~`."""
+def test_a_tilde_without_a_home(nameless: Lab) -> None:
+    """The error names the setting; no folder called `~` is made or read."""
     del nameless.env["HOME"], nameless.env["XDG_CONFIG_HOME"]
     unknown = f"`~` is unknown: {UNKNOWN} Write the full path."
     done = nameless.tony("list", env={"TONY_HOME": "~/jobs"})

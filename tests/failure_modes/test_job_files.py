@@ -87,8 +87,8 @@ def test_role_names_that_are_allowed(lab: Lab) -> None:
     assert (logs / f"{name}-0.s1.t1.out").read_text() == f"I am {name}\n"
 
 
-def test_every_mistake_at_once(lab: Lab) -> None:
-    """One of each kind in one file: all are told, in the order of the file, for people and for programs."""
+def test_all_errors_at_once(lab: Lab) -> None:
+    """One of each kind in one file: all are reported, in file order, as text and as JSON."""
     job = lab.job_file(
         """
         max_restart = 2

@@ -151,7 +151,7 @@ def test_many_threads_at_once(lab: Lab) -> None:
     assert sorted(job for job, _, _ in found.values()) == sorted(lab.jobs())
 
 
-def test_the_kernel_dies_and_the_job_goes_on(lab: Lab) -> None:
+def test_the_job_outlives_the_kernel(lab: Lab) -> None:
     """A kernel that is restarted takes no job with it, and none holds its output open; another kernel finds it."""
     gate = lab.root / "gate"
     cell = """
@@ -197,7 +197,7 @@ def test_a_cell_is_interrupted(lab: Lab) -> None:
     assert answer == {"line": "up", "interrupted": True, "state": "running", "end": "killed"}
 
 
-def test_mistakes_and_failures_are_exceptions(lab: Lab) -> None:
+def test_errors_and_failures_are_exceptions(lab: Lab) -> None:
     """Never an exit, never a traceback on some stream: what is wrong is in the exception, and nothing was started."""
     cell = """
     async def cell():

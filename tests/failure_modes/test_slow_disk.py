@@ -52,7 +52,7 @@ def assert_complete(printed: str) -> None:
     assert last == "done"
 
 
-def test_a_log_that_nobody_takes(lab: Lab) -> None:
+def test_a_log_that_blocks(lab: Lab) -> None:
     """A log that blocks whoever opens or writes it, as on a network file system: here, a pipe without a reader."""
     job = submit(lab, "max_restarts = 1\n")
     folder = lab.home / "jobs" / job / "logs"
@@ -118,7 +118,7 @@ def disk(lab: Lab) -> Iterator[Disk]:
         )
 
 
-def test_the_disk_stands_still_while_programs_print(lab: Lab, disk: Disk) -> None:
+def test_the_disk_blocks_while_programs_print(lab: Lab, disk: Disk) -> None:
     """Logs, event log, everything: executors say that they live, and the master knows that it stood still itself."""
     job = submit(lab)
     with disk.frozen():
@@ -131,8 +131,8 @@ def test_the_disk_stands_still_while_programs_print(lab: Lab, disk: Disk) -> Non
     lab.wait_removed(job, 30)
 
 
-def test_the_disk_stands_still_while_programs_end(lab: Lab, disk: Disk) -> None:
-    """Their ends are told when they can be written down."""
+def test_the_disk_blocks_while_programs_exit(lab: Lab, disk: Disk) -> None:
+    """The exits are reported once they can be written."""
     job = submit(lab)
     parts = parts_of(lab, job)
     with disk.frozen():
@@ -147,7 +147,7 @@ def test_the_disk_stands_still_while_programs_end(lab: Lab, disk: Disk) -> None:
     lab.wait_removed(job, 30)
 
 
-def test_the_disk_stands_still_while_a_job_is_submitted(lab: Lab, disk: Disk) -> None:
+def test_the_disk_blocks_while_a_job_is_submitted(lab: Lab, disk: Disk) -> None:
     lab.submit(lab.job_file('command = "true"\n'))
     with disk.frozen():
         follower = lab.follow("submit", lab.job_file('command = "echo up"\n'))

@@ -47,8 +47,8 @@ def test_a_source_that_is_a_loop_of_links(lab: Lab) -> None:
     nothing_left(lab)
 
 
-def test_a_source_that_leads_out_or_goes_too_deep(lab: Lab) -> None:
-    """What does not come along is named, and so is what nobody could walk."""
+def test_a_source_with_outside_links_or_too_deep_folders(lab: Lab) -> None:
+    """Files that are left out are named, and so are unreadable ones."""
     source = lab.root / "source"
     source.mkdir()
     (source / "out").symlink_to("/etc")
@@ -143,10 +143,8 @@ def test_a_file_of_2_gb_in_the_source(big_lab: Lab) -> None:
         (signal.SIGHUP, 129, "terminated by SIGHUP; nothing was submitted"),
     ],
 )
-def test_whoever_loses_patience_while_a_large_file_is_packed(
-    big_lab: Lab, number: signal.Signals, code: int, told: str
-) -> None:
-    """Ctrl-C, a signal, a closed terminal: told, and nothing is left of what was half done."""
+def test_interrupted_while_a_large_file_is_packed(big_lab: Lab, number: signal.Signals, code: int, told: str) -> None:
+    """Ctrl-C, a signal, a closed terminal: reported, and no partial file is left."""
     packing = start_packing(big_lab)
     packing.send_signal(number)
     out, err = packing.communicate(timeout=60)
@@ -155,8 +153,8 @@ def test_whoever_loses_patience_while_a_large_file_is_packed(
     nothing_left(big_lab)
 
 
-def test_whoever_is_killed_while_a_large_file_is_packed(big_lab: Lab) -> None:
-    """What they have left is not shown as a job, and the next submission removes it."""
+def test_killed_while_a_large_file_is_packed(big_lab: Lab) -> None:
+    """The partial submission is not listed as a job, and the next submission removes it."""
     packing = start_packing(big_lab)
     packing.kill()
     packing.communicate(timeout=60)

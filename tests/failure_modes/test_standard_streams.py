@@ -173,8 +173,8 @@ def test_head_of_a_job_that_is_followed(place: tuple[Lab, str, Path]) -> None:
 
 
 @pytest.mark.parametrize("line", REFUSED)
-def test_words_that_nobody_takes(place: tuple[Lab, str, Path], line: str) -> None:
-    """What is refused is refused with the same exit code, however standard error fares."""
+def test_a_refusal_with_broken_standard_error(place: tuple[Lab, str, Path], line: str) -> None:
+    """The exit code is the same."""
     for (_, fate), done in suffer(
         place, [(line, fate) for fate in ("2>&-", "<&- >&- 2>&-", "2> /dev/full", "> >(:) 2> >(:)")]
     ):
@@ -182,8 +182,8 @@ def test_words_that_nobody_takes(place: tuple[Lab, str, Path], line: str) -> Non
         assert done.returncode == 2, f"{line} {fate}: {done.returncode}\n{done.stderr}"
 
 
-def test_a_failure_that_nobody_reads(place: tuple[Lab, str, Path]) -> None:
-    """A job that fails has its exit code, also when its explanation goes nowhere."""
+def test_a_failure_with_broken_standard_error(place: tuple[Lab, str, Path]) -> None:
+    """The exit code is the job's."""
     lab = place[0]
     file = lab.file("failing.toml", 'command = "exit 7"\n')
     for (_, fate), done in suffer(place, [(f"submit {file}", fate) for fate in FATES]):

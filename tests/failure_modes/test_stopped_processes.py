@@ -87,8 +87,8 @@ def assert_succeeds(lab: Lab, job: str) -> None:
     lab.wait_removed(job, 60)
 
 
-def test_a_master_stands_still(lab: Lab) -> None:
-    """Longer than executors may be silent: they were not. Who asks meanwhile is told what is wrong."""
+def test_the_am_is_stopped(lab: Lab) -> None:
+    """For longer than executors may be silent: they do not count as silent. Clients get an error that explains it."""
     job, parts = submit(lab)
     with stopped(parts.master):
         began = time.monotonic()
@@ -99,7 +99,7 @@ def test_a_master_stands_still(lab: Lab) -> None:
     assert_succeeds(lab, job)
 
 
-def test_a_master_stands_still_while_programs_end(lab: Lab) -> None:
+def test_the_am_is_stopped_while_programs_exit(lab: Lab) -> None:
     job, parts = submit(lab)
     with stopped(parts.master):
         gate(lab).touch()
@@ -109,14 +109,14 @@ def test_a_master_stands_still_while_programs_end(lab: Lab) -> None:
     assert_succeeds(lab, job)
 
 
-def test_a_watchdog_stands_still(lab: Lab) -> None:
-    """To the job's end and beyond: nobody waits for it, and it is ended."""
+def test_a_watchdog_is_stopped(lab: Lab) -> None:
+    """To the end of the job and beyond: the job does not wait for it, and it is killed."""
     job, parts = submit(lab)
     with stopped(parts.watchdogs["worker:0"]):
         assert_succeeds(lab, job)
 
 
-def test_an_executor_is_killed_while_its_watchdog_stands_still(lab: Lab) -> None:
+def test_an_executor_is_killed_while_its_watchdog_is_stopped(lab: Lab) -> None:
     job, parts = submit(lab, "")
     with stopped(parts.watchdogs["worker:0"]):
         kill(parts.executors["worker:0"])
@@ -125,7 +125,7 @@ def test_an_executor_is_killed_while_its_watchdog_stands_still(lab: Lab) -> None
         lab.wait_removed(job, 60)
 
 
-def test_a_fork_server_stands_still(lab: Lab) -> None:
+def test_a_fork_server_is_stopped(lab: Lab) -> None:
     job, parts = submit(lab)
     with stopped(fork_server(parts)):
         gate(lab).touch()
@@ -134,8 +134,8 @@ def test_a_fork_server_stands_still(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_follower_stands_still(lab: Lab, unbuffered: str) -> None:
-    """It has missed nothing, nor lost what nobody has read yet, and ends with the job's exit code."""
+def test_a_follower_is_stopped(lab: Lab, unbuffered: str) -> None:
+    """It loses no output, and exits with the job's exit code."""
     file = lab.job_file('command = "seq 6000; touch {params.gate}"\n[params]\n' + _param(lab))
     follower = lab.follow("submit", file, env={"PYTHONUNBUFFERED": unbuffered})
     job = until(lab.jobs, "a job is there")[0]
@@ -153,8 +153,8 @@ def _param(lab: Lab) -> str:
     return f'gate = "{gate(lab)}"\n'
 
 
-def test_a_program_that_stands_still_is_asked_to_end(lab: Lab) -> None:
-    """It is woken to do so, and need not be killed."""
+def test_a_stopped_program_is_continued_to_exit(lab: Lab) -> None:
+    """It need not be killed."""
     job, parts = submit(lab)
     with stopped(parts.programs["worker:0"]):
         assert lab.tony("kill", job).returncode == 0
@@ -180,8 +180,8 @@ def test_a_whole_minute(lab: Lab, who: str) -> None:
 
 
 @pytest.mark.long
-def test_a_fork_server_never_goes_on(lab: Lab) -> None:
-    """A job ends all the same: after half a minute nobody waits for it any more."""
+def test_a_fork_server_stays_stopped(lab: Lab) -> None:
+    """The job ends after half a minute without it."""
     job, parts = submit(lab)
     with stopped(fork_server(parts)):
         assert_succeeds(lab, job)

@@ -46,7 +46,7 @@ def test_as_horovod_lays_them_out(tasks: list[tuple[str, int]]) -> None:
 
 
 @given(TASKS)
-def test_what_everybody_relies_on(tasks: list[tuple[str, int]]) -> None:
+def test_invariants_of_slots(tasks: list[tuple[str, int]]) -> None:
     """Rank 0 is the first task's, ranks have no gap, and no two processes have one place on a host."""
     slots = all_slots(tasks)
     assert slots[0].rank == 0

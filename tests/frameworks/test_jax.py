@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.frameworks.conftest import GangMaker
 
 
-def test_evaluator_beside_the_training_has_no_number(make_gang: GangMaker) -> None:
+def test_an_evaluator_has_no_process_number(make_gang: GangMaker) -> None:
     """It would be waited for in every collective."""
     gang = make_gang(JobSpec(framework="jax", roles={"worker": Role(instances=2), "evaluator": Role()}))
     assert gang.environments()[TaskId("evaluator", 0)] == [{}]

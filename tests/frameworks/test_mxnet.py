@@ -37,7 +37,7 @@ def test_addresses_are_numbers(make_gang: GangMaker) -> None:
     assert (found["DMLC_PS_ROOT_URI"], found["DMLC_NODE_HOST"]) == ("10.0.0.1", "10.0.0.3")
 
 
-def test_who_does_not_compute_is_told_nothing(make_gang: GangMaker) -> None:
+def test_tasks_that_do_not_train_get_no_variables(make_gang: GangMaker) -> None:
     """`import mxnet` in an evaluator or a sidecar shall not join."""
     extra = {"evaluator": Role(), "board": Role(kind=RoleKind.SIDECAR), "prepare": Role(kind=RoleKind.SETUP)}
     gang = make_gang(job(**extra))

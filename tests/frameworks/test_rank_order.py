@@ -139,7 +139,7 @@ def test_shared_value_does_not_grow_with_tasks() -> None:
     assert sizes[1] - sizes[0] < 20
 
 
-def test_several_processes_are_told_apart(make_gang: GangMaker) -> None:
+def test_several_processes_have_numbers(make_gang: GangMaker) -> None:
     """Also where there are no ranks; a lone process is told nothing."""
     gang = make_gang(JobSpec(roles={"a": Role(procs_per_task=2), "b": Role()}))
     assert local_rank_variables(gang.view(TaskId("a", 0))) == [

@@ -42,7 +42,7 @@ def spec_of(roles: dict[str, Role], mode: DistributedMode = DistributedMode.GANG
         ("shipper:0", ["worker", "ps"]),
     ],
 )
-def test_who_sees_whom(make_gang: GangMaker, task: str, seen: list[str]) -> None:
+def test_evaluators_and_sidecars_in_the_cluster(make_gang: GangMaker, task: str, seen: list[str]) -> None:
     """Only evaluators see evaluators; TensorBoard and sidecars are in CLUSTER_SPEC alone."""
     (variables,) = make_gang(spec_of(ALL_KINDS)).environments()[TaskId.parse(task)]
     assert list(json.loads(variables["TF_CONFIG"])["cluster"]) == seen

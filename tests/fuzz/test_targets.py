@@ -47,8 +47,8 @@ def test_what_was_kept_is_taken(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_whatever_comes_is_taken(name: str) -> None:
-    """The same inputs at each run: what they find fails for everybody, and is kept for `--try`."""
+def test_fixed_random_inputs_are_handled(name: str) -> None:
+    """The same inputs in each run; a failing one is kept for `--try`."""
     target = TARGETS[name]
     failing = Path(__file__).parents[2] / ".cache" / "fuzz" / name / "find-of-hypothesis"
 

@@ -70,7 +70,7 @@ def test_the_name_of_who_has_a_token() -> None:
     assert "ann" == logins(KERBEROS, {}, replace(HDFS_TOKEN, identifier=identifier)).user
 
 
-def test_a_user_without_a_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_name_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """In images, users are often only numbers."""
 
     def nobody(_: int) -> object:
@@ -98,7 +98,7 @@ def test_a_ticket_is_needed_where_the_cluster_wants_proof() -> None:
     assert LoginIdentity.kerberos("nn/_HOST@EXAMPLE.COM") == name_node
 
 
-def test_settings_that_make_no_login_are_told() -> None:
+def test_settings_without_a_login_are_reported() -> None:
     key = r"hadoop\.security\.authentication"
     with pytest.raises(ConfigurationError, match=rf"yarn\.resourcemanager\.principal \(not set\).*{key}.*kerberos"):
         logins({"hadoop.security.authentication": "kerberos"}).login_for_resource_manager(RM)
@@ -108,7 +108,7 @@ def test_settings_that_make_no_login_are_told() -> None:
         logins({"hadoop.rpc.protection": "secret"})
 
 
-def test_a_token_goes_before_everything_else() -> None:
+def test_a_token_wins_over_other_methods() -> None:
     """If it is for this daemon: of the kind, and of the service."""
     found = logins(KERBEROS, {}, HDFS_TOKEN, RM_TOKEN).login_for_resource_manager(RM)
     assert (LoginMethod.TOKEN, RM_TOKEN, False) == (found.method, found.token, found.fallback_to_simple)
@@ -137,7 +137,7 @@ def test_the_token_file_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b"HDTX", "does not begin with HDTS")])
-def test_a_token_file_that_cannot_be_read_is_told(tmp_path: Path, content: bytes | None, said: str) -> None:
+def test_an_unreadable_token_file_is_reported(tmp_path: Path, content: bytes | None, said: str) -> None:
     path = tmp_path / "tokens"
     if content is not None:
         path.write_bytes(content)
@@ -146,7 +146,7 @@ def test_a_token_file_that_cannot_be_read_is_told(tmp_path: Path, content: bytes
     assert f"HADOOP_TOKEN_FILE_LOCATION = {path}" in str(caught.value)
 
 
-async def test_a_client_comes_from_a_folder(tmp_path: Path) -> None:
+async def test_a_client_is_built_from_a_folder(tmp_path: Path) -> None:
     """Address and user are those of the files and the environment."""
     async with FakeIpcServer() as server:
         PlayedNameNode().serve(server)

@@ -289,8 +289,8 @@ async def test_pauses_lie_between_rounds_not_within() -> None:
         assert all(gap >= 0.19 for gap in gaps[1::2])
 
 
-async def test_unknown_hosts_are_a_mistake_until_they_were_known() -> None:
-    """Nobody waits 15 minutes for a slip of the pen; but a DNS that is away for a moment comes back."""
+async def test_unknown_hosts_are_an_error_until_they_were_known() -> None:
+    """No 15 minutes of retries for a misspelled name; a DNS that fails for a moment is retried."""
     places: list[ConnectFailure | None] = []
     async with daemon() as server, proxy(server) as only:
         connector = only._connector

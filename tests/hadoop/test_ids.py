@@ -82,8 +82,7 @@ def test_texts_that_are_no_names(text: str) -> None:
         parse_application_id(text or "  ")
 
 
-def test_containers_and_attempts_are_told_apart() -> None:
-    """One is not the other."""
+def test_containers_and_attempts_are_distinguished() -> None:
     with pytest.raises(InvalidIdError, match="not the name of a container"):
         parse_container_id("appattempt_1_0001_000001")
     with pytest.raises(InvalidIdError, match="too large"):

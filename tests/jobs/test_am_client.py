@@ -82,8 +82,8 @@ async def test_a_scheduler_connects_its_clients(
     assert dialed == ["unix:/nowhere"]
 
 
-async def test_nobody_is_there(job: tuple[JobFolder, JobRecord]) -> None:
-    """Before it comes up, and after it has ended."""
+async def test_no_am(job: tuple[JobFolder, JobRecord]) -> None:
+    """Before it has started, and after it has exited."""
     folder, _ = job
     with pytest.raises(ConnectionFailedError) as caught:
         await request_report(folder)
@@ -127,7 +127,7 @@ async def test_an_address_that_makes_no_sense(job: tuple[JobFolder, JobRecord], 
         await request_report(folder)
 
 
-async def test_an_address_where_nobody_listens(job: tuple[JobFolder, JobRecord]) -> None:
+async def test_an_address_without_a_listener(job: tuple[JobFolder, JobRecord]) -> None:
     folder, _ = job
     async with PlayedMaster(folder, running(job)):
         pass

@@ -110,8 +110,8 @@ def test_one_that_refuses_is_not_asked_again() -> None:
         assert len(made.headers) == 1
 
 
-def test_nobody_is_sent_elsewhere() -> None:
-    """Headers may be keys: no other place gets them."""
+def test_redirects_are_refused() -> None:
+    """Headers may contain keys: no other host gets them."""
     with collector() as made, collector() as other:
         made.answers = [(302, {"Location": f"{other.url}/v1/traces"}, b"")]
         with pytest.raises(InfraError, match="HTTP 302"):
@@ -131,7 +131,7 @@ def test_some_spans_are_not_wanted() -> None:
         assert send(build_traces_url(made.url), traced(trained())).rejected == 0
 
 
-def test_nobody_is_there() -> None:
+def test_no_collector() -> None:
     with collector() as made:
         url = made.url
     with pytest.raises(ConnectionFailedError, match=f"no collector answers at {url}/v1/traces"):

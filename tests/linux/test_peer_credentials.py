@@ -52,8 +52,8 @@ def test_a_peer_that_half_closed_is_still_known() -> None:
         assert peer_uid(served) == os.geteuid()
 
 
-def test_a_peer_that_has_gone_is_nobody() -> None:
-    """The kernel calls it root's; we do not."""
+def test_a_disconnected_peer_has_no_credentials() -> None:
+    """The kernel reports root's."""
     with accepted(socket.AF_INET, "127.0.0.1") as (client, served):
         client.close()
         assert served.recv(1) == b""

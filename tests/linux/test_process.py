@@ -42,7 +42,7 @@ def test_marker_finds_daemons_and_sweep_ends_them(marker: str, tmp_path: Path) -
         assert child.wait(10) == -signal.SIGKILL
 
 
-def test_sweep_of_nobody_answers_zero() -> None:
+def test_a_sweep_without_processes_returns_zero() -> None:
     assert process.sweep("TONY_TASK=test/nobody/at-all") == 0
 
 

@@ -112,8 +112,8 @@ def test_the_first_look_at_an_old_process_says_no_rate(program: Program) -> None
     assert values["cpu"] * seconds < 0.2
 
 
-def test_a_child_that_nobody_saw_counts(program: Program) -> None:
-    """It came and went between two looks; its parent has inherited what it used."""
+def test_a_child_between_two_samples_counts(program: Program) -> None:
+    """Its parent has inherited its usage."""
     used = ProcessUsage()
     used.measure([program.pid])
     program.do("child", 0.4)
@@ -161,7 +161,7 @@ def test_bytes_written_are_counted(program: Program) -> None:
     assert values["disk-write"] * seconds == pytest.approx(1 << 20, rel=0.5) or values["disk-write"] == 0
 
 
-def test_whoever_is_gone_is_nobody() -> None:
+def test_an_exited_process_has_no_usage() -> None:
     values = ProcessUsage().measure([(1 << 22) + 1])
     assert (values["rss"], values["threads"], values["files"]) == (0, 0, 0)
 

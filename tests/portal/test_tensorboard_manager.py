@@ -258,7 +258,7 @@ def test_never_more_than_a_set_number(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.usefixtures("quick")
-def test_stopped_when_nobody_looks(tmp_path: Path) -> None:
+def test_stopped_when_idle(tmp_path: Path) -> None:
     """After a while without a request; not while one is answered."""
 
     async def check() -> None:

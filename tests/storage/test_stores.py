@@ -130,7 +130,7 @@ def test_links_of_a_folder_are_not_followed(tmp_path: Path) -> None:
     assert Path("/etc").is_dir()
 
 
-def test_addresses_that_nobody_reads() -> None:
+def test_unsupported_addresses() -> None:
     with pytest.raises(UserError, match="nothing://"):
         FsspecStore("nothing://x/y")
 

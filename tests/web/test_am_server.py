@@ -69,7 +69,7 @@ def shown(app: ASGIApp, user: str) -> str:
     return answer.text
 
 
-def test_whoever_may_has_buttons(app: ASGIApp) -> None:
+def test_editors_have_buttons(app: ASGIApp) -> None:
     for user in ("ann", "mo"):
         text = shown(app, user)
         assert 'data-do="restart"' in text

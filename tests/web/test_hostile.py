@@ -251,7 +251,7 @@ def test_names_lines_and_reasons_are_text(home: Home) -> None:
 # --- who may --------------------------------------------------------------------------------------------------------
 
 
-def test_what_somebody_else_may_not_see_is_not_there(home: Home) -> None:
+def test_hidden_jobs_do_not_exist_for_others(home: Home) -> None:
     """No list, no page and no operation tells whether there is such a job."""
     keep(home)
     app = portal(home)
@@ -291,7 +291,7 @@ VALUES = {
 @pytest.mark.parametrize(
     ("user", "sees", "changes"), [("ann", True, True), ("boss", True, True), ("vic", True, False), ("mo", True, True)]
 )
-def test_whom_a_job_lets_in(home: Home, user: str, sees: bool, changes: bool) -> None:
+def test_permissions_of_viewers_and_editors(home: Home, user: str, sees: bool, changes: bool) -> None:
     """Viewers look, editors and owner change; of a job that has ended there is nothing to change."""
     keep(home, viewers=("vic",), editors=("mo",))
     app = portal(home)
@@ -404,7 +404,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> JobFolder:
     data=st.binary(max_size=40) | st.sampled_from([b"null", b"[]", b"{}", b"1e999", b"\xff\xfe", b'"' * 9]),
     how=st.sampled_from(["cut", "whole", "overwritten", "inserted"]),
 )
-def test_a_damaged_record_harms_nobody(
+def test_a_damaged_record_affects_no_other_job(
     tmp_path_factory: pytest.TempPathFactory, sound: JobFolder, name: str, at: float, data: bytes, how: str
 ) -> None:
     """It is shown as damaged, or as much of it as there is; other jobs are as they were; nothing is a bug of ours."""

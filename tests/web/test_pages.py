@@ -473,7 +473,7 @@ def test_where_values_were_set(app: ASGIApp) -> None:
         ("/?text=" + "x" * 501, 400, "more than 500 characters"),
     ],
 )
-def test_what_goes_wrong_is_said(app: ASGIApp, path: str, status: int, said: str) -> None:
+def test_errors_have_a_page(app: ASGIApp, path: str, status: int, said: str) -> None:
     """A page that says what is wrong, in words, with a way out."""
     answer = fetch(app, path)
     assert status == answer.status_code

@@ -169,7 +169,7 @@ def test_framework_of_ones_own(lab: YarnLab) -> None:
         assert site not in lab.wrote(str(index))
 
 
-def test_what_nobody_uses_goes(lab: YarnLab) -> None:
+def test_unused_objects_are_removed(lab: YarnLab) -> None:
     """An old object goes with the next submission; what the job itself uses is noted, its other times stay."""
     job = lab.job('command = "cat data.txt"\n', {"data.txt": "content"})
     assert lab.submit(job).returncode == 0

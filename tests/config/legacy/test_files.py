@@ -100,7 +100,7 @@ class TestSource:
         job = spec(tmp_path, {**ONE, "tony.ps.instances": "1", "tony.ps.command": "serve"}, "--executes", "x")
         assert [job.command_of(name) for name in job.roles] == ["x", "serve"]
 
-    def test_parts_without_a_program_are_told(self, tmp_path: Path) -> None:
+    def test_settings_without_a_program_are_reported(self, tmp_path: Path) -> None:
         found = notes(tmp_path, ONE, "--task_params", "1", "--python_binary_path", "p")
         assert [each.partition(":")[0] for each in found] == ["--task_params", "--python_binary_path"]
 
@@ -127,7 +127,7 @@ class TestClassPath:
         assert job.files == ("hdfs:///h.tgz::hadoop#archive",)
         assert (job.env["CLASSPATH"], job.hadoop_classpath) == ("./*:hadoop/a/*:hadoop/b", False)
 
-    def test_half_of_it_is_told(self, tmp_path: Path) -> None:
+    def test_incomplete_docker_settings_are_reported(self, tmp_path: Path) -> None:
         """An archive without a class path, and the reverse."""
         assert len(notes(tmp_path, {**ONE, LOCATION: "hdfs:///h.tgz"})) == 1
         assert len(notes(tmp_path, {**ONE, CLASSPATH: "a"})) == 1

@@ -29,8 +29,8 @@ class TestAlone:
         assert (job.framework, job.tensorboard_task, job.chief) == ("none", TaskId("main", 0), TaskId("main", 0))
         assert job.max_restarts == 0
 
-    def test_its_memory_is_2g_where_nothing_is_said(self, tmp_path: Path) -> None:
-        """As there. Types with 0 tasks do not count."""
+    def test_its_memory_is_2g_by_default(self, tmp_path: Path) -> None:
+        """As in LinkedIn TonY. Types with 0 tasks do not count."""
         assert spec(tmp_path, {"tony.ps.instances": "0"}).roles["main"].resources.memory == 2 * GIB
 
     def test_it_is_where_the_application_master_was(self, tmp_path: Path) -> None:
@@ -45,8 +45,8 @@ class TestAlone:
         assert spec(tmp_path, {"tony.am.retry-count": "3"}).max_restarts == 0
         assert "is not restarted" in notes(tmp_path, {"tony.am.retry-count": "3"})[0]
 
-    def test_a_framework_is_told_to_have_no_effect(self, tmp_path: Path) -> None:
-        """There are no others that it could tell of."""
+    def test_an_ineffective_framework_is_reported(self, tmp_path: Path) -> None:
+        """There are no other tasks whose addresses it could pass."""
         assert len(notes(tmp_path, {"tony.application.framework": "pytorch"})) == 1
 
 
@@ -110,7 +110,7 @@ class TestBoard:
         assert role.resources.vcores == 1
         assert any("always has one task" in each for each in notes(tmp_path, settings))
 
-    def test_not_beside_a_program_that_runs_alone(self, tmp_path: Path) -> None:
+    def test_not_with_a_program_that_runs_alone(self, tmp_path: Path) -> None:
         assert list(spec(tmp_path, {LOGS: "/logs"}).roles) == ["main"]
         assert len(notes(tmp_path, {LOGS: "/logs"})) == 1
 

@@ -142,8 +142,8 @@ def test_the_job_file_says_all_that_the_xml_says(folder: Path, settings: dict[st
         | st.sampled_from(["A=1", "tony.worker.instances=1", "tony.execution.envs=B=2"])
     )
 )
-def test_any_words_are_flags_or_mistakes(folder: Path, words: list[str]) -> None:
-    """And what flags say is in the job file, too."""
+def test_any_words_are_flags_or_errors(folder: Path, words: list[str]) -> None:
+    """Settings from flags are in the job file, too."""
     try:
         flags = parse(words)
     except ConfigError:

@@ -130,22 +130,21 @@ def test_what_a_setting_becomes(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BECOMES)
-def test_what_the_table_says_is_where_it_goes(name: str) -> None:
-    """The words of the docs name a setting of ours that exists."""
+def test_the_documented_settings_exist(name: str) -> None:
     row = next(row for row in KEYS if row.name == name)
     node = find(tuple("worker" if part.startswith("<") else part for part in row.becomes.split(".")))
     assert node is not None, row.becomes
 
 
 @pytest.mark.parametrize("row", [row for row in KEYS if row.obsolete], ids=lambda row: row.name)
-def test_what_is_not_needed_any_more_is_told(tmp_path: Path, row: Any) -> None:
+def test_obsolete_settings_are_reported(tmp_path: Path, row: Any) -> None:
     """With the place and the reason."""
     key = row.name.replace("<type>", "worker")
     assert notes(tmp_path, {**TWO, key: "true"}) == [f"{key} (tony.xml:5): has no effect. {row.obsolete}"]
 
 
-def test_every_variable_is_told_of_or_does_what_it_did(tmp_path: Path) -> None:
-    """Switches for tests are named; the others reach those who heed them."""
+def test_every_variable_is_reported_or_supported(tmp_path: Path) -> None:
+    """Switches for tests are reported; the others are supported."""
     for variable in VARIABLES:
         key = {"programs": "tony.execution.envs", "containers": "tony.containers.envs"}.get(variable.where)
         if key:
@@ -201,8 +200,8 @@ def test_words_that_have_a_meaning_are_no_types(tmp_path: Path, word: str) -> No
     assert "unknown setting" in mistakes(tmp_path, {**TWO, f"tony.{word}.instances": "1"})[0]
 
 
-def test_a_type_without_tasks_is_told_of(tmp_path: Path) -> None:
-    """Its name may be a slip; one that is set to 0 is meant so."""
+def test_a_type_without_tasks_is_reported(tmp_path: Path) -> None:
+    """Its name may be misspelled; one that is set to 0 is intended."""
     found = notes(tmp_path, {**TWO, "tony.wroker.memory": "3g", "tony.chief.instances": "0", "tony.chief.gpus": "1"})
     said = "type wroker has no tasks, so its settings have no effect; did you mean `worker`?"
     assert found == [f"tony.wroker.memory (tony.xml:5): {said}"]

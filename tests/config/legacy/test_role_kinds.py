@@ -33,7 +33,7 @@ def waits(job: JobSpec) -> dict[str, set[str]]:
 class TestKinds:
     """Tracked, untracked, sidecar."""
 
-    def test_a_worker_beside_a_ps_is_waited_for(self, tmp_path: Path) -> None:
+    def test_a_worker_with_a_ps_is_waited_for(self, tmp_path: Path) -> None:
         """As LinkedIn TonY does, whatever `tensorflow` gives to a job file that leaves the kind out."""
         assert kinds(spec(tmp_path, types("chief", "worker", "ps"))) == {
             "chief": "tracked",
@@ -43,7 +43,7 @@ class TestKinds:
         listed = spec(tmp_path, types("chief", "worker", "ps", **{UNTRACKED: "worker"}))
         assert kinds(listed) == {"chief": "tracked", "worker": "untracked", "ps": "tracked"}
 
-    def test_what_holds_where_nothing_is_said(self, tmp_path: Path) -> None:
+    def test_default_kinds(self, tmp_path: Path) -> None:
         """ps is untracked and ends the job with its failure, tensorboard is a sidecar, a worker may fail."""
         job = spec(tmp_path, types("ps", "worker", "tensorboard", "chief"))
         assert kinds(job) == {"ps": "untracked", "worker": "tracked", "tensorboard": "sidecar", "chief": "tracked"}
@@ -62,13 +62,13 @@ class TestKinds:
         job = spec(tmp_path, types("ps", "worker"), "--conf", f"{UNTRACKED}=", "--conf", f"{SIDECAR}=")
         assert kinds(job) == {"ps": "tracked", "worker": "tracked"}
 
-    def test_what_is_said_beats_what_is_usual(self, tmp_path: Path) -> None:
-        """A ps that was made a sidecar is one; in both lists it is untracked, so that its failure counts."""
+    def test_explicit_kinds_win_over_defaults(self, tmp_path: Path) -> None:
+        """A ps listed as a sidecar is one; in both lists it is untracked, so that its failure counts."""
         assert kinds(spec(tmp_path, {**types("ps", "worker"), SIDECAR: "ps"}))["ps"] == "sidecar"
         assert kinds(spec(tmp_path, {**types("ps", "worker"), SIDECAR: "ps", UNTRACKED: "ps"}))["ps"] == "untracked"
 
-    def test_names_that_are_no_types_are_told(self, tmp_path: Path) -> None:
-        """Those that have no tasks on purpose are not."""
+    def test_unknown_types_are_reported(self, tmp_path: Path) -> None:
+        """Types with 0 tasks are known."""
         found = notes(tmp_path, {**types("ps", "worker"), "tony.x.instances": "0", UNTRACKED: "pss,x,zzz"})
         assert mention_each(found, (f"{UNTRACKED} (tony.xml:6)", "ps", "pss"), (f"{UNTRACKED} (tony.xml:6)", "zzz"))
 

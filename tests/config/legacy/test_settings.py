@@ -187,8 +187,8 @@ def test_every_value_is_shown_with_its_line(tmp_path: Path) -> None:
     assert rows["tls"] == ('"auto"', "default")
 
 
-def test_many_notes_are_told_in_one_sentence(tmp_path: Path) -> None:
-    """Those who submit are not told ten; three they are, with the reasons."""
+def test_many_notes_share_one_sentence(tmp_path: Path) -> None:
+    """Up to three are reported one by one, with the reasons."""
     keys = [f"tony.history.{name}" for name in ("location", "intermediate", "finished", "mover-interval-ms")]
     resolved = resolve(tmp_path, {**ONE, **dict.fromkeys(keys, "1"), "tony.secret.key": "s"})
     listed = ", ".join([*keys, "tony.secret.key"])

@@ -59,7 +59,7 @@ class TestLimits:
         assert "3 vcores (worker 3 × 1), and this allows 2" in found[1]
         assert spec(tmp_path, {**types(worker=3), f"{TOTAL}memory": "6144", f"{TOTAL}vcores": "3"})
 
-    def test_all_that_is_broken_is_told_at_once(self, tmp_path: Path) -> None:
+    def test_all_exceeded_limits_are_reported_at_once(self, tmp_path: Path) -> None:
         settings = {**types(worker=3), f"{TOTAL}instances": "2", "tony.worker.max-instances": "1", "tony.x": "1"}
         assert len(mistakes(tmp_path, settings)) == 3
 

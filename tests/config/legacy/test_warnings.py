@@ -32,15 +32,15 @@ class TestNoSettingsFile:
         "there is no tony.xml here and no --conf_file, so no number of tasks is set: the program runs as a single task."
     )
 
-    def test_it_is_told(self, tmp_path: Path) -> None:
-        """And the one beside the source is named, where LinkedIn TonY's users have it."""
+    def test_a_missing_class_path_is_reported(self, tmp_path: Path) -> None:
+        """The file next to the source is named, where users of LinkedIn TonY have it."""
         assert told(tmp_path, "--src_dir", "job/src") == [self.SAID]
         write(tmp_path, ONE, "job/tony.xml")
         assert told(tmp_path, "--src_dir", "job/src") == [f"{self.SAID} Did you mean --conf_file job/tony.xml?"]
         assert told(tmp_path, "--src_dir", "job/src/") == [f"{self.SAID} Did you mean --conf_file job/tony.xml?"]
 
-    def test_not_if_something_is_said(self, tmp_path: Path) -> None:
-        """By flags, or by a file that knows no types: a program may run alone."""
+    def test_no_warning_with_explicit_settings(self, tmp_path: Path) -> None:
+        """By flags, or by a file without types: a program may run alone."""
         assert told(tmp_path, "--conf", "tony.worker.instances=2") == []
         assert notes(tmp_path, {}, *RUN) == []
 

@@ -132,8 +132,8 @@ def test_what_is_nobodys_fault_is_not_charged(cause: str) -> None:
     assert decide(standing(workers(1), free=1, ran=MIN_RUN_SECONDS), nobodys(cause), NOW).delay == 0.0
 
 
-def test_not_even_that_goes_on_for_ever() -> None:
-    """After so many in a row, none of which ran for a minute; sooner where nothing could be started at all."""
+def test_uncounted_restarts_are_limited() -> None:
+    """After a number of short runs in a row; sooner if nothing could be started at all."""
     given_up = decide(standing(workers(1, max_restarts=5), free=MAX_FREE_RESTARTS), nobodys(), NOW)
     said = "10 restarts in a row were not caused by the job, and nothing ran for 1 m 00 s in between"
     assert (given_up.restart, given_up.reason) == (False, said)

@@ -44,7 +44,7 @@ def test_one_waits_for_another(condition: AfterCondition, words: str, answers: d
     assert (ready, never) == expected
 
 
-def test_roles_that_wait_for_nobody_start_at_once() -> None:
+def test_roles_without_conditions_start_at_once() -> None:
     state = standing(roles(a=Role(), b=Role(), c=Role(after={"a": STARTED})))
     assert [role.name for role in find_newly_ready(state.roles)] == ["a", "b"]
     state.roles["a"].ready = True
@@ -58,8 +58,8 @@ def test_all_that_is_waited_for_counts() -> None:
     assert [r.name for r in find_newly_ready(standing(spec, a="succeeded", b="running").roles)] == ["c"]
 
 
-def test_who_finished_in_an_earlier_session_satisfies_everybody() -> None:
-    """Its tasks may stand in any state."""
+def test_tasks_finished_in_an_earlier_session_satisfy_conditions() -> None:
+    """In whatever state they are."""
     for condition in AfterCondition:
         state = standing(two(condition))
         state.roles["a"].finished = True
@@ -90,8 +90,8 @@ def test_a_chain_may_stand_in_any_order() -> None:
     assert [role.name for role, _ in find_newly_blocked(state.roles)] == ["b", "c"]
 
 
-def test_what_was_told_is_not_told_again() -> None:
-    """But who waits for it is found later, too."""
+def test_a_reported_wait_is_not_reported_again() -> None:
+    """A role that begins to wait later is still found."""
     spec = roles(a=Role(), b=Role(after={"a": SUCCEEDED}), c=Role(after={"b": ENDED}))
     state = standing(spec, a="failed")
     state.roles["b"].blocked = True
@@ -100,8 +100,8 @@ def test_what_was_told_is_not_told_again() -> None:
     assert list(find_newly_blocked(state.roles)) == []
 
 
-def test_a_group_is_done_when_everybody_in_it_is_over() -> None:
-    """However they ended; those of an earlier session included."""
+def test_a_group_is_done_when_all_its_tasks_have_exited() -> None:
+    """With any exit code; those of an earlier session count."""
     spec = roles(a=Role(instances=2), b=Role(), c=Role(kind=RoleKind.SIDECAR))
     assert not is_group_done(standing(spec, a="succeeded running", b="failed").roles, ("a", "b"))
     assert is_group_done(standing(spec, a="succeeded lost", b="failed").roles, ("a", "b"))

@@ -62,7 +62,7 @@ def test_two_resource_managers() -> None:
     assert "rm2 (h2:1)" == str(found[1])
 
 
-def test_high_availability_without_members_is_a_mistake() -> None:
+def test_high_availability_without_members_is_an_error() -> None:
     with pytest.raises(ConfigurationError, match=r"ha\.rm-ids \(not set\).*ha\.enabled"):
         list_resource_managers(Configuration.load(given={"yarn.resourcemanager.ha.enabled": "true"}))
     keys = {"yarn.resourcemanager.ha.enabled": "true", "yarn.resourcemanager.ha.rm-ids": "x"}
@@ -119,7 +119,7 @@ def test_a_nameservice() -> None:
     assert ("hdfs://ns2", False, "h3:7") == (second.uri, second.logical, str(second.name_nodes[0].address))
 
 
-def test_what_is_no_hdfs_is_told() -> None:
+def test_other_file_systems_are_an_error() -> None:
     """With the key and where it was set."""
     with pytest.raises(ConfigurationError, match=r"fs\.defaultFS = file:/// \(Hadoop's default"):
         find_name_service(Configuration.load())

@@ -72,8 +72,8 @@ def test_the_environment_names_the_folder(tmp_path: Path, name: str) -> None:
     assert None is Configuration.load(given, environ).get("where")
 
 
-def test_a_folder_that_does_not_exist_is_told_with_who_named_it(tmp_path: Path) -> None:
-    """And none at all is no mistake: Hadoop's defaults remain."""
+def test_a_missing_folder_is_reported_with_its_origin(tmp_path: Path) -> None:
+    """No folder at all is no error: Hadoop's defaults remain."""
     with pytest.raises(ConfigurationError, match=r"HADOOP_CONF_DIR = .*gone: no such folder"):
         Configuration.load(environ={"HADOOP_CONF_DIR": str(tmp_path / "gone")})
     settings = Configuration.load(environ={"HADOOP_HOME": str(tmp_path)})
@@ -81,7 +81,7 @@ def test_a_folder_that_does_not_exist_is_told_with_who_named_it(tmp_path: Path) 
     assert "0.0.0.0:8032" == settings.get("yarn.resourcemanager.address")
 
 
-def test_a_value_that_means_nothing_is_told_with_its_place(tmp_path: Path) -> None:
+def test_an_invalid_value_is_reported_with_its_place(tmp_path: Path) -> None:
     """Key, value, file and line, and what is wanted."""
     path = site(tmp_path, "core", n="many", t="5 minutes", a="a b", e="")
     settings = Configuration.load(tmp_path)

@@ -101,7 +101,7 @@ def test_includes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         read(tmp_path, "<configuration>" + " " * 100 + "</configuration>")
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     """A folder with the name of a file, say."""
     with pytest.raises(ConfigurationError, match="cannot be read"):
         SiteXmlReader().read(tmp_path)

@@ -46,7 +46,7 @@ def test_flush_makes_visible(client: WebHdfs) -> None:
     assert log.close(_CEILING)
 
 
-def test_without_flush_it_goes_out_in_a_while(client: WebHdfs) -> None:
+def test_without_flush_data_is_appended_after_the_interval(client: WebHdfs) -> None:
     """What is written is seen after the interval, and several writes are one append."""
     log = AppendLog(client, _PATH, AppendOptions(interval=0.05))
     for number in range(100):
@@ -72,7 +72,7 @@ def test_closing_flushes_and_ends(client: WebHdfs) -> None:
         log.write(b"more")
 
 
-def test_a_successor_goes_on(client: WebHdfs) -> None:
+def test_a_later_writer_appends(client: WebHdfs) -> None:
     """It writes behind what is there; a record that was cut off is ended first, so that only that one is damaged."""
     first = AppendLog(client, _PATH, _QUICK)
     first.write(b"one\n")
@@ -264,7 +264,7 @@ def test_a_bug_ends_the_log_loudly(cluster: PlayedWebHdfs) -> None:
             log.flush(_CEILING)
 
 
-def test_who_listens_is_told(client: WebHdfs) -> None:
+def test_the_durable_size_is_reported(client: WebHdfs) -> None:
     """How many bytes are durable, as they come to be; `hurry` waits for nothing, and sends all that there is."""
     told: list[int] = []
     arrived = threading.Event()

@@ -426,7 +426,7 @@ async def test_a_silent_login() -> None:
         assert caught.value.failure is ConnectFailure.TIMED_OUT
 
 
-async def test_a_daemon_that_comes_back() -> None:
+async def test_a_daemon_that_restarts() -> None:
     """It listens on the same port again, and a new connection works."""
     async with daemon() as server:
         connection = await _to(server)

@@ -43,7 +43,7 @@ def _token_auth(server: DigestServer) -> SaslAuth:
     )
 
 
-def test_the_choice_comes_back_as_it_was() -> None:
+def test_the_choice_is_returned_unchanged() -> None:
     """But for the challenge: the daemon compares it with its own, byte for byte."""
     server = DigestServer(TOKENS.get)
     negotiation = _new()

@@ -95,8 +95,8 @@ def test_a_file_that_was_cut_short(node: PlayedNodeWeb, web: NodeWeb) -> None:
         assert stream.length == 3
 
 
-def test_what_is_gone(node: PlayedNodeWeb, web: NodeWeb) -> None:
-    """No container, no file, or a redirect to a log server: it is gone from here; other refusals are not that."""
+def test_removed_logs(node: PlayedNodeWeb, web: NodeWeb) -> None:
+    """No container, no file, or a redirect to a log server; other refusals are other errors."""
     for ask in (
         lambda: web.list_files("container_2"),
         lambda: web.open("container_2", "x"),
@@ -123,8 +123,7 @@ def test_a_node_that_breaks_off(node: PlayedNodeWeb, web: NodeWeb) -> None:
         stream.read()
 
 
-def test_nobody_there() -> None:
-    """A node that is down is a connection that fails."""
+def test_a_node_that_is_down() -> None:
     with pytest.raises(ConnectError):
         NodeWeb("http://127.0.0.1:1").list_files(_C)
 

@@ -157,7 +157,7 @@ ANY_MESSAGE = st.sampled_from(CLASSES).flatmap(messages)
 
 @settings(max_examples=300)
 @given(ANY_MESSAGE)
-def test_every_message_comes_back(message: ProtoMessage) -> None:
+def test_every_message_survives_a_round_trip(message: ProtoMessage) -> None:
     """What was written is what is read, whatever the class; presence included."""
     data = encode(message)
     again = decode(type(message), data)

@@ -55,7 +55,7 @@ def test_methods_are_well_formed(method: Method[ProtoMessage, ProtoMessage]) -> 
     assert str(method) == method.name
 
 
-def test_no_method_stands_twice() -> None:
+def test_no_method_is_declared_twice() -> None:
     """A constant copied and not changed would."""
     assert len({(each.protocol, each.name) for each in METHODS}) == len(METHODS)
 

@@ -124,7 +124,7 @@ async def test_a_whole_life() -> None:
         await master.close()
 
 
-async def test_a_change_goes_out_at_once() -> None:
+async def test_a_change_is_sent_at_once() -> None:
     async with mastering(FakeResourceManager(), pace=HeartbeatInterval(fast=30.0, slow=30.0)) as story:
         await story.manager.server.wait_called("allocate")
         story.master.want(1, 1, SMALL)
@@ -298,7 +298,7 @@ async def test_containers_of_earlier_attempts() -> None:
         await beating
 
 
-async def test_containers_found_at_the_second_registration_are_told() -> None:
+async def test_containers_of_the_second_registration_are_reported() -> None:
     """The registration is ours alone then; the caller hears of it as of other news."""
     manager = FakeResourceManager(nodes=NODES)
     async with mastering(manager) as story:
@@ -323,7 +323,7 @@ async def test_a_registration_whose_answer_was_lost() -> None:
         await beating
 
 
-async def test_an_heir_that_was_not_told() -> None:
+async def test_a_lost_registration_response() -> None:
     """What is left of earlier attempts was in the answer that was lost: the next one will hear it."""
     manager = FakeResourceManager()
     async with mastering(manager, registers=False) as story:
@@ -384,7 +384,7 @@ async def test_odd_answers_are_borne_for_a_while(monkeypatch: pytest.MonkeyPatch
             await beating
 
 
-async def test_a_token_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ResourceManager that starts may know it in a moment; after some tries it never will."""
     monkeypatch.setattr(am_rm_client, "_ODD_RESPONSE_PAUSE_SECONDS", 0.001)
     unknown = Refuse(class_name="org.apache.hadoop.security.token.SecretManager$InvalidToken", message="not found")
@@ -424,7 +424,7 @@ async def test_no_resource_manager_for_too_long() -> None:
             await story.master.run(story.hear)
 
 
-async def test_the_end_is_said_again_to_a_new_resource_manager() -> None:
+async def test_finishing_is_repeated_at_a_new_resource_manager() -> None:
     """The first part of the end went to one that is gone."""
     manager = FakeResourceManager()
     async with mastering(manager, registers=False) as story:

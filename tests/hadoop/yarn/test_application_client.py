@@ -76,7 +76,7 @@ async def test_an_application_is_submitted_and_awaited() -> None:
         assert (1, 4) == (cluster.applications[new.id].submissions, len(server.named("getApplicationReport")))
 
 
-async def test_a_resource_manager_that_forgot_is_told_again() -> None:
+async def test_a_resource_manager_that_forgot_gets_the_application_again() -> None:
     """It failed over before it had stored the application: the same context, the same id."""
     async with played(servers=2) as (client, cluster, (one, two)):
         new = await client.request_new_application()
@@ -106,7 +106,7 @@ async def test_an_answer_that_got_lost_does_no_harm() -> None:
 
 
 @pytest.mark.parametrize(("queue", "said"), [("nope", "unknown queue: nope"), ("shut", "is STOPPED")])
-async def test_an_application_that_is_thrown_out_is_told_with_the_reason(queue: str, said: str) -> None:
+async def test_a_rejected_application_is_reported_with_the_reason(queue: str, said: str) -> None:
     """The ResourceManager takes the submission, and fails the application afterwards."""
     async with played(queues=("default", "shut")) as (client, cluster, _):
         cluster.queues["shut"] = QueueState.STOPPED

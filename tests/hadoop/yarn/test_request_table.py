@@ -51,7 +51,7 @@ def identities(containers: tuple[Container, ...]) -> list[ContainerId]:
     return [container.id for container in containers if container.id is not None]
 
 
-def test_an_ask_is_told_once_and_counted_down() -> None:
+def test_a_request_is_sent_once_and_counted_down() -> None:
     """What was told is not told again; a grant needs no new ask."""
     table, manager = AskTable(), registered(grants_by_hand=True)
     table.want(7, 3, SMALL)
@@ -152,7 +152,7 @@ def test_a_grant_that_crosses_an_ask() -> None:
     assert beat(table, manager).completed == ()  # nobody ever knew of it
 
 
-def test_containers_that_nobody_asked_for_go_back() -> None:
+def test_unrequested_containers_are_released() -> None:
     """Of a key that is not known, or wanted no more."""
     table, manager = AskTable(), registered(grants_by_hand=True)
     manager.grant(3)
@@ -161,7 +161,7 @@ def test_containers_that_nobody_asked_for_go_back() -> None:
     assert manager.live == {}
 
 
-def test_releases_are_told_once_and_ends_once() -> None:
+def test_releases_and_exits_are_reported_once() -> None:
     table, manager = AskTable(), registered()
     table.want(1, 1, SMALL)
     (container,) = identities(beat(table, manager).granted)
@@ -176,7 +176,7 @@ def test_releases_are_told_once_and_ends_once() -> None:
     assert not table.is_changed
 
 
-def test_ends_of_containers_of_earlier_attempts_are_told() -> None:
+def test_exits_of_containers_of_earlier_attempts_are_reported() -> None:
     table, manager = AskTable(), registered()
     status = ContainerStatus(id=ContainerId(number=99), exit_status=137)
     manager.tell_again(status)
@@ -198,7 +198,7 @@ def test_excluded_hosts() -> None:
     assert manager.excluded == {"b", "c"}
 
 
-def test_a_new_resource_manager_is_told_everything() -> None:
+def test_a_new_resource_manager_gets_the_whole_state() -> None:
     """Asks, releases that are not done, excluded hosts; the response id starts again."""
     table, manager = AskTable(), registered(grants_by_hand=True)
     table.want(1, 3, ON_HOSTS)
@@ -328,7 +328,7 @@ def test_rejected_one_by_one() -> None:
 @given(
     st.lists(st.one_of(st.tuples(st.just("want"), st.integers(0, 4)), st.tuples(st.just("places"), st.integers(0, 3))))
 )
-def test_whatever_is_rejected_comes_in_the_end(steps: list[tuple[str, int]]) -> None:
+def test_rejected_requests_are_satisfied_in_the_end(steps: list[tuple[str, int]]) -> None:
     """Demand and room change at will; no more is kept than is wanted, and with room all of it comes."""
     table, manager = AskTable(), registered(places=0)
     for what, number in steps:
@@ -347,7 +347,7 @@ def test_whatever_is_rejected_comes_in_the_end(steps: list[tuple[str, int]]) -> 
     assert manager.outstanding(1) == 0
 
 
-def test_a_new_resource_manager_is_told_what_the_old_one_rejected() -> None:
+def test_a_new_resource_manager_gets_rejected_requests() -> None:
     table, manager = AskTable(), registered(places=0)
     table.want(1, 3, APART)
     beat(table, manager)

@@ -72,8 +72,8 @@ async def test_one_for_a_pair_of_name_nodes() -> None:
     assert ["ha-hdfs:ns1"] == [each.service for each in found.tokens.values()] == list(found.tokens)
 
 
-def test_for_somebody_else() -> None:
-    """Who acts for another one is known as that one, and proves to be oneself."""
+def test_as_a_proxy_user() -> None:
+    """The real user authenticates with their own credentials."""
     settings = Configuration.load(None, {}, given={"fs.defaultFS": "hdfs://127.0.0.1:1"})
     cluster = ClusterClients.from_configuration(settings, {**ANN, "HADOOP_PROXY_USER": "bob"})
     login = cluster.file_login(None)
@@ -119,7 +119,7 @@ def test_who_renews(given: Mapping[str, str], expected: str) -> None:
     assert expected == find_token_renewer(Configuration.load(None, {}, given=given), "ann")
 
 
-def test_nobody_to_renew() -> None:
+def test_no_renewer() -> None:
     with pytest.raises(ConfigurationError, match=r"yarn\.resourcemanager\.principal \(not set\): is required"):
         find_token_renewer(Configuration.load(None, {}, given=KERBEROS), "ann")
 
