@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 from tony.errors import InfraError, StorageError
+from tony.linux.file_replacement import replace_file
 from tony.model.layout import JobFolder
 from tony.schedulers.job_store.job_store import JobStore, StoredFile, find_local_name
 
@@ -102,11 +103,7 @@ class RecordDownload:
         if path == self._folder.summary:
             data = self._localize_report(data)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.new")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(draft, path)
+        replace_file(path, data)
 
     def _fetch_metrics(self, stored: StoredFile | None, *, is_finished: bool) -> None:
         """Fetch the metrics file if it has changed; a large one, which is rewritten repeatedly, only after the end."""

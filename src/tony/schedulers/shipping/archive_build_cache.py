@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
+from tony.linux.file_replacement import replace_file
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.storage.stores.disk_errors import explain_os_error
 
@@ -31,7 +31,5 @@ def build_once(cache: Cache, doing: str, name: str, make: Callable[[], bytes]) -
         with cache.open_writer(doing, len(content)) as writer:
             writer.write(content)
             stored = writer.commit()
-        part = known.with_name(f".{known.name}.{os.urandom(4).hex()}")
-        part.write_text(f"{stored.digest} {stored.size}", encoding="ascii")
-        os.replace(part, known)
+        replace_file(known, f"{stored.digest} {stored.size}".encode("ascii"))
         return stored

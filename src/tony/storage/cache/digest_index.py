@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from tony.linux.file_replacement import replace_file
 from tony.model.codec import Json
 
 #: Incremented when the packing of folders changes: their digests then differ from those of older versions.
@@ -85,13 +86,7 @@ def save(folder: Path, source: Path, index: DigestIndex) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    place = _place(folder, source)
-    part = place.with_name(f".{place.name}.{os.urandom(4).hex()}")
-    try:
-        part.write_text(json.dumps(_to_plain(index), separators=(",", ":")), encoding="ascii")
-        os.replace(part, place)
-    finally:
-        part.unlink(missing_ok=True)
+    replace_file(_place(folder, source), json.dumps(_to_plain(index), separators=(",", ":")).encode("ascii"))
 
 
 def read_clock() -> float:

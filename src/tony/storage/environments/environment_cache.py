@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tony.errors import ArchiveError, StorageError
+from tony.linux.file_replacement import replace_file
 from tony.model.staged import StagedItem
 from tony.storage.cache.file_copy import remove_tree
 from tony.storage.cache.manifest import ManifestEntryKind
@@ -178,9 +179,4 @@ def _is_same_file(path: Path, other: Path) -> bool:
 
 
 def _write_script(place: Path, interpreter: Path) -> None:
-    part = place.with_name(f".{place.name}.{os.urandom(4).hex()}")
-    part.write_text(
-        f'#!/bin/sh\nexec {shlex.quote(str(interpreter))} "$@"\n', encoding="utf-8", errors="surrogateescape"
-    )
-    part.chmod(0o755)
-    os.replace(part, place)
+    replace_file(place, os.fsencode(f'#!/bin/sh\nexec {shlex.quote(str(interpreter))} "$@"\n'), mode=0o755)

@@ -14,6 +14,8 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tony.linux.file_replacement import replace_file
+
 #: The longest first line that every kernel reads whole (BINPRM_BUF_SIZE was 128 until Linux 5.1).
 _MAX_SHEBANG_BYTES = 127
 #: Scripts are small; anything larger is a binary.
@@ -112,13 +114,4 @@ def _replace_prefixes(text: bytes, old: Iterable[bytes], prefix: Path) -> bytes:
 
 
 def _rewrite(path: Path, text: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-    mode = stat.S_IMODE(os.lstat(path).st_mode)
-    try:
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(file, "wb") as opened:
-            opened.write(text)
-            os.fchmod(file, mode)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    replace_file(path, text, mode=stat.S_IMODE(os.lstat(path).st_mode))

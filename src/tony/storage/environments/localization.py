@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from tony.linux.file_replacement import replace_file
 from tony.model.codec import to_plain
 from tony.model.staged import Placement, StagedItem, StagedRole
 from tony.storage.cache.file_copy import Copier, SourceChangedError, clear
@@ -96,9 +96,7 @@ def _is_done(done: Path, role: StagedRole) -> bool:
 
 
 def _mark_done(done: Path, role: StagedRole) -> None:
-    part = done.with_name(f".{done.name}.{os.urandom(4).hex()}")
-    part.write_text(_fingerprint(role), encoding="ascii")
-    os.replace(part, done)
+    replace_file(done, _fingerprint(role).encode("ascii"))
 
 
 def _fingerprint(role: StagedRole) -> str:

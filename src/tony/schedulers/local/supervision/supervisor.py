@@ -30,6 +30,7 @@ from tony import clock, isolated_interpreter
 from tony.errors import ExitCode
 from tony.linux import liveness_lock, process, process_title, resource_limits
 from tony.linux.fd_store import FdStore
+from tony.linux.file_replacement import replace_file
 from tony.model.layout import JobFolder
 
 #: Modules of the application master.
@@ -216,10 +217,7 @@ def _remove_pid(folder: JobFolder) -> None:
     """Remove our pid from the job's `am.json`: a reader that finds it there concludes that we were killed."""
     with contextlib.suppress(OSError, ValueError, TypeError):
         text = json.dumps({**json.loads(folder.am.read_bytes()), "supervisor": None})
-        draft = folder.am.with_name(f".{folder.am.name}.{os.getpid()}.new")
-        draft.write_text(text, encoding="utf-8")
-        draft.chmod(0o600)
-        os.replace(draft, folder.am)
+        replace_file(folder.am, text.encode())
 
 
 def _give_up(folder: JobFolder) -> None:
