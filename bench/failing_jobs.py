@@ -1,4 +1,4 @@
-"""Programs that say when they start, and jobs of four of them that are struck: what the rows about failures share.
+"""Programs that record their start, and jobs of four of them with injected faults: shared by the rows about failures.
 
 A program first of all writes a line into a file: its rank, its pid, and the time. So whoever starts it, and wherever,
 the moment at which all four run again is taken in the same way: the latest of the four lines that come after the kill.
@@ -32,7 +32,7 @@ from tony.model.states import JobState, TaskState
 #: Programs of a job.
 TASKS = 4
 NS = 1e-9
-#: Seconds that a job has run when it is struck: whatever comes with its start is over.
+#: Seconds that a job has run before a fault is injected: its start is over.
 SETTLE = 1.0
 _TICK = 0.002
 _SAY = """\

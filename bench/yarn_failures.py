@@ -83,7 +83,7 @@ def measure(quick: bool) -> Result:
             stuck_ways = {"program": lambda: jobs.program(stuck=True), "executor": lambda: jobs.executor(stuck=True)}
             stuck = interleaved(stuck_ways, 3, discard=0)
             tail = f"killed, all stuck in a collective, restart_grace = {_GRACE} s"
-            lines += [stuck.line(f"{struck} {tail}", struck, "wall") for struck in stuck_ways]
+            lines += [stuck.line(f"{fault} {tail}", fault, "wall") for fault in stuck_ways]
     notes = (_HOW_RECORDED, "stuck ones have stop_grace without it: 15 s")
     return Result(lines=tuple(lines), notes=notes)
 

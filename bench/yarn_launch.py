@@ -23,7 +23,7 @@ from bench.harness import Bench, CannotRunError, Figures, Result, Unit, at_least
 from bench.process_facts import processor_time, resident
 from tests.support.hadoop.fake_node_manager import FakeNodeManager
 from tests.support.hadoop.fake_resource_manager import ATTEMPT, FakeResourceManager
-from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs
+from tests.support.hadoop.fake_webhdfs import FakeWebHdfs
 from tests.support.hadoop.ipc_server import Incoming
 from tony import clock
 from tony.client.credential_creation import make_credentials
@@ -77,7 +77,7 @@ class _Generous:
 async def _play(tasks: int, count: int) -> Figures:
     async with _cluster(count) as (rm, nodes):
         with (
-            PlayedWebHdfs() as files,
+            FakeWebHdfs() as files,
             tempfile.TemporaryDirectory(prefix="tony-bench-") as folder,
             _master(Path(folder), tasks, rm.manager, nodes, files) as master,
         ):
@@ -124,7 +124,7 @@ async def _cluster(count: int) -> AsyncIterator[tuple[_Generous, Sequence[FakeNo
 
 @contextmanager
 def _master(
-    folder: Path, tasks: int, manager: FakeResourceManager, nodes: Sequence[FakeNodeManager], files: PlayedWebHdfs
+    folder: Path, tasks: int, manager: FakeResourceManager, nodes: Sequence[FakeNodeManager], files: FakeWebHdfs
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The application master in what looks like a container. It is killed in the end: nothing of its job is real."""
     tokens = folder / "tokens"
@@ -155,7 +155,7 @@ def _master(
 
 
 def _papers(
-    folder: Path, tasks: int, manager: FakeResourceManager, nodes: Sequence[FakeNodeManager], files: PlayedWebHdfs
+    folder: Path, tasks: int, manager: FakeResourceManager, nodes: Sequence[FakeNodeManager], files: FakeWebHdfs
 ) -> JobPayload:
     spec = JobSpec(name="launch", command="true", scheduler="yarn", roles={"worker": Role(instances=tasks)})
     job = build_prepared_job(folder / "submitter", spec, job_id="application_1410901177871_0001")

@@ -94,7 +94,7 @@ class Plan:
 
 
 @dataclass
-class Played:
+class SimulatedRun:
     """One run as its files would tell it."""
 
     record: JobRecord
@@ -143,15 +143,15 @@ class Invented:
 
 def facts(plan: Plan, chance: Random) -> Facts:
     """All runs of a job, newest first."""
-    runs = [run(play(plan, chance, number)) for number in range(plan.runs)]
+    runs = [run(simulate(plan, chance, number)) for number in range(plan.runs)]
     return Facts(runs=tuple(reversed(runs)))
 
 
-def run(played: Played) -> Run:
-    return run_of(played.record, played.entries, played.measured, played.report)
+def run(simulated: SimulatedRun) -> Run:
+    return run_of(simulated.record, simulated.entries, simulated.measured, simulated.report)
 
 
-def play(plan: Plan, chance: Random, number: int = 0) -> Played:
+def simulate(plan: Plan, chance: Random, number: int = 0) -> SimulatedRun:
     length = plan.duration * chance.uniform(0.97, 1.03)
     cluster = Cluster(replace(plan.spec, backoff=0.0), job_id=f"job-{number}")
     cluster.begin()
@@ -177,7 +177,7 @@ def play(plan: Plan, chance: Random, number: int = 0) -> Played:
     state = cluster.app.state.job
     assert state is plan.ends, (state, plan.ends)
     record = _record(plan, number)
-    return Played(record, entries(cluster), measured, _report(record, state, cluster.now, begun))
+    return SimulatedRun(record, entries(cluster), measured, _report(record, state, cluster.now, begun))
 
 
 def _finish(plan: Plan, cluster: Simulation, length: float, peaks: Mapping[str, int]) -> None:
@@ -309,24 +309,24 @@ def workers(count: int, memory: float, vcores: int, gpus: int = 0, **more: objec
     return Role(instances=count, resources=resources, **more)  # type: ignore[arg-type]
 
 
-def write(home: Home, played: Played) -> JobFolder:
+def write(home: Home, simulated: SimulatedRun) -> JobFolder:
     """A run as a folder of a home, with the files that its master would have left."""
-    folder = home.job(played.record.job_id)
+    folder = home.job(simulated.record.job_id)
     folder.path.mkdir(parents=True)
-    write_json(folder.job, to_plain(played.record))
-    spec_digest = settings_digest(played.record.spec)
+    write_json(folder.job, to_plain(simulated.record))
+    spec_digest = settings_digest(simulated.record.spec)
     header = Header(format=FORMAT, version=VERSION, job=folder.job_id, attempt=1, settings=spec_digest)
     log = LogWriter(folder.events(1), header)
-    for entry in played.entries:
+    for entry in simulated.entries:
         event = entry.event
         if isinstance(event, ev.AttemptStarted):
-            event = replace(event, wall=played.record.submitted, settings=spec_digest)
-        log.append(event, entry.at, played.record.submitted + entry.at)
+            event = replace(event, wall=simulated.record.submitted, settings=spec_digest)
+        log.append(event, entry.at, simulated.record.submitted + entry.at)
     log.close()
     metrics = MetricsWriter(folder.metrics, folder.job_id, 5.0)
-    metrics.write(_parts(played.measured), played.measured.told, played.measured.saved)
+    metrics.write(_parts(simulated.measured), simulated.measured.told, simulated.measured.saved)
     metrics.close()
-    write_summary(folder, replace(played.report, folder=str(folder.path)))
+    write_summary(folder, replace(simulated.report, folder=str(folder.path)))
     return folder
 
 

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tests.advice.fleet import Plan, facts, play, run
+from tests.advice.fleet import Plan, facts, run, simulate
 from tests.advice.jobs import PLANTED, healthy
 from tony.advice.engine import advise
 from tony.advice.facts import Facts
@@ -62,7 +62,7 @@ def test_no_proposal_hurts_the_next_run(kind: str) -> None:
         plan, known, advice = advised(kind, seed)
         chance = Random(f"later {kind} {seed}")
         for number in range(2):
-            later = run(play(plan, chance, number))
+            later = run(simulate(plan, chance, number))
             for change in advice.patch:
                 _bears(change, known, later.spec, {name: role.peak for name, role in later.roles.items()})
                 if change.key.startswith("params."):

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from tests.advice.fleet import play
+from tests.advice.fleet import simulate
 from tests.advice.jobs import memory_over_asked
 from tony.advice.patch_writer import apply
 from tony.advice.recommendation import SettingChange
@@ -34,8 +34,8 @@ def job(path: Path, *sets: str, text: str = FILE) -> JobRecord:
     """The record of a job that was submitted from a file."""
     path.write_bytes(text.encode())
     resolved = load(path, sets=sets, environ={}, site_files=[])
-    played = play(memory_over_asked(Random(0)), Random(0))
-    return replace(played.record, spec=resolved.spec, sources=resolved.sources)
+    simulated = simulate(memory_over_asked(Random(0)), Random(0))
+    return replace(simulated.record, spec=resolved.spec, sources=resolved.sources)
 
 
 @pytest.fixture
@@ -118,8 +118,8 @@ def test_a_parameter_of_the_command_line_is_given_again(path: Path) -> None:
     text = FILE.replace("params = { lr = 0.1 }\n", "").replace('"train"', '"train {params.lr}"')
     path.write_text(text)
     resolved = load(path, params=["lr=0.3"], environ={}, site_files=[])
-    played = play(memory_over_asked(Random(0)), Random(0))
-    record = replace(played.record, spec=resolved.spec, sources=resolved.sources)
+    simulated = simulate(memory_over_asked(Random(0)), Random(0))
+    record = replace(simulated.record, spec=resolved.spec, sources=resolved.sources)
     assert apply(path, record, [MEMORY]).made
 
 

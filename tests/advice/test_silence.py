@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from tests.advice import jobs
-from tests.advice.fleet import Plan, facts, play, run
+from tests.advice.fleet import Plan, facts, run, simulate
 from tony.advice.engine import advise
 from tony.advice.facts import Facts, is_same_job, run_of
 from tony.advice.recommendation import Recommendation, Saving
@@ -167,13 +167,13 @@ def test_servers_with_a_busy_network_stay() -> None:
 @pytest.mark.parametrize("absurd", [math.inf, -1.0, 1e300, math.nan])
 def test_impossible_numbers(absurd: float) -> None:
     """Records are untrusted input: such numbers count as unknown and change nothing else."""
-    played = play(jobs.checkpoint_bound(Random(0)), Random(0))
+    simulated = simulate(jobs.checkpoint_bound(Random(0)), Random(0))
     worst = Peak(absurd, absurd, absurd)
-    for used in played.measured.used.values():
+    for used in simulated.measured.used.values():
         used.update(dict.fromkeys(("pss", "rss", "cpu", "gpu0.util", "throttled", "user.data_wait"), worst))
-    played.measured.saved.append(CheckpointRecord("worker:0", 1, 1, 1, absurd, absurd))
-    played.measured.curves["worker"] = [absurd] * 10
-    made = run(played)
+    simulated.measured.saved.append(CheckpointRecord("worker:0", 1, 1, 1, absurd, absurd))
+    simulated.measured.curves["worker"] = [absurd] * 10
+    made = run(simulated)
     assert made.saves is not None
     assert made.saves.cost < 100
     assert made.roles["worker"].resident is None
@@ -186,7 +186,7 @@ def test_impossible_numbers(absurd: float) -> None:
 def test_runs_of_one_job() -> None:
     """Have the same name, user, framework, and roles with as many tasks and the same commands."""
     plan = jobs.memory_over_asked(Random(0))
-    record = play(plan, Random(0)).record
+    record = simulate(plan, Random(0)).record
     role = record.spec.roles["worker"]
     larger = replace(role, resources=replace(role.resources, memory=MIB))
     assert is_same_job(record, replace(record, spec=replace(record.spec, roles={"worker": larger}, tags=("a",))))
@@ -202,10 +202,10 @@ def test_runs_of_one_job() -> None:
 
 
 def test_a_running_job_is_measured_up_to_now() -> None:
-    played = play(jobs.memory_over_asked(Random(0)), Random(0))
-    first = takewhile(lambda entry: entry.event.kind != "exited", played.entries)
-    so_far = run_of(played.record, first, until=1000.0 + 5000.0)  # it was accepted at second 1000
+    simulated = simulate(jobs.memory_over_asked(Random(0)), Random(0))
+    first = takewhile(lambda entry: entry.event.kind != "exited", simulated.entries)
+    so_far = run_of(simulated.record, first, until=1000.0 + 5000.0)  # it was accepted at second 1000
     assert so_far.ended is None
     assert not so_far.succeeded
     assert so_far.running == pytest.approx(5000.0, abs=60.0)
-    assert run(played).running < 30_000.0
+    assert run(simulated).running < 30_000.0

@@ -1,4 +1,4 @@
-"""A whole application master in this process: real machine, log, server and wire; played scheduler and executors."""
+"""A whole application master in this process: real machine, log, server and wire; fake scheduler and executors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from tests.support.fake_executor import OK, Behaviour, PlayedExecutor, run_until_released
+from tests.support.fake_executor import OK, Behaviour, FakeExecutor, run_until_released
 from tony.am.master import Master
 from tony.am.recovery import recover_state
 from tony.client.credential_creation import make_credentials
@@ -33,7 +33,7 @@ T = TypeVar("T")
 CEILING = 60.0
 
 
-class PlayedJournal(Journal):
+class FakeJournal(Journal):
     """A safe place that takes what it is given when it is told to.
 
     Attributes:
@@ -50,8 +50,8 @@ class PlayedJournal(Journal):
             self.urgent = size
 
 
-class PlayedJob:
-    """One job with everything around it played.
+class InProcessJob:
+    """One job with a fake scheduler and fake executors.
 
     Attributes:
         executors: container -> executor.
@@ -61,7 +61,7 @@ class PlayedJob:
     """
 
     def __init__(self, folder: Path, spec: JobSpec, behaviour: Behaviour, faults: tuple[Fault, ...], tls: bool) -> None:
-        self.executors: dict[str, PlayedExecutor] = {}
+        self.executors: dict[str, FakeExecutor] = {}
         self.sees_ends = True
         self.listens = ""
         self.deaths = 0
@@ -72,7 +72,7 @@ class PlayedJob:
         self._tasks: set[asyncio.Task[None]] = set()
         self.credentials = make_credentials(tls=tls)
         self.source = FakeAllocator(faults=faults, launched=self._launched)
-        self.journal: PlayedJournal | None = None
+        self.journal: FakeJournal | None = None
         self.attempt = 0
         self.tls = tls
         self._begin()
@@ -113,7 +113,7 @@ class PlayedJob:
         self._again.set()
 
     def _launched(self, container: str, part: TaskPart, credentials: AmCredentials) -> None:
-        executor = PlayedExecutor(part, credentials, self._behaviour)
+        executor = FakeExecutor(part, credentials, self._behaviour)
         executor.listens = self.listens
         self.executors[container] = executor
         task = asyncio.get_running_loop().create_task(run_until_released(executor))
@@ -171,14 +171,14 @@ def play(
     *,
     faults: tuple[Fault, ...] = (),
     tls: bool = False,
-    meanwhile: Callable[[PlayedJob], Awaitable[None]] | None = None,
-    journal: PlayedJournal | None = None,
-    prepare: Callable[[PlayedJob], None] = lambda job: None,
-) -> tuple[PlayedJob, Finish]:
+    meanwhile: Callable[[InProcessJob], Awaitable[None]] | None = None,
+    journal: FakeJournal | None = None,
+    prepare: Callable[[InProcessJob], None] = lambda job: None,
+) -> tuple[InProcessJob, Finish]:
     """Runs a job; `meanwhile` runs beside it."""
 
-    async def run() -> tuple[PlayedJob, Finish]:
-        job = PlayedJob(folder, replace(spec, backoff=0.01), behaviour, faults, tls)
+    async def run() -> tuple[InProcessJob, Finish]:
+        job = InProcessJob(folder, replace(spec, backoff=0.01), behaviour, faults, tls)
         prepare(job)
         if journal:
             job.journal, journal.safe = journal, job.master.on_durable

@@ -1,4 +1,4 @@
-"""Who may speak for a task, what is acknowledged when, and who is silent: on played connections."""
+"""Who may speak for a task, what is acknowledged when, and who is silent: on fake connections."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.in_process_job import PlayedJob, PlayedJournal, play, succeed
-from tests.support.fake_executor import OK, PlayedExecutor
+from tests.am.in_process_job import FakeJournal, InProcessJob, play, succeed
+from tests.support.fake_executor import OK, FakeExecutor
 from tests.support.waiting import wait_until
 from tony.core.events import AttemptStarted, Started
 from tony.model.job_spec import JobSpec, Role
@@ -20,11 +20,11 @@ from tony.model.states import JobState, TaskState
 WORKERS = JobSpec(command="x", roles={"worker": Role(instances=3)}, heartbeat_interval=0.05, heartbeat_timeout=20.0)
 
 
-def _all_run(job: PlayedJob) -> bool:
+def _all_run(job: InProcessJob) -> bool:
     return len(job.executors) == 3 and all(executor.runs for executor in job.executors.values())
 
 
-def _known(job: PlayedJob) -> bool:
+def _known(job: InProcessJob) -> bool:
     tasks = job.master.app.state.tasks.values()
     return all(task.state is TaskState.RUNNING and task.started for task in tasks)
 
@@ -33,7 +33,7 @@ def _known(job: PlayedJob) -> bool:
 def test_running_programs_are_kept(tmp_path: Path, tls: bool) -> None:
     """No program is started again; there is one log, and its clock is monotonic."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: _all_run(job) and _known(job))
         await job.die()
         await wait_until(lambda: bool(job.address))
@@ -58,7 +58,7 @@ def test_running_programs_are_kept(tmp_path: Path, tls: bool) -> None:
 def test_what_ended_meanwhile_is_heard(tmp_path: Path) -> None:
     """Ends that nobody took are kept by the executors; a container that went away is no secret either."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: _all_run(job) and _known(job))
         first, second, third = job.executors.values()
         for executor in (first, second, third):
@@ -75,7 +75,7 @@ def test_what_ended_meanwhile_is_heard(tmp_path: Path) -> None:
 def test_a_container_that_did_not_outlive_its_master_is_replaced(tmp_path: Path) -> None:
     """It is nobody's fault: the session restarts without a charge, in the containers that are left."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: _all_run(job) and _known(job))
         lost = next(iter(job.executors))
         await job.executors[lost].die()
@@ -99,7 +99,7 @@ def host() -> Iterator[socket.socket]:
         yield listener
 
 
-async def _forget_one(job: PlayedJob) -> tuple[str, PlayedExecutor]:
+async def _forget_one(job: InProcessJob) -> tuple[str, FakeExecutor]:
     """The scheduler forgets a container in which a program runs, and will see no end; who listens is out of reach."""
     await wait_until(lambda: _all_run(job) and _known(job))
     forgotten, executor = next(iter(job.executors.items()))
@@ -110,13 +110,13 @@ async def _forget_one(job: PlayedJob) -> tuple[str, PlayedExecutor]:
     return forgotten, executor
 
 
-def _play_forgotten(folder: Path, host: socket.socket, meanwhile: Callable[[PlayedJob], Awaitable[None]]) -> None:
+def _play_forgotten(folder: Path, host: socket.socket, meanwhile: Callable[[InProcessJob], Awaitable[None]]) -> None:
     """A job whose executors can be called at `host`: it succeeds, in a second session that nothing speaks against."""
 
-    def prepare(job: PlayedJob) -> None:
+    def prepare(job: InProcessJob) -> None:
         job.listens = f"tls:127.0.0.1:{host.getsockname()[1]}"
 
-    async def and_then(job: PlayedJob) -> None:
+    async def and_then(job: InProcessJob) -> None:
         await meanwhile(job)
         await wait_until(lambda: job.master.app.state.session == 2 and _known(job))
         job.sees_ends = True
@@ -128,7 +128,7 @@ def _play_forgotten(folder: Path, host: socket.socket, meanwhile: Callable[[Play
     assert job.replayed().mismatch is None
 
 
-async def _waits_for(job: PlayedJob, container: str) -> None:
+async def _waits_for(job: InProcessJob, container: str) -> None:
     """The job is to begin anew, and cannot as long as a program may run in there."""
     state = job.master.app.state
     await wait_until(lambda: state.containers[container].is_end_unconfirmed and state.living == 1)
@@ -138,7 +138,7 @@ async def _waits_for(job: PlayedJob, container: str) -> None:
 def test_that_a_scheduler_forgot_a_container_is_no_proof(tmp_path: Path, host: socket.socket) -> None:
     """Its program counts as living unless its host says that its executor is gone: no other takes its place."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         forgotten, executor = await _forget_one(job)
         await job.die()
         await _waits_for(job, forgotten)
@@ -151,7 +151,7 @@ def test_that_a_scheduler_forgot_a_container_is_no_proof(tmp_path: Path, host: s
 def test_a_host_that_says_so_is_a_proof(tmp_path: Path, host: socket.socket) -> None:
     """Nobody listens where the executor of a forgotten container said that it does: it is gone, and replaced."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         _, executor = await _forget_one(job)
         host.close()
         await executor.die()
@@ -163,7 +163,7 @@ def test_a_host_that_says_so_is_a_proof(tmp_path: Path, host: socket.socket) -> 
 def test_a_late_exit_confirmation_ends_the_wait(tmp_path: Path, host: socket.socket) -> None:
     """The AM waits for a program whose exit is unconfirmed and asks its host again until it can tell."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         forgotten, executor = await _forget_one(job)
         await job.die()
         await _waits_for(job, forgotten)
@@ -176,7 +176,7 @@ def test_a_late_exit_confirmation_ends_the_wait(tmp_path: Path, host: socket.soc
 def test_an_executor_that_knows_of_a_lost_try_is_not_kept(tmp_path: Path) -> None:
     """It was told to start something that no log knows of: it ends, and the session goes on without it uncharged."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: _all_run(job) and _known(job))
         executor = next(iter(job.executors.values()))
         executor.last_try = 2
@@ -192,7 +192,7 @@ def test_an_executor_that_knows_of_a_lost_try_is_not_kept(tmp_path: Path) -> Non
 def test_killed_again_and_again(tmp_path: Path) -> None:
     """Five masters for one job; each takes over from all before it."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         for attempt in range(2, 6):
             await wait_until(lambda: _all_run(job) and _known(job))
             await job.die()
@@ -208,9 +208,9 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
 
 def test_nothing_is_seen_before_its_cause_is_in_safety(tmp_path: Path) -> None:
     """Neither is a program started nor a report acknowledged; the machine goes on meanwhile, and the order is kept."""
-    journal = PlayedJournal()
+    journal = FakeJournal()
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: journal.urgent > 0)  # the executors are to be launched
         assert not job.executors
         journal.safe(journal.wanted)

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from tests.am.in_process_job import PlayedJob, play, succeed
+from tests.am.in_process_job import InProcessJob, play, succeed
 from tests.core.specs import OK, workers
 from tests.support.waiting import wait_until
 from tony.am.log_relay import MAX_BUFFERED_BYTES, LogRelay
@@ -218,9 +218,9 @@ def test_open_requests_are_bounded() -> None:
 
 
 def test_over_real_connections(tmp_path: Path) -> None:
-    """A client reads what a played executor says, and goes; who plays an executor's part is sent away."""
+    """A client reads what a fake executor says, and goes; who plays an executor's part is sent away."""
 
-    async def read(job: PlayedJob) -> None:
+    async def read(job: InProcessJob) -> None:
         await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         client = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
@@ -246,7 +246,7 @@ def test_over_real_connections(tmp_path: Path) -> None:
 def test_a_dead_executor_that_had_printed_is_missed(tmp_path: Path) -> None:
     """The desk of the executors tells the relay who is gone for good, and whether that matters."""
 
-    async def read(job: PlayedJob) -> None:
+    async def read(job: InProcessJob) -> None:
         await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         executor.report(ProgramOutput(n=0, session=1, try_=1))

@@ -18,7 +18,7 @@ from tests.am.in_process_job import CEILING
 from tests.core.specs import FAILED, OK, workers
 from tests.facts import mentions
 from tests.full_disk import full_disk
-from tests.support.fake_executor import Behaviour, PlayedExecutor, run_until_released
+from tests.support.fake_executor import Behaviour, FakeExecutor, run_until_released
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.am import main as am
@@ -45,20 +45,20 @@ from tony.testing.sample_jobs import build_prepared_job
 
 
 class Cluster:
-    """A container source whose containers hold played executors.
+    """A container source whose containers hold fake executors.
 
     Args:
         make: makes the source; told what to call at a launch.
     """
 
     def __init__(self, behaviour: Behaviour, make: Callable[..., FakeAllocator] = FakeAllocator) -> None:
-        self.executors: list[PlayedExecutor] = []
+        self.executors: list[FakeExecutor] = []
         self._behaviour = behaviour
         self._tasks: set[asyncio.Task[None]] = set()
         self.source = make(launched=self._launched)
 
     def _launched(self, container: str, part: TaskPart, credentials: AmCredentials) -> None:
-        executor = PlayedExecutor(part, credentials, self._behaviour)
+        executor = FakeExecutor(part, credentials, self._behaviour)
         self.executors.append(executor)
         task = asyncio.get_running_loop().create_task(run_until_released(executor))
         task.add_done_callback(lambda _: self.source.end(container, "its executor ended"))

@@ -1,4 +1,4 @@
-"""The application master with real log, server and wire, and played containers."""
+"""The application master with real log, server and wire, and fake containers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.in_process_job import PlayedJob, play
+from tests.am.in_process_job import InProcessJob, play
 from tests.core.specs import FAILED, OK, roles, workers
 from tests.support.waiting import wait_until
 from tony.core.events import ContainerEnded, EndConfirmation
@@ -54,7 +54,7 @@ def test_a_restart_keeps_executors(tmp_path: Path) -> None:
 def test_a_report_may_come_after_the_containers_end(tmp_path: Path) -> None:
     """The two travel on different ways: a program's end is judged by its report if that comes soon enough."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         (container, executor), *_ = job.executors.items()
         job.source.end(container, "its node is gone")
@@ -70,7 +70,7 @@ def test_a_report_may_come_after_the_containers_end(tmp_path: Path) -> None:
 def test_a_lost_connection_and_container_need_no_report(tmp_path: Path) -> None:
     """The executor is known to be dead: the next session begins at once."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         (container, executor), *_ = job.executors.items()
         job.sees_ends = False
@@ -94,7 +94,7 @@ def test_a_deadline_that_was_cancelled_is_no_event(tmp_path: Path) -> None:
     """The gang is complete and waits for nobody any more: that it would have gone without some does not come later."""
     wait = 0.3
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: sum(bool(e.runs) for e in job.executors.values()) == 2)
         over = time.monotonic() + wait + 0.1
         await wait_until(lambda: time.monotonic() > over)
@@ -112,7 +112,7 @@ def test_a_deadline_that_was_cancelled_is_no_event(tmp_path: Path) -> None:
 def test_an_executor_without_a_container_is_disconnected(tmp_path: Path) -> None:
     """Its last report is still accepted."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         (container, executor), *_ = job.executors.items()
         job.source.end(container, "its node is gone")
@@ -129,7 +129,7 @@ def test_an_executor_without_a_container_is_disconnected(tmp_path: Path) -> None
 def test_a_start_is_repeated_as_it_was(tmp_path: Path) -> None:
     """An executor that comes back is told to start under the same spec version as before."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         await wait_until(lambda: any(isinstance(m, StartProgram) for m in executor.received))
@@ -146,7 +146,7 @@ def test_a_start_is_repeated_as_it_was(tmp_path: Path) -> None:
 def test_what_a_user_calls_himself_cannot_forge_a_log_line(tmp_path: Path) -> None:
     """Only characters that can be shown, and not many."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: len(job.executors) == 1 and job.report().state.value == "running")
         connection = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         connection.send(KillJob(actor="ann\n2026-01-01 INFO \x1b[31mall is well" + "x" * 1000))
@@ -161,7 +161,7 @@ def test_what_a_user_calls_himself_cannot_forge_a_log_line(tmp_path: Path) -> No
 def test_a_broken_heart_beat_check_ends_the_job(tmp_path: Path) -> None:
     """What runs beside the loop is watched as well: its bug is a verdict, not silence."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         def boom() -> None:
             raise RuntimeError("nope")
 
@@ -174,7 +174,7 @@ def test_a_broken_heart_beat_check_ends_the_job(tmp_path: Path) -> None:
 def test_a_report_sent_twice_is_logged_once(tmp_path: Path) -> None:
     """The number says that it came before; it is acknowledged again."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         acks = sum(isinstance(m, Ack) for m in executor.received)
@@ -191,7 +191,7 @@ def test_an_unknown_incarnation_is_refused(tmp_path: Path) -> None:
     """A valid token does not help: another incarnation of a running task, or a task in a container it does not have."""
     refusals: list[str] = []
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         for container in (executor.part.container, "c-99"):
@@ -214,7 +214,7 @@ def test_an_executor_of_a_later_attempt_is_not_ours(tmp_path: Path) -> None:
     """Of two living application masters the older one is powerless."""
     codes: list[str] = []
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         connection = await connect(job.address, job.credentials.executors, PeerKind.EXECUTOR)
@@ -240,7 +240,7 @@ def test_an_executor_of_a_later_attempt_is_not_ours(tmp_path: Path) -> None:
 def test_a_gap_in_the_reports_is_refused(tmp_path: Path) -> None:
     """A report that skips a number means that one was lost: never pass over it. The executor is sent away."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         executor.send(ProgramOutput(n=99, session=1, try_=1))
@@ -254,7 +254,7 @@ def test_clients_watch_and_kill(tmp_path: Path) -> None:
     """A watcher hears of every change and last of the end; a kill ends the job as killed."""
     states: list[str] = []
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: len(job.executors) == 1 and job.report().state.value == "running")
         connection = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         connection.send(Watch())
@@ -274,7 +274,7 @@ def test_watchers_see_how_a_session_ended_however_quickly_the_next_begins(tmp_pa
     """The task that failed is told as failed before it begins anew."""
     seen: list[tuple[str, int, list[str]]] = []
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: job.address != "" and job.report().state.value != "submitted")
         connection = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         connection.send(Watch(gather=10.0))
@@ -285,11 +285,11 @@ def test_watchers_see_how_a_session_ended_however_quickly_the_next_begins(tmp_pa
             told = message.report
             seen.append((told.state.value, told.session, [task.state.value for task in told.tasks]))
 
-    def run_in_session(job: PlayedJob, session: int) -> bool:
+    def run_in_session(job: InProcessJob, session: int) -> bool:
         executors = job.executors.values()
         return job.report().session == session and bool(executors) and all(each.runs for each in executors)
 
-    async def fail_later(job: PlayedJob) -> None:
+    async def fail_later(job: InProcessJob) -> None:
         watching = asyncio.ensure_future(meanwhile(job))
         await wait_until(lambda: run_in_session(job, 1) and len(job.master.subscribers) == 1)
         for executor in list(job.executors.values()):
@@ -308,7 +308,7 @@ def test_a_container_that_is_prepared_says_so(tmp_path: Path) -> None:
     """Laying files down, or unpacking an environment, may take minutes: it is no executor that hangs."""
     notes: list[str] = []
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         launch = job.source.launch
 
         async def slow(container: str, task: TaskPart, credentials: AmCredentials) -> None:
@@ -328,7 +328,7 @@ def test_the_log_level_reaches_every_executor(tmp_path: Path, monkeypatch: pytes
     levels: list[str] = []
     monkeypatch.setattr(logging.getLogger("tony"), "setLevel", levels.append)
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: len(job.executors) == 2 and job.report().state.value == "running")
         connection = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         connection.send(SetLogLevel(level="warning"))
@@ -356,7 +356,7 @@ def test_a_silent_executor_is_noticed(tmp_path: Path) -> None:
 def test_an_adapter_that_fails_is_named(tmp_path: Path) -> None:
     """A bug in a plug-in's half is said to be its, not ours."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         def boom(*_: object) -> None:
             raise KeyError("nope")
 

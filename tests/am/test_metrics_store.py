@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.am.in_process_job import PlayedJob, play
+from tests.am.in_process_job import InProcessJob, play
 from tests.core.specs import FAILED, OK, workers
-from tests.support.fake_executor import PlayedExecutor
+from tests.support.fake_executor import FakeExecutor
 from tests.support.simulation import Simulation
 from tests.support.timelines import timeline
 from tests.support.waiting import wait_until
@@ -46,7 +46,7 @@ def sample(session: int = 1, try_: int = 1, ago: float = 0.0, **values: float) -
     return Sample(session=session, try_=try_, ago=ago, values=named)
 
 
-async def runs(job: PlayedJob, session: int = 1) -> list[PlayedExecutor]:
+async def runs(job: InProcessJob, session: int = 1) -> list[FakeExecutor]:
     """Waits until all programs run; makes the job one that clients find."""
     tasks = len(job.spec.task_ids)
     await wait_until(lambda: sum(e.runs for e in job.executors.values()) == tasks and job.report().session == session)
@@ -56,7 +56,7 @@ async def runs(job: PlayedJob, session: int = 1) -> list[PlayedExecutor]:
     return list(job.executors.values())
 
 
-def end(job: PlayedJob) -> None:
+def end(job: InProcessJob) -> None:
     for executor in job.executors.values():
         executor.exit(OK)
 
@@ -64,7 +64,7 @@ def end(job: PlayedJob) -> None:
 def test_from_the_wire_to_a_client_and_to_the_file(tmp_path: Path) -> None:
     """Executors are told how often; what they send is answered at once, and is in the file at the end."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         first, second = await runs(job)
         welcome = next(m for m in first.received if isinstance(m, Welcome))
         assert welcome.sample_interval == 5.0
@@ -96,7 +96,7 @@ def test_from_the_wire_to_a_client_and_to_the_file(tmp_path: Path) -> None:
     assert job.replayed().mismatch is None  # nothing of it is an event
 
 
-async def finished(job: PlayedJob) -> None:
+async def finished(job: InProcessJob) -> None:
     """What the end of the real program does."""
     await job.master.metrics.finish()
 
@@ -104,7 +104,7 @@ async def finished(job: PlayedJob) -> None:
 def test_a_job_that_is_not_measured_has_no_file(tmp_path: Path) -> None:
     """Executors are told to send nothing, and what one sends all the same is left out."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         (only,) = await runs(job)
         assert next(m for m in only.received if isinstance(m, Welcome)).sample_interval == 0.0
         only.send(sample(cpu=1.0))
@@ -122,7 +122,7 @@ def test_a_later_am_attempt_continues_the_file(tmp_path: Path, monkeypatch: pyte
     """Samples of the previous attempt are served and kept with the new ones."""
     monkeypatch.setattr(module, "WRITE_INTERVAL_SECONDS", 0.01)
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         first, _ = await runs(job)
         first.send(replace(sample(cpu=0.25, step=40.0), first_step=1.0, saved=(Saved(step=30, ago=0.0, took=0.1),)))
         path = job.job.folder.metrics
@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_written_ends_no_job(tmp_path: Path, monkeypatch: 
     """It is said once; when there is room, all of it is written."""
     monkeypatch.setattr(module, "WRITE_INTERVAL_SECONDS", 0.01)
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         (only,) = await runs(job)
         path = job.job.folder.metrics
         path.mkdir()
@@ -177,7 +177,7 @@ def test_a_file_that_cannot_be_written_ends_no_job(tmp_path: Path, monkeypatch: 
 def test_a_restart_on_order(tmp_path: Path) -> None:
     """Through the client's door; refused where there is nothing to restart; an event with its actor."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await runs(job)
         await send_restart(job.job.folder, "ann")
         await runs(job, session=2)
@@ -196,7 +196,7 @@ def test_a_restart_on_order(tmp_path: Path) -> None:
 def test_a_restart_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
     """The first session has not opened, or the job stops: say so."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         (only,) = await runs(job)
         only.stubborn = True
         await send_restart(job.job.folder, "ann")
@@ -215,7 +215,7 @@ def test_a_restart_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_stacks_of_a_task(tmp_path: Path) -> None:
     """The executor is asked, its answer comes back, and it is an event who wanted to know."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         first, _ = await runs(job)
         asking = asyncio.ensure_future(request_stacks(job.job.folder, "ann", "worker:0"))
         await wait_until(lambda: any(isinstance(m, DumpStacks) for m in first.received))

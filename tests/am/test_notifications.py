@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.am.in_process_job import PlayedJob, play
+from tests.am.in_process_job import InProcessJob, play
 from tests.core.specs import FAILED, OK
 from tests.facts import mentions
 from tests.jobs.fake_am import TWO_WORKERS, failed, recorded, standing, succeeded
@@ -421,7 +421,7 @@ def test_a_whole_job(tmp_path: Path) -> None:
                 notify=Notify(webhook=there.address, on=NOTICES),
             )
 
-            async def meanwhile(job: PlayedJob) -> None:
+            async def meanwhile(job: InProcessJob) -> None:
                 await wait_until(lambda: len(there.got) == 2)
 
             _, finish = await asyncio.to_thread(play, tmp_path, spec, behave, meanwhile=meanwhile)

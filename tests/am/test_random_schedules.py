@@ -1,6 +1,6 @@
 """Whole jobs on the fake scheduler, with real log, server and wire, and bad luck at random moments.
 
-What the machine promises is watched from beside it; the log must tell all of it. A schedule is a number.
+What the machine guarantees is watched from beside it; the log must tell all of it. A schedule is a number.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from random import Random
 
 import pytest
 
-from tests.am.in_process_job import PlayedJob, play
+from tests.am.in_process_job import InProcessJob, play
 from tests.core.log_explanations import unexplained
 from tests.core.random_jobs import random_job
 from tests.core.specs import COLLISION, FAILED, OK, SEGV
-from tests.support.guarantees import Promises
+from tests.support.guarantees import Guarantees
 from tests.support.waiting import wait_until
 from tony.core import events as ev
 from tony.core.actions import Action
@@ -45,16 +45,16 @@ FAULTS: tuple[Callable[[int], Fault], ...] = (
 class Watched:
     """Stands between a master and its machine: sees each event when it is handled, and what is asked for."""
 
-    def __init__(self, job: PlayedJob) -> None:
+    def __init__(self, job: InProcessJob) -> None:
         self.handled: list[tuple[ev.Event, float]] = []
         self._handle = job.master.app.handle
-        self._promises = Promises(job.master.app)
+        self._guarantees = Guarantees(job.master.app)
         job.master.app.handle = self.handle  # type: ignore[method-assign]
 
     def handle(self, event: ev.Event, now: float) -> list[Action]:
         actions = self._handle(event, now)
         self.handled.append((event, now))
-        self._promises.handled(event, now, actions)
+        self._guarantees.handled(event, now, actions)
         return actions
 
 
@@ -65,7 +65,7 @@ def a_job(chance: Random) -> JobSpec:
     return replace(spec, roles=roles, timeouts=Timeouts(), backoff=0.01)
 
 
-def ask_again(job: PlayedJob) -> None:
+def ask_again(job: InProcessJob) -> None:
     """The source repeats what it was last told to have: answers that were lost come now."""
     words = [line.split() for line in job.source.log if line.startswith("demand ")]
     told = {role: int(total) for _, role, total in words}
@@ -73,7 +73,7 @@ def ask_again(job: PlayedJob) -> None:
         job.source.set_demand(role, total)
 
 
-async def trouble(job: PlayedJob, chance: Random) -> None:
+async def trouble(job: InProcessJob, chance: Random) -> None:
     """Random things happen to executors; then what runs succeeds, until the job has ended."""
     for _ in range(chance.randrange(30)):
         for _ in range(chance.randrange(40)):
@@ -113,7 +113,7 @@ def check(folder: Path, seed: int) -> None:
     faults = tuple(chance.choice(FAULTS)(number) for number in numbers)
     watched: list[Watched] = []
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         watched.append(Watched(job))
         await wait_until(lambda: job.master.app.state.session > 0 or job.master.app.state.job.ended)
         await trouble(job, chance)

@@ -7,7 +7,7 @@ import random
 import time
 from pathlib import Path
 
-from tests.am.in_process_job import PlayedJob, play
+from tests.am.in_process_job import InProcessJob, play
 from tests.core.specs import OK, workers
 from tests.support.waiting import wait_until
 from tony.model.codec import Json
@@ -26,14 +26,14 @@ def runs_on(part: object, message: object) -> None:
     """A program that runs until it is told to stop."""
 
 
-def states(job: PlayedJob) -> list[str]:
+def states(job: InProcessJob) -> list[str]:
     return [task.state.value for task in job.report().tasks]
 
 
 def test_an_executor_that_does_not_read_its_spec_delays_no_others(tmp_path: Path) -> None:
     """They start and exit; it gets everything once it reads again."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         def long(spec: JobSpec, cluster: ClusterSpec) -> Json:
             return LONG
 
@@ -60,7 +60,7 @@ def test_an_executor_that_does_not_read_its_spec_delays_no_others(tmp_path: Path
 def test_an_executor_that_never_reads_again_is_given_up(tmp_path: Path) -> None:
     """It says nothing either: its silence ends it, and the job, as any other silence would."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: job.report().state.value == "running")
         for executor in job.executors.values():
             assert executor._connection is not None
@@ -78,7 +78,7 @@ def test_an_executor_that_never_reads_again_is_given_up(tmp_path: Path) -> None:
 def test_a_follower_who_does_not_read_holds_up_nothing(tmp_path: Path) -> None:
     """Reports that he does not read are not made for him; tasks start and end as if he were not there."""
 
-    async def meanwhile(job: PlayedJob) -> None:
+    async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: job.report().state.value == "running")
         follower = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         follower.pause_reading()

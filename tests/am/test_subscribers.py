@@ -19,7 +19,7 @@ from tony.protocol.messages import Message
 from tony.rpc.connection import RpcConnection
 
 
-class Played:
+class FakeConnection:
     """A client's connection that keeps what is sent to it.
 
     Attributes:
@@ -89,7 +89,7 @@ def test_the_first_report_is_immediate_and_changes_are_batched() -> None:
     """A hundred changes within the gathering time are one report."""
 
     async def run() -> None:
-        counted, client = Counted(), Played()
+        counted, client = Counted(), FakeConnection()
         watchers = Subscribers(counted)
         watchers.add(client.me, gather=0.01)
         assert [r.report.session for r in client.reports] == [1]
@@ -122,7 +122,7 @@ def test_costly_reports_come_seldom() -> None:
     """A report may take a small part of our time only, however often something changes."""
 
     async def run() -> None:
-        counted, client = Counted(cost=0.02), Played()
+        counted, client = Counted(cost=0.02), FakeConnection()
         watchers = Subscribers(counted)
         watchers.add(client.me, gather=0.01)
         began = time.monotonic()
@@ -138,7 +138,7 @@ def test_who_does_not_read_gets_no_more_until_he_has() -> None:
     """One client that stands still does not fill our memory, and misses nothing in the end."""
 
     async def run() -> None:
-        client, other = Played(), Played()
+        client, other = FakeConnection(), FakeConnection()
         watchers = Subscribers(Counted())
         watchers.add(client.me, gather=0.01)
         watchers.add(other.me, gather=0.01)
@@ -158,7 +158,7 @@ def test_no_report_is_built_for_a_client_that_does_not_read(monkeypatch: pytest.
     monkeypatch.setattr("tony.am.subscribers._LATE", 0.005)
 
     async def run() -> None:
-        counted, client = Counted(), Played()
+        counted, client = Counted(), FakeConnection()
         watchers = Subscribers(counted)
         watchers.add(client.me, gather=0.01)
         client.backlog = 10 << 20
@@ -177,7 +177,7 @@ def test_the_longest_pause_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tony.am.subscribers._PAUSE_PER_COST", 10_000.0)
 
     async def run() -> None:
-        client = Played()
+        client = FakeConnection()
         watchers = Subscribers(Counted(cost=0.01))
         watchers.add(client.me, gather=0.01)
         async with asyncio.timeout(30):
@@ -192,7 +192,7 @@ def test_the_last_report_is_marked_and_waited_for_not_too_long() -> None:
     """Who reads gets it; who does not keeps nobody."""
 
     async def run() -> None:
-        client, stuck = Played(), Played()
+        client, stuck = FakeConnection(), FakeConnection()
         stuck.stuck = True
         watchers = Subscribers(Counted())
         watchers.add(client.me, gather=10.0)
@@ -210,7 +210,7 @@ def test_of_time_that_passes_only_those_hear_who_asked() -> None:
     """Unless somebody is waited for: since when is told to everybody."""
 
     async def run() -> None:
-        counted, plain, live = Counted(), Played(), Played()
+        counted, plain, live = Counted(), FakeConnection(), FakeConnection()
         watchers = Subscribers(counted)
         watchers.add(plain.me, gather=0.01)
         watchers.on_time_passed()
@@ -237,7 +237,7 @@ def test_reports_are_sent_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although nothing has changed: only a report shows for how long programs have been silent."""
 
     async def run() -> None:
-        plain = Played()
+        plain = FakeConnection()
         watchers = Subscribers(Counted())
         watchers.add(plain.me, gather=0.01)
         monkeypatch.setattr("tony.am.subscribers._MAX_REPORT_AGE_SECONDS", 0.0)
@@ -251,7 +251,7 @@ def test_transient_changes_are_sent_at_once() -> None:
     """Once, and not again with the report that was due."""
 
     async def run() -> None:
-        counted, client = Counted(), Played()
+        counted, client = Counted(), FakeConnection()
         watchers = Subscribers(counted)
         watchers.send_now()
         assert (len(watchers), counted.made) == (0, 0)

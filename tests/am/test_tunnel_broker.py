@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from tests.am.in_process_job import PlayedJob, play, succeed
+from tests.am.in_process_job import InProcessJob, play, succeed
 from tests.core.specs import OK, workers
-from tests.support.fake_executor import PlayedExecutor
+from tests.support.fake_executor import FakeExecutor
 from tests.support.waiting import wait_until
 from tony.am.connection_limits import raise_tunnel_limit
 from tony.am.tunnel_broker import TunnelBroker
@@ -246,7 +246,7 @@ def test_tunnels_leave_room_for_executors() -> None:
 class Ends:
     """A real master, a client's connection and, once it has joined, an executor's: both ends of a tunnel."""
 
-    def __init__(self, job: PlayedJob, executor: PlayedExecutor) -> None:
+    def __init__(self, job: InProcessJob, executor: FakeExecutor) -> None:
         self.job = job
         self.executor = executor
 
@@ -272,7 +272,7 @@ class Ends:
 def with_ends(tmp_path: Path, story: Callable[[Ends], Awaitable[None]], *, tls: bool = False) -> None:
     """Runs a job of one task, and a story beside it."""
 
-    async def tell(job: PlayedJob) -> None:
+    async def tell(job: InProcessJob) -> None:
         await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
         executor = next(iter(job.executors.values()))
         await story(Ends(job, executor))

@@ -1,4 +1,4 @@
-"""A played application master that lives beside a command line in the same process."""
+"""A fake AM in the same process as the command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.jobs.fake_am import PlayedMaster
+from tests.jobs.fake_am import FakeAm
 from tests.support.waiting import wait_until
 from tony.client import blocking
 from tony.model.job_report import JobReport
@@ -16,7 +16,7 @@ from tony.model.layout import JobFolder
 class Beside:
     """Drives a master from another thread than its own."""
 
-    def __init__(self, master: PlayedMaster) -> None:
+    def __init__(self, master: FakeAm) -> None:
         self.master = master
 
     def change(self, report: JobReport) -> None:
@@ -53,7 +53,7 @@ class Beside:
 
 @contextmanager
 def living(folder: JobFolder, report: JobReport) -> Iterator[Beside]:
-    master = PlayedMaster(folder, report)
+    master = FakeAm(folder, report)
     blocking.run(master.__aenter__())
     try:
         yield Beside(master)

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from tests.advice.fleet import START, Plan, play, write
+from tests.advice.fleet import START, Plan, simulate, write
 from tests.advice.jobs import PLANTED, healthy, load_own_facts, memory_over_asked
 from tests.cli.conftest import Tony
 from tests.facts import mentions
@@ -27,11 +27,11 @@ def recorded(home: Home, plan: Plan, job_file: Path | None = None) -> list[str]:
     """All runs of a plan in a home, oldest first; if there is a file they came from that."""
     ids = []
     for number in range(plan.runs):
-        played = play(plan, Random(number), number)
+        simulated = simulate(plan, Random(number), number)
         if job_file:
             resolved = load(job_file, environ={}, site_files=[])
-            played.record = replace(played.record, sources=resolved.sources)
-        ids.append(write(home, played).job_id)
+            simulated.record = replace(simulated.record, sources=resolved.sources)
+        ids.append(write(home, simulated).job_id)
     return ids
 
 
@@ -50,9 +50,9 @@ def test_what_is_read_of_files_is_what_was_measured(home: Home) -> None:
     """The same facts as from memory, as far as they go by peaks, steps, checkpoints and failures."""
     for kind in ("checkpoint-interval", "memory-tight", "gpus-idle"):
         plan = PLANTED[kind](Random(4))
-        played = play(plan, Random(4), list(PLANTED).index(kind))
-        known = read_run(write(home, played))
-        made = run_of(played.record, played.entries, played.measured, played.report)
+        simulated = simulate(plan, Random(4), list(PLANTED).index(kind))
+        known = read_run(write(home, simulated))
+        made = run_of(simulated.record, simulated.entries, simulated.measured, simulated.report)
         assert (made.failures, made.saves, made.sessions) == (known.failures, known.saves, known.sessions)
         for name, role in made.roles.items():
             mine = known.roles[name]
@@ -162,11 +162,11 @@ def test_a_run_that_cannot_be_read(tony: Tony, home: Home) -> None:
 def test_runs_of_other_jobs_are_left_out(home: Home) -> None:
     """Another name, another user, more tasks, or later than the job."""
     plan = memory_over_asked(Random(0))
-    played = [play(plan, Random(0), number) for number in range(4)]
-    played[1].record = replace(played[1].record, user="bob")
-    for each in played:
+    simulated = [simulate(plan, Random(0), number) for number in range(4)]
+    simulated[1].record = replace(simulated[1].record, user="bob")
+    for each in simulated:
         write(home, each)
-    record = played[3].record
+    record = simulated[3].record
     write_json(home.job(record.job_id).job, to_plain(record))
     assert [3, 2, 0] == [int(run.job[20]) for run in load_own_facts(home, record.job_id).runs]
 

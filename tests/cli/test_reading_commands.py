@@ -384,7 +384,7 @@ class TestLogs:
         assert (answer.code, answer.out, answer.err) == (0, "worker:0 | a\nworker:1 | b\n", ended)
 
 
-def played(folder: JobFolder, record: JobRecord) -> None:
+def write_killed_job(folder: JobFolder, record: JobRecord) -> None:
     """A log of a job that was killed before it had a container."""
     logged(
         folder,
@@ -401,7 +401,7 @@ def played(folder: JobFolder, record: JobRecord) -> None:
 class TestEvents:
     def test_in_words(self, tony: Tony, home: Home) -> None:
         """When, since the start, what; those that only tony needs on request."""
-        played(*recorded(home))
+        write_killed_job(*recorded(home))
         lines, shown = (
             [line.split("  ", 1)[1].strip() for line in tony("events", JOB, *options).out.splitlines()]
             for options in (["--all"], [])
@@ -417,7 +417,7 @@ class TestEvents:
 
     def test_as_json(self, tony: Tony, home: Home) -> None:
         """As they are in the log, and with the attempt."""
-        played(*recorded(home))
+        write_killed_job(*recorded(home))
         last = json.loads(tony("events", JOB, "--json").out.splitlines()[-1])
         assert last == {
             "seq": 5,
@@ -430,7 +430,7 @@ class TestEvents:
 
     def test_following_an_ended_job(self, tony: Tony, home: Home) -> None:
         folder, record = recorded(home)
-        played(folder, record)
+        write_killed_job(folder, record)
         write_summary(folder, failed(folder, record))
         assert len(tony("events", JOB, "-f", "--all").out.splitlines()) == 5
 
@@ -441,7 +441,7 @@ class TestEvents:
 
 class TestReplay:
     def test_the_same_again(self, tony: Tony, home: Home) -> None:
-        played(*recorded(home))
+        write_killed_job(*recorded(home))
         answer = tony("replay", JOB)
         assert answer.code == 0
         assert mentions(answer.out, "5 events", "OK", "killed", "0")
@@ -458,7 +458,7 @@ class TestReplay:
     def test_something_else(self, tony: Tony, home: Home) -> None:
         """Exit code 70: the log is a bug report. File and line are said."""
         folder, record = recorded(home)
-        played(folder, record)
+        write_killed_job(folder, record)
         logged(folder, [ev.Snapshot(digest=f"{MACHINE}-" + "0" * 64)], attempt=2, first_seq=6)
         answer = tony("replay", JOB)
         assert answer.code == 70
@@ -471,7 +471,7 @@ class TestReplay:
     def test_a_record_from_elsewhere(self, tony: Tony, home: Home) -> None:
         """A bug report is best made of the job's folder."""
         folder, record = recorded(home)
-        played(folder, record)
+        write_killed_job(folder, record)
         elsewhere = home.path / "report"
         folder.path.rename(elsewhere)
         assert tony("replay", str(elsewhere)).code == 0
@@ -500,7 +500,7 @@ class TestHistory:
     def test_where_everything_is(self, tony: Tony, job: Recorded) -> None:
         """Only what is there, and the summary below."""
         folder, record = job
-        played(folder, record)
+        write_killed_job(folder, record)
         answer = tony("history", JOB)
         assert [line.split("  ")[0] for line in answer.out.splitlines()[:6]] == [
             "directory",

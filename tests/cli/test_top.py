@@ -13,7 +13,7 @@ from tests.cli.conftest import Tony
 from tests.cli.in_process_am import living
 from tests.cli.screen import Terminal, shown
 from tests.facts import mentions
-from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded
+from tests.jobs.fake_am import JOB, FakeAm, recorded, standing, succeeded
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.cli.follow.top import Top
@@ -191,13 +191,13 @@ class TestTable:
         )
 
 
-def watched(home: Home, tell: Callable[[PlayedMaster, Terminal, Top], Coroutine[Any, Any, None]]) -> list[str]:
+def watched(home: Home, tell: Callable[[FakeAm, Terminal, Top], Coroutine[Any, Any, None]]) -> list[str]:
     """What a screen shows in the end of a job that lives while something happens to it."""
     folder, record = recorded(home, spec=WITH_GPUS)
     terminal = Terminal()
 
     async def work() -> None:
-        async with PlayedMaster(folder, running(home)) as master:
+        async with FakeAm(folder, running(home)) as master:
             master.measured, master.progress = measured(), reports().progress
             top = Top(home, record, terminal, TopSort.TASK)
             async with asyncio.timeout(60), asyncio.TaskGroup() as group:
@@ -212,7 +212,7 @@ class TestLive:
     def test_it_ends_with_the_job(self, home: Home) -> None:
         """The last table stays: one, with the job's end in it, and nothing about keys."""
 
-        async def tell(master: PlayedMaster, terminal: Terminal, top: Top) -> None:
+        async def tell(master: FakeAm, terminal: Terminal, top: Top) -> None:
             await wait_until(lambda: "20/100" in terminal.text)
             folder, record = master.folder, recorded_of(home)
             await master.finish(succeeded(folder, record))
@@ -224,7 +224,7 @@ class TestLive:
     def test_keys(self, home: Home) -> None:
         """One sorts, one quits; the table is drawn in its place each time."""
 
-        async def tell(master: PlayedMaster, terminal: Terminal, top: Top) -> None:
+        async def tell(master: FakeAm, terminal: Terminal, top: Top) -> None:
             await wait_until(lambda: "sorted by task" in terminal.text)
             master.measured = measured("worker:1", 9.0)
             top._on_key("c")
@@ -241,7 +241,7 @@ class TestLive:
     def test_an_am_that_restarts(self, home: Home) -> None:
         """The last values stay on the screen, with a note that the AM is being contacted again."""
 
-        async def tell(master: PlayedMaster, terminal: Terminal, top: Top) -> None:
+        async def tell(master: FakeAm, terminal: Terminal, top: Top) -> None:
             await wait_until(lambda: "20/100" in terminal.text)
             master.hang_up()
             await wait_until(lambda: master.watched)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.cli.conftest import Tony
-from tests.cli.test_reading_commands import played
+from tests.cli.test_reading_commands import write_killed_job
 from tests.facts import mentions
 from tests.history.test_otlp_trace import check, spans_of
 from tests.jobs.fake_am import JOB, failed, recorded
@@ -21,7 +21,7 @@ from tony.model.layout import Home
 def job(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that was killed, and nobody to send it to."""
     folder, record = recorded(home)
-    played(folder, record)
+    write_killed_job(folder, record)
     write_summary(folder, failed(folder, record))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS"):

@@ -15,7 +15,7 @@ from typing import Any, assert_type
 import pytest
 
 import tony
-from tests.jobs.fake_am import JOB, TWO_WORKERS, PlayedMaster, failed, logged, recorded, standing, succeeded, write_log
+from tests.jobs.fake_am import JOB, TWO_WORKERS, FakeAm, failed, logged, recorded, standing, succeeded, write_log
 from tests.jobs.recording_scheduler import Desk, Office
 from tests.support.waiting import wait_until
 from tony.client import blocking
@@ -199,7 +199,7 @@ class TestJob:
         folder, record = recorded(here)
         job = tony.attach(JOB)
         running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
-        async with PlayedMaster(folder, running) as master:
+        async with FakeAm(folder, running) as master:
             assert await job.aio.status() == running
             with pytest.raises(TimeoutError, match=f"job {JOB} has not ended within 0.05 s; it continues"):
                 await job.aio.wait(timeout=0.05)
@@ -221,7 +221,7 @@ class TestJob:
     def test_waiting_in_the_blocking_way(self, here: Home) -> None:
         """Until the end; and not longer than one wants."""
         folder, record = recorded(here)
-        master = PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))
+        master = FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))
         run(master.__aenter__())
         try:
             with pytest.raises(TimeoutError):
@@ -241,7 +241,7 @@ class TestJob:
     def test_telling_a_job_something(self, here: Home) -> None:
         """The next session, where its programs stand, how much it logs; each names who wants it."""
         folder, record = recorded(here)
-        master = PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))
+        master = FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))
         master.standing = {"worker:1": Stacks(task="worker:1", text="train", how="py-spy")}
         run(master.__aenter__())
         try:
@@ -275,7 +275,7 @@ class TestJob:
         """One report after the other, until the last one; who stops listening stops nothing else."""
         folder, record = recorded(here)
         running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
-        master = PlayedMaster(folder, running)
+        master = FakeAm(folder, running)
         run(master.__aenter__())
         try:
             stopped = tony.attach(JOB).reports()

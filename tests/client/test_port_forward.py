@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.facts import mention_each
-from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded
+from tests.jobs.fake_am import JOB, FakeAm, recorded, standing, succeeded
 from tony.client.port_forward import PortForward, open_proxy
 from tony.errors import UserError
 from tony.history.job_record import write_summary
@@ -32,7 +32,7 @@ WORKER = TaskId("worker", 0)
 OTHER_USER = 12345
 
 
-class Refusing(PlayedMaster):
+class Refusing(FakeAm):
     """Every tunnel comes to nothing."""
 
     def on_message(self, connection: RpcConnection, message: Message) -> None:

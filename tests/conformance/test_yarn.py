@@ -1,4 +1,4 @@
-"""YARN keeps to the contract of container sources, on a played cluster.
+"""YARN keeps to the contract of container sources, on a fake cluster.
 
 One fault is not provoked: an answer that is lost on the way is tried in `tests/hadoop/`. One clause does not hold: a
 demand that can never be met waits, for a cluster may grow.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.schedulers.yarn.fake_cluster import Played, playing
+from tests.schedulers.yarn.fake_cluster import FakeCluster, start_fake_cluster
 from tests.support.hadoop.fake_resource_manager import YARN
 from tests.support.hadoop.faults import Refuse
 from tony.hadoop.ids import format_container, parse_container_id
@@ -34,24 +34,24 @@ FAULTS = (
 _NEVER_IMPOSSIBLE = "impossible_demand_is_refused"
 
 
-class PlayedBench(allocator_bench.Bench):
-    """A played cluster, looked at from outside."""
+class FakeBench(allocator_bench.Bench):
+    """A fake cluster, looked at from outside."""
 
-    def __init__(self, played: Played, wanted: Sequence[container_faults.Fault]) -> None:
-        self.played = played
-        self.source, self.spec, self.job_id = played.source, played.spec, played.job_id
+    def __init__(self, cluster: FakeCluster, wanted: Sequence[container_faults.Fault]) -> None:
+        self.cluster = cluster
+        self.source, self.spec, self.job_id = cluster.source, cluster.spec, cluster.job_id
         self._ends: list[tuple[int, str]] = []
         self._later: list[asyncio.TimerHandle] = []
         for fault in wanted:
             self._order(fault)
 
     def _order(self, fault: container_faults.Fault) -> None:
-        manager = self.played.manager
+        manager = self.cluster.manager
         match fault:
             case container_faults.SlowContainer():
                 manager.grants_by_hand = True
             case container_faults.RefusedContainer():
-                for node in self.played.nodes:
+                for node in self.cluster.nodes:
                     node.server.order(NO, method="startContainers")
             case container_faults.LostContainer(delay=delay):
                 self._end_first(-100, delay)
@@ -59,13 +59,13 @@ class PlayedBench(allocator_bench.Bench):
                 self._end_first(code, 0.0)
 
     def make_room(self) -> None:
-        self.played.manager.grants_by_hand = False
+        self.cluster.manager.grants_by_hand = False
 
     def _end_first(self, status: int, delay: float) -> None:
         """Ends the first container that runs, some time after it does."""
 
         def look() -> None:
-            for node in self.played.nodes:
+            for node in self.cluster.nodes:
                 for name in list(node.running):
                     self._later.append(loop.call_later(delay, self._end, name, status))
                     return
@@ -75,21 +75,21 @@ class PlayedBench(allocator_bench.Bench):
         loop.call_soon(look)
 
     def _end(self, container: str, status: int) -> None:
-        for node in self.played.nodes:
+        for node in self.cluster.nodes:
             node.running.pop(container, None)
-        self.played.manager.complete(parse_container_id(container), status)
+        self.cluster.manager.complete(parse_container_id(container), status)
 
     def cancel(self) -> None:
         for each in self._later:
             each.cancel()
 
     async def fetch_payload(self, container: str) -> tuple[TaskPart, AmCredentials]:
-        await self.played.until(lambda: container in self.played.running())
-        papers = self.played.papers_of(container)
+        await self.cluster.until(lambda: container in self.cluster.running())
+        papers = self.cluster.papers_of(container)
         return papers.task, papers.credentials
 
     async def is_alive(self, container: str) -> bool:
-        return container in self.played.running() and parse_container_id(container) in self.played.manager.live
+        return container in self.cluster.running() and parse_container_id(container) in self.cluster.manager.live
 
     async def end_executor(self, container: str) -> None:
         self._end(container, 0)
@@ -98,17 +98,17 @@ class PlayedBench(allocator_bench.Bench):
         self._end(container, 137)
 
     async def read_visible_data(self, container: str) -> str:
-        context = self.played.node(container).running[container]
+        context = self.cluster.node(container).running[container]
         return str((context.environment, context.commands, context.local_resources))
 
     async def list_leftovers(self) -> Sequence[str]:
-        return [format_container(each) for each in self.played.manager.live]
+        return [format_container(each) for each in self.cluster.manager.live]
 
 
 @asynccontextmanager
-async def bench(folder: Path, wanted: Sequence[container_faults.Fault]) -> AsyncIterator[PlayedBench]:
-    async with playing(folder, opens=False) as played:
-        made = PlayedBench(played, wanted)
+async def bench(folder: Path, wanted: Sequence[container_faults.Fault]) -> AsyncIterator[FakeBench]:
+    async with start_fake_cluster(folder, opens=False) as cluster:
+        made = FakeBench(cluster, wanted)
         yield made
         made.cancel()
 

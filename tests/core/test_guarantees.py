@@ -1,4 +1,4 @@
-"""The promises notice what they are for: each thing that the machine must not do has its sentence."""
+"""The guarantees notice what they are for: each thing that the machine must not do has its sentence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.core.specs import OK, task, with_restarts, workers
-from tests.support.guarantees import BrokenPromiseError
+from tests.support.guarantees import BrokenGuaranteeError
 from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.core import events as ev
@@ -29,15 +29,15 @@ def running() -> Simulation:
     simulation.begin()
     simulation.run()
     for name in ("c-3", "c-4", "c-5"):
-        simulation.promises.handled(ev.Granted(container=name, role="worker", host="h"), 0.0, [])
+        simulation.guarantees.handled(ev.Granted(container=name, role="worker", host="h"), 0.0, [])
     ask(simulation, act.Release(container="c-3"), act.Kill(container="c-4", reason="late"))
-    simulation.promises.handled(ev.ContainerEnded(container="c-5", cause="lost"), 0.0, [])
+    simulation.guarantees.handled(ev.ContainerEnded(container="c-5", cause="lost"), 0.0, [])
     return simulation
 
 
 def ask(simulation: Simulation, *actions: act.Action) -> None:
     """As if the machine had asked for this."""
-    simulation.promises.handled(NEWS, 0.0, list(actions))
+    simulation.guarantees.handled(NEWS, 0.0, list(actions))
 
 
 def spec(session: int, version: int, address: str = "h:1") -> ClusterSpec:
@@ -76,7 +76,7 @@ BROKEN: list[tuple[act.Action, str]] = [
 @pytest.mark.parametrize(("action", "sentence"), BROKEN, ids=lambda each: each if isinstance(each, str) else each.kind)
 def test_what_must_not_be_asked_for(action: act.Action, sentence: str) -> None:
     """Each is told with the action."""
-    with pytest.raises(BrokenPromiseError, match=sentence):
+    with pytest.raises(BrokenGuaranteeError, match=sentence):
         ask(running(), action)
 
 
@@ -84,9 +84,9 @@ def test_no_action_follows_the_end() -> None:
     """Except the release of late containers."""
     simulation = running()
     end = act.Finish(state=JobState.FAILED, exit_code=1, failure=FAILURE)
-    simulation.promises.handled(ev.Granted(container="c-6", role="worker", host="h"), 0.0, [end])
+    simulation.guarantees.handled(ev.Granted(container="c-6", role="worker", host="h"), 0.0, [end])
     ask(simulation, act.Release(container="c-6"))
-    with pytest.raises(BrokenPromiseError, match="after the job finished"):
+    with pytest.raises(BrokenGuaranteeError, match="after the job finished"):
         ask(simulation, act.SetDemand(role="worker", total=0))
 
 
@@ -94,7 +94,7 @@ def test_no_failure_follows_the_one_that_fails_the_job() -> None:
     simulation = running()
     ask(simulation, act.ReportFailure(failure=FAILURE, decision=ev.FailureResponse.TOLERATE, reason="r"))
     ask(simulation, act.ReportFailure(failure=FAILURE, decision=ev.FailureResponse.FAIL, reason="r"))
-    with pytest.raises(BrokenPromiseError, match=r"^after the job had failed"):
+    with pytest.raises(BrokenGuaranteeError, match=r"^after the job had failed"):
         ask(simulation, act.ReportFailure(failure=FAILURE, decision=ev.FailureResponse.TOLERATE, reason="r"))
 
 
@@ -134,8 +134,8 @@ def test_what_must_not_change(event: ev.Event, change: Callable[[State], object]
     """By an event that means nothing, or at all."""
     simulation = running()
     change(simulation.app.state)
-    with pytest.raises(BrokenPromiseError) as caught:
-        simulation.promises.handled(event, 0.0, [])
+    with pytest.raises(BrokenGuaranteeError) as caught:
+        simulation.guarantees.handled(event, 0.0, [])
     assert sentence in str(caught.value)
 
 
@@ -145,7 +145,7 @@ def test_what_is_over_stays_over_within_its_session() -> None:
     simulation.exit(WHO, OK)
     simulation.run()
     simulation.app.state.move_task(simulation.app.state.tasks[WHO], TaskMove.RESET, 0.0)
-    with pytest.raises(BrokenPromiseError, match=r"worker:0.*succeeded.*session 1.*pending"):
+    with pytest.raises(BrokenGuaranteeError, match=r"worker:0.*succeeded.*session 1.*pending"):
         ask(simulation)
 
 
@@ -156,9 +156,9 @@ def test_an_end_is_an_end() -> None:
         simulation.exit(program.task, OK)
     simulation.settle()
     simulation.app.state.queue_reason = "x"
-    with pytest.raises(BrokenPromiseError, match="job that had ended"):
+    with pytest.raises(BrokenGuaranteeError, match="job that had ended"):
         ask(simulation)
     assert simulation.app.state.final
     simulation.app.state.final.state = JobState.FAILED
-    with pytest.raises(BrokenPromiseError, match="the result was succeeded and is"):
+    with pytest.raises(BrokenGuaranteeError, match="the result was succeeded and is"):
         ask(simulation)

@@ -142,7 +142,7 @@ def unready(spec: JobSpec, who: str) -> Simulation:
     simulation = Simulation(spec)
     simulation.begin()
     while not simulation.finished and (simulation.pending or simulation.advance()):
-        own = [c for c, owner in simulation.promises.launched.items() if owner == task(who)]
+        own = [c for c, owner in simulation.guarantees.launched.items() if owner == task(who)]
         for container in own:
             simulation.lose(container, "its executor could not start", silent=True)
         if simulation.pending:

@@ -1,4 +1,4 @@
-"""Random lives of random jobs: whatever order things happen in, the machine keeps its promises and the log tells all.
+"""Random lives of random jobs: whatever order things happen in, the machine keeps its guarantees and the log tells all.
 
 A life is a number. `lived(7)` is the life that a failing test names.
 """
@@ -90,7 +90,7 @@ def named(seed: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("block", range(6))
 def test_every_life_ends_and_keeps_every_promise(block: int, tmp_path: Path) -> None:
-    """Invariants and promises hold after each event, the job ends with its true reason, and its log replays."""
+    """Invariants and guarantees hold after each event, the job ends with its true reason, and its log replays."""
     for seed in range(block * 50, (block + 1) * 50):
         with named(seed):
             lived(Random(seed), tmp_path)

@@ -11,8 +11,8 @@ from tests.support.faults.plan_parser import parse_plan
 from tony.history.job_record import read_job
 from tony.model.layout import Home, JobFolder
 
-#: A setting of the local scheduler: executors that obey a striker's orders to the network.
-STRUCK = module_setting("executor", "faulty_executor", "orders=orders")
+#: A setting of the local scheduler: executors that have the network faults that a test injects.
+FAULTY_EXECUTORS = module_setting("executor", "faulty_executor", "orders=orders")
 TASKS = ("worker:0", "worker:1", "worker:2", "ps:0")
 #: Session 1 ends by an exit code of worker:1, once everybody runs; session 2 by its workers, once everybody runs and
 #: the gate is open.
@@ -87,7 +87,7 @@ class Rehearsal:
     def folder(self) -> JobFolder:
         return Home(self.lab.home).job(self.job)
 
-    def striker(self, plan: str) -> FaultInjector:
+    def injector(self, plan: str) -> FaultInjector:
         return FaultInjector(self.lab.am_folder(self.job), parse_plan(plan), record=read_job(self.folder))
 
     def open_gate(self) -> None:

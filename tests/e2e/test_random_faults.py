@@ -8,32 +8,39 @@ from dataclasses import replace
 import pytest
 
 from tests.e2e.lab import Lab
-from tests.e2e.recorded_job import STRUCK, TASKS, Rehearsal
-from tests.e2e.test_master_killed import struck_by
-from tests.support.faults.crash_points import struck
+from tests.e2e.recorded_job import FAULTY_EXECUTORS, TASKS, Rehearsal
+from tests.e2e.test_master_killed import am_fault_setting
+from tests.support.faults.crash_points import read_injected
 from tests.support.faults.plan import FillDisk, ProcessKind, Within
-from tests.support.faults.plan_parser import write_plan, write_strike
+from tests.support.faults.plan_parser import format_fault, write_plan
 from tests.support.faults.random_plan import random_plan
 from tony.model.ids import TaskId
 
 pytestmark = pytest.mark.e2e
 
-#: Nobody who stands still for a while is given up, and there are lives enough for every strike.
+#: No suspended process is given up, and there are AM attempts enough for every fault.
 HEAD = 'am_attempts = 10\nheartbeat_interval = "100ms"\nheartbeat_timeout = "60s"\n'
 
 
 def rehearse(lab: Lab, seed: int) -> None:
-    """Up to five strikes among all processes of the reference job."""
-    drawn = random_plan(seed, [TaskId.parse(task) for task in TASKS], strikes=5, longest=2.0)
+    """Up to five faults among all processes of the reference job."""
+    drawn = random_plan(seed, [TaskId.parse(task) for task in TASKS], faults=5, longest=2.0)
     # A master without room on its disk gives the job up, rightly: that has a test of its own.
-    strikes = [s for s in drawn.strikes if not (isinstance(s.harm, FillDisk) and s.target.part is ProcessKind.MASTER)]
-    inside = "; ".join(write_strike(strike) for strike in strikes if isinstance(strike.moment, Within))
-    plan = write_plan(replace(drawn, strikes=tuple(strikes)))
-    job = Rehearsal(lab, STRUCK, *([struck_by(inside)] if inside else []), restarts=6, head=HEAD, name=f"seed-{seed}")
-    with job.striker(plan) as striker:
+    faults = [s for s in drawn.faults if not (isinstance(s.harm, FillDisk) and s.target.part is ProcessKind.MASTER)]
+    inside = "; ".join(format_fault(planned) for planned in faults if isinstance(planned.moment, Within))
+    plan = write_plan(replace(drawn, faults=tuple(faults)))
+    job = Rehearsal(
+        lab,
+        FAULTY_EXECUTORS,
+        *([am_fault_setting(inside)] if inside else []),
+        restarts=6,
+        head=HEAD,
+        name=f"seed-{seed}",
+    )
+    with job.injector(plan) as injector:
         status = lab.wait(job.job)
-    fell = [*map(str, striker.struck), *struck(job.folder)]
-    story = f"seed {seed}, plan:\n{plan}\nstruck: {fell}\n{status}\nmasters said:\n{job.said()[-6000:]}"
+    fell = [*map(str, injector.injected), *read_injected(job.folder)]
+    story = f"seed {seed}, plan:\n{plan}\ninjected: {fell}\n{status}\nmasters said:\n{job.said()[-6000:]}"
     assert (status["state"], status["exit_code"]) == ("succeeded", 0), story
     assert max(Counter(job.starts()).values()) == 1, story
     assert job.replays() == "", story

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.e2e.lab import Lab
-from tests.e2e.test_succession import counting, finish, pids, strike
+from tests.e2e.test_succession import counting, finish, kill_am, pids
 
 pytestmark = pytest.mark.e2e
 
@@ -19,7 +19,7 @@ def test_executors_are_called_to_another_address(lab: Lab) -> None:
     folder = lab.home / "jobs" / job
     addresses = {json.loads((folder / "am.json").read_text())["address"]}
     for attempt in (2, 3):
-        assert strike(lab, job) == attempt
+        assert kill_am(lab, job) == attempt
         assert pids(lab, job) == before
         addresses.add(json.loads((folder / "am.json").read_text())["address"])
     assert len(addresses) == 3

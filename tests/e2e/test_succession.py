@@ -56,7 +56,7 @@ def pids(lab: Lab, job: str) -> dict[str, tuple[int, int]]:
     return found
 
 
-def strike(lab: Lab, job: str) -> int:
+def kill_am(lab: Lab, job: str) -> int:
     """Kills the application master; returns once another one has come, and answers which attempt that is."""
     master, _ = lab.masters(job)
     kill(master)
@@ -139,7 +139,7 @@ def test_four_programs_do_not_notice(lab: Lab) -> None:
     before = pids(lab, job)
     reader = lab.follow("logs", job, "--follow", "worker:2")
     for attempt in (2, 3):
-        assert strike(lab, job) == attempt
+        assert kill_am(lab, job) == attempt
         assert pids(lab, job) == before
         lab.wait_output(job, "worker:3", f"line {attempt * 20}\n")
     status = lab.status(job)
@@ -217,8 +217,8 @@ def test_its_place_in_the_line_is_kept(lab: Lab) -> None:
     third = lab.detach(holding(lab, "third", room))
     lab.wait(third, "queued")
     before = sorted(claims(lab))
-    assert strike(lab, first) == 2
-    assert strike(lab, second) == 2
+    assert kill_am(lab, first) == 2
+    assert kill_am(lab, second) == 2
     assert lab.wait(second, "queued")
     assert sorted(claims(lab)) == before
     (lab.root / "first").touch()
@@ -263,7 +263,7 @@ def assert_lost(lab: Lab, job: str) -> dict[str, Any]:
 def test_attempts_are_used_up(lab: Lab) -> None:
     """`am_attempts` within ten minutes, and no more; programs are told to end by who gives up."""
     job = submitted(lab, "am_attempts = 2")
-    assert strike(lab, job) == 2
+    assert kill_am(lab, job) == 2
     master, supervisor = lab.masters(job)
     kill(master)
     lab.wait_output(job, "worker:0", "told to end")

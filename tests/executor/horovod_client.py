@@ -1,4 +1,4 @@
-"""Horovod's own client of its rendezvous server, played: what its `http_store.cc` puts on the wire, byte for byte.
+"""A fake of Horovod's own client of its rendezvous server: what its `http_store.cc` puts on the wire, byte for byte.
 
 A connection for each question, IPv4, no word of when it ends, and no time-out: it reads until it has as many bytes as
 `Content-Length`, in that very spelling, says.

@@ -1,4 +1,4 @@
-"""Hadoop's own RPC server, compiled from `java/PlayedDaemon.java` and started once for all tests of a run."""
+"""Hadoop's own RPC server, compiled from `java/FakeDaemon.java` and started once for all tests of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tony.mini.hadoop_download import fetch
 from tony.mini.java import find_java
 
 HADOOP = "3.4.2"
-_SOURCE = Path(__file__).parent / "java" / "PlayedDaemon.java"
+_SOURCE = Path(__file__).parent / "java" / "FakeDaemon.java"
 #: Seconds until a Java that does not get ready counts as hung.
 _TIMEOUT_SECONDS = 120.0
 _FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto", "-Xmx160m")
@@ -53,7 +53,7 @@ class JavaDaemon:
         javac = [str(java / "bin" / "javac"), "-nowarn", "-d", str(self.folder), "-cp", f"{jars}/*", str(_SOURCE)]
         subprocess.run(javac, check=True, timeout=_TIMEOUT_SECONDS, stdin=subprocess.DEVNULL)
         command = [str(java / "bin" / "java"), *_FLAGS, *(f"-D{name}={value}" for name, value in properties.items())]
-        command += ["-cp", f"{self.folder}:{jars}/*", "PlayedDaemon", str(token_file), *servers]
+        command += ["-cp", f"{self.folder}:{jars}/*", "FakeDaemon", str(token_file), *servers]
         with (self.folder / "err").open("wb") as log:
             self._process = subprocess.Popen(
                 command,

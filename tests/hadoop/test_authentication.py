@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hadoop.fake_namenode import PlayedNameNode
+from tests.support.hadoop.fake_namenode import FakeNameNode
 from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.address import Address
 from tony.hadoop.authentication import Logins, find_user_name, load_token_file
@@ -149,7 +149,7 @@ def test_an_unreadable_token_file_is_reported(tmp_path: Path, content: bytes | N
 async def test_a_client_is_built_from_a_folder(tmp_path: Path) -> None:
     """Address and user are those of the files and the environment."""
     async with FakeIpcServer() as server:
-        PlayedNameNode().serve(server)
+        FakeNameNode().serve(server)
         core = f"<property><name>fs.defaultFS</name><value>hdfs://{server.address}</value></property>"
         (tmp_path / "core-site.xml").write_text(f"<configuration>{core}</configuration>")
         environ = {"HADOOP_CONF_DIR": str(tmp_path), "HADOOP_USER_NAME": "alice"}

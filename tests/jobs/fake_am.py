@@ -1,4 +1,4 @@
-"""Records of jobs as a client finds them, and an application master that is only played: it says what a test wants."""
+"""Records of jobs as a client finds them, and a fake AM that answers as a test sets it."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def logged(folder: JobFolder, events: Sequence[Event], attempt: int = 1, first_s
     writer.close()
 
 
-class PlayedMaster:
+class FakeAm:
     """Answers GetReport, Watch and KillJob on a job's real socket. A context manager; inside, the job's master lives.
 
     Attributes:

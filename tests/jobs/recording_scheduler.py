@@ -1,4 +1,4 @@
-"""A scheduler's client half that writes down what it gets; behind it a master is played, or nobody."""
+"""A scheduler's client half that records its calls; behind it is a fake AM, or none."""
 
 from __future__ import annotations
 

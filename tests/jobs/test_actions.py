@@ -7,7 +7,7 @@ import getpass
 
 import pytest
 
-from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded
+from tests.jobs.fake_am import JOB, FakeAm, recorded, standing, succeeded
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.errors import ConnectionFailedError
@@ -25,7 +25,7 @@ async def test_a_job_that_is_coming_up(home: Home) -> None:
     folder, record = recorded(home, submitted=clock.wall())
     asking = asyncio.ensure_future(kill(home, JOB))
     await asyncio.sleep(0.02)
-    async with PlayedMaster(folder, build_pending_report(folder, record)) as master:
+    async with FakeAm(folder, build_pending_report(folder, record)) as master:
         await asking
         assert master.kills or load_kill_request(folder)  # it may have been found between its lock and its first word
 
@@ -47,7 +47,7 @@ async def test_a_master_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) 
         raise ConnectionFailedError("no answer")
 
     monkeypatch.setattr(actions, "send_kill", deaf)
-    async with PlayedMaster(folder, running):
+    async with FakeAm(folder, running):
         with pytest.raises(
             ConnectionFailedError, match=r"no answer\. If it hangs, kill it with `kill -9 \d+` on here;"
         ):
@@ -58,7 +58,7 @@ async def test_a_job_that_ends_at_this_very_moment(home: Home, monkeypatch: pyte
     """The connection breaks because nobody is left to kill: that is the answer."""
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
-    async with PlayedMaster(folder, running) as master:
+    async with FakeAm(folder, running) as master:
 
         async def cut_off(*_: object) -> None:
             await master.finish(succeeded(folder, record))
@@ -79,7 +79,7 @@ async def test_a_gap_between_two_masters(home: Home, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(actions, "_ANSWER_SECONDS", 0.05)
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
-    async with PlayedMaster(folder, running) as master:
+    async with FakeAm(folder, running) as master:
         await master.leave()
         asking = asyncio.ensure_future(kill(home, JOB, now=True))
         await wait_until(folder.kill_request.exists)
@@ -100,7 +100,7 @@ async def test_a_gap_that_does_not_end(home: Home, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Submitter, "withdraw", withdraw)
     folder, record = recorded(home)
-    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
         await master.leave()
         report = await kill(home, JOB)
     assert not report.state.ended
@@ -112,7 +112,7 @@ async def test_a_master_that_dies_for_good_when_it_is_asked(home: Home, monkeypa
     """The record is closed as what it is: a job that somebody has killed."""
     monkeypatch.setattr(actions, "_ANSWER_SECONDS", 0.02)
     folder, record = recorded(home)
-    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
         await master.leave()
         asking = asyncio.ensure_future(kill(home, JOB))
         await wait_until(folder.kill_request.exists)

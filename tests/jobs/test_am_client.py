@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.fake_am import PlayedMaster, recorded, standing
+from tests.jobs.fake_am import FakeAm, recorded, standing
 from tests.jobs.recording_scheduler import Desk
 from tony.errors import ConnectionFailedError, ProtocolError, RecordError, StorageError
 from tony.history.json_files import write_json
@@ -39,17 +39,17 @@ def running(job: tuple[JobFolder, JobRecord]) -> JobReport:
 async def test_a_question_is_answered(job: tuple[JobFolder, JobRecord]) -> None:
     """A report, a kill, a stream of reports."""
     folder, _ = job
-    async with PlayedMaster(folder, running(job)) as played:
+    async with FakeAm(folder, running(job)) as am:
         assert await request_report(folder) == running(job)
         await send_kill(folder, "ann", now=True)
-        assert played.kills == [KillJob(actor="ann", now=True)]
-        played.on_kill = lambda message: None
+        assert am.kills == [KillJob(actor="ann", now=True)]
+        am.on_kill = lambda message: None
         seen: list[Report] = []
         async for message in watch(folder):
             seen.append(message)
-            played.change(running(job), final=True)
+            am.change(running(job), final=True)
             if message.final:
-                await played.die()
+                await am.die()
         assert [message.final for message in seen] == [False, True]
 
 
@@ -72,7 +72,7 @@ async def test_a_scheduler_connects_its_clients(
         def create_submitter(self, home: Home) -> Dialing:
             return Dialing()
 
-    async with PlayedMaster(folder, running(job)):
+    async with FakeAm(folder, running(job)):
         there = {**json.loads(folder.am.read_text()), "address": "unix:/nowhere", "dialed_by": "distant"}
         write_json(folder.am, there)
         with pytest.raises(ConnectionFailedError, match="distant"):
@@ -98,7 +98,7 @@ async def test_no_am(job: tuple[JobFolder, JobRecord]) -> None:
 async def test_credentials_behind_a_link_are_not_used(job: tuple[JobFolder, JobRecord], tmp_path: Path) -> None:
     """Another user could have made it, to have another job's application master called."""
     folder, _ = job
-    async with PlayedMaster(folder, running(job)):
+    async with FakeAm(folder, running(job)):
         folder.secret.rename(tmp_path / "secret")
         folder.secret.symlink_to(tmp_path / "secret")
         with pytest.raises(ConnectionFailedError) as caught:
@@ -109,7 +109,7 @@ async def test_credentials_behind_a_link_are_not_used(job: tuple[JobFolder, JobR
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 async def test_credentials_of_another_user_are_not_used(job: tuple[JobFolder, JobRecord]) -> None:
     folder, _ = job
-    async with PlayedMaster(folder, running(job)):
+    async with FakeAm(folder, running(job)):
         for path in (folder.am, folder.credentials, folder.secret):
             os.chown(path, 54321, 54321)
             with pytest.raises(StorageError, match="belongs to another user"):
@@ -129,7 +129,7 @@ async def test_an_address_that_makes_no_sense(job: tuple[JobFolder, JobRecord], 
 
 async def test_an_address_without_a_listener(job: tuple[JobFolder, JobRecord]) -> None:
     folder, _ = job
-    async with PlayedMaster(folder, running(job)):
+    async with FakeAm(folder, running(job)):
         pass
     with pytest.raises(ConnectionFailedError) as caught:
         await request_report(folder)
@@ -141,7 +141,7 @@ async def test_one_that_does_not_answer(job: tuple[JobFolder, JobRecord], monkey
     folder, _ = job
     monkeypatch.setattr(am_client, "ANSWER_TIMEOUT_SECONDS", 0.1)
 
-    class Deaf(PlayedMaster):
+    class Deaf(FakeAm):
         def on_message(self, connection: RpcConnection, message: Message) -> None:
             return
 
@@ -155,7 +155,7 @@ async def test_one_that_hangs_up(job: tuple[JobFolder, JobRecord]) -> None:
     """It is asked again: perhaps it is ending."""
     folder, _ = job
 
-    class Rude(PlayedMaster):
+    class Rude(FakeAm):
         def on_message(self, connection: RpcConnection, message: Message) -> None:
             connection.close()
 
@@ -167,7 +167,7 @@ async def test_one_that_hangs_up(job: tuple[JobFolder, JobRecord]) -> None:
 
 async def test_the_wrong_token(job: tuple[JobFolder, JobRecord]) -> None:
     folder, _ = job
-    async with PlayedMaster(folder, running(job)):
+    async with FakeAm(folder, running(job)):
         secret = {"token": "0" * 64}
         write_json(folder.credentials, {"am": secret, "executors": secret})
         with pytest.raises(ProtocolError, match="token is not this job's"):
@@ -188,7 +188,7 @@ def test_where_it_is(job: tuple[JobFolder, JobRecord]) -> None:
 
 async def test_damaged_credentials(job: tuple[JobFolder, JobRecord]) -> None:
     folder, _ = job
-    async with PlayedMaster(folder, running(job)):
+    async with FakeAm(folder, running(job)):
         write_json(folder.credentials, {"am": {"token": "hush"}})
         with pytest.raises(RecordError) as caught:
             await request_report(folder)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.facts import mentions
-from tests.jobs.fake_am import JOB, PlayedMaster, logged, recorded, standing
+from tests.jobs.fake_am import JOB, FakeAm, logged, recorded, standing
 from tests.jobs.test_finalize_lost import started
 from tests.jobs.test_scheduler_status import Elsewhere
 from tests.support.waiting import wait_until
@@ -74,7 +74,7 @@ async def test_a_dead_master_whose_supervisor_was_stopped(
     logged(folder, started())
     dead, supervisor = stopped
     await wait_until(lambda: process.is_stopped(supervisor))
-    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
         await master.leave()
         there = {
             "pid": dead,

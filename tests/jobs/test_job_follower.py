@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.fake_am import JOB, PlayedMaster, failed, logged, recorded, standing, succeeded, write_log
+from tests.jobs.fake_am import JOB, FakeAm, failed, logged, recorded, standing, succeeded, write_log
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.core.events import SessionOpened
@@ -75,7 +75,7 @@ async def test_from_beginning_to_end(home: Home, job: Recorded) -> None:
     """Every report the master sends, every line, and the last report as the answer."""
     folder, record = job
     diary = Diary()
-    async with PlayedMaster(folder, build_pending_report(folder, record)) as master, asyncio.TaskGroup() as group:
+    async with FakeAm(folder, build_pending_report(folder, record)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: master.watched)
         master.change(running(job))
@@ -94,7 +94,7 @@ async def test_what_gathers_is_told_before_the_end(home: Home, job: Recorded, mo
     monkeypatch.setattr("tony.jobs.job_follower._BATCH_SECONDS", 3600.0)
     folder, record = job
     diary = Diary()
-    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: master.watched)
         write_log(folder, "worker-0.s1.t1.out", "first\n")
@@ -125,7 +125,7 @@ async def test_before_the_master_comes_up(home: Home) -> None:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: diary.reports)
         assert diary.reports == [build_pending_report(folder, record)]
-        async with PlayedMaster(folder, running(job)) as master:
+        async with FakeAm(folder, running(job)) as master:
             await wait_until(lambda: master.watched)
             await master.finish(succeeded(folder, record))
         await following
@@ -174,7 +174,7 @@ async def test_a_scheduler_that_is_away_for_a_while(home: Home, monkeypatch: pyt
             diary.reports.clear()
             away[0] = False
             await wait_until(lambda: diary.reports)
-        async with PlayedMaster(folder, running(job)) as master:
+        async with FakeAm(folder, running(job)) as master:
             await wait_until(lambda: master.watched)
             await master.finish(succeeded(folder, record))
         assert (await following).state is JobState.SUCCEEDED
@@ -185,7 +185,7 @@ async def test_a_connection_that_breaks_is_made_again(home: Home, job: Recorded)
     """What changed meanwhile is in the next report."""
     folder, record = job
     diary = Diary()
-    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         for _ in range(3):
             await wait_until(lambda: master.watched)
@@ -200,7 +200,7 @@ async def test_an_end_during_a_break_is_seen(home: Home, job: Recorded) -> None:
     """The summary says what the connection did not."""
     folder, record = job
     diary = Diary()
-    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: master.watched)
         write_summary(folder, failed(folder, record))
@@ -212,7 +212,7 @@ async def test_a_master_that_dies_ends_the_job(home: Home, job: Recorded) -> Non
     """The follower closes the record, and shows what was printed until then."""
     folder, _ = job
     diary = Diary()
-    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: master.watched)
         write_log(folder, "worker-0.s1.t1.out", "x" * 10)
@@ -228,7 +228,7 @@ async def test_no_line_is_lost_at_the_end(home: Home, job: Recorded) -> None:
     folder, record = job
     diary = Diary()
     text = "".join(f"{n}\n" for n in range(20_000))
-    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: master.watched)
         write_log(folder, "worker-0.s1.t1.out", text)
@@ -253,7 +253,7 @@ async def test_only_selected_lines(home: Home, job: Recorded) -> None:
 async def test_a_refusal_is_an_error(home: Home, job: Recorded) -> None:
     """Another job's token, for instance; it comes out as itself."""
     folder, _ = job
-    async with PlayedMaster(folder, running(job)):
+    async with FakeAm(folder, running(job)):
         secret = {"token": "0" * 64}
         write_json(folder.credentials, {"am": secret, "executors": secret})
         with pytest.raises(ProtocolError, match="token"):
@@ -269,7 +269,7 @@ async def test_a_viewer_that_fails_ends_the_following(home: Home, job: Recorded)
         def on_output(self, lines: Sequence[LogLine]) -> None:
             raise BrokenPipeError
 
-    async with PlayedMaster(folder, running(job)):
+    async with FakeAm(folder, running(job)):
         with pytest.raises(BrokenPipeError):
             await follow(home, JOB, Gone())
 
@@ -284,7 +284,7 @@ async def test_an_end_that_is_not_final_yet(home: Home, job: Recorded) -> None:
     folder, record = job
     last = succeeded(folder, record)
     diary = Diary()
-    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: master.watched)
         master.change(replace(last, ended=None))
@@ -301,7 +301,7 @@ async def test_further_sessions_say_why(home: Home, job: Recorded) -> None:
         folder, [SessionOpened(session=1, reason="the job begins"), SessionOpened(session=2, reason="worker:1 failed")]
     )
     diary = Diary()
-    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: master.watched)
         assert diary.sessions == []
@@ -323,7 +323,7 @@ async def test_the_report_says_why_where_the_log_cannot(
         raise AssertionError("nobody needs the log")
 
     monkeypatch.setattr(remote_job_sync, "load_session_reasons", away)
-    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: master.watched)
         master.change(replace(running(job), session=2, session_reason="worker:1 failed (restart 1 of 3)"))
@@ -347,7 +347,7 @@ async def test_a_progress_bar_moves(home: Home, job: Recorded) -> None:
             super().on_output(lines)
             told.extend(line.text for line in lines)
 
-    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, Order()))
         await wait_until(lambda: master.watched)
         write_log(folder, "worker-0.s1.t1.out", "\r 25%|#\r 50%|##")
@@ -377,7 +377,7 @@ async def test_another_master_goes_on(home: Home, job: Recorded) -> None:
     """That is said once, in one sentence, and the following goes on to the end."""
     folder, record = job
     diary = Diary()
-    async with PlayedMaster(folder, running(job)) as master, asyncio.TaskGroup() as group:
+    async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:
         following = group.create_task(follow(home, JOB, diary))
         await wait_until(lambda: diary.reports)
         for attempt in (2, 3):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.jobs.fake_am import LONG_AGO, PlayedMaster, failed, job_of, recorded, standing, succeeded
+from tests.jobs.fake_am import LONG_AGO, FakeAm, failed, job_of, recorded, standing, succeeded
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
 from tony.jobs.job_list import Filter, list_ended_jobs, list_jobs
@@ -38,7 +38,7 @@ async def ids(home: Home, **wanted: object) -> list[str]:
 async def test_a_living_job_is_asked(jobs: Home) -> None:
     """Its state is what its master says, and can be asked for."""
     folder, record = recorded(jobs, C, submitted=LONG_AGO + 50)
-    async with PlayedMaster(folder, standing(folder, record, JobState.QUEUED, TaskState.REQUESTED)):
+    async with FakeAm(folder, standing(folder, record, JobState.QUEUED, TaskState.REQUESTED)):
         assert await ids(jobs, states={JobState.QUEUED}) == [C]
         assert await ids(jobs, states={JobState.SUBMITTED}) == []
 

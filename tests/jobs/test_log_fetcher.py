@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.jobs.capabilities import CAPABILITIES
-from tests.jobs.fake_am import PlayedMaster, logged, recorded, standing, succeeded
+from tests.jobs.fake_am import FakeAm, logged, recorded, standing, succeeded
 from tests.support.waiting import wait_until
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.errors import Problem, SchedulerError
@@ -102,7 +102,7 @@ class FarScheduler(Scheduler):
         raise NotImplementedError
 
 
-class TalkingMaster(PlayedMaster):
+class TalkingMaster(FakeAm):
     """An application master that has output to tell.
 
     Attributes:
@@ -165,11 +165,11 @@ class TalkingMaster(PlayedMaster):
         return None if ask.wait else LogPiece(reader=ask.reader)
 
 
-Played = tuple[JobFolder, JobRecord, Far]
+RemoteJob = tuple[JobFolder, JobRecord, Far]
 
 
 @pytest.fixture
-def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
+def remote_job(home: Home, monkeypatch: pytest.MonkeyPatch) -> RemoteJob:
     """A recorded job that went far away."""
     FarScheduler.theirs = Far()
     monkeypatch.setitem(registry._BUILT_IN, "far", f"{__name__}:FarScheduler")
@@ -196,9 +196,9 @@ class Notes(list[str]):
         self.append(text)
 
 
-async def test_output_comes_as_it_is_printed(home: Home, played: Played) -> None:
+async def test_output_comes_as_it_is_printed(home: Home, remote_job: RemoteJob) -> None:
     """Every stream of every task, over a further try, to the end; then it is known to be complete."""
-    folder, record, far = played
+    folder, record, far = remote_job
     notes = Notes()
     async with TalkingMaster(folder, running(folder, record)) as master:
         master.say("worker-0.s1.t1.out", b"before\n")
@@ -217,9 +217,9 @@ async def test_output_comes_as_it_is_printed(home: Home, played: Played) -> None
     assert (notes, far.asked) == ([], [])
 
 
-async def test_only_what_is_wanted_is_asked_for_and_nothing_twice(home: Home, played: Played) -> None:
+async def test_only_what_is_wanted_is_asked_for_and_nothing_twice(home: Home, remote_job: RemoteJob) -> None:
     """One stream; what is here already is not brought again."""
-    folder, record, _ = played
+    folder, record, _ = remote_job
     (folder.logs / "worker-1.s1.t1.out").write_bytes(b"had ")
     async with TalkingMaster(folder, running(folder, record)) as master:
         master.say("worker-1.s1.t1.out", b"had more")
@@ -230,9 +230,9 @@ async def test_only_what_is_wanted_is_asked_for_and_nothing_twice(home: Home, pl
     assert complete(folder.logs) == frozenset()
 
 
-async def test_a_connection_that_breaks_costs_nothing(home: Home, played: Played) -> None:
+async def test_a_connection_that_breaks_costs_nothing(home: Home, remote_job: RemoteJob) -> None:
     """It goes on where it was, also with an application master that comes up later."""
-    folder, record, _ = played
+    folder, record, _ = remote_job
     notes = Notes()
     async with fetch_logs(home, record, Selection(), notes) as logs:
         assert logs is not None
@@ -245,9 +245,9 @@ async def test_a_connection_that_breaks_costs_nothing(home: Home, played: Played
     assert notes == []
 
 
-async def test_two_who_follow_do_not_write_twice(home: Home, played: Played) -> None:
+async def test_two_who_follow_do_not_write_twice(home: Home, remote_job: RemoteJob) -> None:
     """The second one writes as soon as the first one has gone."""
-    folder, record, _ = played
+    folder, record, _ = remote_job
     early = fetch_logs(home, record, Selection(), Notes())
     async with TalkingMaster(folder, running(folder, record)) as master, early as first:
         assert first is not None
@@ -265,9 +265,9 @@ async def test_two_who_follow_do_not_write_twice(home: Home, played: Played) -> 
     assert read(folder, "worker-0.s1.t1.out") == b"".join(b"%d\n" % n for n in range(50)) + b"last\n"
 
 
-async def test_what_the_master_missed_is_fetched(home: Home, played: Played) -> None:
+async def test_what_the_master_missed_is_fetched(home: Home, remote_job: RemoteJob) -> None:
     """From containers that have ended; the stream goes on meanwhile, and is not noted as complete."""
-    folder, record, far = played
+    folder, record, far = remote_job
     events: list[Event] = [
         Granted(container="c1", role="worker", host="h1"),
         Granted(container="c2", role="worker", host="h2"),
@@ -298,9 +298,9 @@ async def test_what_the_master_missed_is_fetched(home: Home, played: Played) -> 
     ]
 
 
-async def test_what_is_missed_is_asked_for_once(home: Home, played: Played) -> None:
+async def test_what_is_missed_is_asked_for_once(home: Home, remote_job: RemoteJob) -> None:
     """Of what there is now; a scheduler that is away costs its time once."""
-    folder, record, far = played
+    folder, record, far = remote_job
     logged(folder, [Granted(container="c1", role="worker", host="h1"), ContainerEnded(container="c1", cause="over")])
     far.error = SchedulerError("nobody answers")
     notes = Notes()
@@ -318,9 +318,9 @@ async def test_what_is_missed_is_asked_for_once(home: Home, played: Played) -> N
     assert (len(far.asked), notes) == (1, ["some output may be missing: nobody answers"])
 
 
-async def test_after_the_end_the_scheduler_is_asked_once(home: Home, played: Played) -> None:
+async def test_after_the_end_the_scheduler_is_asked_once(home: Home, remote_job: RemoteJob) -> None:
     """Rotated files too; a copy that does not fit is made anew; then nobody is asked again."""
-    folder, record, far = played
+    folder, record, far = remote_job
     write_summary(folder, succeeded(folder, record))
     (folder.logs / "worker-0.s1.t1.out").write_bytes(b"part")
     (folder.logs / "worker-1.s1.t1.out").write_bytes(b"something else that is longer")
@@ -337,9 +337,9 @@ async def test_after_the_end_the_scheduler_is_asked_once(home: Home, played: Pla
     assert read(folder, "worker-1.s1.t1.out") == b"short"
 
 
-async def test_what_cannot_be_had_is_said_and_tried_again(home: Home, played: Played) -> None:
+async def test_what_cannot_be_had_is_said_and_tried_again(home: Home, remote_job: RemoteJob) -> None:
     """The scheduler's own words; what was seen before stays."""
-    folder, record, far = played
+    folder, record, far = remote_job
     write_summary(folder, succeeded(folder, record))
     far.error = SchedulerError("the node has forgotten it")
     notes = Notes()
@@ -361,9 +361,9 @@ async def test_what_cannot_be_had_is_said_and_tried_again(home: Home, played: Pl
         LogPiece(reader=0, name="worker-0.s1.t1.out", data="eA==", start=5),
     ],
 )
-async def test_a_master_out_of_its_senses_writes_nothing(home: Home, played: Played, piece: LogPiece) -> None:
+async def test_a_master_out_of_its_senses_writes_nothing(home: Home, remote_job: RemoteJob, piece: LogPiece) -> None:
     """No file but the stream's own, no piece that makes no sense; it is said, and no more is asked."""
-    folder, record, _ = played
+    folder, record, _ = remote_job
     notes = Notes()
     one = fetch_logs(home, record, Selection(tasks=("worker:0",), streams=("out",)), notes)
     async with TalkingMaster(folder, running(folder, record)) as master, one:
@@ -374,9 +374,9 @@ async def test_a_master_out_of_its_senses_writes_nothing(home: Home, played: Pla
     assert [path.name for path in folder.logs.iterdir()] == [".lock"]
 
 
-async def test_an_older_master_is_no_trouble(home: Home, played: Played) -> None:
+async def test_an_older_master_is_no_trouble(home: Home, remote_job: RemoteJob) -> None:
     """It does not know the question: said once, and the output is fetched at the end."""
-    folder, record, far = played
+    folder, record, far = remote_job
     far.shows = {"worker-0.s1.t1.out": (b"", b"at last")}
     notes = Notes()
     async with TalkingMaster(folder, running(folder, record)) as master:
@@ -395,9 +395,9 @@ async def test_an_older_master_is_no_trouble(home: Home, played: Played) -> None
     assert read(folder, "worker-0.s1.t1.out") == b"at last"
 
 
-async def test_a_full_disk_is_said(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_is_said(home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """And following goes on without the output."""
-    folder, record, _ = played
+    folder, record, _ = remote_job
 
     def full(self: Mirror, *_: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -410,9 +410,9 @@ async def test_a_full_disk_is_said(home: Home, played: Played, monkeypatch: pyte
     assert "No space left on device" in notes[0]
 
 
-async def test_many_tasks_share_the_credit(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_tasks_share_the_credit(home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each asks for little; who prints much gets large pieces, as long as there is credit."""
-    folder, record, _ = played
+    folder, record, _ = remote_job
     monkeypatch.setattr(log_fetcher, "_CREDIT_BYTES", 4 * 1000)
     everything = fetch_logs(home, record, Selection(), Notes())
     async with TalkingMaster(folder, running(folder, record)) as master, everything:
@@ -423,9 +423,9 @@ async def test_many_tasks_share_the_credit(home: Home, played: Played, monkeypat
         assert max(ask.most for ask in master.asked_logs) == 64 << 10
 
 
-async def test_following_shows_the_last_lines_before_the_end(home: Home, played: Played) -> None:
+async def test_following_shows_the_last_lines_before_the_end(home: Home, remote_job: RemoteJob) -> None:
     """The final report comes first on its own connection: it is told only after everything that was printed."""
-    folder, record, _ = played
+    folder, record, _ = remote_job
 
     class Viewer:
         def __init__(self) -> None:

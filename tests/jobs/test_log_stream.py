@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded, write_log
+from tests.jobs.fake_am import JOB, FakeAm, recorded, standing, succeeded, write_log
 from tony.jobs.logs.log_names import Selection
 from tony.jobs.logs.log_stream import iterate_lines
 from tony.model.layout import Home
@@ -14,7 +14,7 @@ from tony.model.states import JobState, TaskState
 
 async def test_to_the_end_of_the_job(home: Home) -> None:
     folder, record = recorded(home)
-    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
         write_log(folder, "worker-0.s1.t1.out", "a\n")
         async with aclosing(iterate_lines(home, JOB, Selection(), print, follow=True)) as stream:
             assert [line.text for line in await anext(stream)] == ["a"]
@@ -31,7 +31,7 @@ async def test_a_slow_taker_loses_nothing(home: Home) -> None:
     """Portions wait in the files, not in memory."""
     folder, record = recorded(home)
     text = "".join(f"{n}\n" for n in range(3000))
-    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
         write_log(folder, "worker-0.s1.t1.out", text)
         seen: list[str] = []
         async for part in iterate_lines(home, JOB, Selection(), print, follow=True):

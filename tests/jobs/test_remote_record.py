@@ -10,7 +10,7 @@ import pytest
 
 from tests.jobs.fake_am import logged, recorded, succeeded
 from tests.jobs.test_log_fetcher import Far as Scheduler
-from tests.jobs.test_log_fetcher import FarScheduler, Played, TalkingMaster, read, running
+from tests.jobs.test_log_fetcher import FarScheduler, RemoteJob, TalkingMaster, read, running
 from tests.support.waiting import wait_until
 from tony.core.events import Granted
 from tony.errors import RecordError, SchedulerError, StorageError
@@ -29,7 +29,7 @@ OUT = "worker-0.s1.t1.out"
 
 
 @pytest.fixture
-def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
+def remote_job(home: Home, monkeypatch: pytest.MonkeyPatch) -> RemoteJob:
     """A recorded job that went far away; what fails may be tried again at once."""
     FarScheduler.theirs = Scheduler()
     monkeypatch.setitem(registry._BUILT_IN, "far", "tests.jobs.test_log_fetcher:FarScheduler")
@@ -41,9 +41,9 @@ def played(home: Home, monkeypatch: pytest.MonkeyPatch) -> Played:
     return folder, record, FarScheduler.theirs
 
 
-async def test_less_is_read_of_records_of_other_users(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_less_is_read_of_records_of_other_users(remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its owner is asked for: so it is not of our own state directory."""
-    folder, _, _ = played
+    folder, _, _ = remote_job
     monkeypatch.setattr("tony.history.job_record.MAX_FOREIGN_TASKS", 1)
 
     async def owner() -> str:
@@ -53,9 +53,9 @@ async def test_less_is_read_of_records_of_other_users(played: Played, monkeypatc
         await RemoteRecord(Home(folder.path.parent.parent), folder, owner).find_links()
 
 
-async def test_output_of_a_job_that_has_ended(home: Home, played: Played) -> None:
+async def test_output_of_a_job_that_has_ended(home: Home, remote_job: RemoteJob) -> None:
     """It is asked for until it is here, task by task, and then no more."""
-    folder, record, scheduler = played
+    folder, record, scheduler = remote_job
     write_summary(folder, succeeded(folder, record))
     logged(folder, [Granted(container="c1", role="worker", host="h1")])
     far = RemoteRecord(home, folder)
@@ -71,9 +71,11 @@ async def test_output_of_a_job_that_has_ended(home: Home, played: Played) -> Non
     assert scheduler.owners == [""] * 2
 
 
-async def test_nobody_is_asked_again_at_once(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_is_asked_again_at_once(
+    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What failed is said again without that; many pages ask, and then ask again."""
-    folder, record, scheduler = played
+    folder, record, scheduler = remote_job
     monkeypatch.setattr(far_module, "_REPEAT_SECONDS", 1e6)
     write_summary(folder, succeeded(folder, record))
     logged(folder, [])
@@ -85,9 +87,9 @@ async def test_nobody_is_asked_again_at_once(home: Home, played: Played, monkeyp
     assert len(scheduler.asked) == 2
 
 
-async def test_nobody_waits_for_long(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_waits_for_long(home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is brought on while the page is shown without it."""
-    folder, record, scheduler = played
+    folder, record, scheduler = remote_job
     monkeypatch.setattr(far_module, "_OUTPUT_TIMEOUT_SECONDS", 0.01)
     write_summary(folder, succeeded(folder, record))
     logged(folder, [])
@@ -105,9 +107,11 @@ async def test_nobody_waits_for_long(home: Home, played: Played, monkeypatch: py
     await wait_until(lambda: read(folder, OUT) == b"late")
 
 
-async def test_nobody_waits_long_for_the_store(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_waits_long_for_the_store(
+    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nor for what lies beside the record, wherever that is; what fails there is said."""
-    folder, record, scheduler = played
+    folder, record, scheduler = remote_job
     monkeypatch.setattr(far_module, "_OUTPUT_TIMEOUT_SECONDS", 0.01)
     write_summary(folder, succeeded(folder, record))
     logged(folder, [])
@@ -137,8 +141,8 @@ async def test_nobody_waits_long_for_the_store(home: Home, played: Played, monke
     assert "could not be fetched" in await RemoteRecord(home, folder, first=fails).bring("worker:0")
 
 
-async def test_output_of_a_running_job(home: Home, played: Played) -> None:
-    folder, record, _ = played
+async def test_output_of_a_running_job(home: Home, remote_job: RemoteJob) -> None:
+    folder, record, _ = remote_job
     far = RemoteRecord(home, folder)
     async with TalkingMaster(folder, running(folder, record)) as master:
         master.say(OUT, b"one ")
@@ -149,9 +153,11 @@ async def test_output_of_a_running_job(home: Home, played: Played) -> None:
         assert read(folder, OUT) == b"one two"
 
 
-async def test_a_copy_of_somebody_elses_record(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_copy_of_somebody_elses_record(
+    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whose it is where it lies is whose the output must be; while it runs nobody here can ask its master."""
-    folder, record, scheduler = played
+    folder, record, scheduler = remote_job
 
     async def eve() -> str:
         return "eve"
@@ -174,10 +180,10 @@ async def test_a_copy_of_somebody_elses_record(home: Home, played: Played, monke
     assert read(folder, "worker-1.s1.t1.out") == b""
 
 
-async def test_what_is_not_far(home: Home, played: Played) -> None:
+async def test_what_is_not_far(home: Home, remote_job: RemoteJob) -> None:
     """Of a job of this machine all is here; of LinkedIn TonY's, the cluster's own tools show it; a damaged record says
     that it is."""
-    folder, record, scheduler = played
+    folder, record, scheduler = remote_job
     write_json(folder.job, to_plain(replace(record, tony_version=LINKEDIN_TONY)))
     assert "yarn logs -applicationId" in await RemoteRecord(home, folder).bring("worker:0")
     write_json(folder.job, to_plain(replace(record, spec=replace(record.spec, scheduler="local"))))
@@ -188,9 +194,9 @@ async def test_what_is_not_far(home: Home, played: Played) -> None:
     assert scheduler.asked == []
 
 
-async def test_links(home: Home, played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_links(home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the scheduler: of the job, and of containers for the user whose they are."""
-    folder, _, scheduler = played
+    folder, _, scheduler = remote_job
     asked: list[object] = []
 
     async def links(job_id: str, *, ended: bool) -> tuple[WebLink, ...]:

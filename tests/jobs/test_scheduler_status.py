@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.facts import mentions
-from tests.jobs.fake_am import JOB, LONG_AGO, PlayedMaster, logged, recorded, standing
+from tests.jobs.fake_am import JOB, LONG_AGO, FakeAm, logged, recorded, standing
 from tests.jobs.test_finalize_lost import exited, started
 from tony.core.events import Event, KillRequested
 from tony.errors import ConnectionFailedError, Problem, SchedulerError
@@ -307,7 +307,7 @@ async def test_a_scheduler_that_is_away(home: Home, hangs: bool) -> None:
                 await back.wait()
             raise SchedulerError("nobody answers")
 
-    async with PlayedMaster(folder, running) as master:
+    async with FakeAm(folder, running) as master:
         assert await remote_job_sync.poll_job(folder, record, Away(folder)) == replace(running, folder=str(folder.path))
         by_signal = killed_by(SIGTERM)
         master.change(replace(running, state=JobState.KILLED, failure=by_signal))
@@ -329,7 +329,7 @@ async def test_a_scheduler_that_is_away_and_a_record_that_is_not(home: Home, end
         async def application_status(self, job_id: str) -> ApplicationStatus | None:
             raise SchedulerError("nobody answers")
 
-    async with PlayedMaster(folder, running):
+    async with FakeAm(folder, running):
         secret, there = folder.credentials.read_text(), folder.am.read_text()
         remote_job_sync.forget_secrets(folder)
         brings = {folder.summary: killed} if ended else {folder.credentials: secret, folder.am: there}
@@ -348,7 +348,7 @@ async def test_a_scheduler_that_began_anew(home: Home) -> None:
     assert pending is not None
     assert (pending.state, pending.waiting) == (JobState.SUBMITTED, "waiting for its application master")
     logged(folder, started())
-    async with PlayedMaster(folder, running):
+    async with FakeAm(folder, running):
         assert await remote_job_sync.poll_job(folder, record, submitter) == replace(running, folder=str(folder.path))
     told = await remote_job_sync.poll_job(folder, record, submitter)
     assert told is not None
@@ -369,7 +369,7 @@ async def test_its_master_and_its_record_are_out_of_reach(home: Home) -> None:
     """What was heard here last is told, and why it is not more; as soon as the log has more, that is told."""
     folder, record = recorded(home)
     running = replace(standing(folder, record, JobState.RUNNING, TaskState.RUNNING), session=2, submitted=LONG_AGO + 2)
-    async with PlayedMaster(folder, running):
+    async with FakeAm(folder, running):
         await remote_job_sync.poll_job(folder, record, Elsewhere(folder))
     gap = ApplicationStatus(alive=True, attempt=2, note="waiting for resources to be assigned for AM")
     report = await remote_job_sync.poll_job(folder, record, WithoutFiles(folder, gap))
@@ -433,6 +433,6 @@ async def test_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(actions, "send_kill", deaf)
     monkeypatch.setattr(registry, "load_submitter", lambda *_: submitter)
-    async with PlayedMaster(folder, running):
+    async with FakeAm(folder, running):
         assert (await kill(home, JOB)).job == JOB
     assert submitter.swept == 1

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.jobs.fake_am import JOB, PlayedMaster, job_of, logged, recorded, standing, succeeded
+from tests.jobs.fake_am import JOB, FakeAm, job_of, logged, recorded, standing, succeeded
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.errors import ConnectionFailedError, InfraError
@@ -21,7 +21,7 @@ from tony.model.states import JobState, TaskState
 async def test_a_connection_that_breaks_because_the_job_ends(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks at this very moment gets the last report, and no tale of a broken connection."""
     folder, record = recorded(home)
-    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
 
         async def cut_off(_: object) -> None:
             await master.finish(succeeded(folder, record))
@@ -41,7 +41,7 @@ async def test_a_connection_that_breaks_again_is_told(home: Home, monkeypatch: p
         raise ConnectionFailedError("the connection broke")
 
     monkeypatch.setattr(job_status, "request_report", cut_off)
-    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
+    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
         with pytest.raises(ConnectionFailedError, match="the connection broke"):
             await job_status.load_report(home, JOB)
     assert len(asked) == 2
@@ -59,7 +59,7 @@ async def test_a_job_that_is_just_submitted_is_pending(home: Home) -> None:
 async def test_a_master_that_comes_up_is_not_asked_yet(home: Home) -> None:
     """It lives, and has not logged anything: every task is pending."""
     folder, record = recorded(home)
-    async with PlayedMaster(folder, build_pending_report(folder, record)) as master:
+    async with FakeAm(folder, build_pending_report(folder, record)) as master:
         folder.am.unlink()
         folder.events(1).unlink()
         assert await job_status.load_report(home, JOB) == build_pending_report(folder, record)
@@ -70,7 +70,7 @@ async def test_a_master_that_is_just_ending_is_waited_for(home: Home) -> None:
     """Between the removal of its address and the summary nobody can answer: the next look tells."""
     folder, record = recorded(home)
     last = succeeded(folder, record)
-    async with PlayedMaster(folder, last):
+    async with FakeAm(folder, last):
         folder.am.unlink()
         asking = asyncio.ensure_future(job_status.load_report(home, JOB))
         await asyncio.sleep(0.05)
@@ -82,7 +82,7 @@ async def test_a_master_that_is_just_ending_is_waited_for(home: Home) -> None:
 async def test_a_dead_master_closes_the_job(home: Home) -> None:
     """Whoever reads it next writes its last report."""
     folder, record = recorded(home)
-    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
+    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
         pass
     report = await job_status.load_report(home, JOB)
     assert (report.state, report.exit_code) == (JobState.FAILED, 3)
@@ -95,7 +95,7 @@ async def test_a_master_that_dies_while_it_is_asked(home: Home) -> None:
     """The question is not lost: the job is closed."""
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
-    async with PlayedMaster(folder, running) as master:
+    async with FakeAm(folder, running) as master:
         master.on_message = lambda connection, message: master.hang_up()  # type: ignore[method-assign]
         asking = asyncio.ensure_future(job_status.load_report(home, JOB))
         await wait_until(lambda: master.visitors)
@@ -109,7 +109,7 @@ async def test_a_master_that_never_answers_is_an_error(home: Home, monkeypatch: 
     """It lives, so nobody may say that the job has ended."""
     folder, record = recorded(home)
     monkeypatch.setattr(job_status, "ANSWER_TIMEOUT_SECONDS", 0.2)
-    async with PlayedMaster(folder, build_pending_report(folder, record)):
+    async with FakeAm(folder, build_pending_report(folder, record)):
         folder.am.unlink()
         with pytest.raises(ConnectionFailedError, match=r"does not answer; see .*am\.log"):
             await job_status.load_report(home, JOB)

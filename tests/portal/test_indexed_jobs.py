@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.fake_am import JOB, PlayedMaster, logged, recorded, standing, succeeded
+from tests.jobs.fake_am import JOB, FakeAm, logged, recorded, standing, succeeded
 from tests.portal import legacy_histories
 from tests.portal.test_scanner import JOBS, ended
 from tony import clock
@@ -99,7 +99,7 @@ def test_a_job_of_ones_own_comes_and_ends(tmp_path: Path) -> None:
             view = await source.find_job(JOB)
             assert view is not None
             assert view.live
-            async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
+            async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
                 await until(source, lambda page: page.heads[0].state is JobState.RUNNING)
                 assert (await view.status()).state is JobState.RUNNING
             write_summary(folder, replace(succeeded(folder, record), ended=clock.wall()))

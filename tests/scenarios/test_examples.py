@@ -149,7 +149,7 @@ def test_huggingface(lab: Lab, name: str) -> None:
 
 
 @only_on("local", why=SAME)
-@pytest.mark.long  # built from source; test_horovod_rendezvous.py has ranks that are played
+@pytest.mark.long  # built from source; test_horovod_rendezvous.py has fake ranks
 @pytest.mark.timeout(BUILD)
 def test_horovod(lab: Lab) -> None:
     """Four ranks find each other without a driver; their numbers add up."""

@@ -15,7 +15,7 @@ from tests.scenarios.conftest import only_on
 
 pytestmark = pytest.mark.e2e
 
-#: A rank of Horovod, played.
+#: A fake rank of Horovod.
 RANK = (Path(__file__).parents[1] / "executor" / "horovod_client.py").read_text(encoding="utf-8")
 
 

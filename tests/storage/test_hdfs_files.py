@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
+from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
 from tony.config.load import load
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import ConnectError
@@ -24,14 +24,14 @@ from tony.storage.staging.remote_files import RemoteFile, RemoteFileNotFoundErro
 
 
 @pytest.fixture
-def hdfs() -> Iterator[PlayedWebHdfs]:
+def hdfs() -> Iterator[FakeWebHdfs]:
     """A file system with a few files."""
 
-    def file(data: bytes, bits: int) -> PlayedFile:
-        return PlayedFile(content=data, permission=bits)
+    def file(data: bytes, bits: int) -> FakeFile:
+        return FakeFile(content=data, permission=bits)
 
-    folder = PlayedFile
-    with PlayedWebHdfs(
+    folder = FakeFile
+    with FakeWebHdfs(
         {
             "/": folder(),
             "/open": folder(),
@@ -41,12 +41,12 @@ def hdfs() -> Iterator[PlayedWebHdfs]:
             "/closed": folder(permission=0o750),
             "/closed/x": file(b"", 0o644),
         }
-    ) as played:
-        yield played
+    ) as server:
+        yield server
 
 
 @contextmanager
-def known(hdfs: PlayedWebHdfs, *, in_place: bool = True) -> Iterator[HdfsFiles]:
+def known(hdfs: FakeWebHdfs, *, in_place: bool = True) -> Iterator[HdfsFiles]:
     """Those of a cluster that knows two file systems, which are one."""
     given = {"fs.defaultFS": "hdfs://nn:8020", "dfs.namenode.http-address": f"127.0.0.1:{hdfs.port}"}
     other = {
@@ -61,7 +61,7 @@ def known(hdfs: PlayedWebHdfs, *, in_place: bool = True) -> Iterator[HdfsFiles]:
         yield files
 
 
-def test_files(hdfs: PlayedWebHdfs) -> None:
+def test_files(hdfs: FakeWebHdfs) -> None:
     """Size and time are exact, the address is whole; all may share only what all may read."""
     with known(hdfs) as files:
         modified = hdfs.files["/open/x"].modified_ms
@@ -87,7 +87,7 @@ def test_files(hdfs: PlayedWebHdfs) -> None:
             assert stream.read() == b"0123"
 
 
-def test_fetched_files_are_nobody_elses(hdfs: PlayedWebHdfs) -> None:
+def test_fetched_files_are_nobody_elses(hdfs: FakeWebHdfs) -> None:
     """Nobody looks at folders above for those."""
     with known(hdfs, in_place=False) as files:
         found = files.stat("hdfs:///open/x")
@@ -96,7 +96,7 @@ def test_fetched_files_are_nobody_elses(hdfs: PlayedWebHdfs) -> None:
     assert hdfs.requests == [("GETFILESTATUS", "/open/x")]
 
 
-def test_what_is_wrong(hdfs: PlayedWebHdfs) -> None:
+def test_what_is_wrong(hdfs: FakeWebHdfs) -> None:
     """Missing, forbidden, a file system that is not known: mistakes of the job file. One that is down is not."""
     with known(hdfs) as files:
         with pytest.raises(RemoteFileNotFoundError, match=r"hdfs://nn:8020/gone does not exist\."):

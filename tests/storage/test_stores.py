@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs
+from tests.support.hadoop.fake_webhdfs import FakeWebHdfs
 from tony.errors import StorageError, TonyError, UserError
 from tony.model.layout import Home
 from tony.storage.hdfs.hdfs_store import HdfsStore
@@ -30,8 +30,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     if request.param != "hdfs":
         yield STORES[request.param](tmp_path / "there")
         return
-    with PlayedWebHdfs() as played:
-        values = {"fs.defaultFS": "hdfs://127.0.0.1:8020", "dfs.namenode.http-address": f"127.0.0.1:{played.port}"}
+    with FakeWebHdfs() as hdfs:
+        values = {"fs.defaultFS": "hdfs://127.0.0.1:8020", "dfs.namenode.http-address": f"127.0.0.1:{hdfs.port}"}
         properties = (f"<property><name>{key}</name><value>{value}</value></property>" for key, value in values.items())
         (tmp_path / "core-site.xml").write_text(f"<configuration>{''.join(properties)}</configuration>")
         monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.support.faults.crash_points import CrashPoints, StruckMaster, StruckWriter
+from tests.support.faults.crash_points import CrashingMaster, CrashingWriter, CrashPoints
 from tests.support.faults.plan import FaultPlan
 from tests.support.faults.plan_parser import parse_plan
 from tony.am import main as am
@@ -24,12 +24,12 @@ def main() -> int:
     """Run one AM attempt."""
     words, rest = _divided(sys.argv[1:])
     try:
-        StruckWriter.fates = CrashPoints(_plan(words), JobFolder(Path(rest[0])))
+        CrashingWriter.fates = CrashPoints(_plan(words), JobFolder(Path(rest[0])))
     except ConfigError as error:
         print(error, file=sys.stderr)
         return ExitCode.REFUSED
     sys.argv[1:] = rest
-    vars(am).update(LogWriter=StruckWriter, Master=StruckMaster)  # production has no hook for it
+    vars(am).update(LogWriter=CrashingWriter, Master=CrashingMaster)  # production has no hook for it
     return am.main()
 
 

@@ -164,7 +164,7 @@ class _Player:
                     incarnation=os.urandom(8).hex(),
                     highest_attempt=1,
                     pid=os.getpid(),
-                    host="played",
+                    host="fake",
                 )
             )
         )

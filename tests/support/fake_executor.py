@@ -37,7 +37,7 @@ Behaviour = Callable[[TaskPart, StartProgram], ExitStatus | None]
 OK = ExitStatus(reason=ExitReason.EXITED, code=0)
 
 
-class PlayedExecutor:
+class FakeExecutor:
     """One executor process, as the application master sees it.
 
     Attributes:
@@ -102,7 +102,7 @@ class PlayedExecutor:
                 incarnation=self.incarnation,
                 highest_attempt=self.attempt,
                 pid=4711,
-                host="played",
+                host="fake",
                 session=self._session,
                 try_=self.last_try,
                 acked=self._acked,
@@ -202,7 +202,7 @@ class PlayedExecutor:
             self.exit(ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
 
 
-async def run_until_released(executor: PlayedExecutor) -> None:
+async def run_until_released(executor: FakeExecutor) -> None:
     """Run an executor; ignore that it is refused or disconnected at the end of the job."""
     from tony.errors import TonyError
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.faults.faulty_connection import struck
+from tests.support.faults.faulty_connection import inject_faults
 from tony.executor.main import run
 from tony.protocol.executor_messages import Attach, Heartbeat, ProgramExited, Ready
 from tony.protocol.messages import Message
@@ -35,7 +35,7 @@ def main() -> int:
     faults = read_faults(sys.argv[1:])
     orders = faults.pop("orders", None)
     file = Path(orders).absolute() if orders else None  # resolved now, while the working directory is the job directory
-    return run(None, lambda connect: struck(file, wrap(faults, connect)) if file else wrap(faults, connect))
+    return run(None, lambda connect: inject_faults(file, wrap(faults, connect)) if file else wrap(faults, connect))
 
 
 def read_faults(arguments: Sequence[str]) -> dict[str, str]:

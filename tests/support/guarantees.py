@@ -15,11 +15,11 @@ from tony.model.ids import TaskId
 from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, RestartScope, TaskState
 
 
-class BrokenPromiseError(AssertionError):
+class BrokenGuaranteeError(AssertionError):
     """The state machine violated a guarantee."""
 
 
-class Promises:
+class Guarantees:
     """Checks one state machine, event by event.
 
     Attributes:
@@ -64,7 +64,7 @@ class Promises:
         """Check one event handled at time `now` and its actions; return the machine's digest.
 
         Raises:
-            BrokenPromiseError: a guarantee or an invariant is violated.
+            BrokenGuaranteeError: a guarantee or an invariant is violated.
         """
         idle = self._means_nothing(event, now)
         self._note(event)
@@ -81,7 +81,7 @@ class Promises:
             wrong.append(f"{event} changed something")
         self._before = after
         if wrong:
-            raise BrokenPromiseError("; ".join(wrong))
+            raise BrokenGuaranteeError("; ".join(wrong))
         return after.digest
 
     def _is_said_again(self, event: ev.Event, action: act.Action) -> bool:
@@ -137,7 +137,7 @@ class Promises:
 
     def _check(self, action: act.Action) -> None:
         if self._finished and not isinstance(action, act.Release):
-            raise BrokenPromiseError(f"action after the job finished: {action}")
+            raise BrokenGuaranteeError(f"action after the job finished: {action}")
         match action:
             case act.Launch():
                 self._launch(action)
@@ -238,7 +238,7 @@ class Promises:
 
 def _must(kept: bool, sentence: str) -> None:
     if not kept:
-        raise BrokenPromiseError(sentence)
+        raise BrokenGuaranteeError(sentence)
 
 
 class _Moment:

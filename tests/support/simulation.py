@@ -1,7 +1,7 @@
 """A simulated cluster in memory that performs the state machine's actions, with fault injection.
 
 It simulates the scheduler, executors and user programs; the caller picks the order of their events, and may delay,
-repeat or drop them. It uses no clock and no process. `Promises` are checked with every event.
+repeat or drop them. It uses no clock and no process. `Guarantees` are checked with every event.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.support.guarantees import BrokenPromiseError, Promises
+from tests.support.guarantees import BrokenGuaranteeError, Guarantees
 from tony.core import actions as act
 from tony.core import events as ev
 from tony.core.application import Application
@@ -87,7 +87,7 @@ class Simulation:
         finished: the Finish action, once the machine has returned it.
         stubborn: tasks whose programs ignore the command to stop.
         unlaunchable: tasks whose programs cannot be started.
-        promises: checked with every event.
+        guarantees: checked with every event.
         deaf: the scheduler ignores requests to end containers until `hear` is called.
         dies: called with the number of each logged event; returns True if the AM dies then.
         deaths: how often the AM died.
@@ -129,7 +129,7 @@ class Simulation:
         self.late = False
         self.cut_off: set[str] = set()
         self._unheard: dict[str, str] = {}
-        self.promises = Promises(self.app)
+        self.guarantees = Guarantees(self.app)
         self._made = 0
         self._wake: act.WakeAt | None = None
 
@@ -146,7 +146,7 @@ class Simulation:
             self.expire(container)
         actions = self.app.handle(event, self.now)
         self.log.append((event, self.now))
-        self.digests.append(self.promises.handled(event, self.now, actions))
+        self.digests.append(self.guarantees.handled(event, self.now, actions))
         if isinstance(event, ev.ContainersFound):
             self._doubt()
             self._send(ev.ReconcileClosed())
@@ -177,8 +177,8 @@ class Simulation:
         for event, at in self.log:
             self.app.handle(event, at)
         if self.app.compute_digest() != self.digests[-1]:
-            raise BrokenPromiseError("the state that the next AM attempt recovered from the log differs")
-        self.promises.succeeded_by(self.app)
+            raise BrokenGuaranteeError("the state that the next AM attempt recovered from the log differs")
+        self.guarantees.succeeded_by(self.app)
         attempt = self.app.state.attempt + 1
         self._begin_attempt(attempt)
 
@@ -208,7 +208,7 @@ class Simulation:
             if not self.pending or (until and until()):
                 return
             self.deliver_pending()
-        raise BrokenPromiseError("the job does not come to rest")
+        raise BrokenGuaranteeError("the job does not come to rest")
 
     def advance(self) -> bool:
         """Advance the time to the machine's next deadline; return False if there is none."""
@@ -230,7 +230,7 @@ class Simulation:
             self.run()
             if self.finished or not self.advance():
                 return
-        raise BrokenPromiseError("the job does not end")
+        raise BrokenGuaranteeError("the job does not end")
 
     # --- user programs and faults ---------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ class Simulation:
                 self._reconcile()
             case act.OpenSession(session=session, reason=reason):
                 if self.running():
-                    raise BrokenPromiseError(f"session {session} opens while programs are running")
+                    raise BrokenGuaranteeError(f"session {session} opens while programs are running")
                 self._send(ev.SessionOpened(session=session, reason=describe_opening(reason)))
             case act.SetDemand(role=role, total=total):
                 self.demand[role] = total
@@ -355,20 +355,20 @@ class Simulation:
             case act.Release(container=container):
                 executor = self.executors.get(container)
                 if executor and executor.program:
-                    raise BrokenPromiseError(f"{container} is released while {executor.task} runs in it")
+                    raise BrokenGuaranteeError(f"{container} is released while {executor.task} runs in it")
                 self._end(container, "released")
             case act.Kill(container=container, reason=reason):
                 executor = self.executors.get(container)
                 unaware = executor and executor.program and executor.stopped < executor.program.name
                 if executor and unaware and "stop" in reason and executor.connected and not executor.frozen:
-                    raise BrokenPromiseError(f"{executor.task} is killed, but never received the command to stop")
+                    raise BrokenGuaranteeError(f"{executor.task} is killed, but never received the command to stop")
                 self._end(container, "killed")
             case act.WakeAt():
                 self._wake = action
             case act.Finish():
                 left = [e for e in self.executors.values() if e.program and e.container not in self.given_up]
                 if (left and not self.deaf) or self.finished:
-                    raise BrokenPromiseError("the job finished while programs were running, or twice")
+                    raise BrokenGuaranteeError("the job finished while programs were running, or twice")
                 self.finished = action
 
     def _reconcile(self) -> None:
@@ -473,7 +473,7 @@ class Simulation:
     def _renew(self, executor: SimulatedExecutor, session: int) -> None:
         if session > executor.session:
             if executor.program:
-                raise BrokenPromiseError(f"{executor.task} is renewed while its program runs")
+                raise BrokenGuaranteeError(f"{executor.task} is renewed while its program runs")
             executor.session = session
             self._register(executor)
 
@@ -481,11 +481,11 @@ class Simulation:
         if (action.session, action.try_) in executor.done or action.session < executor.session:
             return
         if action.session > executor.session:
-            raise BrokenPromiseError(f"{executor.task} is started for a session that it was not prepared for")
+            raise BrokenGuaranteeError(f"{executor.task} is started for a session that it was not prepared for")
         if any(p.session != action.session for p in self.running()):
-            raise BrokenPromiseError("programs of two sessions at one time")
+            raise BrokenGuaranteeError("programs of two sessions at one time")
         if executor.program:
-            raise BrokenPromiseError(f"{executor.task} is started while its last task attempt runs")
+            raise BrokenGuaranteeError(f"{executor.task} is started while its last task attempt runs")
         executor.done.add((action.session, action.try_))
         program = Program(action.task, action.session, action.try_)
         if executor.stopped >= program.name:

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from tests.advice.fleet import play, write
+from tests.advice.fleet import simulate, write
 from tests.advice.jobs import memory_over_asked
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import ANYBODY, fetch
@@ -27,11 +27,11 @@ def source(tmp_path: Path) -> HomeSource:
     """A home with three runs of ann's, and one of bob's."""
     plan = memory_over_asked(Random(0))
     for number in range(4):
-        played = play(plan, Random(number), number)
+        simulated = simulate(plan, Random(number), number)
         if number == 3:
-            played.record = replace(played.record, user="bob")
-            played.report = replace(played.report, user="bob")
-        write(Home(tmp_path), played)
+            simulated.record = replace(simulated.record, user="bob")
+            simulated.report = replace(simulated.report, user="bob")
+        write(Home(tmp_path), simulated)
     return HomeSource(Home(tmp_path), "ann")
 
 

@@ -47,7 +47,7 @@ def begin(lab: YarnLab, *arguments: str, tasks: int = 4, head: str = "") -> tupl
     return job, started(lab)
 
 
-def strike(lab: YarnLab, job: str) -> None:
+def kill_am(lab: YarnLab, job: str) -> None:
     os.kill(lab.master_of(job), signal.SIGKILL)
 
 
@@ -88,7 +88,7 @@ def test_the_master_is_killed(lab: YarnLab) -> None:
     job, programs = begin(lab)
     follower = lab.follow("logs", job, "--follow")
     executors = {task: each["executor_pid"] for task, each in lab.tasks(job).items()}
-    strike(lab, job)
+    kill_am(lab, job)
     status = wait_attempt(lab, job, 2)
     assert {each["task"]: each["executor_pid"] for each in status["tasks"]} == executors
     assert lab.elsewhere("there").status(job)["attempt"] == 2
@@ -113,7 +113,7 @@ def test_killed_while_executors_come_up(lab: YarnLab) -> None:
     """YARN keeps only what it has seen run: the others are asked for again, and none of that is charged."""
     job = lab.detach(lab.roles(WAITS, FOUR))
     until(lambda: len(lab.folders(job)) > 1, "a container is there beside the master's")
-    strike(lab, job)
+    kill_am(lab, job)
     until(lambda: lab.status(job)["attempt"] == 2, "another one goes on")
     (lab.out / "gate").touch()
     status = lab.wait(job)
@@ -125,9 +125,9 @@ def test_killed_while_executors_come_up(lab: YarnLab) -> None:
 def test_killed_until_there_are_no_more_attempts(lab: YarnLab) -> None:
     """The last one's death ends the job with its cause, whoever looks, and nothing of it lives on."""
     job, programs = begin(lab, "--set", "am_attempts=2", tasks=2)
-    strike(lab, job)
+    kill_am(lab, job)
     wait_attempt(lab, job, 2)
-    strike(lab, job)
+    kill_am(lab, job)
     status = lab.wait(job)
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 3, "am-lost")
     assert lab.elsewhere("there").status(job)["failure"]["cause"] == "am-lost"
@@ -140,7 +140,7 @@ def test_killed_together_with_the_resource_manager(lab: YarnLab) -> None:
     """Both come back, and each node tells the new one what it runs."""
     job, programs = begin(lab, tasks=2)
     with away(lab, "rm"):
-        strike(lab, job)
+        kill_am(lab, job)
     wait_attempt(lab, job, 2)
     status = finish(lab, job)
     assert (status["state"], status["session"], started(lab)) == ("succeeded", 1, programs)
@@ -151,7 +151,7 @@ def test_killed_while_hdfs_takes_nothing(lab: YarnLab) -> None:
     """The next one waits for the log of the first; programs run on all the while."""
     job, programs = begin(lab, tasks=2)
     with away(lab, "dn1"):
-        strike(lab, job)
+        kill_am(lab, job)
         until(lambda: lab.application(job)["state"] != "RUNNING", "YARN has noticed")
     wait_attempt_of_any_number(lab, job)
     status = finish(lab, job)
@@ -185,7 +185,7 @@ def test_a_kill_in_the_gap_is_kept(lab: YarnLab) -> None:
     for node in nodes:  # so that none comes
         lab.cluster.kill(node, signal.SIGSTOP)
     try:
-        strike(lab, job)
+        kill_am(lab, job)
         killer = lab.follow("kill", job)
         record = f"/user/{user()}/.tony/jobs/{job}"
         until(lambda: "kill.json" in lab.listed(record), "it is kept")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.change_detection import CLUSTER
 from tests.yarn.lab import YarnLab, until
-from tests.yarn.test_attempts import events, strike, wait_attempt
+from tests.yarn.test_attempts import events, kill_am, wait_attempt
 from tony.mini.daemon_http import send_request
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
@@ -51,7 +51,7 @@ def test_a_job_leaves_a_bad_host(lab: YarnLab) -> None:
     assert [lab.wrote(f"0.{session}") for session in (1, 2)] == [bad] * 2
     assert bad not in (lab.wrote("0.3"), lab.wrote("1.3"))
     until(lambda: excluded(lab, job) == [bad], "YARN knows of it")
-    strike(lab, job)
+    kill_am(lab, job)
     status = wait_attempt(lab, job, 2)
     assert bad not in {each["host"] for each in status["tasks"]}
     until(lambda: excluded(lab, job) == [bad], "YARN has been told again")

@@ -1,6 +1,6 @@
 """YARN keeps to the contract of container sources, on a real cluster: an unmanaged master is in this process.
 
-Not asked here are what a played cluster does better (`tests/conformance/test_yarn.py`: launches that are refused,
+Not asked here are what a fake cluster does better (`tests/conformance/test_yarn.py`: launches that are refused,
 answers that get lost, no room for a while), and a demand that can never be met: it waits, for a cluster grows.
 """
 

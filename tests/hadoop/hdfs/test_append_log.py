@@ -1,4 +1,4 @@
-"""The durable log against a played HDFS: what `flush` promises, and no byte twice whatever goes wrong."""
+"""The durable log against a fake HDFS: what `flush` promises, and no byte twice whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
+from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions, ForeignWriterError, LogFullError
 from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
@@ -21,13 +21,13 @@ _QUICK = AppendOptions(interval=0.0, longest_pause=0.05)
 
 
 @pytest.fixture(name="cluster")
-def _cluster() -> Iterator[PlayedWebHdfs]:
-    with PlayedWebHdfs() as cluster:
+def _cluster() -> Iterator[FakeWebHdfs]:
+    with FakeWebHdfs() as cluster:
         yield cluster
 
 
 @pytest.fixture(name="client")
-def _client(cluster: PlayedWebHdfs) -> Iterator[WebHdfs]:
+def _client(cluster: FakeWebHdfs) -> Iterator[WebHdfs]:
     with WebHdfs([cluster.url], WebLogin(user="alice"), WebOptions(timeout=0.1)) as client:
         yield client
 
@@ -88,7 +88,7 @@ def test_a_later_writer_appends(client: WebHdfs) -> None:
 
 
 @pytest.mark.parametrize("trouble", [Trouble.HANG_UP, Trouble.HANG_UP_AFTER_HALF, Trouble.HANG_UP_AFTER_ALL])
-def test_a_broken_append_is_repaired(client: WebHdfs, cluster: PlayedWebHdfs, trouble: Trouble) -> None:
+def test_a_broken_append_is_repaired(client: WebHdfs, cluster: FakeWebHdfs, trouble: Trouble) -> None:
     """However much of a batch arrived, the rest follows and nothing is there twice."""
     log = AppendLog(client, _PATH, _QUICK)
     log.write(b"before\n")
@@ -102,7 +102,7 @@ def test_a_broken_append_is_repaired(client: WebHdfs, cluster: PlayedWebHdfs, tr
     log.close(_CEILING)
 
 
-def test_random_trouble(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_random_trouble(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """Hundreds of writes and every kind of trouble in any order: the file is what was written."""
     chance = random.Random(7)
     passing = [
@@ -132,7 +132,7 @@ def test_random_trouble(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
     assert cluster.files[_PATH].content == written
 
 
-def test_creation_is_tried_again(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_creation_is_tried_again(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """A NameNode in safe mode, or an answer that got lost, delays the log's beginning and nothing else."""
     cluster.fail_next("CREATE", Trouble.SAFE_MODE, Trouble.HANG_UP_AFTER_ALL)
     log = AppendLog(client, _PATH, _QUICK)
@@ -142,7 +142,7 @@ def test_creation_is_tried_again(client: WebHdfs, cluster: PlayedWebHdfs) -> Non
     log.close(_CEILING)
 
 
-def test_a_time_limit_is_no_loss(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_a_time_limit_is_no_loss(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """`flush` that gives up waiting says so, names the trouble, and the bytes go out later."""
     cluster.fail_next("CREATE", *[Trouble.SAFE_MODE] * 10)
     log = AppendLog(client, _PATH, _QUICK)
@@ -154,9 +154,7 @@ def test_a_time_limit_is_no_loss(client: WebHdfs, cluster: PlayedWebHdfs) -> Non
     assert client.read(_PATH) == b"x\n"
 
 
-def test_who_waits_is_not_kept_waiting(
-    client: WebHdfs, cluster: PlayedWebHdfs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_waits_is_not_kept_waiting(client: WebHdfs, cluster: FakeWebHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pauses of a long trouble grow to minutes here; a flush asks again soon."""
     monkeypatch.setattr("tony.hadoop.hdfs.append_log._HURRIED_PAUSE_SECONDS", 0.01)
     log = AppendLog(client, _PATH, AppendOptions(interval=0.0, longest_pause=1000.0))
@@ -168,7 +166,7 @@ def test_who_waits_is_not_kept_waiting(
     log.close(_CEILING)
 
 
-def test_patience_ends(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_patience_ends(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """After too much trouble the log gives up; everybody who waits or writes is told the cause."""
     cluster.fail_next("CREATE", *[Trouble.SAFE_MODE] * 1000)
     log = AppendLog(client, _PATH, AppendOptions(timeout=0.1, longest_pause=0.02))
@@ -181,7 +179,7 @@ def test_patience_ends(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
         log.close(_CEILING)
 
 
-def test_what_patience_does_not_cure(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_what_patience_does_not_cure(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """Permissions do not come back by asking again."""
     cluster.fail_next("APPEND", Trouble.FORBIDDEN)
     log = AppendLog(client, _PATH, _QUICK)
@@ -192,7 +190,7 @@ def test_what_patience_does_not_cure(client: WebHdfs, cluster: PlayedWebHdfs) ->
 
 
 @pytest.mark.parametrize("foreign", [b"", b"one\nothers\n" * 10, b"one\nOTHER\nbytes", None])
-def test_another_writer_is_noticed(client: WebHdfs, cluster: PlayedWebHdfs, foreign: bytes | None) -> None:
+def test_another_writer_is_noticed(client: WebHdfs, cluster: FakeWebHdfs, foreign: bytes | None) -> None:
     """Where the length is looked at, bytes that are not ours end the log; nothing is written on top of them."""
     log = AppendLog(client, _PATH, _QUICK)
     log.write(b"one\n")
@@ -202,7 +200,7 @@ def test_another_writer_is_noticed(client: WebHdfs, cluster: PlayedWebHdfs, fore
         if foreign is None:
             del cluster.files[_PATH]
         else:
-            cluster.files[_PATH] = PlayedFile(content=foreign)
+            cluster.files[_PATH] = FakeFile(content=foreign)
     log.write(b"two and more\n")
     with pytest.raises(HadoopError) as caught:
         log.flush(_CEILING)
@@ -211,7 +209,7 @@ def test_another_writer_is_noticed(client: WebHdfs, cluster: PlayedWebHdfs, fore
         assert cluster.files[_PATH].content == foreign
 
 
-def test_the_backlog_is_bounded(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_the_backlog_is_bounded(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """While HDFS is away memory does not grow without end; what was taken still goes out."""
     cluster.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 5)
     log = AppendLog(client, _PATH, AppendOptions(interval=0.0, most_waiting=10, longest_pause=0.1))
@@ -222,7 +220,7 @@ def test_the_backlog_is_bounded(client: WebHdfs, cluster: PlayedWebHdfs) -> None
     assert client.read(_PATH) == b"12345"
 
 
-def test_the_lease_is_recovered(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_the_lease_is_recovered(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """Where somebody dead holds the file, recovery is asked for until it is ours; its failure is no end."""
     asked: list[str] = []
 
@@ -230,7 +228,7 @@ def test_the_lease_is_recovered(client: WebHdfs, cluster: PlayedWebHdfs) -> None
         asked.append(path)
         raise HadoopError("the NameNode is away")
 
-    cluster.files[_PATH] = PlayedFile(content=b"one\n")
+    cluster.files[_PATH] = FakeFile(content=b"one\n")
     cluster.fail_next("APPEND", Trouble.BEING_WRITTEN, Trouble.BEING_WRITTEN)
     log = AppendLog(client, _PATH, _QUICK, recover=recover)
     log.write(b"two\n")
@@ -240,7 +238,7 @@ def test_the_lease_is_recovered(client: WebHdfs, cluster: PlayedWebHdfs) -> None
     log.close(_CEILING)
 
 
-def test_abandoned(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_abandoned(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """A program that must end does not wait for a NameNode that is away."""
     cluster.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 10_000)
     log = AppendLog(client, _PATH)
@@ -250,7 +248,7 @@ def test_abandoned(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
         log.close(_CEILING)
 
 
-def test_a_bug_ends_the_log_loudly(cluster: PlayedWebHdfs) -> None:
+def test_a_bug_ends_the_log_loudly(cluster: FakeWebHdfs) -> None:
     """Whatever the thread dies of, whoever waits is told and does not wait for ever."""
 
     class Broken(WebHdfs):

@@ -1,4 +1,4 @@
-"""Tests of `tony.hadoop.hdfs.namenode` with played NameNodes."""
+"""Tests of `tony.hadoop.hdfs.namenode` with fake NameNodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.support.hadoop.fake_namenode import PlayedNameNode
+from tests.support.hadoop.fake_namenode import FakeNameNode
 from tests.support.hadoop.faults import standby
 from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.hadoop.configuration.service_addresses import ServiceAddress
@@ -16,13 +16,13 @@ from tony.hadoop.hdfs.namenode import NameNode
 from tony.hadoop.ipc.login_method import LoginIdentity
 from tony.hadoop.wire import namenode as wire
 
-Scene = tuple[NameNode, PlayedNameNode, FakeIpcServer, FakeIpcServer]
+Scene = tuple[NameNode, FakeNameNode, FakeIpcServer, FakeIpcServer]
 
 
 @asynccontextmanager
-async def played() -> AsyncIterator[Scene]:
+async def fake_namenodes() -> AsyncIterator[Scene]:
     """A client of a pair of NameNodes, of which the first is active."""
-    files = PlayedNameNode()
+    files = FakeNameNode()
     async with FakeIpcServer() as one, FakeIpcServer() as two:
         files.serve(one)
         files.serve(two)
@@ -39,7 +39,7 @@ async def played() -> AsyncIterator[Scene]:
 
 async def test_a_lease_is_recovered_after_some_calls() -> None:
     """False until the file is closed; at once for one that nobody writes."""
-    async with played() as (client, files, _, _):
+    async with fake_namenodes() as (client, files, _, _):
         files.writers["/a"] = 1
         assert [False, True] == [await client.recover_lease("/a") for _ in range(2)]
         assert await client.recover_lease("/b")
@@ -48,7 +48,7 @@ async def test_a_lease_is_recovered_after_some_calls() -> None:
 
 
 async def test_the_other_one_of_the_pair_takes_over() -> None:
-    async with played() as (client, _, one, two):
+    async with fake_namenodes() as (client, _, one, two):
         one.order(standby(), times=100)
         assert await client.recover_lease("/a")
         assert await client.recover_lease("/a")
@@ -57,7 +57,7 @@ async def test_the_other_one_of_the_pair_takes_over() -> None:
 
 async def test_tokens() -> None:
     """A cluster without security gives out none; their service is ours to say."""
-    async with played() as (client, files, _, _):
+    async with fake_namenodes() as (client, files, _, _):
         assert None is await client.get_delegation_token("yarn")
         files.tokens = True
         token = await client.get_delegation_token("yarn")

@@ -1,4 +1,4 @@
-"""The WebHDFS client against a played NameNode and DataNode."""
+"""The WebHDFS client against a fake NameNode and DataNode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs, Trouble
+from tests.support.hadoop.fake_webhdfs import FakeWebHdfs, Trouble
 from tony.errors import StorageError
 from tony.hadoop.hdfs.errors import BeingWrittenError, NoSpaceError
 from tony.hadoop.hdfs.file_system import FileKind, SpaceUsage
@@ -45,13 +45,13 @@ _NOBODY = "http://127.0.0.1:1"
 
 
 @pytest.fixture(name="cluster")
-def _cluster() -> Iterator[PlayedWebHdfs]:
-    with PlayedWebHdfs() as cluster:
+def _cluster() -> Iterator[FakeWebHdfs]:
+    with FakeWebHdfs() as cluster:
         yield cluster
 
 
 @pytest.fixture(name="client")
-def _client(cluster: PlayedWebHdfs) -> Iterator[WebHdfs]:
+def _client(cluster: FakeWebHdfs) -> Iterator[WebHdfs]:
     with WebHdfs([cluster.url], WebLogin(user="alice"), WebOptions(timeout=2.0)) as client:
         yield client
 
@@ -113,7 +113,7 @@ def test_a_file_that_shrinks_while_it_is_sent_is_an_error(tmp_path: Path) -> Non
     assert b"".join(pieces.read()) == b"12345"
 
 
-def test_names_and_attributes(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_names_and_attributes(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """Folders, listings in several parts, renames, permissions, times, removal."""
     client.make_directories("/a/b", permission=0o710)
     for number in range(8):
@@ -153,7 +153,7 @@ def test_what_is_not_there(client: WebHdfs) -> None:
 
 
 @pytest.mark.parametrize("path", ["relative", "", "/a/../b", "/./a", "/a\0b"])
-def test_paths_that_are_none(client: WebHdfs, cluster: PlayedWebHdfs, path: str) -> None:
+def test_paths_that_are_none(client: WebHdfs, cluster: FakeWebHdfs, path: str) -> None:
     """Such a path never reaches a server."""
     with pytest.raises(ValueError, match=re.escape(repr(path))):
         client.get_status(path)
@@ -171,7 +171,7 @@ def test_paths_that_are_none(client: WebHdfs, cluster: PlayedWebHdfs, path: str)
         (Trouble.REDIRECT_ELSEWHERE, IpcProtocolError),
     ],
 )
-def test_refusals_have_names(client: WebHdfs, cluster: PlayedWebHdfs, trouble: Trouble, kind: type[Exception]) -> None:
+def test_refusals_have_names(client: WebHdfs, cluster: FakeWebHdfs, trouble: Trouble, kind: type[Exception]) -> None:
     """Each way to say no is an error of its own, at once, that names server, operation and path."""
     cluster.fail_next("CREATE", trouble)
     with pytest.raises(kind, match=r"127\.0\.0\.1:\d+ CREATE /f"):
@@ -179,7 +179,7 @@ def test_refusals_have_names(client: WebHdfs, cluster: PlayedWebHdfs, trouble: T
     assert len(cluster.requests) == 1
 
 
-def test_servers_that_are_no_namenodes(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_servers_that_are_no_namenodes(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """Pages instead of answers, and redirects without end."""
     cluster.fail_next("GETFILESTATUS", Trouble.NONSENSE, Trouble.NOT_FOUND_PAGE, Trouble.REDIRECT_FOREVER)
     with pytest.raises(IpcProtocolError, match=rf"{cluster.url} GETFILESTATUS /.*JSON.*a page"):
@@ -190,7 +190,7 @@ def test_servers_that_are_no_namenodes(client: WebHdfs, cluster: PlayedWebHdfs) 
         client.get_status("/")
 
 
-def test_later_is_asked_again(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_later_is_asked_again(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """A NameNode that starts says so, and is asked again until it has."""
     cluster.fail_next("GETFILESTATUS", Trouble.RETRIABLE, Trouble.RETRIABLE)
     assert client.get_status("/").kind is FileKind.DIRECTORY
@@ -201,7 +201,7 @@ def test_later_is_asked_again(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
 
 def test_the_active_namenode_is_found_and_kept() -> None:
     """Dead and standby NameNodes are passed over, and the active one is asked first from then on."""
-    with PlayedWebHdfs() as standby, PlayedWebHdfs() as active:
+    with FakeWebHdfs() as standby, FakeWebHdfs() as active:
         standby.fail_next("GETFILESTATUS", *[Trouble.STANDBY] * 9)
         standby.fail_next("CREATE", *[Trouble.STANDBY] * 9)
         with WebHdfs([_NOBODY, standby.url, active.url], WebLogin(user="a"), WebOptions(timeout=5.0)) as client:
@@ -223,7 +223,7 @@ def test_unreachable_servers() -> None:
 
 def test_a_namenode_that_hangs() -> None:
     """It takes connections and says nothing: the other one is asked, and from then on first, by new clients as well."""
-    with socket.create_server(("127.0.0.1", 0)) as silent, PlayedWebHdfs() as active:
+    with socket.create_server(("127.0.0.1", 0)) as silent, FakeWebHdfs() as active:
         hung = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with WebHdfs([hung, active.url], WebLogin(user="a"), WebOptions(hangs=0.2)) as client:
             with pytest.raises(CallTimeoutError):
@@ -249,7 +249,7 @@ def test_the_error_for_an_unreachable_namenode() -> None:
             WebHdfs([url], WebLogin(), impatient, known_as="It is nn").get_status("/")
 
 
-def test_what_may_lie_below_a_folder(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_what_may_lie_below_a_folder(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """Quotas of names and bytes, where there are some; and what there is room for in all."""
     client.make_directories("/a")
     client.create("/a/f", b"12345")
@@ -261,7 +261,7 @@ def test_what_may_lie_below_a_folder(client: WebHdfs, cluster: PlayedWebHdfs) ->
         client.get_usage("/b")
 
 
-def test_a_dead_datanode_is_left_out(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_a_dead_datanode_is_left_out(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """The NameNode believes in dead DataNodes for minutes; they are named to it and another one is asked for."""
     cluster.fail_next("CREATE", Trouble.DEAD_DATANODE)
     client.create("/f", b"content")
@@ -273,7 +273,7 @@ def test_a_dead_datanode_is_left_out(client: WebHdfs, cluster: PlayedWebHdfs) ->
         client.create("/g", b"content")
 
 
-def test_a_datanode_that_breaks_off(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_a_datanode_that_breaks_off(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """A read goes on where it was; of a write nobody knows, so the caller is told."""
     client.create("/f", b"0123456789" * 1000)
     cluster.fail_next("OPEN", Trouble.HANG_UP, Trouble.HANG_UP_AFTER_HALF, Trouble.HANG_UP_AFTER_HALF)
@@ -286,7 +286,7 @@ def test_a_datanode_that_breaks_off(client: WebHdfs, cluster: PlayedWebHdfs) -> 
         client.append("/f", b"x")
 
 
-def test_connections_are_kept(client: WebHdfs, cluster: PlayedWebHdfs) -> None:
+def test_connections_are_kept(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     for _ in range(20):
         client.get_status("/")
     assert cluster.connections == 1
@@ -303,7 +303,7 @@ def test_bounds(client: WebHdfs) -> None:
         client.list("/", most=1)
 
 
-def test_logins(cluster: PlayedWebHdfs) -> None:
+def test_logins(cluster: FakeWebHdfs) -> None:
     """A token stands for itself, a name may act for another one, and the token is in no message."""
     token = WebLogin(user="alice", token="secret-token")
     assert "secret-token" not in repr(token)
@@ -319,7 +319,7 @@ def test_logins(cluster: PlayedWebHdfs) -> None:
         assert "secret-token" not in str(caught.value)
 
 
-def test_a_token_that_ended(cluster: PlayedWebHdfs) -> None:
+def test_a_token_that_ended(cluster: FakeWebHdfs) -> None:
     """Whoever has another one is asked for it, once; without another it is an error."""
     asked: list[WebLogin | None] = []
 
@@ -353,7 +353,7 @@ def test_urls_that_are_none(url: str) -> None:
         WebHdfs([url], WebLogin())
 
 
-def test_a_gateway_has_a_path(cluster: PlayedWebHdfs) -> None:
+def test_a_gateway_has_a_path(cluster: FakeWebHdfs) -> None:
     """What stands before `/webhdfs/v1` stays; the full path is as good as the base."""
     with WebHdfs([f"{cluster.url}/webhdfs/v1/"], WebLogin()) as client:
         assert client.get_status("/").kind is FileKind.DIRECTORY
@@ -383,7 +383,7 @@ def test_https(tmp_path: Path) -> None:
     """With the right authority it works as without TLS; with another, or none, nobody is believed."""
     certificate = _certificate(tmp_path)
     trusting = ssl.create_default_context(cafile=certificate)
-    with PlayedWebHdfs(certificate=certificate) as cluster:
+    with FakeWebHdfs(certificate=certificate) as cluster:
         assert cluster.url.startswith("https://")
         options = WebOptions(http=HttpOptions(tls=trusting))
         with WebHdfs([cluster.url], WebLogin(user="alice"), options) as client:

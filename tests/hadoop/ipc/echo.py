@@ -1,4 +1,4 @@
-"""A protocol with two methods, and a played daemon that speaks it."""
+"""A protocol with two methods, and a fake daemon that speaks it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.proto import BYTES, INT32, STRING, ProtoMessage, optional
 from tony.hadoop.wire.rpc_method import Method
 
-PROTOCOL = "org.apache.hadoop.played.EchoProtocolPB"
+PROTOCOL = "org.apache.hadoop.fake.EchoProtocolPB"
 TOKEN = HadoopToken(identifier=b"\x0a\x04\x08\x01\x10\x02", password=b"\x00\x01secret\xff", kind="NMToken")
 TOKENS: Mapping[bytes, bytes] = {TOKEN.identifier: TOKEN.password}
 ALICE = LoginIdentity.from_user("alice")
@@ -28,7 +28,7 @@ class Said(ProtoMessage):
 ECHO = Method(protocol=PROTOCOL, name="echo", request=Said, response=Said, idempotent=True)
 WHO = Method(protocol=PROTOCOL, name="whoAmI", request=Said, response=Said)
 UNKNOWN = Method(protocol=PROTOCOL, name="sing", request=Said, response=Said)
-FOREIGN = Method(protocol="org.apache.hadoop.played.OtherPB", name="echo", request=Said, response=Said)
+FOREIGN = Method(protocol="org.apache.hadoop.fake.OtherPB", name="echo", request=Said, response=Said)
 
 
 def echo(request: Said, _: Incoming) -> Said:
@@ -40,7 +40,7 @@ def who(_: Said, call: Incoming) -> Said:
 
 
 def daemon(**given: Any) -> FakeIpcServer:
-    """A played daemon, not yet started; arguments as FakeIpcServer has them."""
+    """A fake daemon, not yet started; arguments as FakeIpcServer has them."""
     server = FakeIpcServer(**given)
     server.on(ECHO, echo)
     server.on(WHO, who)

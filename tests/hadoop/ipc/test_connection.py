@@ -1,4 +1,4 @@
-"""Connections to a played daemon: logins, calls that overtake each other, and everything that goes wrong."""
+"""Connections to a fake daemon: logins, calls that overtake each other, and everything that goes wrong."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ async def test_unknown_methods_and_protocols() -> None:
         connection = await _to(server)
         with pytest.raises(NoSuchMethodError, match=r"EchoProtocol\.sing.*(?s:.)*older"):
             await connection.call(UNKNOWN, Said())
-        with pytest.raises(NoSuchProtocolError, match=r"Unknown protocol: org\.apache\.hadoop\.played\.OtherPB"):
+        with pytest.raises(NoSuchProtocolError, match=r"Unknown protocol: org\.apache\.hadoop\.fake\.OtherPB"):
             await connection.call(FOREIGN, Said())
         await connection.close()
 

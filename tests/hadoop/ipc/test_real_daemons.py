@@ -76,7 +76,7 @@ async def test_new_applications(addresses: dict[str, Address]) -> None:
         NoSuchMethodError, match=rf"{addresses['rm']} ApplicationClientProtocol\.sing: .*Unknown method"
     ):
         await connection.call(singing, Said())
-    with pytest.raises(NoSuchProtocolError, match=r"Unknown protocol: org\.apache\.hadoop\.played\.OtherPB"):
+    with pytest.raises(NoSuchProtocolError, match=r"Unknown protocol: org\.apache\.hadoop\.fake\.OtherPB"):
         await connection.call(FOREIGN, Said())
     assert connection.is_open
     await connection.close()

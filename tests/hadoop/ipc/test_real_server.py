@@ -331,15 +331,15 @@ async def test_errors(daemon: JavaDaemon) -> None:
     connection = await _to(daemon.address("simple:authentication"), LoginIdentity.from_user("alice"))
     unknown = Method(protocol=PROTOCOL, name="sing", request=Said, response=Said)
     foreign = Method(protocol="org.apache.hadoop.Other", name="sing", request=Said, response=Said)
-    unplayed = Method(protocol=PROTOCOL, name="getNewApplication", request=Said, response=Said)
+    unimplemented = Method(protocol=PROTOCOL, name="getNewApplication", request=Said, response=Said)
     with pytest.raises(ApplicationNotFoundError, match="no such application"):
         await _echo(connection, "missing")
     with pytest.raises(NoSuchMethodError, match="Unknown method sing called on"):
         await connection.call(unknown, Said())
     with pytest.raises(NoSuchProtocolError, match=r"org\.apache\.hadoop\.Other"):
         await connection.call(foreign, Said())
-    with pytest.raises(RemoteError, match="IOException: not played: getNewApplication"):
-        await connection.call(unplayed, Said())
+    with pytest.raises(RemoteError, match="IOException: not implemented: getNewApplication"):
+        await connection.call(unimplemented, Said())
     assert "x" == await _echo(connection, "x")
     await connection.close()
 

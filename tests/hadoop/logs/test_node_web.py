@@ -1,4 +1,4 @@
-"""Logs of running containers, from a played NodeManager."""
+"""Logs of running containers, from a fake NodeManager."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.hadoop.fake_node_web import PlayedNodeWeb
+from tests.support.hadoop.fake_node_web import FakeNodeWeb
 from tony.hadoop.ipc.errors import ConnectError, ConnectionLostError
 from tony.hadoop.logs.errors import NodeWebError
 from tony.hadoop.logs.node_web import NodeLog, NodeWeb
@@ -19,14 +19,14 @@ _NASTY = b'<b>&amp; & "q" gr\xc3\xbc\xc3\x9f \xff\xfe\r\n\ttab\nLogContents:\nEn
 
 
 @pytest.fixture(name="node")
-def _node() -> Iterator[PlayedNodeWeb]:
-    with PlayedNodeWeb() as node:
+def _node() -> Iterator[FakeNodeWeb]:
+    with FakeNodeWeb() as node:
         node.containers[_C] = {"stdout": _NASTY, "empty": b"", "odd name/ü": b"odd"}
         yield node
 
 
 @pytest.fixture(name="web")
-def _web(node: PlayedNodeWeb) -> Iterator[NodeWeb]:
+def _web(node: FakeNodeWeb) -> Iterator[NodeWeb]:
     with NodeWeb(node.url, "alice") as web:
         yield web
 
@@ -36,7 +36,7 @@ def _read(web: NodeWeb, name: str, offset: int = 0) -> bytes:
         return stream.read()
 
 
-def test_listing_and_content(node: PlayedNodeWeb, web: NodeWeb) -> None:
+def test_listing_and_content(node: FakeNodeWeb, web: NodeWeb) -> None:
     """Names and lengths, and the very bytes, whatever they are; the user is named."""
     assert web.list_files(_C) == (
         NodeLog(name="empty", length=0),
@@ -49,7 +49,7 @@ def test_listing_and_content(node: PlayedNodeWeb, web: NodeWeb) -> None:
     assert all(query["user.name"] == ["alice"] for query in node.queries)
 
 
-def test_offsets(node: PlayedNodeWeb, web: NodeWeb) -> None:
+def test_offsets(node: FakeNodeWeb, web: NodeWeb) -> None:
     """From every offset of a short file, and from some of one that is longer than what is asked for at first."""
     for offset in range(len(_NASTY) + 3):
         assert _read(web, "stdout", offset) == _NASTY[offset:]
@@ -62,7 +62,7 @@ def test_offsets(node: PlayedNodeWeb, web: NodeWeb) -> None:
         assert stream.position == 12
 
 
-def test_a_growing_file_is_followed(node: PlayedNodeWeb, web: NodeWeb) -> None:
+def test_a_growing_file_is_followed(node: FakeNodeWeb, web: NodeWeb) -> None:
     """Opened again and again where one has come to, it gives every byte once, however much was added."""
     node.containers[_C]["stdout"] = b""
     written = b""
@@ -74,7 +74,7 @@ def test_a_growing_file_is_followed(node: PlayedNodeWeb, web: NodeWeb) -> None:
         assert got == written
 
 
-def test_a_file_that_grows_between_two_requests(node: PlayedNodeWeb, web: NodeWeb) -> None:
+def test_a_file_that_grows_between_two_requests(node: FakeNodeWeb, web: NodeWeb) -> None:
     """What is added while one asks does not make a gap."""
     node.containers[_C]["stdout"] = b"0123456789"
 
@@ -87,7 +87,7 @@ def test_a_file_that_grows_between_two_requests(node: PlayedNodeWeb, web: NodeWe
     assert set(found[5:]) == {ord("x")}
 
 
-def test_a_file_that_was_cut_short(node: PlayedNodeWeb, web: NodeWeb) -> None:
+def test_a_file_that_was_cut_short(node: FakeNodeWeb, web: NodeWeb) -> None:
     """An offset behind the end gives nothing, and the length tells why."""
     node.containers[_C]["stdout"] = b"new"
     with web.open(_C, "stdout", 100) as stream:
@@ -95,7 +95,7 @@ def test_a_file_that_was_cut_short(node: PlayedNodeWeb, web: NodeWeb) -> None:
         assert stream.length == 3
 
 
-def test_removed_logs(node: PlayedNodeWeb, web: NodeWeb) -> None:
+def test_removed_logs(node: FakeNodeWeb, web: NodeWeb) -> None:
     """No container, no file, or a redirect to a log server; other refusals are other errors."""
     for ask in (
         lambda: web.list_files("container_2"),
@@ -115,7 +115,7 @@ def test_removed_logs(node: PlayedNodeWeb, web: NodeWeb) -> None:
     assert not caught.value.is_missing
 
 
-def test_a_node_that_breaks_off(node: PlayedNodeWeb, web: NodeWeb) -> None:
+def test_a_node_that_breaks_off(node: FakeNodeWeb, web: NodeWeb) -> None:
     """What came is given, and the rest is an error, not an end."""
     node.containers[_C]["long"] = b"x" * 200_000
     node.cut = 50_000
@@ -139,14 +139,14 @@ def test_a_node_that_is_down() -> None:
         b"x" * 100_000,
     ],
 )
-def test_what_is_no_log(node: PlayedNodeWeb, web: NodeWeb, body: bytes) -> None:
+def test_what_is_no_log(node: FakeNodeWeb, web: NodeWeb, body: bytes) -> None:
     """Answers of something else are refused, in bounded memory."""
     node.answer = lambda path: (200, {}, body)
     with pytest.raises(NodeWebError):
         web.open(_C, "stdout")
 
 
-def test_listings_of_all_shapes(node: PlayedNodeWeb, web: NodeWeb) -> None:
+def test_listings_of_all_shapes(node: FakeNodeWeb, web: NodeWeb) -> None:
     """A list of one as the one itself, several kinds of logs, and what is no listing."""
     one = b'{"containerLogInfo": {"fileName": "a", "fileSize": "1"}, "logAggregationType": "LOCAL"}'
     other = b'{"containerLogInfo": [{"fileName": "b", "fileSize": 2}], "logAggregationType": "AGGREGATED"}'
@@ -167,7 +167,7 @@ def test_listings_of_all_shapes(node: PlayedNodeWeb, web: NodeWeb) -> None:
 @given(body=st.binary(max_size=200))
 def test_garbage(body: bytes) -> None:
     """Whatever a server says, it is a log or an error of ours."""
-    with PlayedNodeWeb() as node, NodeWeb(node.url) as web:
+    with FakeNodeWeb() as node, NodeWeb(node.url) as web:
         node.answer = lambda path: (200, {}, b"LogLength:5\n" + body)
         for ask in (lambda: web.list_files(_C), lambda: _read(web, "stdout")):
             try:

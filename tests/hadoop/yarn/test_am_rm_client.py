@@ -1,4 +1,4 @@
-"""A master and a played ResourceManager: over real connections, with everything that goes wrong."""
+"""A master and a fake ResourceManager: over real connections, with everything that goes wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of `tony.hadoop.yarn.application_client` with played ResourceManagers."""
+"""Tests of `tony.hadoop.yarn.application_client` with fake ResourceManagers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.hadoop.fake_applications import PlayedApplications
+from tests.support.hadoop.fake_applications import FakeApplications
 from tests.support.hadoop.faults import DropResponse, HoldResponse, standby
 from tests.support.hadoop.ipc_server import FakeIpcServer, Incoming
 from tony.hadoop import ids
@@ -35,13 +35,13 @@ from tony.hadoop.yarn.application_client import (
     OperationTimeoutError,
 )
 
-Scene = tuple[ApplicationClient, PlayedApplications, list[FakeIpcServer]]
+Scene = tuple[ApplicationClient, FakeApplications, list[FakeIpcServer]]
 
 
 @asynccontextmanager
-async def played(servers: int = 1, **given: Any) -> AsyncIterator[Scene]:
+async def fake_managers(servers: int = 1, **given: Any) -> AsyncIterator[Scene]:
     """A client, the cluster, and the servers that serve it."""
-    cluster = PlayedApplications(**given)
+    cluster = FakeApplications(**given)
     made = [FakeIpcServer() for _ in range(servers)]
     for server in made:
         cluster.serve(server)
@@ -68,7 +68,7 @@ def context(new: NewApplication, **given: Any) -> ApplicationSubmissionContext:
 
 async def test_an_application_is_submitted_and_awaited() -> None:
     """Until the scheduler has taken it; the report is that of the moment."""
-    async with played(undecided=3) as (client, cluster, (server,)):
+    async with fake_managers(undecided=3) as (client, cluster, (server,)):
         new = await client.request_new_application()
         assert Resource(memory=8192, vcores=8) == new.maximum
         report = await client.submit(context(new, tags=("t",), application_type="TEST"))
@@ -78,7 +78,7 @@ async def test_an_application_is_submitted_and_awaited() -> None:
 
 async def test_a_resource_manager_that_forgot_gets_the_application_again() -> None:
     """It failed over before it had stored the application: the same context, the same id."""
-    async with played(servers=2) as (client, cluster, (one, two)):
+    async with fake_managers(servers=2) as (client, cluster, (one, two)):
         new = await client.request_new_application()
         lost: list[Incoming] = []
 
@@ -98,7 +98,7 @@ async def test_a_resource_manager_that_forgot_gets_the_application_again() -> No
 
 async def test_an_answer_that_got_lost_does_no_harm() -> None:
     """The ResourceManager allows a second submission of the same application."""
-    async with played() as (client, cluster, (server,)):
+    async with fake_managers() as (client, cluster, (server,)):
         new = await client.request_new_application()
         server.order(DropResponse(executed=True), method="submitApplication")
         assert ApplicationState.ACCEPTED is (await client.submit(context(new))).state
@@ -108,7 +108,7 @@ async def test_an_answer_that_got_lost_does_no_harm() -> None:
 @pytest.mark.parametrize(("queue", "said"), [("nope", "unknown queue: nope"), ("shut", "is STOPPED")])
 async def test_a_rejected_application_is_reported_with_the_reason(queue: str, said: str) -> None:
     """The ResourceManager takes the submission, and fails the application afterwards."""
-    async with played(queues=("default", "shut")) as (client, cluster, _):
+    async with fake_managers(queues=("default", "shut")) as (client, cluster, _):
         cluster.queues["shut"] = QueueState.STOPPED
         new = await client.request_new_application()
         with pytest.raises(ApplicationRejectedError, match=said) as caught:
@@ -119,7 +119,7 @@ async def test_a_rejected_application_is_reported_with_the_reason(queue: str, sa
 
 async def test_an_application_that_ran_and_failed_was_not_rejected() -> None:
     """Its master ended while we looked away."""
-    async with played() as (client, cluster, _):
+    async with fake_managers() as (client, cluster, _):
         new = await client.request_new_application()
         await client.submit(context(new))
         cluster.run(new.id)
@@ -128,7 +128,7 @@ async def test_an_application_that_ran_and_failed_was_not_rejected() -> None:
 
 
 async def test_what_is_too_large_is_refused_at_once() -> None:
-    async with played() as (client, _, _):
+    async with fake_managers() as (client, _, _):
         with pytest.raises(InvalidResourceRequestError):
             await client.submit(
                 context(await client.request_new_application(), resource=Resource(memory=10**9, vcores=1))
@@ -139,7 +139,7 @@ async def test_what_is_too_large_is_refused_at_once() -> None:
 
 async def test_patience_ends() -> None:
     """An application that stays undecided, and one that is never killed."""
-    async with played(undecided=10**4, kill_takes=10**4) as (client, _, _):
+    async with fake_managers(undecided=10**4, kill_takes=10**4) as (client, _, _):
         new = await client.request_new_application()
         with pytest.raises(OperationTimeoutError, match="has not accepted it"):
             await client.submit(context(new), timeout=0.2)
@@ -149,7 +149,7 @@ async def test_patience_ends() -> None:
 
 async def test_a_kill_is_asked_until_it_is_done() -> None:
     """And again without harm; but not for an application that nobody knows."""
-    async with played(kill_takes=3) as (client, _, (server,)):
+    async with fake_managers(kill_takes=3) as (client, _, (server,)):
         new = await client.request_new_application()
         await client.submit(context(new))
         await client.kill(new.id, "no longer needed")
@@ -167,7 +167,7 @@ async def test_a_kill_is_asked_until_it_is_done() -> None:
 
 
 async def test_a_resource_manager_that_restarts_under_a_poll_is_waited_for() -> None:
-    async with played(undecided=4) as (client, _, (server,)):
+    async with fake_managers(undecided=4) as (client, _, (server,)):
         new = await client.request_new_application()
         hold = HoldResponse(executed=False)
         server.order(hold, method="getApplicationReport", skip=1)
@@ -185,7 +185,7 @@ async def test_a_resource_manager_that_restarts_under_a_poll_is_waited_for() -> 
 
 async def test_applications_are_chosen() -> None:
     """By state and type."""
-    async with played() as (client, _, _):
+    async with fake_managers() as (client, _, _):
         for number, kind in enumerate("AAB"):
             await client.submit(
                 context(await client.request_new_application(), application_type=kind, name=f"n{number}")
@@ -203,7 +203,7 @@ async def test_applications_are_chosen() -> None:
 async def test_the_cluster() -> None:
     """Nodes with racks and labels, queues, resource types."""
     given: dict[str, Any] = {"nodes": ("a", "b"), "labels": {"gpu": ("b",)}, "queues": ("x", "y")}
-    async with played(resource_types=(ResourceTypeInfo(name="yarn.io/gpu"),), **given) as (client, cluster, _):
+    async with fake_managers(resource_types=(ResourceTypeInfo(name="yarn.io/gpu"),), **given) as (client, cluster, _):
         cluster.lose("a")
         nodes = await client.nodes()
         assert [("a", (), NodeState.LOST), ("b", ("gpu",), NodeState.RUNNING)] == [

@@ -1,4 +1,4 @@
-"""A master and played NodeManagers."""
+"""A master and fake NodeManagers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NOT_READY = Refuse(class_name="org.apache.hadoop.yarn.exceptions.NMNotYetReadyEx
 
 
 class Node:
-    """A played NodeManager, and what a master knows of it."""
+    """A fake NodeManager, and what a master knows of it."""
 
     def __init__(self, tokens: NodeTokens) -> None:
         self.passwords: dict[bytes, bytes] = {}

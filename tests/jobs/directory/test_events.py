@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from tests.jobs.fake_am import JOB, PlayedMaster, recorded, standing, succeeded
+from tests.jobs.fake_am import JOB, FakeAm, recorded, standing, succeeded
 from tony.core.events import Queued
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
 from tony.jobs.directory.view import DirectoryJobView
@@ -18,7 +18,7 @@ async def test_what_happens_from_now_on(home: Home) -> None:
     folder, record = recorded(home)
     header = Header(format=FORMAT, version=VERSION, job=JOB, attempt=1, settings="")
     writer = LogWriter(folder.events(1), header)
-    async with PlayedMaster(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
         writer.append(Queued(reason="a"), 1.0, 1.0)
         writer.flush()
         async with aclosing(DirectoryJobView.from_home(home, JOB).events(follow=True)) as stream:

@@ -373,7 +373,7 @@ async def die(made: LocalBench) -> int:
 
 
 def successor(made: LocalBench, claim: int) -> LocalAllocator:
-    """The source of the next master. Its supervision is only played: a test's own process can adopt no orphans."""
+    """The source of the next master. Its supervision is fake: a test's own process can adopt no orphans."""
     assert isinstance(made.source, LocalAllocator)
     later = LocalAllocator(made.job, executor_command=made.source._command)
     later._supervisor = Inherited(claim)  # type: ignore[assignment]

@@ -28,12 +28,12 @@ def test_nothing_set() -> None:
 
 def test_all_set() -> None:
     """Sizes may come as text or read already."""
-    struck = {
+    injected = {
         "executor": "tony.testing.module_runner /checkout tests.support.faulty_executor",
         "master": "tony.testing.module_runner /checkout tests.support.crashing_master kill master after event 3",
     }
-    values = {"memory": "4g", "gpus": 2, "ledger": "/somewhere", **struck}
-    expected = LocalSettings(memory=4 << 30, gpus=2, ledger=Path("/somewhere"), **struck)
+    values = {"memory": "4g", "gpus": 2, "ledger": "/somewhere", **injected}
+    expected = LocalSettings(memory=4 << 30, gpus=2, ledger=Path("/somewhere"), **injected)
     assert read_settings(values) == (expected, [])
     assert read_settings({**values, "memory": 4 << 30}) == (expected, [])
 

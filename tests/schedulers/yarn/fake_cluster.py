@@ -1,4 +1,4 @@
-"""A source on a played cluster: ResourceManager, two nodes and a file system, all in this process."""
+"""A source on a fake cluster: ResourceManager, two nodes and a file system, all in this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.schedulers.yarn.samples import uploaded
 from tests.support.hadoop.fake_node_manager import FakeNodeManager
 from tests.support.hadoop.fake_resource_manager import FakeResourceManager
-from tests.support.hadoop.fake_webhdfs import PlayedWebHdfs
+from tests.support.hadoop.fake_webhdfs import FakeWebHdfs
 from tests.support.hadoop.ipc_server import FakeIpcServer
 from tests.support.waiting import wait_until
 from tony.core.events import ContainerEnded, Event, Granted
@@ -36,7 +36,7 @@ FOLDER = f"/user/ann/.tony/jobs/{JOB}"
 HDFS_TOKEN = HadoopToken(identifier=b"ann", password=b"hdfs", kind="HDFS_DELEGATION_TOKEN", service="127.0.0.1:8020")
 
 
-class Played:
+class FakeCluster:
     """The source, the cluster around it, and what the source has told.
 
     Attributes:
@@ -50,7 +50,7 @@ class Played:
         self.clients_door.on(GET_APPLICATION_REPORT, self._report)
         self.reports = [ApplicationReport(state=ApplicationState.KILLED)]
         self.nodes = [FakeNodeManager(self.manager.node_tokens, self.ends) for _ in range(2)]
-        self.files = PlayedWebHdfs()
+        self.files = FakeWebHdfs()
         self.job = job
         self.spec: JobSpec = job.record.spec
         self.job_id = job.record.job_id
@@ -191,23 +191,25 @@ async def hang_up(source: YarnAllocator) -> None:
 
 
 @asynccontextmanager
-async def playing(
+async def start_fake_cluster(
     folder: Path,
     *,
     attempt: int = 1,
     opens: bool = True,
     spec: JobSpec | None = None,
     room: Mapping[str, int] | None = None,
-) -> AsyncIterator[Played]:
+) -> AsyncIterator[FakeCluster]:
     """A cluster, and an allocator on it for a job, else for `build_two_roles`. It is closed afterwards."""
-    played = Played(folder, room or {}, build_prepared_job(folder / "home", spec or build_two_roles(), JOB), attempt)
+    cluster = FakeCluster(
+        folder, room or {}, build_prepared_job(folder / "home", spec or build_two_roles(), JOB), attempt
+    )
     async with AsyncExitStack() as stack:
-        stack.enter_context(played.files)
-        for server in (played.manager.server, played.clients_door, *(node.server for node in played.nodes)):
+        stack.enter_context(cluster.files)
+        for server in (cluster.manager.server, cluster.clients_door, *(node.server for node in cluster.nodes)):
             await stack.enter_async_context(server)
-        played.make()
+        cluster.make()
         if opens:
-            await played.open()
-        yield played
-        await played.source.close()
-        await hang_up(played.source)
+            await cluster.open()
+        yield cluster
+        await cluster.source.close()
+        await hang_up(cluster.source)

@@ -1,4 +1,4 @@
-"""Containers of a played YARN, and everything that goes wrong. The contract of all sources: tests/conformance/."""
+"""Containers of a fake YARN, and everything that goes wrong. The contract of all sources: tests/conformance/."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.facts import mentions
 from tests.schedulers.yarn import fake_cluster as scene
-from tests.schedulers.yarn.fake_cluster import HDFS_TOKEN, SECRET, Played, playing
+from tests.schedulers.yarn.fake_cluster import HDFS_TOKEN, SECRET, FakeCluster, start_fake_cluster
 from tests.support.hadoop.fake_resource_manager import YARN
 from tests.support.hadoop.fake_webhdfs import Trouble
 from tests.support.hadoop.faults import HoldResponse, Refuse
@@ -67,11 +67,11 @@ def with_worker(**fields: Any) -> JobSpec:
 
 async def test_too_large_is_refused(tmp_path: Path) -> None:
     """What the ResourceManager does not take is told with its own words; other roles go on."""
-    async with playing(tmp_path) as played:
-        played.manager.maximum = 8
-        played.source.set_demand("worker", 1)
-        await played.until(lambda: played.of(Unsatisfiable))
-        (event,) = played.of(Unsatisfiable)
+    async with start_fake_cluster(tmp_path) as cluster:
+        cluster.manager.maximum = 8
+        cluster.source.set_demand("worker", 1)
+        await cluster.until(lambda: cluster.of(Unsatisfiable))
+        (event,) = cluster.of(Unsatisfiable)
         assert isinstance(event, Unsatisfiable)
         assert (event.role, "maximum" in event.reason) == ("worker", True)
 
@@ -79,42 +79,42 @@ async def test_too_large_is_refused(tmp_path: Path) -> None:
 async def test_an_unknown_resource_is_refused(tmp_path: Path) -> None:
     """YARN would grant a container without it, and say nothing."""
     role = Role(resources=Resources(memory=16 * MIB, gpus=1))
-    async with playing(tmp_path, spec=build_two_roles(roles={"worker": role, "ps": Role()})) as played:
-        played.source.set_demand("worker", 1)
-        await played.until(lambda: played.of(Unsatisfiable))
-        (event,) = played.of(Unsatisfiable)
+    async with start_fake_cluster(tmp_path, spec=build_two_roles(roles={"worker": role, "ps": Role()})) as cluster:
+        cluster.source.set_demand("worker", 1)
+        await cluster.until(lambda: cluster.of(Unsatisfiable))
+        (event,) = cluster.of(Unsatisfiable)
         assert isinstance(event, Unsatisfiable)
         assert mentions(event.reason, "yarn.io/gpu")
-        assert played.manager.asks == {}
+        assert cluster.manager.asks == {}
 
 
 async def test_what_is_missing_is_told(tmp_path: Path) -> None:
     """By role, with the queue; and that nothing is any more."""
-    async with playing(tmp_path) as played:
-        played.manager.grants_by_hand = True
-        played.source.set_demand("worker", 3)
-        await played.until(lambda: played.of(Queued))
-        (event,) = played.of(Queued)
+    async with start_fake_cluster(tmp_path) as cluster:
+        cluster.manager.grants_by_hand = True
+        cluster.source.set_demand("worker", 3)
+        await cluster.until(lambda: cluster.of(Queued))
+        (event,) = cluster.of(Queued)
         assert isinstance(event, Queued)
         assert mentions(event.reason, "3 of 3", "YARN", "worker pending", "default")
-        played.manager.grants_by_hand = False
-        await played.until(lambda: len(played.of(Granted)) == 3 and len(played.of(Queued)) == 2)
-        assert played.events[-1] == Queued(reason="")
+        cluster.manager.grants_by_hand = False
+        await cluster.until(lambda: len(cluster.of(Granted)) == 3 and len(cluster.of(Queued)) == 2)
+        assert cluster.events[-1] == Queued(reason="")
 
 
 async def test_what_finds_no_place_is_waited_for(tmp_path: Path) -> None:
     """A role with `spread` on a cluster that rejects what does not fit now: told why, granted when there is room."""
-    async with playing(tmp_path, spec=with_worker(spread=True)) as played:
-        played.manager.places = 1
-        played.source.set_demand("worker", 3)
+    async with start_fake_cluster(tmp_path, spec=with_worker(spread=True)) as cluster:
+        cluster.manager.places = 1
+        cluster.source.set_demand("worker", 3)
         waiting = Queued(
             reason="waiting for YARN: 2 of 3 containers of worker pending in queue default; no suitable node for "
             "worker now (could not place on node), retrying"
         )
-        await played.until(lambda: waiting in played.events)
-        played.manager.places = 2
-        await played.until(lambda: len(played.of(Granted)) == 3 and played.events[-1] == Queued(reason=""))
-        assert (played.events[-1], played.of(Unsatisfiable)) == (Queued(reason=""), [])
+        await cluster.until(lambda: waiting in cluster.events)
+        cluster.manager.places = 2
+        await cluster.until(lambda: len(cluster.of(Granted)) == 3 and cluster.events[-1] == Queued(reason=""))
+        assert (cluster.events[-1], cluster.of(Unsatisfiable)) == (Queued(reason=""), [])
 
 
 @pytest.mark.parametrize("settings", [{}, {"placement": "os=linux"}])
@@ -126,19 +126,19 @@ async def test_no_constraints_here(tmp_path: Path, settings: dict[str, str | int
     said = "Found non empty SchedulingRequest, but the configured handler cannot handle placement constraints"
     no = Refuse(class_name=f"{YARN}YarnException", message=said)
     spec = replace(with_worker(spread=not settings), scheduler_settings=settings)
-    async with playing(tmp_path, spec=spec) as played:
-        (registration,) = played.manager.server.named("registerApplicationMaster")
+    async with start_fake_cluster(tmp_path, spec=spec) as cluster:
+        (registration,) = cluster.manager.server.named("registerApplicationMaster")
         assert isinstance(registration.request, RegisterRequest)
         assert registration.request.placement_constraints == ()
-        await played.manager.server.wait_called("allocate")
-        played.manager.server.order(no, method="allocate", times=100)
-        played.source.set_demand("worker", 1)
-        await played.until(lambda: played.of(Unsatisfiable))
-        (event,) = played.of(Unsatisfiable)
+        await cluster.manager.server.wait_called("allocate")
+        cluster.manager.server.order(no, method="allocate", times=100)
+        cluster.source.set_demand("worker", 1)
+        await cluster.until(lambda: cluster.of(Unsatisfiable))
+        (event,) = cluster.of(Unsatisfiable)
         assert isinstance(event, Unsatisfiable)
         key = "scheduler.yarn.placement" if settings else "roles.worker.spread"
         assert event.reason.startswith(f"this cluster has placement constraints disabled, but {key} needs them.")
-        played.manager.server.forgive()
+        cluster.manager.server.forgive()
 
 
 # --- starting ------------------------------------------------------------------------------------------------------
@@ -146,103 +146,103 @@ async def test_no_constraints_here(tmp_path: Path, settings: dict[str, str | int
 
 async def test_gpus_under_yarns_own_name_are_gpus(tmp_path: Path) -> None:
     """A task that has none would be kept from seeing any."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.granted("worker", 1)
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.granted("worker", 1)
         role = Role(resources=Resources(memory=16 * MIB, others={"yarn.io/gpu": 2}))
-        object.__setattr__(played.source, "_spec", replace(played.spec, roles={"worker": role, "ps": Role()}))
-        await played.launch(container)
-        assert 2 == played.papers_of(container).task.gpus
+        object.__setattr__(cluster.source, "_spec", replace(cluster.spec, roles={"worker": role, "ps": Role()}))
+        await cluster.launch(container)
+        assert 2 == cluster.papers_of(container).task.gpus
 
 
 async def test_a_task_gets_the_users_tokens_and_not_the_masters(tmp_path: Path) -> None:
     """Its program may use HDFS; nobody in it can be the application master."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.launched()
-        tokens = played.tokens_of(container)
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.launched()
+        tokens = cluster.tokens_of(container)
         assert [token.kind for token in tokens.tokens.values()] == [HDFS_TOKEN.kind]
         assert tokens.secrets["own"] == b"key"
-        assert played.papers_of(container).credentials == SECRET
+        assert cluster.papers_of(container).credentials == SECRET
 
 
 async def test_a_launch_that_fails_is_given_back(tmp_path: Path) -> None:
     """Its words say where and why, no end is told besides, and another container comes for it."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.granted()
-        played.node(container).refusals[container] = "no disk is left"
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.granted()
+        cluster.node(container).refusals[container] = "no disk is left"
         with pytest.raises(SchedulerError, match=rf"cannot launch worker:0 in {container}: .*no disk is left"):
-            await played.launch(container)
-        await played.until(lambda: len(played.of(Granted)) == 2)
-        assert parse_container_id(container) in played.manager.released
-        assert played.causes() == []
+            await cluster.launch(container)
+        await cluster.until(lambda: len(cluster.of(Granted)) == 2)
+        assert parse_container_id(container) in cluster.manager.released
+        assert cluster.causes() == []
 
 
 async def test_a_launch_that_fails_after_it_was_released(tmp_path: Path) -> None:
     """It is refused once, and nothing comes of it later."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.granted()
-        played.source.set_demand("worker", 0)
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.granted()
+        cluster.source.set_demand("worker", 0)
         hold = HoldResponse()
-        played.node(container).refusals[container] = "no"
-        played.node(container).server.order(hold, method="startContainers")
-        launch = asyncio.ensure_future(played.launch(container))
+        cluster.node(container).refusals[container] = "no"
+        cluster.node(container).server.order(hold, method="startContainers")
+        launch = asyncio.ensure_future(cluster.launch(container))
         await hold.is_held.wait()
-        played.source.release(container, 0.01)
+        cluster.source.release(container, 0.01)
         await asyncio.sleep(0.05)
         hold.release()
         with pytest.raises(SchedulerError):
             await launch
-        await played.until(lambda: not played.manager.live)
-        assert played.causes() == []
+        await cluster.until(lambda: not cluster.manager.live)
+        assert cluster.causes() == []
 
 
 async def test_it_ended_while_it_was_launched(tmp_path: Path) -> None:
     """Its node was lost at that moment: one end is told, and the launch says nothing more."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.granted()
-        played.source.set_demand("worker", 0)
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.granted()
+        cluster.source.set_demand("worker", 0)
         hold = HoldResponse()
-        played.node(container).refusals[container] = "I am going"
-        played.node(container).server.order(hold, method="startContainers")
-        launch = asyncio.ensure_future(played.launch(container))
+        cluster.node(container).refusals[container] = "I am going"
+        cluster.node(container).server.order(hold, method="startContainers")
+        launch = asyncio.ensure_future(cluster.launch(container))
         await hold.is_held.wait()
-        played.manager.complete(parse_container_id(container), -100, "Container released on a *lost* node")
-        await played.until(lambda: played.of(ContainerEnded))
+        cluster.manager.complete(parse_container_id(container), -100, "Container released on a *lost* node")
+        await cluster.until(lambda: cluster.of(ContainerEnded))
         hold.release()
         await launch
-        assert len(played.causes()) == 1
-        assert "lost" in played.causes()[0]
+        assert len(cluster.causes()) == 1
+        assert "lost" in cluster.causes()[0]
 
 
 async def test_killed_while_it_starts(tmp_path: Path) -> None:
     """It is ended as soon as its node has started it."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.granted()
-        played.source.set_demand("worker", 0)
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.granted()
+        cluster.source.set_demand("worker", 0)
         hold = HoldResponse()
-        played.node(container).server.order(hold, method="startContainers")
-        launch = asyncio.ensure_future(played.launch(container))
+        cluster.node(container).server.order(hold, method="startContainers")
+        launch = asyncio.ensure_future(cluster.launch(container))
         await hold.is_held.wait()
-        played.source.kill(container, "nobody wants it")
+        cluster.source.kill(container, "nobody wants it")
         hold.release()
         await launch
-        await played.until(lambda: played.of(ContainerEnded))
-        assert played.causes() == ["killed: nobody wants it"]
-        assert played.running() == []
+        await cluster.until(lambda: cluster.of(ContainerEnded))
+        assert cluster.causes() == ["killed: nobody wants it"]
+        assert cluster.running() == []
 
 
 async def test_closed_while_it_starts(tmp_path: Path) -> None:
     """Whoever launched it was cancelled, and its node started it all the same: it is ended, and that at once."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.granted()
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.granted()
         hold = HoldResponse()
-        played.node(container).server.order(hold, method="startContainers")
-        launch = asyncio.ensure_future(played.launch(container))
+        cluster.node(container).server.order(hold, method="startContainers")
+        launch = asyncio.ensure_future(cluster.launch(container))
         await hold.is_held.wait()
         launch.cancel()
         await asyncio.wait([launch])
         async with asyncio.timeout(1.5):  # and not only when patience is over
-            await played.source.close()
-        assert (played.running(), dict(played.manager.live)) == ([], {})
+            await cluster.source.close()
+        assert (cluster.running(), dict(cluster.manager.live)) == ([], {})
 
 
 # --- ending --------------------------------------------------------------------------------------------------------
@@ -266,12 +266,12 @@ async def test_closed_while_it_starts(tmp_path: Path) -> None:
 )
 async def test_why_it_ended(tmp_path: Path, status: int, said: str, cause: str, blameless: bool) -> None:
     """What YARN does is told apart from what programs do."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.launched()
-        played.source.set_demand("worker", 0)
-        played.manager.complete(parse_container_id(container), status, said)
-        await played.until(lambda: played.of(ContainerEnded))
-        (event,) = played.of(ContainerEnded)
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.launched()
+        cluster.source.set_demand("worker", 0)
+        cluster.manager.complete(parse_container_id(container), status, said)
+        await cluster.until(lambda: cluster.of(ContainerEnded))
+        (event,) = cluster.of(ContainerEnded)
         assert isinstance(event, ContainerEnded)
         assert (cause in event.cause, event.blameless, event.kill is not None) == (True, blameless, status < 0)
         assert (event.kill is ClusterKill.MEMORY_LIMIT) is (status in (-104, -103))
@@ -286,41 +286,41 @@ async def test_no_python_anywhere(tmp_path: Path, python: str | None) -> None:
     """One container has shown it: the job need not try more where no others could be had, or all are alike."""
     settings = {"python": python} if python else {}
     room = {"worker": 5} if python else {"worker": 1}
-    async with playing(tmp_path, spec=build_two_roles(scheduler_settings=settings), room=room) as played:
-        (container,) = await played.launched()
-        played.manager.complete(parse_container_id(container), 127, SAID)
-        await played.until(lambda: played.of(ContainerEnded))
-        (event,) = played.of(Unsatisfiable)
+    async with start_fake_cluster(tmp_path, spec=build_two_roles(scheduler_settings=settings), room=room) as cluster:
+        (container,) = await cluster.launched()
+        cluster.manager.complete(parse_container_id(container), 127, SAID)
+        await cluster.until(lambda: cluster.of(ContainerEnded))
+        (event,) = cluster.of(Unsatisfiable)
         assert event == Unsatisfiable(role="worker", reason=f"cannot start any task of worker: {NO_PYTHON}")
-        assert played.events.index(event) < played.events.index(played.of(ContainerEnded)[0])
+        assert cluster.events.index(event) < cluster.events.index(cluster.of(ContainerEnded)[0])
 
 
 async def test_no_python_on_one_node(tmp_path: Path) -> None:
     """Nothing more is wanted there, which is said while others are waited for."""
     said = "2 of 2 containers of worker pending in queue default; excluded hosts without a suitable Python: 127.0.0.1"
-    async with playing(tmp_path, room={"worker": 2}) as played:
-        containers = await played.launched(2)
+    async with start_fake_cluster(tmp_path, room={"worker": 2}) as cluster:
+        containers = await cluster.launched(2)
         for container in containers:
-            played.manager.complete(parse_container_id(container), 127, SAID)
+            cluster.manager.complete(parse_container_id(container), 127, SAID)
         # On a slow machine the first of the two may be waited for before the second has ended.
-        await played.until(lambda: any(isinstance(e, Queued) and e.reason.endswith(said) for e in played.of(Queued)))
-        await played.until(lambda: played.manager.excluded == {"127.0.0.1"})
-        assert (len(played.of(Granted)), played.of(Unsatisfiable)) == (2, [])
+        await cluster.until(lambda: any(isinstance(e, Queued) and e.reason.endswith(said) for e in cluster.of(Queued)))
+        await cluster.until(lambda: cluster.manager.excluded == {"127.0.0.1"})
+        assert (len(cluster.of(Granted)), cluster.of(Unsatisfiable)) == (2, [])
 
 
 async def test_what_will_end_it_is_told_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Once, with task and container: its node goes, or YARN wants it back. The end says it again."""
-    async with playing(tmp_path) as played:
-        container, other = await played.launched(2)
-        (node, elsewhere) = (played.manager.live[parse_container_id(each)].node for each in (container, other))
-        played.source.set_demand("worker", 0)
+    async with start_fake_cluster(tmp_path) as cluster:
+        container, other = await cluster.launched(2)
+        (node, elsewhere) = (cluster.manager.live[parse_container_id(each)].node for each in (container, other))
+        cluster.source.set_demand("worker", 0)
         for _ in range(2):
-            played.manager.update(NodeReport(id=node, state=NodeState.DECOMMISSIONING, decommissioning_timeout=60))
-            played.manager.update(NodeReport(id=NodeId(host="another", port=1), state=NodeState.LOST))
+            cluster.manager.update(NodeReport(id=node, state=NodeState.DECOMMISSIONING, decommissioning_timeout=60))
+            cluster.manager.update(NodeReport(id=NodeId(host="another", port=1), state=NodeState.LOST))
             wanted_back = (PreemptedContainer(id=parse_container_id(container)),)
-            played.manager.preempt(Preemption(negotiable=NegotiablePreemption(containers=wanted_back)))
-            beats = len(played.manager.server.named("allocate"))
-            await played.manager.server.wait_called("allocate", beats + 2)
+            cluster.manager.preempt(Preemption(negotiable=NegotiablePreemption(containers=wanted_back)))
+            beats = len(cluster.manager.server.named("allocate"))
+            await cluster.manager.server.wait_called("allocate", beats + 2)
         on_it = [each for each in (container, other) if node == elsewhere or each == container]
         told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
         going = [
@@ -331,97 +331,97 @@ async def test_what_will_end_it_is_told_before(tmp_path: Path, caplog: pytest.Lo
         assert [each.split(": ")[0] for each in going] == [f"worker:{n} in {each}" for n, each in enumerate(on_it)]
         back = f"worker:0 in {container}: YARN will preempt it for another queue or application"
         assert sorted(told) == sorted([*going, back])
-        played.manager.complete(parse_container_id(container), -100, "Container released on a *lost* node")
-        await played.until(lambda: played.of(ContainerEnded))
-        assert mentions(played.causes()[0], "127.0.0.1", "decommissioned")
-        played.manager.update(NodeReport(id=elsewhere, state=NodeState.UNHEALTHY))
-        played.manager.update(NodeReport(id=elsewhere, state=NodeState.RUNNING))
-        await played.until(lambda: f"worker:1 in {other}: its node 127.0.0.1 is healthy again" in caplog.messages)
-        played.manager.update(NodeReport(id=elsewhere, state=NodeState.UNHEALTHY, health_report="no fan"))
-        played.manager.complete(parse_container_id(other), -100, "Container released on a *lost* node")
-        await played.until(lambda: len(played.causes()) == 2)
-        assert mentions(played.causes()[1], "127.0.0.1", "unhealthy")
+        cluster.manager.complete(parse_container_id(container), -100, "Container released on a *lost* node")
+        await cluster.until(lambda: cluster.of(ContainerEnded))
+        assert mentions(cluster.causes()[0], "127.0.0.1", "decommissioned")
+        cluster.manager.update(NodeReport(id=elsewhere, state=NodeState.UNHEALTHY))
+        cluster.manager.update(NodeReport(id=elsewhere, state=NodeState.RUNNING))
+        await cluster.until(lambda: f"worker:1 in {other}: its node 127.0.0.1 is healthy again" in caplog.messages)
+        cluster.manager.update(NodeReport(id=elsewhere, state=NodeState.UNHEALTHY, health_report="no fan"))
+        cluster.manager.complete(parse_container_id(other), -100, "Container released on a *lost* node")
+        await cluster.until(lambda: len(cluster.causes()) == 2)
+        assert mentions(cluster.causes()[1], "127.0.0.1", "unhealthy")
 
 
 async def test_nodes_that_come_make_room_to_leave_one_out(tmp_path: Path) -> None:
     """The third of them is another one then."""
-    async with playing(tmp_path) as played:
-        await played.until(lambda: played.source._master and played.source._master.answers)
-        played.source.exclude("bad")
-        played.manager.nodes *= 3
-        played.manager.update(NodeReport(id=NodeId(host="new", port=1), state=NodeState.RUNNING))
-        await played.until(lambda: played.manager.excluded == {"bad"})
-        await played.until(lambda: played.of(Excluded) == [Excluded(hosts=("bad",))])
+    async with start_fake_cluster(tmp_path) as cluster:
+        await cluster.until(lambda: cluster.source._master and cluster.source._master.answers)
+        cluster.source.exclude("bad")
+        cluster.manager.nodes *= 3
+        cluster.manager.update(NodeReport(id=NodeId(host="new", port=1), state=NodeState.RUNNING))
+        await cluster.until(lambda: cluster.manager.excluded == {"bad"})
+        await cluster.until(lambda: cluster.of(Excluded) == [Excluded(hosts=("bad",))])
 
 
 async def test_where_there_is_no_room_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host that is left out is taken back when a job waits for long and gets nothing."""
     monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._MAX_EXCLUSION_WAIT_SECONDS", 0.2)
-    async with playing(tmp_path) as played:
-        played.manager.nodes *= 3  # all on one host
-        played.manager.update(NodeReport(id=NodeId(host="new", port=1), state=NodeState.RUNNING))
-        await played.until(lambda: played.source._master and (played.source._master.cluster_nodes or 0) >= 3)
-        played.source.exclude("127.0.0.1")
-        await played.until(lambda: played.manager.excluded == {"127.0.0.1"})
-        played.source.set_demand("worker", 1)
-        await played.until(lambda: played.of(Granted))
-        assert played.of(Excluded) == [Excluded(hosts=("127.0.0.1",)), Excluded(hosts=())]
+    async with start_fake_cluster(tmp_path) as cluster:
+        cluster.manager.nodes *= 3  # all on one host
+        cluster.manager.update(NodeReport(id=NodeId(host="new", port=1), state=NodeState.RUNNING))
+        await cluster.until(lambda: cluster.source._master and (cluster.source._master.cluster_nodes or 0) >= 3)
+        cluster.source.exclude("127.0.0.1")
+        await cluster.until(lambda: cluster.manager.excluded == {"127.0.0.1"})
+        cluster.source.set_demand("worker", 1)
+        await cluster.until(lambda: cluster.of(Granted))
+        assert cluster.of(Excluded) == [Excluded(hosts=("127.0.0.1",)), Excluded(hosts=())]
 
 
 async def test_its_node_knows_first(tmp_path: Path) -> None:
     """One that should end is asked for at its node, too; what the ResourceManager tells later is no second end."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.launched()
-        played.source.set_demand("worker", 0)
-        played.source.release(container, 60.0)
-        node = played.node(container)
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.launched()
+        cluster.source.set_demand("worker", 0)
+        cluster.source.release(container, 60.0)
+        node = cluster.node(container)
         await node.server.wait_called("getContainerStatuses")
-        assert played.causes() == []
+        assert cluster.causes() == []
         del node.running[container]
         node.ended[container] = 0
-        await played.until(lambda: played.of(ContainerEnded))
-        played.manager.complete(parse_container_id(container), 0)
-        beats = len(played.manager.server.named("allocate"))
-        await played.manager.server.wait_called("allocate", beats + 2)
-        assert len(played.causes()) == 1
+        await cluster.until(lambda: cluster.of(ContainerEnded))
+        cluster.manager.complete(parse_container_id(container), 0)
+        beats = len(cluster.manager.server.named("allocate"))
+        await cluster.manager.server.wait_called("allocate", beats + 2)
+        assert len(cluster.causes()) == 1
 
 
 async def test_a_node_that_says_nothing(tmp_path: Path) -> None:
     """Is asked no more: the ResourceManager will tell."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.launched()
-        played.source.set_demand("worker", 0)
-        node = played.node(container)
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.launched()
+        cluster.source.set_demand("worker", 0)
+        node = cluster.node(container)
         node.server.order(NO, method="getContainerStatuses", times=100)
-        played.source.release(container, 60.0)
+        cluster.source.release(container, 60.0)
         await node.server.wait_called("getContainerStatuses")
-        played.manager.complete(parse_container_id(container), 0)
-        await played.until(lambda: played.of(ContainerEnded))
+        cluster.manager.complete(parse_container_id(container), 0)
+        await cluster.until(lambda: cluster.of(ContainerEnded))
         assert len(node.server.named("getContainerStatuses")) == 1
 
 
 async def test_a_node_that_does_not_end_it(tmp_path: Path) -> None:
     """Then the ResourceManager is asked to."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.launched()
-        played.source.set_demand("worker", 0)
-        played.node(container).server.order(NO, method="stopContainers", times=100)
-        played.source.kill(container, "it fell silent")
-        await played.until(lambda: played.of(ContainerEnded))
-        assert played.causes() == ["killed: it fell silent"]
-        assert played.manager.released == [parse_container_id(container)]
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.launched()
+        cluster.source.set_demand("worker", 0)
+        cluster.node(container).server.order(NO, method="stopContainers", times=100)
+        cluster.source.kill(container, "it fell silent")
+        await cluster.until(lambda: cluster.of(ContainerEnded))
+        assert cluster.causes() == ["killed: it fell silent"]
+        assert cluster.manager.released == [parse_container_id(container)]
 
 
 async def test_close_ends_what_was_granted_and_what_runs(tmp_path: Path) -> None:
-    async with playing(tmp_path) as played:
-        await played.launched(2)
-        await played.granted("ps", 3)
-        played.manager.grants_by_hand = True
-        played.source.set_demand("worker", 5)
-        await played.until(lambda: played.manager.outstanding(0) == 3)
-        await played.source.close()
-        assert (played.running(), dict(played.manager.live)) == ([], {})
-        assert played.manager.outstanding(0) == 0
+    async with start_fake_cluster(tmp_path) as cluster:
+        await cluster.launched(2)
+        await cluster.granted("ps", 3)
+        cluster.manager.grants_by_hand = True
+        cluster.source.set_demand("worker", 5)
+        await cluster.until(lambda: cluster.manager.outstanding(0) == 3)
+        await cluster.source.close()
+        assert (cluster.running(), dict(cluster.manager.live)) == ([], {})
+        assert cluster.manager.outstanding(0) == 0
 
 
 # --- a ResourceManager that is lost, or wants us no more -------------------------------------------------------------
@@ -429,51 +429,51 @@ async def test_close_ends_what_was_granted_and_what_runs(tmp_path: Path) -> None
 
 async def test_the_application_was_ended(tmp_path: Path) -> None:
     """The job is killed with YARN's own words; the containers are ended by their nodes, whom nobody else asks."""
-    async with playing(tmp_path) as played:
-        await played.launched(2)
-        played.manager.server.order(GONE, times=1000)
-        await played.until(lambda: played.of(KillRequested))
-        (event,) = played.of(KillRequested)
+    async with start_fake_cluster(tmp_path) as cluster:
+        await cluster.launched(2)
+        cluster.manager.server.order(GONE, times=1000)
+        await cluster.until(lambda: cluster.of(KillRequested))
+        (event,) = cluster.of(KillRequested)
         assert isinstance(event, KillRequested)
         assert event.now
         assert "application was killed by user bob" in event.actor.name
-        await played.source.watch()
-        await played.source.close()
-        assert played.running() == []
-        await played.source.finish(_report(played))
+        await cluster.source.watch()
+        await cluster.source.close()
+        assert cluster.running() == []
+        await cluster.source.finish(_report(cluster))
 
 
 async def test_the_application_is_about_to_be_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """YARN tells that it runs until it has ended it: killed. If it does not tell, another master may have the job."""
     monkeypatch.setattr(exit_reasons, "_POLL_SECONDS", 0.01)
-    async with playing(tmp_path) as played:
-        played.reports = [*[ApplicationReport(state=ApplicationState.RUNNING)] * 3, *played.reports]
-        played.manager.server.order(GONE, times=1000)
-        await played.until(lambda: played.of(KillRequested))
+    async with start_fake_cluster(tmp_path) as cluster:
+        cluster.reports = [*[ApplicationReport(state=ApplicationState.RUNNING)] * 3, *cluster.reports]
+        cluster.manager.server.order(GONE, times=1000)
+        await cluster.until(lambda: cluster.of(KillRequested))
     monkeypatch.setattr(exit_reasons, "_REASON_SECONDS", 0.1)
-    async with playing(tmp_path / "other") as played:
-        (container,) = await played.launched(1)
-        await played.clients_door.stop()
-        played.manager.server.order(GONE, times=1000)
+    async with start_fake_cluster(tmp_path / "other") as cluster:
+        (container,) = await cluster.launched(1)
+        await cluster.clients_door.stop()
+        cluster.manager.server.order(GONE, times=1000)
         with pytest.raises(AttemptSupersededError, match="reason unknown: no response in time"):
-            await played.source.watch()
-        assert (played.of(KillRequested), played.running()) == ([], [container])
+            await cluster.source.watch()
+        assert (cluster.of(KillRequested), cluster.running()) == ([], [container])
 
 
 async def test_yarn_gives_the_master_up(tmp_path: Path) -> None:
     """Nobody had it killed, and no other attempt is to begin: its own failure, with YARN's words."""
-    async with playing(tmp_path) as played:
-        await played.launched(1)
+    async with start_fake_cluster(tmp_path) as cluster:
+        await cluster.launched(1)
         number, state = ApplicationAttemptId(number=1), ApplicationState.FAILED
-        played.reports = [ApplicationReport(state=state, current_attempt=number, diagnostics="on a *lost* node")]
-        played.manager.server.order(GONE, times=1000)
+        cluster.reports = [ApplicationReport(state=state, current_attempt=number, diagnostics="on a *lost* node")]
+        cluster.manager.server.order(GONE, times=1000)
         with pytest.raises(
             AttemptLostError, match=r"application master is lost.*: on a \*lost\* node\. Submit the job again"
         ):
-            await played.source.watch()
-        assert played.of(KillRequested) == []
-        await played.source.close()
-        assert played.running() == []
+            await cluster.source.watch()
+        assert cluster.of(KillRequested) == []
+        await cluster.source.close()
+        assert cluster.running() == []
 
 
 @pytest.mark.parametrize(
@@ -481,24 +481,24 @@ async def test_yarn_gives_the_master_up(tmp_path: Path) -> None:
 )
 async def test_another_attempt_has_the_job(tmp_path: Path, state: ApplicationState) -> None:
     """Then nothing of it is touched, neither by a master that was cut off nor by one that slept."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.launched(1)
-        played.reports = [ApplicationReport(state=state, current_attempt=ApplicationAttemptId(number=2))]
-        played.manager.server.order(GONE, times=1000)
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.launched(1)
+        cluster.reports = [ApplicationReport(state=state, current_attempt=ApplicationAttemptId(number=2))]
+        cluster.manager.server.order(GONE, times=1000)
         with pytest.raises(AttemptSupersededError, match="AM attempt 2"):
-            await played.source.watch()
-        assert (played.of(KillRequested), played.running()) == ([], [container])
+            await cluster.source.watch()
+        assert (cluster.of(KillRequested), cluster.running()) == ([], [container])
 
 
 async def test_ends_are_told_when_nobody_else_tells_them(tmp_path: Path) -> None:
     """After YARN's last word the machine still hears of each container that its node has ended."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.launched()
-        played.manager.server.order(GONE, times=1000)
-        await played.until(lambda: played.of(KillRequested))
-        played.source.kill(container, "the job was killed")
-        await played.until(lambda: played.of(ContainerEnded))
-        assert played.causes() == ["killed: the job was killed"]
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.launched()
+        cluster.manager.server.order(GONE, times=1000)
+        await cluster.until(lambda: cluster.of(KillRequested))
+        cluster.source.kill(container, "the job was killed")
+        await cluster.until(lambda: cluster.of(ContainerEnded))
+        assert cluster.causes() == ["killed: the job was killed"]
 
 
 async def test_a_silent_resource_manager_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -506,84 +506,84 @@ async def test_a_silent_resource_manager_holds_nobody_up(tmp_path: Path, monkeyp
     monkeypatch.setattr(container_table, "_CLOSE_SECONDS", 60.0)
     monkeypatch.setattr(container_table, "_RM_SILENCE_SECONDS", 0.1)
     monkeypatch.setattr(container_table, "_POLL_SECONDS", 0.02)
-    async with playing(tmp_path) as played:
-        await played.launched(2)
+    async with start_fake_cluster(tmp_path) as cluster:
+        await cluster.launched(2)
         hold = HoldResponse()
-        played.manager.server.order(hold, method="allocate")
+        cluster.manager.server.order(hold, method="allocate")
         await hold.is_held.wait()
         async with asyncio.timeout(20):
-            await played.source.close()
-        assert played.running() == []
+            await cluster.source.close()
+        assert cluster.running() == []
         hold.release()
 
 
 async def test_the_resource_manager_is_lost(tmp_path: Path) -> None:
     """Whoever watches hears why; the containers are ended all the same, and soon."""
-    async with playing(tmp_path) as played:
-        await played.launched(2)
-        await played.manager.server.stop()
+    async with start_fake_cluster(tmp_path) as cluster:
+        await cluster.launched(2)
+        await cluster.manager.server.stop()
         with pytest.raises(SchedulerError, match=r"(?s)lost the connection to the ResourceManager: .*refused"):
-            await played.source.watch()
+            await cluster.source.watch()
         async with asyncio.timeout(1.5):
-            await played.source.close()
-        assert played.running() == []
+            await cluster.source.close()
+        assert cluster.running() == []
 
 
 async def test_the_resource_manager_was_away_for_too_long(tmp_path: Path) -> None:
     """It may have started another attempt meanwhile: everything is left to that one."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.launched(1)
-        await played.manager.server.stop()
-        played.source.overlap = 0.0
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.launched(1)
+        await cluster.manager.server.stop()
+        cluster.source.overlap = 0.0
         with pytest.raises(AttemptSupersededError, match="may start another"):
-            await played.source.watch()
-        assert played.running() == [container]
+            await cluster.source.watch()
+        assert cluster.running() == [container]
 
 
 async def test_nothing_is_ended_while_another_master_may_have_it(tmp_path: Path) -> None:
     """It is when the ResourceManager has answered again, all of it."""
-    async with playing(tmp_path) as played:
-        first, second, third = await played.launched(3)
-        played.source.set_demand("worker", 0)
-        played.source.release(third, 0.01)
+    async with start_fake_cluster(tmp_path) as cluster:
+        first, second, third = await cluster.launched(3)
+        cluster.source.set_demand("worker", 0)
+        cluster.source.release(third, 0.01)
         hold = HoldResponse()
-        overlap, played.source.overlap = played.source.overlap, 0.0
-        played.manager.server.order(hold, method="allocate")
-        played.source.kill(first, "it fell silent")
-        played.source.release(second, 0.01)
+        overlap, cluster.source.overlap = cluster.source.overlap, 0.0
+        cluster.manager.server.order(hold, method="allocate")
+        cluster.source.kill(first, "it fell silent")
+        cluster.source.release(second, 0.01)
         await hold.is_held.wait()
         await asyncio.sleep(0.1)
-        assert played.running() == sorted([first, second, third])
-        played.source.overlap = overlap
+        assert cluster.running() == sorted([first, second, third])
+        cluster.source.overlap = overlap
         hold.release()
-        await played.until(lambda: len(played.causes()) == 3)
-        assert played.running() == []
+        await cluster.until(lambda: len(cluster.causes()) == 3)
+        assert cluster.running() == []
 
 
 async def test_a_bug_in_the_heartbeat_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It never ends in silence: YARN would wait ten minutes before it missed us."""
-    async with playing(tmp_path) as played:
+    async with start_fake_cluster(tmp_path) as cluster:
 
         def stumble(*_: object) -> None:
             raise RuntimeError("a bug")
 
-        monkeypatch.setattr(played.source, "_take", stumble)
-        played.source.set_demand("worker", 1)
+        monkeypatch.setattr(cluster.source, "_take", stumble)
+        cluster.source.set_demand("worker", 1)
         with pytest.raises(RuntimeError, match="a bug"):
-            await played.source.watch()
+            await cluster.source.watch()
 
 
 async def test_no_token(tmp_path: Path) -> None:
     """A master without its token can only say so."""
-    async with playing(tmp_path, opens=False) as played:
-        played.source._container_env = replace(
-            played.source._container_env,
-            credentials=played.source._container_env.credentials.to_reduced("YARN_AM_RM_TOKEN"),
+    async with start_fake_cluster(tmp_path, opens=False) as cluster:
+        cluster.source._container_env = replace(
+            cluster.source._container_env,
+            credentials=cluster.source._container_env.credentials.to_reduced("YARN_AM_RM_TOKEN"),
         )
         with pytest.raises(SchedulerError, match="no AMRMToken for the ResourceManager"):
-            await played.open()
-        await played.source.close()
-        await played.source.finish(_report(played))
+            await cluster.open()
+        await cluster.source.close()
+        await cluster.source.finish(_report(cluster))
 
 
 # --- the end of the job ----------------------------------------------------------------------------------------------
@@ -591,55 +591,55 @@ async def test_no_token(tmp_path: Path) -> None:
 
 async def test_finish(tmp_path: Path) -> None:
     """The record is in HDFS, without what clients needed for a living master, and YARN knows how it ended."""
-    async with playing(tmp_path) as played:
-        await played.until(lambda: played.file("access.json"))
-        assert played.files.files[f"{scene.FOLDER}/access.json"].permission == 0o600
-        await played.until(lambda: played.file("am.json"))
-        there = json.loads(played.file("am.json") or b"")
+    async with start_fake_cluster(tmp_path) as cluster:
+        await cluster.until(lambda: cluster.file("access.json"))
+        assert cluster.files.files[f"{scene.FOLDER}/access.json"].permission == 0o600
+        await cluster.until(lambda: cluster.file("am.json"))
+        there = json.loads(cluster.file("am.json") or b"")
         assert there["address"] == scene.ADDRESSES.am
-        assert played.files.files[scene.FOLDER].permission == 0o700
+        assert cluster.files.files[scene.FOLDER].permission == 0o700
         (tmp_path / "stderr").write_text("what it said\n")
-        await played.source.close()
-        await played.source.finish(_report(played))
-        final = played.manager.final
+        await cluster.source.close()
+        await cluster.source.finish(_report(cluster))
+        final = cluster.manager.final
         assert final is not None
         assert (final.final_status, final.diagnostics) == (FinalStatus.SUCCEEDED, "succeeded")
-        assert (played.file("access.json"), played.file("am.log")) == (None, b"what it said\n")
-        assert played.file("am.json") is None
-        summary = played.file("summary.json")
+        assert (cluster.file("access.json"), cluster.file("am.log")) == (None, b"what it said\n")
+        assert cluster.file("am.json") is None
+        summary = cluster.file("summary.json")
         assert summary is not None
         assert json.loads(summary)["state"] == "succeeded"
 
 
 async def test_events_are_there_while_it_runs(tmp_path: Path) -> None:
     """After a moment if nobody waits; and in the end all that the file has."""
-    async with playing(tmp_path) as played:
-        played.log()
-        played.wrote(b'{"a":1}\n')
-        await played.until(lambda: played.file("events.1.jsonl") == b'{"a":1}\n')
-        with played.job.folder.events(1).open("ab") as file:
+    async with start_fake_cluster(tmp_path) as cluster:
+        cluster.log()
+        cluster.wrote(b'{"a":1}\n')
+        await cluster.until(lambda: cluster.file("events.1.jsonl") == b'{"a":1}\n')
+        with cluster.job.folder.events(1).open("ab") as file:
             file.write(b'{"b":2}\n')
-        await played.source.close()
-        await played.source.finish(_report(played))
-        assert played.file("events.1.jsonl") == b'{"a":1}\n{"b":2}\n'
+        await cluster.source.close()
+        await cluster.source.finish(_report(cluster))
+        assert cluster.file("events.1.jsonl") == b'{"a":1}\n{"b":2}\n'
 
 
 async def test_it_ends_before_the_record_was_begun(tmp_path: Path) -> None:
     """A job can be that short."""
-    async with playing(tmp_path) as played:
-        played.log(b'{"a":1}\n')
-        await played.source.close()
-        await played.source.finish(_report(played))
-        assert played.file("events.1.jsonl") == b'{"a":1}\n'
-        assert (played.file("access.json"), bool(played.file("summary.json"))) == (None, True)
+    async with start_fake_cluster(tmp_path) as cluster:
+        cluster.log(b'{"a":1}\n')
+        await cluster.source.close()
+        await cluster.source.finish(_report(cluster))
+        assert cluster.file("events.1.jsonl") == b'{"a":1}\n'
+        assert (cluster.file("access.json"), bool(cluster.file("summary.json"))) == (None, True)
 
 
 async def test_hdfs_refuses_at_the_beginning(tmp_path: Path) -> None:
     """A NameNode that starts: it is tried again, and the record is whole."""
-    async with playing(tmp_path, opens=False) as played:
-        played.files.fail_next("MKDIRS", Trouble.FORBIDDEN, Trouble.FORBIDDEN)
-        await played.open()
-        await played.until(lambda: played.file("access.json"))
+    async with start_fake_cluster(tmp_path, opens=False) as cluster:
+        cluster.files.fail_next("MKDIRS", Trouble.FORBIDDEN, Trouble.FORBIDDEN)
+        await cluster.open()
+        await cluster.until(lambda: cluster.file("access.json"))
 
 
 async def test_what_ends_before_it_has_begun_tells_no_secret(
@@ -655,13 +655,13 @@ async def test_what_ends_before_it_has_begun_tells_no_secret(
 
     monkeypatch.setattr(HdfsJobStore, "put_json", note)
     monkeypatch.setattr(publishing, "STORE_BACKOFF", Backoff(first=60.0, most=60.0))
-    async with playing(tmp_path, opens=False) as played:
-        played.files.fail_next("MKDIRS", Trouble.FORBIDDEN)
-        await played.open()
-        await played.until(lambda: "cannot write the job's history" in caplog.text)
-        await played.source.close()
-        await played.source.finish(_report(played))
-        assert (bool(played.file("job.json")), bool(played.file("summary.json"))) == (True, True)
+    async with start_fake_cluster(tmp_path, opens=False) as cluster:
+        cluster.files.fail_next("MKDIRS", Trouble.FORBIDDEN)
+        await cluster.open()
+        await cluster.until(lambda: "cannot write the job's history" in caplog.text)
+        await cluster.source.close()
+        await cluster.source.finish(_report(cluster))
+        assert (bool(cluster.file("job.json")), bool(cluster.file("summary.json"))) == (True, True)
         assert "access.json" not in put
 
 
@@ -670,28 +670,28 @@ async def test_hdfs_refuses_at_the_end(tmp_path: Path, operation: str, monkeypat
     """YARN hears how it ended, whatever happens to the record; and one thing that fails hinders no other."""
     monkeypatch.setattr(publishing, "_FINISH_SECONDS", 1.0)
     monkeypatch.setattr(event_log_replication, "_HOPELESS_SECONDS", 0.1)
-    async with playing(tmp_path) as played:
-        played.log()
-        await played.until(lambda: played.file("events.1.jsonl") is not None and played.file("job.json"))
-        played.job.folder.events(1).write_bytes(b'{"a":1}\n')
-        await played.source.close()
-        played.files.fail_next(operation, *[Trouble.FORBIDDEN] * 100)
-        await played.source.finish(_report(played))
-        assert played.manager.final is not None
-        assert bool(played.file("summary.json")) is (operation != "CREATE")
-        played.files.troubles_over()
+    async with start_fake_cluster(tmp_path) as cluster:
+        cluster.log()
+        await cluster.until(lambda: cluster.file("events.1.jsonl") is not None and cluster.file("job.json"))
+        cluster.job.folder.events(1).write_bytes(b'{"a":1}\n')
+        await cluster.source.close()
+        cluster.files.fail_next(operation, *[Trouble.FORBIDDEN] * 100)
+        await cluster.source.finish(_report(cluster))
+        assert cluster.manager.final is not None
+        assert bool(cluster.file("summary.json")) is (operation != "CREATE")
+        cluster.files.troubles_over()
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "RENAME", "DELETE"])
 async def test_hdfs_is_away_for_a_moment_at_the_end(tmp_path: Path, operation: str) -> None:
     """The record waits for it, and is whole."""
-    async with playing(tmp_path) as played:
-        await played.until(lambda: played.file("job.json"))
-        await played.source.close()
-        played.files.fail_next(operation, Trouble.SAFE_MODE)
-        await played.source.finish(_report(played))
-        assert (bool(played.file("summary.json")), played.file("access.json")) == (True, None)
-        assert [name for name in played.files.files if name.endswith(".new")] == []
+    async with start_fake_cluster(tmp_path) as cluster:
+        await cluster.until(lambda: cluster.file("job.json"))
+        await cluster.source.close()
+        cluster.files.fail_next(operation, Trouble.SAFE_MODE)
+        await cluster.source.finish(_report(cluster))
+        assert (bool(cluster.file("summary.json")), cluster.file("access.json")) == (True, None)
+        assert [name for name in cluster.files.files if name.endswith(".new")] == []
 
 
 async def test_more_events_than_wait_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -699,52 +699,54 @@ async def test_more_events_than_wait_in_memory(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(event_log_replication, "_READ_BYTES", 100)
     monkeypatch.setattr(event_log_replication, "_MAX_BUFFERED_BYTES", 500)
     lines = b"".join(b'{"number":%d}\n' % number for number in range(1000))
-    async with playing(tmp_path) as played:
-        played.log()
-        await played.until(lambda: played.file("events.1.jsonl") is not None)
-        played.files.fail_next("APPEND", *[Trouble.QUOTA] * 3)
-        played.wrote(lines, urgent=True)
-        await played.until(lambda: (played.file("events.1.jsonl") or b"").startswith(b'{"number":0}'))
-        await played.source.close()
-        await played.source.finish(_report(played))
-        assert played.file("events.1.jsonl") == lines
+    async with start_fake_cluster(tmp_path) as cluster:
+        cluster.log()
+        await cluster.until(lambda: cluster.file("events.1.jsonl") is not None)
+        cluster.files.fail_next("APPEND", *[Trouble.QUOTA] * 3)
+        cluster.wrote(lines, urgent=True)
+        await cluster.until(lambda: (cluster.file("events.1.jsonl") or b"").startswith(b'{"number":0}'))
+        await cluster.source.close()
+        await cluster.source.finish(_report(cluster))
+        assert cluster.file("events.1.jsonl") == lines
 
 
 async def test_no_summary_was_written_here(tmp_path: Path) -> None:
     """The disk was full: YARN is told all the same."""
-    async with playing(tmp_path) as played:
-        await played.source.close()
-        await played.source.finish(replace(_report(played, write=False), state=JobState.KILLED))
-        assert played.manager.final is not None
-        assert played.manager.final.final_status is FinalStatus.KILLED
+    async with start_fake_cluster(tmp_path) as cluster:
+        await cluster.source.close()
+        await cluster.source.finish(replace(_report(cluster, write=False), state=JobState.KILLED))
+        assert cluster.manager.final is not None
+        assert cluster.manager.final.final_status is FinalStatus.KILLED
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
 async def test_it_never_began(tmp_path: Path, attempt: int) -> None:
     """A framework that cannot be loaded, a rule of the node's: YARN and the record are told all the same."""
-    async with playing(tmp_path, attempt=attempt, opens=False) as played:
-        await played.source.close()
-        await played.source.finish(replace(_report(played), state=JobState.FAILED))
-        assert played.manager.final is not None
-        assert played.manager.final.final_status is FinalStatus.FAILED
-        assert (bool(played.file("summary.json")), played.file("access.json")) == (True, None)
+    async with start_fake_cluster(tmp_path, attempt=attempt, opens=False) as cluster:
+        await cluster.source.close()
+        await cluster.source.finish(replace(_report(cluster), state=JobState.FAILED))
+        assert cluster.manager.final is not None
+        assert cluster.manager.final.final_status is FinalStatus.FAILED
+        assert (bool(cluster.file("summary.json")), cluster.file("access.json")) == (True, None)
 
 
 async def test_a_publisher_with_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def stumble(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    async with playing(tmp_path) as played:
-        await played.source.close()
+    async with start_fake_cluster(tmp_path) as cluster:
+        await cluster.source.close()
         monkeypatch.setattr(publishing.RecordPublisher, "finish", stumble)
         with pytest.raises(RuntimeError, match="a bug"):
-            await played.source.finish(_report(played))
-        assert played.manager.final is not None
+            await cluster.source.finish(_report(cluster))
+        assert cluster.manager.final is not None
 
 
-def _report(played: Played, *, write: bool = True) -> JobReport:
+def _report(cluster: FakeCluster, *, write: bool = True) -> JobReport:
     """How the job ended; also where the master keeps it."""
-    report = replace(build_pending_report(played.job.folder, played.job.record), state=JobState.SUCCEEDED, exit_code=0)
+    report = replace(
+        build_pending_report(cluster.job.folder, cluster.job.record), state=JobState.SUCCEEDED, exit_code=0
+    )
     if write:
-        write_summary(played.job.folder, report)
+        write_summary(cluster.job.folder, report)
     return report

@@ -6,28 +6,28 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs
+from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs
 from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.schedulers.yarn.client.cache_eviction import DAY, MARKER, evict
 
 CACHE = "/tony/cache"
-#: The played NameNode's clock.
+#: The fake NameNode's clock.
 NOW = 1_700_000_000_123
 
 
 class Store:
     """A cache with objects that were used so many days ago."""
 
-    def __init__(self, hdfs: PlayedWebHdfs) -> None:
+    def __init__(self, hdfs: FakeWebHdfs) -> None:
         self.hdfs = hdfs
         self.files = WebHdfs([hdfs.url], WebLogin(user="ann"))
         for path in ("/tony", CACHE, f"{CACHE}/{MARKER}"):
-            hdfs.files[path] = PlayedFile()
+            hdfs.files[path] = FakeFile()
         self.put("used", modified=400, accessed=0)
 
     def put(self, name: str, *, modified: float, accessed: float | None = None) -> None:
-        self.hdfs.files[f"{CACHE}/{name}"] = PlayedFile(
+        self.hdfs.files[f"{CACHE}/{name}"] = FakeFile(
             content=b"x",
             modified_ms=int(NOW - modified * DAY),
             accessed_ms=0 if accessed is None else int(NOW - accessed * DAY),
@@ -44,7 +44,7 @@ class Store:
 
 @pytest.fixture
 def store() -> Iterator[Store]:
-    with PlayedWebHdfs() as hdfs:
+    with FakeWebHdfs() as hdfs:
         made = Store(hdfs)
         yield made
         made.files.close()
@@ -56,7 +56,7 @@ def test_only_what_was_not_used_for_long(store: Store) -> None:
     store.put("old.f00.part", modified=31)
     store.put("noted", modified=100, accessed=29)
     store.put("new", modified=1)
-    store.hdfs.files[f"{CACHE}/folder"] = PlayedFile(modified_ms=0)
+    store.hdfs.files[f"{CACHE}/folder"] = FakeFile(modified_ms=0)
     assert store.evict() == 2
     assert store.names == [MARKER, "folder", "new", "noted", "used"]
 
@@ -133,7 +133,7 @@ def test_two_at_once(store: Store) -> None:
 def test_remains_of_one_who_was_killed(store: Store) -> None:
     """What lay aside goes after a day; what another one has just put there stays."""
     for name, age in (("killed", 2), ("busy", 0)):
-        store.hdfs.files[f"{CACHE}/{MARKER}/{name}"] = PlayedFile(modified_ms=NOW - age * DAY)
+        store.hdfs.files[f"{CACHE}/{MARKER}/{name}"] = FakeFile(modified_ms=NOW - age * DAY)
         store.put(f"{MARKER}/{name}/object", modified=400)
     store.evict()
     assert store.names == [MARKER, f"{MARKER}/busy", f"{MARKER}/busy/object", "used"]

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
+from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
 from tony.errors import SchedulerError, StorageError
 from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
@@ -25,10 +25,10 @@ CACHE = f"{STAGING}/cache"
 DAY = 24 * 3600 * 1000
 
 
-class Played:
+class FakeClusterClients:
     """A cluster of which there is only the file system."""
 
-    def __init__(self, hdfs: PlayedWebHdfs) -> None:
+    def __init__(self, hdfs: FakeWebHdfs) -> None:
         self.hdfs = hdfs
         self.files = self
 
@@ -42,9 +42,9 @@ class Played:
 
 
 @pytest.fixture
-def cluster() -> Iterator[Played]:
-    with PlayedWebHdfs() as hdfs:
-        yield Played(hdfs)
+def cluster() -> Iterator[FakeClusterClients]:
+    with FakeWebHdfs() as hdfs:
+        yield FakeClusterClients(hdfs)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def wanted(tmp_path: Path) -> list[UploadRequest]:
     return found
 
 
-def provide(cluster: Played, wanted: list[UploadRequest]) -> tuple[dict[str, Uploaded], int]:
+def provide(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> tuple[dict[str, Uploaded], int]:
     depot = cluster.depot()
     try:
         return depot.provide(wanted), depot.sent
@@ -65,15 +65,15 @@ def provide(cluster: Played, wanted: list[UploadRequest]) -> tuple[dict[str, Upl
         depot.close()
 
 
-def content(cluster: Played, name: str) -> bytes | None:
+def content(cluster: FakeClusterClients, name: str) -> bytes | None:
     return cluster.hdfs.files[f"{CACHE}/{name}"].content
 
 
-def names(cluster: Played) -> list[str]:
+def names(cluster: FakeClusterClients) -> list[str]:
     return sorted(path.removeprefix(CACHE + "/") for path in cluster.hdfs.files if path.startswith(CACHE + "/"))
 
 
-def test_first_and_second_submission(cluster: Played, wanted: list[UploadRequest]) -> None:
+def test_first_and_second_submission(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
     """What nodes must know is exact; the second one sends nothing, and asks only twice."""
     first, sent = provide(cluster, wanted)
     assert sent == 19
@@ -84,14 +84,14 @@ def test_first_and_second_submission(cluster: Played, wanted: list[UploadRequest
         "data": Uploaded(url=f"hdfs://nn:8020{CACHE}/data", size=11, timestamp=1_700_000_000_123),
     }
     assert content(cluster, "data") == b"secret data"
-    provide(cluster, wanted)  # notes the use: the played clock stands still, long ago
+    provide(cluster, wanted)  # notes the use: the fake clock stands still, long ago
     before = len(cluster.hdfs.requests)
     assert provide(cluster, wanted) == (first, 0)
     asked = {operation for operation, _ in cluster.hdfs.requests[before:]}
     assert asked <= {"LISTSTATUS_BATCH", "LISTSTATUS", "GETFILESTATUS"}
 
 
-def test_who_may_read(cluster: Played, wanted: list[UploadRequest]) -> None:
+def test_who_may_read(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
     """The user's files nobody else, also where folders are open to all."""
     provide(cluster, wanted)
     modes = {path: f"{file.permission:o}" for path, file in cluster.hdfs.files.items()}
@@ -101,16 +101,16 @@ def test_who_may_read(cluster: Played, wanted: list[UploadRequest]) -> None:
     assert modes[f"{CACHE}/{MARKER}"] == "700"
 
 
-def test_public_only_where_all_may_go(cluster: Played, wanted: list[UploadRequest]) -> None:
+def test_public_only_where_all_may_go(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
     """YARN refuses a public file below a folder that is closed to others; then it is private."""
-    cluster.hdfs.files["/user"] = PlayedFile(permission=0o700)
+    cluster.hdfs.files["/user"] = FakeFile(permission=0o700)
     found, _ = provide(cluster, wanted)
     assert not found["runtime.zip"].public
     cluster.hdfs.files["/user"].permission = 0o711
     assert provide(cluster, wanted)[0]["runtime.zip"].public
 
 
-def test_wrong_size_is_sent_again(cluster: Played, wanted: list[UploadRequest]) -> None:
+def test_wrong_size_is_sent_again(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
     """Nobody writes to objects; what is damaged all the same is replaced."""
     provide(cluster, wanted)
     cluster.hdfs.files[f"{CACHE}/data"].content = b"short"
@@ -119,7 +119,7 @@ def test_wrong_size_is_sent_again(cluster: Played, wanted: list[UploadRequest]) 
 
 
 @pytest.mark.parametrize("trouble", [Trouble.HANG_UP_AFTER_HALF, Trouble.NO_SPACE, Trouble.QUOTA])
-def test_half_written(cluster: Played, wanted: list[UploadRequest], trouble: Trouble) -> None:
+def test_half_written(cluster: FakeClusterClients, wanted: list[UploadRequest], trouble: Trouble) -> None:
     """What did not arrive whole never has the name, and nothing of it stays."""
     cluster.hdfs.fail_next("CREATE", *[trouble] * 10)
     with pytest.raises((HadoopError, StorageError)):
@@ -129,14 +129,14 @@ def test_half_written(cluster: Played, wanted: list[UploadRequest], trouble: Tro
     assert provide(cluster, wanted[1:])[1] == 11
 
 
-def test_arrived_otherwise(cluster: Played, wanted: list[UploadRequest], tmp_path: Path) -> None:
+def test_arrived_otherwise(cluster: FakeClusterClients, wanted: list[UploadRequest], tmp_path: Path) -> None:
     """A file that changed while it was sent is no object."""
     (tmp_path / "data").write_bytes(b"longer than before")
     with pytest.raises(SchedulerError, match="has 18 bytes, but 11 were uploaded"):
         provide(cluster, wanted)
 
 
-def test_two_clients_at_once(cluster: Played, wanted: list[UploadRequest]) -> None:
+def test_two_clients_at_once(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
     """Both end up with the same objects, whoever comes second."""
     found: list[dict[str, Uploaded]] = []
     threads = [threading.Thread(target=lambda: found.append(provide(cluster, wanted)[0])) for _ in range(4)]
@@ -149,7 +149,7 @@ def test_two_clients_at_once(cluster: Played, wanted: list[UploadRequest]) -> No
     assert content(cluster, "runtime.zip") == b"programs"
 
 
-def test_use_is_noted_once_a_day(cluster: Played, wanted: list[UploadRequest]) -> None:
+def test_use_is_noted_once_a_day(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
     """By the access time; the modification time, which nodes compare, stays."""
     before, _ = provide(cluster, wanted)
     began = time.time() * 1000
@@ -163,7 +163,7 @@ def test_use_is_noted_once_a_day(cluster: Played, wanted: list[UploadRequest]) -
     assert file.accessed_ms == noted
 
 
-def test_gone_when_its_use_is_noted(cluster: Played, wanted: list[UploadRequest]) -> None:
+def test_gone_when_its_use_is_noted(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
     """Somebody removed it between our two looks: it is sent again."""
     provide(cluster, wanted)
     cluster.hdfs.before("SETTIMES", lambda path: cluster.hdfs.files.pop(path, None))
@@ -171,7 +171,7 @@ def test_gone_when_its_use_is_noted(cluster: Played, wanted: list[UploadRequest]
     assert content(cluster, "data") == b"secret data"
 
 
-def test_folder_of_another_user(cluster: Played, wanted: list[UploadRequest]) -> None:
+def test_folder_of_another_user(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
     """Their objects could not be read by our containers: told before anything runs."""
     provide(cluster, wanted)
     cluster.hdfs.fail_next("SETTIMES", Trouble.FORBIDDEN)
@@ -181,14 +181,14 @@ def test_folder_of_another_user(cluster: Played, wanted: list[UploadRequest]) ->
         provide(cluster, wanted)
 
 
-def test_no_access_times(cluster: Played, wanted: list[UploadRequest]) -> None:
+def test_no_access_times(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
     """Where HDFS keeps none, jobs run all the same."""
     provide(cluster, wanted)
     cluster.hdfs.fail_next("SETTIMES", *[Trouble.NO_SPACE] * 2)  # any IOException
     assert provide(cluster, wanted)[1] == 0
 
 
-def test_eviction_is_due_once_a_day(cluster: Played, wanted: list[UploadRequest]) -> None:
+def test_eviction_is_due_once_a_day(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
     """Not at the very first submission; then when the last look is a day ago."""
     depots = [cluster.depot() for _ in range(3)]
     assert [depot.eviction_is_due for depot in depots] == [False] * 3
@@ -221,7 +221,7 @@ def test_eviction_is_due_once_a_day(cluster: Played, wanted: list[UploadRequest]
     ],
 )
 def test_a_quota_is_used_up(
-    cluster: Played, wanted: list[UploadRequest], names_left: int, space_left: int, told: str
+    cluster: FakeClusterClients, wanted: list[UploadRequest], names_left: int, space_left: int, told: str
 ) -> None:
     """Which folder's it is, how much is left of it, how much was needed, and the setting."""
     provide(cluster, [])
@@ -234,7 +234,7 @@ def test_a_quota_is_used_up(
     assert str(failed.value).endswith("HDFS says: The DiskSpace quota of /q is exceeded")
 
 
-def test_the_data_nodes_are_full(cluster: Played, wanted: list[UploadRequest]) -> None:
+def test_the_data_nodes_are_full(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
     """What is left in all is told; an older NameNode does not tell it."""
     for trouble, told in ((), "all DataNodes together have 1m left"), ((Trouble.FORBIDDEN,), "uploaded. Delete"):
         cluster.hdfs.fail_next("CREATE", Trouble.NO_SPACE)

@@ -12,7 +12,7 @@ import pytest
 from tests.facts import mentions
 from tests.hadoop.logs.memory_files import MemoryFiles
 from tests.hadoop.logs.test_tfile import log_files, make
-from tests.support.hadoop.fake_node_web import PlayedNodeWeb
+from tests.support.hadoop.fake_node_web import FakeNodeWeb
 from tony.errors import SchedulerError
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import ApplicationNotFoundError
@@ -34,7 +34,7 @@ class Files(MemoryFiles):
         """Nothing to close."""
 
 
-class PlayedCluster:
+class FakeCluster:
     """A ResourceManager that knows one application, its nodes, and a file system.
 
     Attributes:
@@ -50,7 +50,7 @@ class PlayedCluster:
         self.files = Files({})
 
     @asynccontextmanager
-    async def applications(self) -> AsyncIterator[PlayedCluster]:
+    async def applications(self) -> AsyncIterator[FakeCluster]:
         yield self
 
     async def report(self, application: ApplicationId) -> ApplicationReport:
@@ -103,21 +103,21 @@ class Shelf:
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> PlayedCluster:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """Whose aggregation is asked for without long pauses."""
     monkeypatch.setattr(container_logs, "_POLL_SECONDS", 0.001)
-    return PlayedCluster()
+    return FakeCluster()
 
 
 @pytest.fixture
-def node(cluster: PlayedCluster) -> Iterator[PlayedNodeWeb]:
-    with PlayedNodeWeb() as played:
-        address = played.url.removeprefix("http://")
+def node(cluster: FakeCluster) -> Iterator[FakeNodeWeb]:
+    with FakeNodeWeb() as node:
+        address = node.url.removeprefix("http://")
         cluster.known_nodes = [NodeReport(id=NodeId(host="n1", port=1), http_address=address)]
-        yield played
+        yield node
 
 
-async def test_while_it_runs_the_nodes_are_asked(cluster: PlayedCluster, node: PlayedNodeWeb) -> None:
+async def test_while_it_runs_the_nodes_are_asked(cluster: FakeCluster, node: FakeNodeWeb) -> None:
     """For the containers that have ended; the older part of a file comes first, and what is here is not asked for."""
     cluster.running()
     node.containers[ONE] = {"a.out": b"newer", "a.out.1": b"older ", "stderr": b"not this"}
@@ -129,7 +129,7 @@ async def test_while_it_runs_the_nodes_are_asked(cluster: PlayedCluster, node: P
     assert shelf.begun == {"a.out": (6, 5), "b.out": (0, 11), "c.out": (0, 0)}
 
 
-async def test_a_node_that_does_not_have_it_is_named(cluster: PlayedCluster, node: PlayedNodeWeb) -> None:
+async def test_a_node_that_does_not_have_it_is_named(cluster: FakeCluster, node: FakeNodeWeb) -> None:
     """The others' files come all the same."""
     cluster.running()
     node.containers[ONE] = {"a.out": b"here"}
@@ -141,7 +141,7 @@ async def test_a_node_that_does_not_have_it_is_named(cluster: PlayedCluster, nod
     assert mentions(str(raised.value), "container_x", "ResourceManager")
 
 
-async def test_after_the_end_hdfs_has_it(cluster: PlayedCluster) -> None:
+async def test_after_the_end_hdfs_has_it(cluster: FakeCluster) -> None:
     """It is waited for until the nodes have brought it."""
     cluster.ended(LogAggregationStatus.NOT_STARTED, LogAggregationStatus.RUNNING, LogAggregationStatus.SUCCEEDED)
     files = {"a.out": b"newer", "a.out.1": b"older ", "stdout": b"not this"}
@@ -157,7 +157,7 @@ async def test_after_the_end_hdfs_has_it(cluster: PlayedCluster) -> None:
     [(LogAggregationStatus.FAILED, "is incomplete"), (LogAggregationStatus.RUNNING, "still running")],
 )
 async def test_half_of_it_is_said_to_be_half(
-    cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch, state: LogAggregationStatus, words: str
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, state: LogAggregationStatus, words: str
 ) -> None:
     """What is there is taken; that something is missing is said."""
     monkeypatch.setattr(container_logs, "_AGGREGATION_SECONDS", 0.01)
@@ -169,7 +169,7 @@ async def test_half_of_it_is_said_to_be_half(
     assert shelf.got == {"a.out": b"x"}
 
 
-async def test_without_aggregation_the_nodes_may_still_have_it(cluster: PlayedCluster, node: PlayedNodeWeb) -> None:
+async def test_without_aggregation_the_nodes_may_still_have_it(cluster: FakeCluster, node: FakeNodeWeb) -> None:
     """They keep files for some hours; if not, the setting that would help is named."""
     cluster.ended(LogAggregationStatus.DISABLED)
     node.containers[ONE] = {"a.out": b"kept"}
@@ -188,17 +188,17 @@ async def test_without_aggregation_the_nodes_may_still_have_it(cluster: PlayedCl
 
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_hdfs_has_all_of_it_and_no_resource_manager_answers(
-    cluster: PlayedCluster, monkeypatch: pytest.MonkeyPatch, hangs: bool
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, hangs: bool
 ) -> None:
     """A job that has ended needs none then. If a container is missing there, only the ResourceManager knows more."""
     monkeypatch.setattr(container_logs, "_REPORT_SECONDS", 0.01)
 
-    async def away(_: PlayedCluster, __: ApplicationId) -> ApplicationReport:
+    async def away(_: FakeCluster, __: ApplicationId) -> ApplicationReport:
         if hangs:
             await asyncio.sleep(0.1)
         raise SchedulerError("nobody answers")
 
-    monkeypatch.setattr(PlayedCluster, "report", away)
+    monkeypatch.setattr(FakeCluster, "report", away)
     cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"all"}))]])}
     shelf = Shelf()
     await ContainerLogs(cluster.me, JOB).fetch({ONE: "n1"}, shelf, ended=True)
@@ -209,7 +209,7 @@ async def test_hdfs_has_all_of_it_and_no_resource_manager_answers(
         await ContainerLogs(cluster.me, JOB).fetch({ONE: "n1"}, Shelf())
 
 
-async def test_an_application_that_is_forgotten(cluster: PlayedCluster) -> None:
+async def test_an_application_that_is_forgotten(cluster: FakeCluster) -> None:
     """HDFS may have its logs longer than the ResourceManager remembers it."""
     cluster.reports = [None]
     cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"old"}))]])}
@@ -221,7 +221,7 @@ async def test_an_application_that_is_forgotten(cluster: PlayedCluster) -> None:
         await ContainerLogs(cluster.me, JOB).fetch({}, shelf)
 
 
-async def test_an_application_of_which_nothing_ever_ran(cluster: PlayedCluster) -> None:
+async def test_an_application_of_which_nothing_ever_ran(cluster: FakeCluster) -> None:
     """Its nodes are said to be about to bring logs for ever, but there are no nodes: nobody waits for that."""
     coming = LogAggregationStatus.NOT_STARTED
     cluster.reports = [ApplicationReport(state=ApplicationState.KILLED, launch_time=0, log_aggregation_status=coming)]
@@ -231,7 +231,7 @@ async def test_an_application_of_which_nothing_ever_ran(cluster: PlayedCluster) 
         )
 
 
-async def test_logs_of_somebody_elses_application(cluster: PlayedCluster, node: PlayedNodeWeb) -> None:
+async def test_logs_of_somebody_elses_application(cluster: FakeCluster, node: FakeNodeWeb) -> None:
     """A record may name any application, and any container. Nothing is shown that is not its owner's."""
     theirs = "container_1795272430499_0008_01_000002"
     cluster.ended(LogAggregationStatus.SUCCEEDED)
@@ -256,7 +256,7 @@ async def test_logs_of_somebody_elses_application(cluster: PlayedCluster, node: 
     assert shelf.got == {}
 
 
-async def test_logs_that_were_removed(cluster: PlayedCluster) -> None:
+async def test_logs_that_were_removed(cluster: FakeCluster) -> None:
     """What has been brought to HDFS does not stay there for ever: which setting says so is told, and what else there
     may be."""
     cluster.ended(LogAggregationStatus.SUCCEEDED)

@@ -1,4 +1,4 @@
-"""A later application master on a played YARN: whose containers it takes over, and which it does not."""
+"""A later application master on a fake YARN: whose containers it takes over, and which it does not."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 from tests.facts import mentions
 from tests.schedulers.yarn import fake_cluster as scene
-from tests.schedulers.yarn.fake_cluster import Played, playing
+from tests.schedulers.yarn.fake_cluster import FakeCluster, start_fake_cluster
 from tests.support.hadoop.fake_resource_manager import APPLICATION
-from tests.support.hadoop.fake_webhdfs import PlayedFile, Trouble
+from tests.support.hadoop.fake_webhdfs import FakeFile, Trouble
 from tests.support.hadoop.faults import DropResponse
 from tony.core.events import ContainerEnded, Granted
 from tony.errors import AttemptSupersededError
@@ -46,102 +46,102 @@ def known(number: int, epoch: int = 0) -> KnownContainer:
 
 
 @asynccontextmanager
-async def second(tmp_path: Path, *numbers: int, nodes: int = 2) -> AsyncIterator[Played]:
+async def second(tmp_path: Path, *numbers: int, nodes: int = 2) -> AsyncIterator[FakeCluster]:
     """The second attempt, not registered yet, and what runs of the first one's, on the first node."""
-    async with playing(tmp_path, attempt=2, opens=False) as played:
-        played.source._has_history = True
-        played.source._payload = replace(played.source._payload, node_count=nodes)
-        played.manager.previous = tuple(runs(played, number) for number in numbers)
-        yield played
+    async with start_fake_cluster(tmp_path, attempt=2, opens=False) as cluster:
+        cluster.source._has_history = True
+        cluster.source._payload = replace(cluster.source._payload, node_count=nodes)
+        cluster.manager.previous = tuple(runs(cluster, number) for number in numbers)
+        yield cluster
 
 
-def runs(played: Played, number: int, epoch: int = 0) -> Container:
+def runs(cluster: FakeCluster, number: int, epoch: int = 0) -> Container:
     """Has a container of the first attempt run."""
-    container = Container(id=old(number, epoch), node=played.nodes[0].node)
-    played.manager.live[old(number, epoch)] = container
-    played.nodes[0].running[name(number, epoch)] = ContainerLaunchContext()
+    container = Container(id=old(number, epoch), node=cluster.nodes[0].node)
+    cluster.manager.live[old(number, epoch)] = container
+    cluster.nodes[0].running[name(number, epoch)] = ContainerLaunchContext()
     return container
 
 
 async def test_what_runs_is_ours(tmp_path: Path) -> None:
     """It counts for the demand, is ended and released as any other, and its end is told."""
-    async with second(tmp_path, 1, 2) as played:
-        await played.open()
-        assert await played.source.recover([known(1), known(2)]) == [name(1), name(2)]
-        played.source.set_demand("worker", 3)
-        await played.until(lambda: played.of(Granted))
-        played.source.set_demand("worker", 1)
-        played.source.kill(name(1), "it fell silent")
-        await played.until(lambda: "killed: it fell silent" in played.causes())
-        played.manager.complete(old(2), 137)
-        await played.until(lambda: len(played.causes()) == 2)
-        assert len(played.of(Granted)) == 1
+    async with second(tmp_path, 1, 2) as cluster:
+        await cluster.open()
+        assert await cluster.source.recover([known(1), known(2)]) == [name(1), name(2)]
+        cluster.source.set_demand("worker", 3)
+        await cluster.until(lambda: cluster.of(Granted))
+        cluster.source.set_demand("worker", 1)
+        cluster.source.kill(name(1), "it fell silent")
+        await cluster.until(lambda: "killed: it fell silent" in cluster.causes())
+        cluster.manager.complete(old(2), 137)
+        await cluster.until(lambda: len(cluster.causes()) == 2)
+        assert len(cluster.of(Granted)) == 1
 
 
 async def test_what_the_log_does_not_know_is_ended(tmp_path: Path) -> None:
     """It was launched, and that had not come to safety."""
-    async with second(tmp_path, 1, 2) as played:
-        await played.open()
-        assert await played.source.recover([known(1)]) == [name(1)]
-        await played.until(lambda: played.running() == [name(1)])
-        await played.until(lambda: old(2) in played.manager.released)
+    async with second(tmp_path, 1, 2) as cluster:
+        await cluster.open()
+        assert await cluster.source.recover([known(1)]) == [name(1)]
+        await cluster.until(lambda: cluster.running() == [name(1)])
+        await cluster.until(lambda: old(2) in cluster.manager.released)
 
 
 async def test_ends_in_the_gap_are_told(tmp_path: Path) -> None:
     """With their causes, after everything that the log is told of the beginning."""
-    async with second(tmp_path, 1, 2) as played:
-        played.manager.complete(old(2), -102, "preempted")
-        await played.open()
-        found = await played.source.recover([known(1), known(2)])
-        assert (found, played.events) == ([name(1), name(2)], [])
-        await played.until(lambda: played.of(ContainerEnded))
-        (end,) = played.of(ContainerEnded)
+    async with second(tmp_path, 1, 2) as cluster:
+        cluster.manager.complete(old(2), -102, "preempted")
+        await cluster.open()
+        found = await cluster.source.recover([known(1), known(2)])
+        assert (found, cluster.events) == ([name(1), name(2)], [])
+        await cluster.until(lambda: cluster.of(ContainerEnded))
+        (end,) = cluster.of(ContainerEnded)
         assert isinstance(end, ContainerEnded)
         assert (end.container, end.blameless, end.is_unconfirmed) == (name(2), True, False)
 
 
 async def test_what_was_not_kept_is_gone(tmp_path: Path) -> None:
     """A ResourceManager that says nothing of it had not seen it run. Where its node can be asked it ends at once."""
-    async with second(tmp_path, 1) as played:
-        played.nodes[0].running[name(2)] = ContainerLaunchContext()
-        await played.open()
-        assert await played.source.recover([known(1), known(2)]) == [name(1)]
-        assert played.running() == [name(1)]
-        assert played.events == []
+    async with second(tmp_path, 1) as cluster:
+        cluster.nodes[0].running[name(2)] = ContainerLaunchContext()
+        await cluster.open()
+        assert await cluster.source.recover([known(1), known(2)]) == [name(1)]
+        assert cluster.running() == [name(1)]
+        assert cluster.events == []
 
 
 async def test_its_node_says_how_it_ended(tmp_path: Path) -> None:
     """The ResourceManager has told the first attempt, which has not written it down."""
-    async with second(tmp_path, 1) as played:
-        played.nodes[0].ended[name(2)] = 143
-        await played.open()
-        assert await played.source.recover([known(1), known(2)]) == [name(1), name(2)]
-        await played.until(lambda: played.causes() == ["its executor was killed by SIGTERM"])
+    async with second(tmp_path, 1) as cluster:
+        cluster.nodes[0].ended[name(2)] = 143
+        await cluster.open()
+        assert await cluster.source.recover([known(1), known(2)]) == [name(1), name(2)]
+        await cluster.until(lambda: cluster.causes() == ["its executor was killed by SIGTERM"])
 
 
 async def test_a_resource_manager_that_was_restarted_too(tmp_path: Path) -> None:
     """It learns of a node's containers when the node comes back to it: what is missing is waited for."""
-    async with second(tmp_path, nodes=5) as played:
-        await played.open()
-        recovering = asyncio.ensure_future(played.source.recover([known(1), known(2)]))
-        await played.until(lambda: played.source._master and played.source._master.answers > 1)
+    async with second(tmp_path, nodes=5) as cluster:
+        await cluster.open()
+        recovering = asyncio.ensure_future(cluster.source.recover([known(1), known(2)]))
+        await cluster.until(lambda: cluster.source._master and cluster.source._master.answers > 1)
         assert not recovering.done()
-        played.manager.recover(runs(played, 1))
-        played.source._master.wake()  # type: ignore[union-attr]
-        await played.until(lambda: played.source._containers and played.source._containers.has(name(1)))
-        played.manager.recover(runs(played, 2))
+        cluster.manager.recover(runs(cluster, 1))
+        cluster.source._master.wake()  # type: ignore[union-attr]
+        await cluster.until(lambda: cluster.source._containers and cluster.source._containers.has(name(1)))
+        cluster.manager.recover(runs(cluster, 2))
         assert await recovering == [name(1), name(2)]
-        assert played.causes() == []
+        assert cluster.causes() == []
 
 
 async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can say what became of its containers: they count as living on until their lease is over."""
     monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._NODES_RETURN_SECONDS", -59.5)
-    async with second(tmp_path, nodes=5) as played:
-        await played.open()
-        assert await played.source.recover([known(1)]) == [name(1)]
-        await played.until(lambda: played.of(ContainerEnded))
-        (end,) = played.of(ContainerEnded)
+    async with second(tmp_path, nodes=5) as cluster:
+        await cluster.open()
+        assert await cluster.source.recover([known(1)]) == [name(1)]
+        await cluster.until(lambda: cluster.of(ContainerEnded))
+        (end,) = cluster.of(ContainerEnded)
         assert isinstance(end, ContainerEnded)
         assert (end.blameless, end.is_unconfirmed) == (True, True)
 
@@ -149,66 +149,66 @@ async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytes
 async def test_a_node_that_comes_back_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others do the work of its containers: those that run are ended, and of each its end is certain then."""
     monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._NODES_RETURN_SECONDS", -59.5)
-    async with second(tmp_path, nodes=5) as played:
-        await played.open()
-        assert await played.source.recover([known(1), known(2)]) == [name(1), name(2)]
-        await played.until(lambda: len(played.of(ContainerEnded)) == 2)
-        runs(played, 2)
-        played.manager.complete(old(2), 137)
-        played.manager.recover(runs(played, 1))
-        played.source._master.wake()  # type: ignore[union-attr]
-        await played.until(lambda: len(played.of(ContainerEnded)) == 4)
-        late = {end.container: end for end in played.of(ContainerEnded)[2:] if isinstance(end, ContainerEnded)}
+    async with second(tmp_path, nodes=5) as cluster:
+        await cluster.open()
+        assert await cluster.source.recover([known(1), known(2)]) == [name(1), name(2)]
+        await cluster.until(lambda: len(cluster.of(ContainerEnded)) == 2)
+        runs(cluster, 2)
+        cluster.manager.complete(old(2), 137)
+        cluster.manager.recover(runs(cluster, 1))
+        cluster.source._master.wake()  # type: ignore[union-attr]
+        await cluster.until(lambda: len(cluster.of(ContainerEnded)) == 4)
+        late = {end.container: end for end in cluster.of(ContainerEnded)[2:] if isinstance(end, ContainerEnded)}
         assert mentions(late[name(1)].cause, "killed")
         assert late[name(2)].cause == "its executor was killed by SIGKILL"
         assert not any(end.is_unconfirmed for end in late.values())
-        assert name(1) not in played.running()
+        assert name(1) not in cluster.running()
 
 
 async def test_the_answer_to_the_registration_was_lost(tmp_path: Path) -> None:
     """It named what runs, once: the next attempt hears it anew, and this one leaves everything to it."""
-    async with second(tmp_path, 1) as played:
-        played.manager.server.order(DropResponse(executed=True), method="registerApplicationMaster")
+    async with second(tmp_path, 1) as cluster:
+        cluster.manager.server.order(DropResponse(executed=True), method="registerApplicationMaster")
         with pytest.raises(AttemptSupersededError, match="registration was lost"):
-            await played.open()
-        assert played.running() == [name(1)]
+            await cluster.open()
+        assert cluster.running() == [name(1)]
 
 
 async def test_a_later_attempt_has_told_where_it_listens(tmp_path: Path) -> None:
     """It did so while HDFS was away for us: clients go on finding it."""
-    async with second(tmp_path) as played:
-        theirs = PlayedFile(content=b'{"attempt":3}')
-        played.files.files[f"{scene.FOLDER}/am.json"] = theirs
-        await played.open()
-        publisher = played.source._publisher
+    async with second(tmp_path) as cluster:
+        theirs = FakeFile(content=b'{"attempt":3}')
+        cluster.files.files[f"{scene.FOLDER}/am.json"] = theirs
+        await cluster.open()
+        publisher = cluster.source._publisher
         assert publisher
         assert publisher._work
         await publisher._work
-        assert (played.file("am.json"), played.file("access.json")) == (theirs.content, None)
+        assert (cluster.file("am.json"), cluster.file("access.json")) == (theirs.content, None)
 
 
 async def test_older_than_the_resource_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All nodes have come back to the new one: what it does not tell of then has ended, and that is certain."""
     monkeypatch.setattr(container_recovery, "_LAST_NODE_SECONDS", 0.05)
-    async with second(tmp_path, nodes=2) as played:
-        played.source._container_env = replace(
-            played.source._container_env, container="container_e01_1410901177871_0001_02_000001"
+    async with second(tmp_path, nodes=2) as cluster:
+        cluster.source._container_env = replace(
+            cluster.source._container_env, container="container_e01_1410901177871_0001_02_000001"
         )
-        await played.open()
-        assert await played.source.recover([known(1)]) == []
+        await cluster.open()
+        assert await cluster.source.recover([known(1)]) == []
 
 
 async def test_nobody_knows_of_any(tmp_path: Path) -> None:
-    async with second(tmp_path) as played:
-        await played.open()
-        assert await played.source.recover([]) == []
-        assert await played.source.recover([]) == []
+    async with second(tmp_path) as cluster:
+        await cluster.open()
+        assert await cluster.source.recover([]) == []
+        assert await cluster.source.recover([]) == []
 
 
 async def test_the_lease_is_longer_than_yarn_takes(tmp_path: Path) -> None:
     """To give up a node or a master, as the cluster is configured; and this attempt has YARN's number."""
-    async with second(tmp_path) as played:
-        assert (played.source.lease, played.source.attempt) == (900 + 300, 2)
+    async with second(tmp_path) as cluster:
+        assert (cluster.source.lease, cluster.source.attempt) == (900 + 300, 2)
 
 
 # --- the log ---------------------------------------------------------------------------------------------------------
@@ -229,48 +229,48 @@ def closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 async def test_the_log_is_taken_and_brought(tmp_path: Path, closes: list[str]) -> None:
     """Whole, with the torn end that it has; whoever wrote it finds it no more, and may not write anew."""
-    async with playing(tmp_path, attempt=3, opens=False) as played:
-        played.files.files[f"{scene.FOLDER}/events.1.jsonl"] = PlayedFile(content=b'{"a":1}\n{"b')
-        await played.source.fetch_event_logs()
-        await played.source.fetch_event_logs()
-        assert played.job.folder.events(1).read_bytes() == b'{"a":1}\n{"b'
-        assert played.job.folder.events(2).read_bytes() == b""
-        assert played.file("events.1.jsonl") is None
-        assert played.file("events.1.closed.jsonl") == b'{"a":1}\n{"b'
-        assert played.file("events.2.closed.jsonl") == b""
+    async with start_fake_cluster(tmp_path, attempt=3, opens=False) as cluster:
+        cluster.files.files[f"{scene.FOLDER}/events.1.jsonl"] = FakeFile(content=b'{"a":1}\n{"b')
+        await cluster.source.fetch_event_logs()
+        await cluster.source.fetch_event_logs()
+        assert cluster.job.folder.events(1).read_bytes() == b'{"a":1}\n{"b'
+        assert cluster.job.folder.events(2).read_bytes() == b""
+        assert cluster.file("events.1.jsonl") is None
+        assert cluster.file("events.1.closed.jsonl") == b'{"a":1}\n{"b'
+        assert cluster.file("events.2.closed.jsonl") == b""
         assert len(closes) == 4
 
 
 async def test_the_first_attempt_takes_nothing(tmp_path: Path, closes: list[str]) -> None:
     """There is nobody before it."""
-    async with playing(tmp_path, opens=False) as played:
-        await played.source.fetch_event_logs()
+    async with start_fake_cluster(tmp_path, opens=False) as cluster:
+        await cluster.source.fetch_event_logs()
         assert closes == []
 
 
 async def test_a_name_node_that_starts(tmp_path: Path, closes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is waited for; after too long another attempt may have more luck, and nothing is touched."""
     monkeypatch.setattr(previous_attempt_files, "_RETRY_SECONDS", 0.01)
-    async with playing(tmp_path, attempt=2, opens=False) as played:
-        played.files.files[f"{scene.FOLDER}/events.1.jsonl"] = PlayedFile(content=b"kept\n")
-        played.files.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 3)
-        await played.source.fetch_event_logs()
-        assert played.job.folder.events(1).read_bytes() == b"kept\n"
-    async with playing(tmp_path / "other", attempt=2, opens=False) as played:
+    async with start_fake_cluster(tmp_path, attempt=2, opens=False) as cluster:
+        cluster.files.files[f"{scene.FOLDER}/events.1.jsonl"] = FakeFile(content=b"kept\n")
+        cluster.files.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 3)
+        await cluster.source.fetch_event_logs()
+        assert cluster.job.folder.events(1).read_bytes() == b"kept\n"
+    async with start_fake_cluster(tmp_path / "other", attempt=2, opens=False) as cluster:
         monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._HDFS_WAIT_SHARE", 0.0001)
-        played.files.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 1000)
+        cluster.files.fail_next("GETFILESTATUS", *[Trouble.SAFE_MODE] * 1000)
         with pytest.raises(AttemptSupersededError, match="another AM attempt may continue"):
-            await played.source.fetch_event_logs()
-        played.files.troubles_over()
+            await cluster.source.fetch_event_logs()
+        cluster.files.troubles_over()
 
 
 async def test_a_request_that_was_kept_is_found(tmp_path: Path) -> None:
     """Somebody wanted the job to end while there was no master."""
-    async with second(tmp_path) as played:
-        played.files.files[f"{scene.FOLDER}/kill.json"] = PlayedFile(content=b'{"actor":"ann","now":false}')
-        await played.open()
-        await played.until(played.job.folder.kill_request.exists)
-        assert played.job.folder.kill_request.read_bytes() == b'{"actor":"ann","now":false}'
+    async with second(tmp_path) as cluster:
+        cluster.files.files[f"{scene.FOLDER}/kill.json"] = FakeFile(content=b'{"actor":"ann","now":false}')
+        await cluster.open()
+        await cluster.until(cluster.job.folder.kill_request.exists)
+        assert cluster.job.folder.kill_request.read_bytes() == b'{"actor":"ann","now":false}'
 
 
 # --- ends that nobody has seen ------------------------------------------------------------------------------------
@@ -278,13 +278,13 @@ async def test_a_request_that_was_kept_is_found(tmp_path: Path) -> None:
 
 async def test_a_lost_node_that_answers(tmp_path: Path) -> None:
     """YARN has given it up, but it lives: it proves the end."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.launched()
-        node = played.node(container)
-        played.source.set_demand("worker", 0)
-        played.manager.complete(parse_container_id(container), -100, "Container released on a *lost* node")
-        await played.until(lambda: played.of(ContainerEnded))
-        (end,) = played.of(ContainerEnded)
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.launched()
+        node = cluster.node(container)
+        cluster.source.set_demand("worker", 0)
+        cluster.manager.complete(parse_container_id(container), -100, "Container released on a *lost* node")
+        await cluster.until(lambda: cluster.of(ContainerEnded))
+        (end,) = cluster.of(ContainerEnded)
         assert isinstance(end, ContainerEnded)
         assert (end.is_unconfirmed, end.blameless, container in node.running) == (False, True, False)
 
@@ -292,26 +292,26 @@ async def test_a_lost_node_that_answers(tmp_path: Path) -> None:
 async def test_a_lost_node_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its programs may run on, behind a partition: the end is presumed, once."""
     monkeypatch.setattr(container_table, "_PROOF_SECONDS", 0.1)
-    async with playing(tmp_path) as played:
-        (container,) = await played.launched()
-        await played.node(container).server.stop()
-        played.source.set_demand("worker", 0)
-        played.manager.complete(parse_container_id(container), -100, "Container released on a *lost* node")
-        await played.until(lambda: played.of(ContainerEnded))
-        (end,) = played.of(ContainerEnded)
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.launched()
+        await cluster.node(container).server.stop()
+        cluster.source.set_demand("worker", 0)
+        cluster.manager.complete(parse_container_id(container), -100, "Container released on a *lost* node")
+        await cluster.until(lambda: cluster.of(ContainerEnded))
+        (end,) = cluster.of(ContainerEnded)
         assert isinstance(end, ContainerEnded)
         assert (end.is_unconfirmed, end.blameless) == (True, True)
 
 
 async def test_a_release_is_no_proof(tmp_path: Path) -> None:
     """The node could not be told; YARN calls the container ended as soon as it is given back."""
-    async with playing(tmp_path) as played:
-        (container,) = await played.launched()
-        played.source._nodes._timeout = 0.05  # type: ignore[union-attr]
-        await played.node(container).server.stop()
-        played.source.set_demand("worker", 0)
-        played.source.kill(container, "it fell silent")
-        await played.until(lambda: played.of(ContainerEnded))
-        (end,) = played.of(ContainerEnded)
+    async with start_fake_cluster(tmp_path) as cluster:
+        (container,) = await cluster.launched()
+        cluster.source._nodes._timeout = 0.05  # type: ignore[union-attr]
+        await cluster.node(container).server.stop()
+        cluster.source.set_demand("worker", 0)
+        cluster.source.kill(container, "it fell silent")
+        await cluster.until(lambda: cluster.of(ContainerEnded))
+        (end,) = cluster.of(ContainerEnded)
         assert isinstance(end, ContainerEnded)
         assert (end.is_unconfirmed, end.cause) == (True, "killed: it fell silent")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hadoop.fake_namenode import PlayedNameNode
+from tests.support.hadoop.fake_namenode import FakeNameNode
 from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.errors import PlatformError
 from tony.hadoop.authentication import Logins
@@ -39,7 +39,7 @@ def token(kind: str, service: str = "elsewhere") -> HadoopToken:
 async def name_node(*, tokens: bool = True) -> AsyncIterator[str]:
     """The address of one that gives tokens, or does not."""
     async with FakeIpcServer() as server:
-        PlayedNameNode(tokens=tokens).serve(server)
+        FakeNameNode(tokens=tokens).serve(server)
         yield str(server.address)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.core.specs import workers
-from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs
+from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs
 from tests.support.simulation import Simulation
 from tony.am import metrics_store as module
 from tony.am.metrics_store import MetricsStore
@@ -28,14 +28,14 @@ THERE = "/user/ann/.tony/jobs/application_1700000000000_0007"
 
 
 @pytest.fixture
-def hdfs() -> Iterator[PlayedWebHdfs]:
-    with PlayedWebHdfs() as played:
-        played.files[THERE] = PlayedFile()
-        yield played
+def hdfs() -> Iterator[FakeWebHdfs]:
+    with FakeWebHdfs() as hdfs:
+        hdfs.files[THERE] = FakeFile()
+        yield hdfs
 
 
 @pytest.fixture
-def files(hdfs: PlayedWebHdfs) -> Iterator[HdfsJobStore]:
+def files(hdfs: FakeWebHdfs) -> Iterator[HdfsJobStore]:
     """That folder, as an application master has it."""
     opened = opened_at(hdfs.port)
     yield opened
@@ -55,7 +55,7 @@ def folder(tmp_path: Path, name: str) -> JobFolder:
 
 
 def test_from_one_master_to_the_next(
-    tmp_path: Path, hdfs: PlayedWebHdfs, files: HdfsJobStore, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, hdfs: FakeWebHdfs, files: HdfsJobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first brings a copy to HDFS while the job runs; the second has it before it begins, and so has a reader."""
     monkeypatch.setattr(module, "_COPY_INTERVAL_SECONDS", 0.0)
@@ -83,7 +83,7 @@ def test_from_one_master_to_the_next(
 
 
 def test_hdfs_that_refuses_hinders_nothing(
-    tmp_path: Path, hdfs: PlayedWebHdfs, files: HdfsJobStore, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, hdfs: FakeWebHdfs, files: HdfsJobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_COPY_INTERVAL_SECONDS", 0.0)
     cluster = Simulation(workers(1))
@@ -101,14 +101,14 @@ def test_hdfs_that_refuses_hinders_nothing(
         await made.finish()
 
     asyncio.run(measure())
-    hdfs.files[f"{THERE}/metrics.db"] = PlayedFile(content=b"x" * 10)
+    hdfs.files[f"{THERE}/metrics.db"] = FakeFile(content=b"x" * 10)
     hdfs.before("OPEN", lambda path: hdfs.files.pop(f"{THERE}/metrics.db", None))
     PreviousAttempts(2, files, folder(tmp_path, "second"), 30.0).fetch_metrics()
     with open_metrics(here.metrics) as metrics:
         assert metrics.read_newest()["worker:0"]["cpu"] == 0.5
 
 
-def test_nothing_was_measured_before(tmp_path: Path, hdfs: PlayedWebHdfs, files: HdfsJobStore) -> None:
+def test_nothing_was_measured_before(tmp_path: Path, hdfs: FakeWebHdfs, files: HdfsJobStore) -> None:
     second = folder(tmp_path, "second")
     PreviousAttempts(2, files, second, 30.0).fetch_metrics()
     assert list(second.path.iterdir()) == []

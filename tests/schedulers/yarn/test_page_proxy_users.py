@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.facts import mentions
-from tests.schedulers.yarn.fake_cluster import JOB, playing
+from tests.schedulers.yarn.fake_cluster import JOB, start_fake_cluster
 from tests.schedulers.yarn.samples import uploaded
 from tony.schedulers.allocator_interface import PageProxy
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
@@ -33,10 +33,10 @@ async def door_of(
 ) -> PageProxy:
     """What an application master is told that sees this configuration."""
     spec = replace(build_two_roles(), scheduler_settings={"am_memory": memory})
-    async with playing(folder, opens=False, spec=spec) as played:
-        payload = played._payload()
+    async with start_fake_cluster(folder, opens=False, spec=spec) as cluster:
+        payload = cluster._payload()
         seen = {**payload.configuration, **configuration}
-        source = YarnAllocator(played.job, replace(payload, configuration=seen, pages=pages), played._container_env())
+        source = YarnAllocator(cluster.job, replace(payload, configuration=seen, pages=pages), cluster._container_env())
         try:
             door = source.page_proxy()
         finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hadoop.fake_webhdfs import PlayedFile, PlayedWebHdfs, Trouble
+from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
 from tony.hadoop.configuration import Configuration
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
@@ -20,10 +20,10 @@ THERE = f"/user/ann/.tony/jobs/{JOB}"
 
 
 @pytest.fixture
-def files() -> Iterator[PlayedWebHdfs]:
-    with PlayedWebHdfs() as played:
-        played.files[THERE] = PlayedFile()
-        yield played
+def files() -> Iterator[FakeWebHdfs]:
+    with FakeWebHdfs() as hdfs:
+        hdfs.files[THERE] = FakeFile()
+        yield hdfs
 
 
 @pytest.fixture
@@ -33,39 +33,39 @@ def folder(tmp_path: Path) -> JobFolder:
     return folder
 
 
-def record(files: PlayedWebHdfs, folder: JobFolder) -> RecordDownload:
+def record(files: FakeWebHdfs, folder: JobFolder) -> RecordDownload:
     given = {"fs.defaultFS": "hdfs://127.0.0.1:8020", "dfs.namenode.http-address": f"127.0.0.1:{files.port}"}
     cluster = ClusterClients.from_configuration(Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"})
     return RecordDownload(HdfsJobStore(cluster, THERE), folder)
 
 
-def test_nothing_is_there_yet(files: PlayedWebHdfs, folder: JobFolder) -> None:
+def test_nothing_is_there_yet(files: FakeWebHdfs, folder: JobFolder) -> None:
     del files.files[THERE]
     record(files, folder).fetch()
     assert list(folder.path.iterdir()) == []
 
 
-def test_events_grow(files: PlayedWebHdfs, folder: JobFolder) -> None:
+def test_events_grow(files: FakeWebHdfs, folder: JobFolder) -> None:
     """Only what is new is read."""
     for content in (b"one\n", b"one\ntwo\n", b"one\ntwo\n"):
-        files.files[f"{THERE}/events.1.jsonl"] = PlayedFile(content=content)
+        files.files[f"{THERE}/events.1.jsonl"] = FakeFile(content=content)
         record(files, folder).fetch()
         assert folder.events(1).read_bytes() == content
 
 
-def test_two_fetch_at_once(files: PlayedWebHdfs, folder: JobFolder) -> None:
+def test_two_fetch_at_once(files: FakeWebHdfs, folder: JobFolder) -> None:
     """Another client of the same home is quicker: nothing is there twice."""
-    files.files[f"{THERE}/events.1.jsonl"] = PlayedFile(content=b"one\ntwo\nthree\n")
+    files.files[f"{THERE}/events.1.jsonl"] = FakeFile(content=b"one\ntwo\nthree\n")
     folder.events(1).write_bytes(b"one\n")
     files.before("OPEN", lambda _: folder.events(1).write_bytes(b"one\ntwo\nthree\n"))
     record(files, folder).fetch()
     assert folder.events(1).read_bytes() == b"one\ntwo\nthree\n"
 
 
-def test_a_log_is_taken_meanwhile(files: PlayedWebHdfs, folder: JobFolder) -> None:
+def test_a_log_is_taken_meanwhile(files: FakeWebHdfs, folder: JobFolder) -> None:
     """By a later attempt, which gives it another name: the rest of the record comes, and its rest the next time."""
-    files.files[f"{THERE}/events.1.jsonl"] = PlayedFile(content=b"one\n")
-    files.files[f"{THERE}/summary.json"] = PlayedFile(content=b"{}")
+    files.files[f"{THERE}/events.1.jsonl"] = FakeFile(content=b"one\n")
+    files.files[f"{THERE}/summary.json"] = FakeFile(content=b"{}")
 
     def take(_: str) -> None:
         if log := files.files.pop(f"{THERE}/events.1.jsonl", None):
@@ -79,24 +79,24 @@ def test_a_log_is_taken_meanwhile(files: PlayedWebHdfs, folder: JobFolder) -> No
     assert folder.events(1).read_bytes() == b"one\n"
 
 
-def test_the_last_report_names_the_folder_here(files: PlayedWebHdfs, folder: JobFolder) -> None:
+def test_the_last_report_names_the_folder_here(files: FakeWebHdfs, folder: JobFolder) -> None:
     """The one that the master had is on a node, and gone."""
-    files.files[f"{THERE}/summary.json"] = PlayedFile(content=b'{"folder":"/node/gone","state":"failed"}')
+    files.files[f"{THERE}/summary.json"] = FakeFile(content=b'{"folder":"/node/gone","state":"failed"}')
     record(files, folder).fetch()
     assert json.loads(folder.summary.read_bytes()) == {"folder": str(folder.path), "state": "failed"}
 
 
-def test_credentials_are_their_owners_alone(files: PlayedWebHdfs, folder: JobFolder) -> None:
-    files.files[f"{THERE}/access.json"] = PlayedFile(content=b"{}")
+def test_credentials_are_their_owners_alone(files: FakeWebHdfs, folder: JobFolder) -> None:
+    files.files[f"{THERE}/access.json"] = FakeFile(content=b"{}")
     record(files, folder).fetch()
     assert folder.credentials.stat().st_mode & 0o777 == 0o600
     assert folder.credentials.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_no_credentials_come_after_the_end(files: PlayedWebHdfs, folder: JobFolder) -> None:
+def test_no_credentials_come_after_the_end(files: FakeWebHdfs, folder: JobFolder) -> None:
     """Somebody else has written the last report here, and forgotten them, while they were on their way."""
     for name in ("access.json", "am.json"):
-        files.files[f"{THERE}/{name}"] = PlayedFile(content=b"{}")
+        files.files[f"{THERE}/{name}"] = FakeFile(content=b"{}")
     files.before("LISTSTATUS_BATCH", lambda _: folder.summary.write_bytes(b"{}"))
     folder.kill_request.write_bytes(b"{}")
     record(files, folder).fetch()
@@ -105,9 +105,9 @@ def test_no_credentials_come_after_the_end(files: PlayedWebHdfs, folder: JobFold
     assert not folder.kill_request.exists()
 
 
-def test_secrets_of_a_master_that_died(files: PlayedWebHdfs, folder: JobFolder) -> None:
+def test_secrets_of_a_master_that_died(files: FakeWebHdfs, folder: JobFolder) -> None:
     """They go; that they cannot be removed ends nothing else."""
-    files.files[f"{THERE}/access.json"] = files.files[f"{THERE}/am.json"] = PlayedFile(content=b"{}")
+    files.files[f"{THERE}/access.json"] = files.files[f"{THERE}/am.json"] = FakeFile(content=b"{}")
     files.fail_next("DELETE", Trouble.FORBIDDEN)
     record(files, folder).forget_secrets()
     record(files, folder).forget_secrets()
@@ -121,12 +121,12 @@ def measured(folder: JobFolder) -> tuple[bytes | None, list[str]]:
     return folder.metrics.read_bytes() if folder.metrics.exists() else None, drafts
 
 
-def test_what_was_measured_is_brought_when_it_has_changed(files: PlayedWebHdfs, folder: JobFolder) -> None:
+def test_what_was_measured_is_brought_when_it_has_changed(files: FakeWebHdfs, folder: JobFolder) -> None:
     """It is written anew there as the job runs; the same is not read twice."""
     name = f"{THERE}/metrics.db"
     reads: list[str] = []
     for content, modified, count in ((b"one", 1000, 1), (b"one", 1000, 1), (b"two", 2000, 2), (b"longer", 2000, 3)):
-        files.files[name] = PlayedFile(content=content, modified_ms=modified)
+        files.files[name] = FakeFile(content=content, modified_ms=modified)
         files.before("OPEN", reads.append)
         record(files, folder).fetch()
         assert measured(folder) == (content, [])
@@ -134,13 +134,13 @@ def test_what_was_measured_is_brought_when_it_has_changed(files: PlayedWebHdfs, 
         assert len([path for path in reads if "metrics" in path]) >= count - 1
 
 
-def test_what_changes_while_it_is_brought_comes_the_next_time(files: PlayedWebHdfs, folder: JobFolder) -> None:
+def test_what_changes_while_it_is_brought_comes_the_next_time(files: FakeWebHdfs, folder: JobFolder) -> None:
     """Never half of one and half of another."""
     name = f"{THERE}/metrics.db"
-    files.files[name] = PlayedFile(content=b"old", modified_ms=1000)
+    files.files[name] = FakeFile(content=b"old", modified_ms=1000)
 
     def change(_: str) -> None:
-        files.files[name] = PlayedFile(content=b"new", modified_ms=2000)
+        files.files[name] = FakeFile(content=b"new", modified_ms=2000)
 
     files.before("OPEN", change)
     record(files, folder).fetch()
@@ -150,13 +150,13 @@ def test_what_changes_while_it_is_brought_comes_the_next_time(files: PlayedWebHd
 
 
 def test_much_that_was_measured_comes_at_the_end(
-    files: PlayedWebHdfs, folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+    files: FakeWebHdfs, folder: JobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large file would be brought again and again for little."""
     monkeypatch.setattr("tony.schedulers.job_store.record_download._MAX_REPEATED_BYTES", 10)
-    files.files[f"{THERE}/metrics.db"] = PlayedFile(content=b"x" * 11)
+    files.files[f"{THERE}/metrics.db"] = FakeFile(content=b"x" * 11)
     record(files, folder).fetch()
     assert measured(folder) == (None, [])
-    files.files[f"{THERE}/summary.json"] = PlayedFile(content=b"{}")
+    files.files[f"{THERE}/summary.json"] = FakeFile(content=b"{}")
     record(files, folder).fetch()
     assert measured(folder) == (b"x" * 11, [])

@@ -1,4 +1,4 @@
-"""Handing a job over, and what is said of it later: with a played ResourceManager."""
+"""Handing a job over, and what is said of it later: with a fake ResourceManager."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.facts import mentions
 from tests.schedulers.yarn.samples import payload, record
-from tests.support.hadoop.fake_applications import PlayedApplications
+from tests.support.hadoop.fake_applications import FakeApplications
 from tests.support.hadoop.faults import HoldResponse
 from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.hadoop import ids
@@ -36,11 +36,11 @@ ID = ids.parse_application_id(JOB)
 
 
 class Scene:
-    """A played ResourceManager, and a job that is ready for it."""
+    """A fake ResourceManager, and a job that is ready for it."""
 
     def __init__(self, server: FakeIpcServer, folder: Path) -> None:
         self.server = server
-        self.cluster = PlayedApplications()
+        self.cluster = FakeApplications()
         self.cluster.serve(server)
         home = Home(folder)
         self.job = PreparedJob(home=home, folder=home.job(JOB), record=record())

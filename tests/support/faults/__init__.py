@@ -1,6 +1,6 @@
 """Fault injection: plans of faults with a target and a time, for fakes and for real processes alike.
 
-    plan                 the model: a `FaultPlan` of `Strike`s, each with a fault, a target and a moment
+    plan                 the model: a `FaultPlan` of `PlannedFault`s, each with a fault, a target and a moment
     plan_parser          the text format of a plan: `kill worker:1 after event 17`
     random_plan          random plans, reproducible by their seed
     schedule             which fault is due after each event; handles no processes

@@ -2,7 +2,7 @@
 
 The fault injector appends lines; every executor of the job reads the whole file, later replacements too:
 
-    {"task": "worker:0", "number": 3, "strike": "partition executor worker:0", "over": false, "seed": 0, ...}
+    {"task": "worker:0", "number": 3, "planned": "partition executor worker:0", "over": false, "seed": 0, ...}
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.faults.plan import Strike
-from tests.support.faults.plan_parser import parse_strike, write_strike
+from tests.support.faults.plan import PlannedFault
+from tests.support.faults.plan_parser import format_fault, parse_fault
 from tests.support.faults.schedule import Injection
 from tony.linux.inotify import ChangeWatch
 from tony.model.ids import TaskId
@@ -26,26 +26,26 @@ class Order:
     """One command.
 
     Attributes:
-        number: index of the strike in its plan; the command that undoes it has the same.
+        number: index of the fault in its plan; the command that undoes it has the same.
         seed: of the random choices.
         incarnation: of the target executor; empty for every executor of the task, replacements included.
     """
 
     task: TaskId
     number: int
-    strike: Strike
+    planned: PlannedFault
     over: bool
     seed: int = 0
     incarnation: str = ""
 
 
-def give(file: Path, blow: Injection, seed: int, incarnation: str = "") -> None:
+def give(file: Path, injection: Injection, seed: int, incarnation: str = "") -> None:
     """Append a command in one write, so that no reader sees half of it."""
     line = {
-        "task": str(blow.target.task),
-        "number": blow.number,
-        "strike": write_strike(blow.strike),
-        "over": blow.over,
+        "task": str(injection.target.task),
+        "number": injection.number,
+        "planned": format_fault(injection.planned),
+        "over": injection.over,
         "seed": seed,
         "incarnation": incarnation,
     }
@@ -75,7 +75,7 @@ class OrderBook:
             yield Order(
                 task=TaskId.parse(plain["task"]),
                 number=plain["number"],
-                strike=parse_strike(plain["strike"]),
+                planned=parse_fault(plain["planned"]),
                 over=plain["over"],
                 seed=plain["seed"],
                 incarnation=plain["incarnation"],

@@ -54,7 +54,7 @@ class LinkFault:
 
     def _look(self) -> None:
         """Open or close the link."""
-        if any(isinstance(order.strike.harm, Partition) for order in self._mine()):
+        if any(isinstance(order.planned.harm, Partition) for order in self._mine()):
             self._open.clear()
         else:
             self._open.set()
@@ -79,7 +79,7 @@ class LinkFault:
         """Return whether a message is lost, its delay in seconds, and the number of copies."""
         lost, later, times = False, 0.0, 1
         for order in self._mine():
-            harm = order.strike.harm
+            harm = order.planned.harm
             if not isinstance(harm, Drop | Delay | Duplicate) or not _is_of(message, harm.traffic, sent=sent):
                 continue
             if self._chances[order.number].random() >= harm.share:
@@ -106,7 +106,7 @@ def _is_of(message: Message, traffic: Traffic, *, sent: bool) -> bool:
             return sent and not isinstance(message, Attach)
 
 
-def struck(orders: Path, connect: Connect) -> Connect:
+def inject_faults(orders: Path, connect: Connect) -> Connect:
     """Return a connect function whose connections have the faults of the command file."""
     way = LinkFault()
     following: list[asyncio.Task[None]] = []
@@ -130,10 +130,10 @@ async def reach(way: LinkFault, connect: Connect, timeout: float) -> AmTransport
             await way.wait_open()
     except TimeoutError:
         raise ConnectionFailedError("the connection timed out: injected partition") from None
-    return StruckConnection(await connect(timeout), way)
+    return FaultyConnection(await connect(timeout), way)
 
 
-class StruckConnection:
+class FaultyConnection:
     """One connection over a faulty link."""
 
     def __init__(self, connection: AmTransport, way: LinkFault) -> None:

@@ -2,7 +2,7 @@
 
     with FaultInjector(folder, parse_plan("kill worker:1 when worker:1 started")) as injector:
         ...
-    injector.struck
+    injector.injected
 
 Faults of messages between executors and the AM need executors run as `tests.support.faulty_executor orders=orders`.
 Faults while the AM handles an event need `tests.support.crashing_master`.
@@ -22,8 +22,8 @@ from typing import Self
 
 from tests.support.faults import process_targets
 from tests.support.faults.fault_files import give
-from tests.support.faults.plan import ON_THE_WAY, AtStart, FaultPlan, Kill, Slow, Strike
-from tests.support.faults.plan_parser import who, write_strike
+from tests.support.faults.plan import ON_THE_WAY, AtStart, FaultPlan, Kill, PlannedFault, Slow
+from tests.support.faults.plan_parser import format_fault, who
 from tests.support.faults.process_targets import TURN, NoTargetError, Victim
 from tests.support.faults.schedule import Conductor, Injection
 from tony import clock
@@ -43,7 +43,7 @@ _LOOK_AGAIN = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Struck:
+class InjectedFault:
     """An injected fault.
 
     Attributes:
@@ -52,13 +52,13 @@ class Struck:
         pid: of the target process; 0 for faults of messages.
     """
 
-    strike: Strike
+    planned: PlannedFault
     seq: int
     at: float
     pid: int
 
     def __str__(self) -> str:
-        return f"{write_strike(self.strike)} (at {self.at:.3f} s, after event {self.seq}, process {self.pid})"
+        return f"{format_fault(self.planned)} (at {self.at:.3f} s, after event {self.seq}, process {self.pid})"
 
 
 class FaultInjector:
@@ -73,7 +73,7 @@ class FaultInjector:
         record: of the job; None: read from the job directory.
 
     Attributes:
-        struck: the injected faults, in order.
+        injected: the injected faults, in order.
 
     Raises:
         UnknownJobError: there is no such job.
@@ -83,10 +83,10 @@ class FaultInjector:
         self,
         folder: JobFolder,
         plan: FaultPlan,
-        tell: Callable[[Struck], None] = lambda struck: None,
+        tell: Callable[[InjectedFault], None] = lambda injected: None,
         record: JobRecord | None = None,
     ) -> None:
-        self.struck: list[Struck] = []
+        self.injected: list[InjectedFault] = []
         self._folder = folder
         self._plan = plan
         self._tell = tell
@@ -102,7 +102,7 @@ class FaultInjector:
         self._turns: dict[int, tuple[float, bool]] = {}
         self._stop = threading.Event()
         self._failed: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"striker of {folder.job_id}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"injector of {folder.job_id}", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -162,58 +162,58 @@ class FaultInjector:
 
     def _strike_due(self) -> None:
         now = self._now()
-        for blow in list(self._conductor.due(now, self._app.state)):
-            if blow.over:
-                self._undo(self._lasting.get(blow.number, blow))
+        for injection in list(self._conductor.due(now, self._app.state)):
+            if injection.over:
+                self._undo(self._lasting.get(injection.number, injection))
                 continue
             try:
-                pid = self._begin(blow)
+                pid = self._begin(injection)
             except NoTargetError:
-                self._conductor.again(blow, now + _AGAIN)
+                self._conductor.again(injection, now + _AGAIN)
                 continue
-            self._note(Struck(strike=blow.strike, seq=self._seq, at=now, pid=pid))
+            self._note(InjectedFault(planned=injection.planned, seq=self._seq, at=now, pid=pid))
         self._take_turns()
 
-    def _note(self, struck: Struck) -> None:
-        self.struck.append(struck)
-        self._tell(struck)
+    def _note(self, injected: InjectedFault) -> None:
+        self.injected.append(injected)
+        self._tell(injected)
 
-    def _begin(self, blow: Injection) -> int:
-        harm = blow.strike.harm
+    def _begin(self, injection: Injection) -> int:
+        harm = injection.planned.harm
         pid = 0
         if isinstance(harm, ON_THE_WAY):
-            give(self._folder.path / ORDERS, blow, self._plan.seed, self._meant(blow))
+            give(self._folder.path / ORDERS, injection, self._plan.seed, self._meant(injection))
         else:
-            victim = process_targets.find(blow.target, self._app.state)
-            process_targets.strike(victim, harm)
-            self._victims[blow.number] = victim
+            victim = process_targets.find(injection.target, self._app.state)
+            process_targets.inject(victim, harm)
+            self._victims[injection.number] = victim
             pid = victim.pid
         if not isinstance(harm, Kill):
-            self._lasting[blow.number] = blow
+            self._lasting[injection.number] = injection
         if isinstance(harm, Slow):
-            self._turns[blow.number] = (time.monotonic() + TURN * (1 - harm.share), False)
+            self._turns[injection.number] = (time.monotonic() + TURN * (1 - harm.share), False)
         return pid
 
-    def _meant(self, blow: Injection) -> str:
+    def _meant(self, injection: Injection) -> str:
         """Return the incarnation of the target executor; empty for every executor of the task.
 
         Raises:
             NoTargetError: no executor of the task is attached.
         """
-        task = self._app.state.tasks.get(blow.target.task) if blow.target.task else None
-        if task is not None and isinstance(blow.strike.moment, AtStart):
+        task = self._app.state.tasks.get(injection.target.task) if injection.target.task else None
+        if task is not None and isinstance(injection.planned.moment, AtStart):
             return ""
         if task is None or task.incarnation is None:
-            raise NoTargetError(f"there is no {who(blow.target)}")
+            raise NoTargetError(f"there is no {who(injection.target)}")
         return task.incarnation
 
-    def _undo(self, blow: Injection) -> None:
-        self._lasting.pop(blow.number, None)
-        self._turns.pop(blow.number, None)
-        if isinstance(blow.strike.harm, ON_THE_WAY):
-            give(self._folder.path / ORDERS, replace(blow, over=True), self._plan.seed)
-        elif victim := self._victims.pop(blow.number, None):
-            process_targets.undo(victim, blow.strike.harm)
+    def _undo(self, injection: Injection) -> None:
+        self._lasting.pop(injection.number, None)
+        self._turns.pop(injection.number, None)
+        if isinstance(injection.planned.harm, ON_THE_WAY):
+            give(self._folder.path / ORDERS, replace(injection, over=True), self._plan.seed)
+        elif victim := self._victims.pop(injection.number, None):
+            process_targets.undo(victim, injection.planned.harm)
 
     # --- slowing down ---------------------------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class FaultInjector:
         """Suspend and resume slowed processes in turn."""
         now = time.monotonic()
         for number, (until, runs) in list(self._turns.items()):
-            harm, victim = self._lasting[number].strike.harm, self._victims[number]
+            harm, victim = self._lasting[number].planned.harm, self._victims[number]
             if now < until or not isinstance(harm, Slow):
                 continue
             if not victim.send(signal.SIGSTOP if runs else signal.SIGCONT):

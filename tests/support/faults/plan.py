@@ -194,7 +194,7 @@ Moment = AtStart | AfterTime | AfterEvent | Within | SessionOpens | TaskDid | Jo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strike:
+class PlannedFault:
     """One fault of a plan, with its target and time.
 
     Attributes:
@@ -217,5 +217,5 @@ class FaultPlan:
         seed: of all random choices.
     """
 
-    strikes: tuple[Strike, ...] = ()
+    faults: tuple[PlannedFault, ...] = ()
     seed: int = 0

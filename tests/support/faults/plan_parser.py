@@ -48,7 +48,7 @@ def parse_plan(text: str, source: str = "the plan") -> fault.FaultPlan:
     Raises:
         ConfigError: with all mistakes.
     """
-    strikes, problems, seed = [], [], 0
+    faults, problems, seed = [], [], 0
     for number, line in enumerate(text.splitlines(), start=1):
         for part in line.partition("#")[0].split(";"):
             words = " ".join(part.split())
@@ -56,15 +56,15 @@ def parse_plan(text: str, source: str = "the plan") -> fault.FaultPlan:
                 if match := re.fullmatch(r"seed (\d{1,18})", words):
                     seed = int(match[1])
                 elif words:
-                    strikes.append(parse_strike(words))
+                    faults.append(parse_fault(words))
             except ValueError as error:
                 problems.append(Problem(key="", source=f"{source}:{number}", message=f"{words!r:.200}: {error}"))
     if problems:
         raise ConfigError(problems)
-    return fault.FaultPlan(strikes=tuple(strikes), seed=seed)
+    return fault.FaultPlan(faults=tuple(faults), seed=seed)
 
 
-def parse_strike(text: str) -> fault.Strike:
+def parse_fault(text: str) -> fault.PlannedFault:
     """Parse one fault.
 
     Raises:
@@ -74,30 +74,30 @@ def parse_strike(text: str) -> fault.Strike:
     rest, later = _split_off(rest, " + ")
     what, *when = _WHEN.split(rest, maxsplit=1)
     harm, target = _what(what)
-    strike = fault.Strike(
+    planned = fault.PlannedFault(
         harm=harm,
         target=target,
         moment=_moment(when[0]) if when else fault.AtStart(),
         later=later or 0.0,
         lasts=lasts,
     )
-    _check(strike)
-    return strike
+    _check(planned)
+    return planned
 
 
 def write_plan(plan: fault.FaultPlan) -> str:
     """Return the text that `parse_plan` parses into this plan."""
-    lines = [write_strike(strike) for strike in plan.strikes]
+    lines = [format_fault(planned) for planned in plan.faults]
     return "".join(f"{line}\n" for line in ([f"seed {plan.seed}"] if plan.seed else []) + lines)
 
 
-def write_strike(strike: fault.Strike) -> str:
-    """Return the text that `parse_strike` parses into this strike."""
-    words = [_harm_text(strike.harm, strike.target), _moment_text(strike.moment)]
-    if strike.later:
-        words.append(f"+ {format_exact_duration(strike.later)}")
-    if strike.lasts is not None:
-        words.append(f"for {format_exact_duration(strike.lasts)}")
+def format_fault(planned: fault.PlannedFault) -> str:
+    """Return the text that `parse_fault` parses into this fault."""
+    words = [_harm_text(planned.harm, planned.target), _moment_text(planned.moment)]
+    if planned.later:
+        words.append(f"+ {format_exact_duration(planned.later)}")
+    if planned.lasts is not None:
+        words.append(f"for {format_exact_duration(planned.lasts)}")
     return " ".join(word for word in words if word)
 
 
@@ -213,17 +213,17 @@ def _number(text: str) -> int:
     return number
 
 
-def _check(strike: fault.Strike) -> None:
+def _check(planned: fault.PlannedFault) -> None:
     """Check that fault, target and moment fit together."""
-    harm, target, moment = strike.harm, strike.target, strike.moment
-    if isinstance(harm, fault.Kill) and strike.lasts is not None:
+    harm, target, moment = planned.harm, planned.target, planned.moment
+    if isinstance(harm, fault.Kill) and planned.lasts is not None:
         raise ValueError("a kill cannot be undone: remove the duration.")
     if isinstance(harm, fault.ON_THE_WAY) and target.part is not fault.ProcessKind.EXECUTOR:
         raise ValueError(f"{who(target)} has no messages to an AM; name an executor.")
     if isinstance(moment, fault.Within):
         if target.part is not fault.ProcessKind.MASTER or not isinstance(harm, fault.Kill | fault.FillDisk):
             raise ValueError("while an event is handled, only 'kill master' and 'fill disk of master' are possible.")
-        if strike.later:
+        if planned.later:
             raise ValueError("a moment while an event is handled takes no delay: remove it.")
 
 
@@ -278,4 +278,4 @@ def _moment_text(moment: fault.Moment) -> str:
             return f"when the job is {state.value}"
 
 
-__all__: Sequence[str] = ("parse_plan", "parse_strike", "who", "write_plan", "write_strike")
+__all__: Sequence[str] = ("format_fault", "parse_fault", "parse_plan", "who", "write_plan")

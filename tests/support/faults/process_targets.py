@@ -76,7 +76,7 @@ def find(target: FaultTarget, state: State) -> Victim:
     return Victim(pid, started)
 
 
-def strike(victim: Victim, harm: Harm) -> None:
+def inject(victim: Victim, harm: Harm) -> None:
     """Inject a fault. The caller suspends and resumes a slowed process in turn.
 
     Raises:

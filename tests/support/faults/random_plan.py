@@ -14,26 +14,28 @@ _STATES = (JobState.STARTING, JobState.RUNNING, JobState.RESTARTING, JobState.ST
 
 
 def random_plan(
-    seed: int, tasks: Sequence[TaskId], *, strikes: int = 3, events: int = 60, longest: float = 5.0
+    seed: int, tasks: Sequence[TaskId], *, faults: int = 3, events: int = 60, longest: float = 5.0
 ) -> fault.FaultPlan:
     """Return a plan with random faults for a job's processes.
 
     Args:
         tasks: of the job.
-        strikes: maximum number of faults; there is at least one.
+        faults: maximum number of faults; there is at least one.
         events: approximate number of events in the job's log.
         longest: maximum duration of a fault, and maximum time until it begins, in seconds.
     """
     chance = random.Random(seed)
-    made = [_strike(chance, tasks, events, longest) for _ in range(chance.randint(1, strikes))]
-    return fault.FaultPlan(strikes=tuple(made), seed=seed)
+    made = [_inject(chance, tasks, events, longest) for _ in range(chance.randint(1, faults))]
+    return fault.FaultPlan(faults=tuple(made), seed=seed)
 
 
-def _strike(chance: random.Random, tasks: Sequence[TaskId], events: int, longest: float) -> fault.Strike:
+def _inject(chance: random.Random, tasks: Sequence[TaskId], events: int, longest: float) -> fault.PlannedFault:
     if chance.random() < 0.1:
         stage = chance.choice(list(fault.EventStage))
         moment = fault.Within(seq=chance.randint(1, events), stage=stage)
-        return fault.Strike(harm=fault.Kill(), target=fault.FaultTarget(part=fault.ProcessKind.MASTER), moment=moment)
+        return fault.PlannedFault(
+            harm=fault.Kill(), target=fault.FaultTarget(part=fault.ProcessKind.MASTER), moment=moment
+        )
     harm = _harm(chance, longest)
     on_the_way = isinstance(harm, fault.Partition | fault.Drop | fault.Delay | fault.Duplicate)
     target = (
@@ -43,7 +45,7 @@ def _strike(chance: random.Random, tasks: Sequence[TaskId], events: int, longest
     )
     lasts = None if isinstance(harm, fault.Kill) else _seconds(chance, longest)
     later = chance.choice((0.0, 0.0, _seconds(chance, longest / 2)))
-    return fault.Strike(
+    return fault.PlannedFault(
         harm=harm, target=target, moment=_moment(chance, tasks, events, longest), later=later, lasts=lasts
     )
 

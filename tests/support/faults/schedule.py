@@ -17,9 +17,9 @@ from tests.support.faults.plan import (
     FaultPlan,
     FaultTarget,
     JobIs,
+    PlannedFault,
     ProcessKind,
     SessionOpens,
-    Strike,
     TaskDid,
     TaskMilestone,
     Within,
@@ -41,13 +41,13 @@ class Injection:
     """One fault to inject or to undo now.
 
     Attributes:
-        number: index of the strike in the plan.
+        number: index of the fault in the plan.
         target: with any random choice resolved.
         over: whether the fault is to be undone.
     """
 
     number: int
-    strike: Strike
+    planned: PlannedFault
     target: FaultTarget
     over: bool = False
 
@@ -56,18 +56,18 @@ class Conductor:
     """The schedule of the faults of one job.
 
     Args:
-        done: indexes of the strikes to skip, since they were injected already.
+        done: indexes of the faults to skip, since they were injected already.
     """
 
     def __init__(self, plan: FaultPlan, done: frozenset[int] = frozenset()) -> None:
         self._plan = plan
-        self._waiting = {n: s for n, s in enumerate(plan.strikes) if n not in done and not isinstance(s.moment, Within)}
+        self._waiting = {n: s for n, s in enumerate(plan.faults) if n not in done and not isinstance(s.moment, Within)}
         self._due: list[tuple[float, int, int, Injection | None]] = []
         self._made = 0
         self._states: set[JobState] = set()
-        for number, strike in list(self._waiting.items()):
-            if isinstance(strike.moment, AtStart | AfterTime):
-                seconds = strike.moment.seconds if isinstance(strike.moment, AfterTime) else 0.0
+        for number, planned in list(self._waiting.items()):
+            if isinstance(planned.moment, AtStart | AfterTime):
+                seconds = planned.moment.seconds if isinstance(planned.moment, AfterTime) else 0.0
                 self._plan_for(number, seconds)
 
     def saw(self, seq: int, at: float, event: Event, state: State) -> None:
@@ -78,28 +78,28 @@ class Conductor:
             state: of the state machine after the event.
         """
         arrived, self._states = state.job not in self._states, self._states | {state.job}
-        for number, strike in list(self._waiting.items()):
-            if self._is_now(strike, seq, event, state.job if arrived else None):
+        for number, planned in list(self._waiting.items()):
+            if self._is_now(planned, seq, event, state.job if arrived else None):
                 self._plan_for(number, at)
 
     def due(self, now: float, state: State) -> Iterator[Injection]:
         """Yield the faults due at `now`, in order, each once."""
         while self._due and self._due[0][0] <= now:
-            at, _, number, blow = heapq.heappop(self._due)
-            if blow is None:
-                strike = self._plan.strikes[number]
-                target = self._drawn(number, strike.target, state)
-                blow = Injection(number=number, strike=strike, target=target)
-                if strike.lasts is not None:
+            at, _, number, injection = heapq.heappop(self._due)
+            if injection is None:
+                planned = self._plan.faults[number]
+                target = self._drawn(number, planned.target, state)
+                injection = Injection(number=number, planned=planned, target=target)
+                if planned.lasts is not None:
                     # Counted from the actual injection, so that a late one is not undone at once.
-                    self._put(max(at, now) + strike.lasts, number, replace(blow, over=True))
-            yield blow
+                    self._put(max(at, now) + planned.lasts, number, replace(injection, over=True))
+            yield injection
 
-    def again(self, blow: Injection, at: float) -> None:
+    def again(self, injection: Injection, at: float) -> None:
         """Retry a fault at a later time, since its target was not running."""
-        self._due = [each for each in self._due if each[2] != blow.number]
+        self._due = [each for each in self._due if each[2] != injection.number]
         heapq.heapify(self._due)
-        self._put(at, blow.number, None)
+        self._put(at, injection.number, None)
 
     @property
     def next_at(self) -> float | None:
@@ -111,8 +111,8 @@ class Conductor:
         """Whether no more faults can become due."""
         return not self._waiting and not self._due
 
-    def _is_now(self, strike: Strike, seq: int, event: Event, arrived: JobState | None) -> bool:
-        match strike.moment:
+    def _is_now(self, planned: PlannedFault, seq: int, event: Event, arrived: JobState | None) -> bool:
+        match planned.moment:
             case AfterEvent(seq=wanted):
                 return seq >= wanted
             case SessionOpens(session=session):
@@ -126,12 +126,12 @@ class Conductor:
         return False
 
     def _plan_for(self, number: int, at: float) -> None:
-        strike = self._waiting.pop(number)
-        self._put(at + strike.later, number, None)
+        planned = self._waiting.pop(number)
+        self._put(at + planned.later, number, None)
 
-    def _put(self, at: float, number: int, blow: Injection | None) -> None:
+    def _put(self, at: float, number: int, injection: Injection | None) -> None:
         self._made += 1
-        heapq.heappush(self._due, (at, self._made, number, blow))
+        heapq.heappush(self._due, (at, self._made, number, injection))
 
     def _drawn(self, number: int, target: FaultTarget, state: State) -> FaultTarget:
         if target.any_of is None:

@@ -23,7 +23,7 @@ from tests.support.faults.plan import (
     Within,
 )
 from tests.support.faults.schedule import Conductor, Injection
-from tests.support.guarantees import BrokenPromiseError
+from tests.support.guarantees import BrokenGuaranteeError
 from tests.support.simulation import Pending, Program, SimulatedExecutor, Simulation
 from tony.core import events as ev
 from tony.core.actions import Finish
@@ -47,7 +47,7 @@ def rehearse(simulation: Simulation, plan: FaultPlan, ends: Ends, limit: int = 2
         ends: called for running programs when nothing else happens.
 
     Raises:
-        BrokenPromiseError: the machine violated a guarantee, or the job does not finish.
+        BrokenGuaranteeError: the machine violated a guarantee, or the job does not finish.
     """
     return _Rehearsal(simulation, plan, ends).run(limit)
 
@@ -58,9 +58,9 @@ class _Rehearsal:
         self._conductor = Conductor(plan)
         self._ends = ends
         self._inside = {
-            strike.moment.seq: strike.moment.stage
-            for strike in plan.strikes
-            if isinstance(strike.moment, Within) and isinstance(strike.harm, Kill)
+            planned.moment.seq: planned.moment.stage
+            for planned in plan.faults
+            if isinstance(planned.moment, Within) and isinstance(planned.harm, Kill)
         }
         self._chance = random.Random(plan.seed)
         self._seen = 0
@@ -79,8 +79,8 @@ class _Rehearsal:
             if simulation.finished:
                 return simulation.finished
             if not (self._deliver() or self._end_program() or self._pass_time() or self._undo_all()):
-                raise BrokenPromiseError(f"the job does not end; it is {simulation.app.state.job}")
-        raise BrokenPromiseError("the job does not come to rest")
+                raise BrokenGuaranteeError(f"the job does not end; it is {simulation.app.state.job}")
+        raise BrokenGuaranteeError("the job does not come to rest")
 
     # --- deaths of the AM -----------------------------------------------------------------------------------------
 
@@ -109,11 +109,11 @@ class _Rehearsal:
             event, at = simulation.log[self._seen]
             self._seen += 1
             self._conductor.saw(self._seen, at, event, simulation.app.state)
-        for blow in list(self._conductor.due(simulation.now, simulation.app.state)):
-            if blow.over:
-                self._undo(blow.number)
+        for injection in list(self._conductor.due(simulation.now, simulation.app.state)):
+            if injection.over:
+                self._undo(injection.number)
             else:
-                self._begin(blow)
+                self._begin(injection)
 
     def _deliver(self) -> bool:
         simulation = self._simulation
@@ -160,9 +160,9 @@ class _Rehearsal:
     def _pass_time(self) -> bool:
         """Advance the time to the next deadline, fault or missed heartbeat."""
         simulation = self._simulation
-        wake, strike = simulation.wakes_at, self._conductor.next_at
+        wake, planned = simulation.wakes_at, self._conductor.next_at
         silence = min(self._silent_at.values(), default=None)
-        soonest = min((at for at in (wake, strike, silence) if at is not None), default=None)
+        soonest = min((at for at in (wake, planned, silence) if at is not None), default=None)
         if soonest is None:
             return False
         if soonest == wake:
@@ -175,17 +175,17 @@ class _Rehearsal:
                     simulation.fall_silent(container)
         return True
 
-    # --- strikes --------------------------------------------------------------------------------------------------
+    # --- faults --------------------------------------------------------------------------------------------------
 
-    def _begin(self, blow: Injection) -> None:
-        harm, target = blow.strike.harm, blow.target
+    def _begin(self, injection: Injection) -> None:
+        harm, target = injection.planned.harm, injection.target
         if target.part is ProcessKind.MASTER:
-            self._strike_master(blow)
+            self._inject_into_am(injection)
             return
         executor = self._executor(target.task) if target.task else None
         if executor is None:
             return  # no executor; unlike a process, it will not appear in a moment
-        self._lasting[blow.number], self._hit[blow.number] = blow, executor.container
+        self._lasting[injection.number], self._hit[injection.number] = injection, executor.container
         match harm, target.part:
             case Kill(), ProcessKind.PROGRAM if executor.program and not executor.frozen:
                 self._simulation.exit(executor.task, _KILLED)
@@ -204,23 +204,23 @@ class _Rehearsal:
                 else:
                     self._cut_off(executor)
 
-    def _strike_master(self, blow: Injection) -> None:
-        match blow.strike.harm:
+    def _inject_into_am(self, injection: Injection) -> None:
+        match injection.planned.harm:
             case Kill():
                 self._die()
-            case Stop() if blow.strike.lasts is not None:
-                self._simulation.now += blow.strike.lasts
+            case Stop() if injection.planned.lasts is not None:
+                self._simulation.now += injection.planned.lasts
 
     def _undo(self, number: int) -> None:
-        blow, container = self._lasting.pop(number, None), self._hit.pop(number, "")
+        injection, container = self._lasting.pop(number, None), self._hit.pop(number, "")
         executor = self._simulation.executors.get(container)
-        if blow is None or executor is None:
+        if injection is None or executor is None:
             return
         others = [self._lasting[n] for n, hit in self._hit.items() if hit == container]
-        match blow.strike.harm, blow.target.part:
+        match injection.planned.harm, injection.target.part:
             case Stop(), ProcessKind.PROGRAM:
                 self._stopped.discard(container)
-            case Stop(), ProcessKind.EXECUTOR if not any(isinstance(each.strike.harm, Stop) for each in others):
+            case Stop(), ProcessKind.EXECUTOR if not any(isinstance(each.planned.harm, Stop) for each in others):
                 self._simulation.thaw(container)
                 self._silent_at.pop(container, None)
             case (Partition() | Drop(), _) if not any(_cuts_off(each) for each in others):
@@ -261,9 +261,9 @@ class _Rehearsal:
 
     def _falls(self, task: TaskId, harm: type[Drop | Delay | Duplicate], traffic: Traffic) -> bool:
         """Return True if a message of a task has this kind of fault."""
-        for blow in self._lasting.values():
-            found = blow.strike.harm
-            if not isinstance(found, harm) or blow.target.task != task:
+        for injection in self._lasting.values():
+            found = injection.planned.harm
+            if not isinstance(found, harm) or injection.target.task != task:
                 continue
             meant = found.traffic in (traffic, Traffic.MESSAGES if traffic is Traffic.REPORTS else traffic)
             if meant and found.share < 1 and self._chance.random() < found.share:
@@ -286,6 +286,6 @@ class _Rehearsal:
         return self._simulation.executors.get(pending.source)
 
 
-def _cuts_off(blow: Injection) -> bool:
-    harm = blow.strike.harm
+def _cuts_off(injection: Injection) -> bool:
+    harm = injection.planned.harm
     return isinstance(harm, Partition) or (isinstance(harm, Drop) and harm.share >= 1)

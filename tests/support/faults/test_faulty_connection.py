@@ -13,7 +13,7 @@ import pytest
 from tests.executor.fake_am import Guest, Master, context
 from tests.support.child_modules import module_words
 from tests.support.faults.fault_files import Order, OrderBook, give
-from tests.support.faults.faulty_connection import LinkFault, StruckConnection, reach
+from tests.support.faults.faulty_connection import FaultyConnection, LinkFault, reach
 from tests.support.faults.plan_parser import parse_plan
 from tests.support.faults.schedule import Conductor, Injection
 from tests.support.waiting import block_until, wait_until
@@ -38,15 +38,15 @@ def attach(task: str = "worker:0") -> Attach:
     return Attach(task=task, container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
 
 
-def blows(plan: str) -> list[Injection]:
-    """All strikes of a plan, now."""
-    return [blow for blow in Conductor(parse_plan(plan)).due(0.0, STATE) if not blow.over]
+def injections(plan: str) -> list[Injection]:
+    """All faults of a plan, now."""
+    return [injection for injection in Conductor(parse_plan(plan)).due(0.0, STATE) if not injection.over]
 
 
-def order(blow: Injection, *, over: bool = False, seed: int = 0) -> Order:
+def order(injection: Injection, *, over: bool = False, seed: int = 0) -> Order:
     """What an executor reads of one."""
-    assert blow.target.task is not None
-    return Order(task=blow.target.task, number=blow.number, strike=blow.strike, over=over, seed=seed)
+    assert injection.target.task is not None
+    return Order(task=injection.target.task, number=injection.number, planned=injection.planned, over=over, seed=seed)
 
 
 class Wire:
@@ -71,14 +71,14 @@ class Wire:
         self.closed = True
 
 
-def converse(plan: str, talk: Callable[[StruckConnection, Wire, LinkFault], Awaitable[None]], seed: int = 0) -> None:
+def converse(plan: str, talk: Callable[[FaultyConnection, Wire, LinkFault], Awaitable[None]], seed: int = 0) -> None:
     """A conversation of worker:0 under a plan."""
 
     async def run() -> None:
         way, wire = LinkFault(), Wire()
-        for blow in blows(plan):
-            way.order(order(blow, seed=seed))
-        connection = StruckConnection(wire, way)
+        for injection in injections(plan):
+            way.order(order(injection, seed=seed))
+        connection = FaultyConnection(wire, way)
         connection.send(attach())
         await talk(connection, wire, way)
         connection.close()
@@ -89,7 +89,7 @@ def converse(plan: str, talk: Callable[[StruckConnection, Wire, LinkFault], Awai
 def test_heartbeats_get_lost_and_nothing_else() -> None:
     """The connection goes on: nobody misses a heartbeat."""
 
-    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
+    async def talk(connection: FaultyConnection, wire: Wire, way: LinkFault) -> None:
         for message in (BEAT, OUTPUT, BEAT):
             connection.send(message)
         assert wire.sent == [attach(), OUTPUT]
@@ -101,7 +101,7 @@ def test_heartbeats_get_lost_and_nothing_else() -> None:
 def test_a_lost_report_breaks_the_connection() -> None:
     """As a network does that loses a part of a stream: what comes after it does not arrive."""
 
-    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
+    async def talk(connection: FaultyConnection, wire: Wire, way: LinkFault) -> None:
         connection.send(OUTPUT)
         assert (wire.sent, wire.closed) == ([attach()], True)
         assert await connection.receive() is None
@@ -113,7 +113,7 @@ def test_a_lost_report_breaks_the_connection() -> None:
 def test_messages_come_twice_and_late_and_in_order() -> None:
     """Both ways; what is not meant waits behind what is late."""
 
-    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
+    async def talk(connection: FaultyConnection, wire: Wire, way: LinkFault) -> None:
         connection.send(OUTPUT)
         connection.send(BEAT)
         assert wire.sent == [attach()]
@@ -128,12 +128,12 @@ def test_messages_come_twice_and_late_and_in_order() -> None:
 def test_others_are_left_alone() -> None:
     """Orders name their task, and perhaps one executor of it."""
 
-    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
-        (blow,) = blows("partition worker:0")
-        way.order(replace(order(blow), incarnation="another"))
+    async def talk(connection: FaultyConnection, wire: Wire, way: LinkFault) -> None:
+        (injection,) = injections("partition worker:0")
+        way.order(replace(order(injection), incarnation="another"))
         connection.send(OUTPUT)
         assert wire.sent == [attach(), OUTPUT]
-        way.order(replace(order(blow), incarnation="i"))
+        way.order(replace(order(injection), incarnation="i"))
         connection.send(OUTPUT)
         assert wire.sent == [attach(), OUTPUT]
 
@@ -143,8 +143,8 @@ def test_others_are_left_alone() -> None:
 def test_a_partition_holds_everything_up_and_tells_nobody() -> None:
     """What was said and what came goes on when it is over; so does the end of the connection."""
 
-    async def talk(connection: StruckConnection, wire: Wire, way: LinkFault) -> None:
-        (blow,) = blows("partition worker:0")
+    async def talk(connection: FaultyConnection, wire: Wire, way: LinkFault) -> None:
+        (injection,) = injections("partition worker:0")
         connection.send(OUTPUT)
         await wire.inbox.put(ACK)
         await wire.inbox.put(None)
@@ -158,7 +158,7 @@ def test_a_partition_holds_everything_up_and_tells_nobody() -> None:
 
         with pytest.raises(ConnectionFailedError, match="injected partition"):
             await reach(way, connect, 0.01)
-        way.order(order(blow, over=True))
+        way.order(order(injection, over=True))
         assert await connection.receive() == ACK
         assert await connection.receive() is None
         await wait_until(lambda: wire.sent == [attach(), OUTPUT])
@@ -166,8 +166,8 @@ def test_a_partition_holds_everything_up_and_tells_nobody() -> None:
 
     async def run() -> None:
         way, wire = LinkFault(WORKER), Wire()
-        way.order(order(blows("partition worker:0")[0]))
-        connection = StruckConnection(wire, way)
+        way.order(order(injections("partition worker:0")[0]))
+        connection = FaultyConnection(wire, way)
         connection.send(attach())
         await talk(connection, wire, way)
 
@@ -179,7 +179,7 @@ def test_chance_is_the_same_for_the_same_seed() -> None:
 
     def lost(seed: int) -> list[int]:
         way = LinkFault(WORKER)
-        way.order(order(blows("drop 0.3 of heartbeats of worker:0")[0], seed=seed))
+        way.order(order(injections("drop 0.3 of heartbeats of worker:0")[0], seed=seed))
         return [n for n in range(200) if way.fate(BEAT, sent=True)[0]]
 
     assert lost(1) == lost(1)
@@ -192,16 +192,16 @@ def test_orders_are_read_once_and_whole(tmp_path: Path) -> None:
     file = tmp_path / "orders"
     book = OrderBook(file)
     assert list(book.new()) == []
-    (blow,) = blows("partition worker:0 for 3s")
-    give(file, blow, 5)
-    assert list(book.new()) == [order(blow, seed=5)]
+    (injection,) = injections("partition worker:0 for 3s")
+    give(file, injection, 5)
+    assert list(book.new()) == [order(injection, seed=5)]
     line = file.read_bytes()
     with file.open("ab") as out:
         out.write(line[:20])
     assert list(book.new()) == []
     with file.open("ab") as out:
         out.write(line[20:])
-    assert list(book.new()) == [order(blow, seed=5)]
+    assert list(book.new()) == [order(injection, seed=5)]
 
 
 @pytest.fixture
@@ -216,16 +216,16 @@ def master(tmp_path: Path) -> Iterator[Master]:
 def test_an_executor_obeys_orders(master: Master, tmp_path: Path) -> None:
     """A real one: partitioned while its program runs it is not heard; afterwards the report comes, once."""
     orders = tmp_path / "orders"
-    (blow,) = blows("partition worker:0")
+    (injection,) = injections("partition worker:0")
     faulty = module_words("faulty_executor", f"orders={orders}")
     with Guest(context(master, tmp_path, "sleep 0.3", lease=60.0), *faulty):
         master.wait(Ready)
         master.wait(Heartbeat)
-        give(orders, blow, 0)
+        give(orders, injection, 0)
         block_until(lambda: _is_quiet(master) or None)
         master.start()
         assert not master.all(ProgramStarted)
-        give(orders, replace(blow, over=True), 0)
+        give(orders, replace(injection, over=True), 0)
         master.wait(ProgramExited)
         assert len(master.all(ProgramStarted)) == len(master.all(ProgramExited)) == 1
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.child_modules import module_command
 from tests.support.faults.plan import FaultTarget, FillDisk, Kill, ProcessKind, Stop
-from tests.support.faults.process_targets import NoTargetError, Victim, find, strike, undo
+from tests.support.faults.process_targets import NoTargetError, Victim, find, inject, undo
 from tests.support.waiting import block_until
 from tony.core.state import State
 from tony.linux import process
@@ -82,10 +82,10 @@ def test_who_has_ended_is_nobody(family: tuple[int, int]) -> None:
     around.tasks[WORKER].state = TaskState.SUCCEEDED
     with pytest.raises(NoTargetError):
         find(target(ProcessKind.PROGRAM), around)
-    strike(victim, Kill())
+    inject(victim, Kill())
     block_until(lambda: not victim.lives)
     with pytest.raises(NoTargetError):
-        strike(victim, Stop())
+        inject(victim, Stop())
     undo(victim, Stop())
     undo(victim, FillDisk())
 
@@ -95,14 +95,14 @@ def test_another_process_of_the_same_pid_is_not_hit(family: tuple[int, int]) -> 
     executor, _ = family
     other = Victim(executor, (process.start_time(executor) or 0) + 1)
     with pytest.raises(NoTargetError):
-        strike(other, Kill())
+        inject(other, Kill())
     assert process.is_alive(executor)
 
 
 def test_what_stands_still_goes_on(family: tuple[int, int]) -> None:
     """SIGSTOP, and SIGCONT when it is over."""
     victim = find(target(ProcessKind.PROGRAM), state(*family))
-    strike(victim, Stop())
+    inject(victim, Stop())
     block_until(lambda: process.is_stopped(victim.pid))
     undo(victim, Stop())
     block_until(lambda: not process.is_stopped(victim.pid))
@@ -133,7 +133,7 @@ def test_a_disk_is_full_for_one_process(tmp_path: Path) -> None:
         said = [write()]
         victim = Victim(running.pid, process.start_time(running.pid) or 0)
         limits = resource.prlimit(running.pid, resource.RLIMIT_FSIZE)
-        strike(victim, FillDisk())
+        inject(victim, FillDisk())
         said.append(write())
         undo(victim, FillDisk())
         said.append(write())

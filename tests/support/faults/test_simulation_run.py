@@ -44,9 +44,9 @@ def run(spec: JobSpec, plan: FaultPlan) -> tuple[Simulation, Finish]:
 @settings(max_examples=150)
 @given(st.sampled_from(sorted(JOBS)), st.integers(0, 10**9))
 def test_whatever_happens_no_promise_is_broken_and_the_job_ends(name: str, seed: int) -> None:
-    """Three strikes by lot among all there are."""
+    """Random faults of every kind."""
     spec = JOBS[name]
-    plan = random_plan(seed, sorted(Simulation(spec).app.state.tasks), strikes=4)
+    plan = random_plan(seed, sorted(Simulation(spec).app.state.tasks), faults=4)
     run(spec, plan)
 
 
@@ -56,7 +56,7 @@ def test_whatever_happens_no_promise_is_broken_and_the_job_ends(name: str, seed:
 def test_whatever_happens_many_times(name: str, seed: int) -> None:
     """The same with more of everything."""
     spec = JOBS[name]
-    run(spec, random_plan(seed, sorted(Simulation(spec).app.state.tasks), strikes=8, longest=60.0))
+    run(spec, random_plan(seed, sorted(Simulation(spec).app.state.tasks), faults=8, longest=60.0))
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -1,6 +1,6 @@
 """A fake of the ResourceManager's client protocol: application states, nodes, queues and labels.
 
-    cluster = PlayedApplications(queues=("default", "batch"))
+    cluster = FakeApplications(queues=("default", "batch"))
     async with FakeIpcServer() as server:
         cluster.serve(server)
 
@@ -42,7 +42,7 @@ _ENDED = (ApplicationState.FINISHED, ApplicationState.FAILED, ApplicationState.K
 
 
 @dataclass(slots=True, kw_only=True)
-class PlayedApplication:
+class FakeApplication:
     """An application as the ResourceManager knows it.
 
     Attributes:
@@ -63,7 +63,7 @@ class PlayedApplication:
     attempt: ApplicationAttemptId | None = None
 
 
-class PlayedApplications:
+class FakeApplications:
     """The state that a cluster's ResourceManagers share.
 
     Args:
@@ -93,7 +93,7 @@ class PlayedApplications:
         self.resource_types = (*known, *resource_types)
         self.undecided, self.kill_takes = undecided, kill_takes
         self.nodes = {host: self._node(host) for host in nodes}
-        self.applications: dict[ApplicationId, PlayedApplication] = {}
+        self.applications: dict[ApplicationId, FakeApplication] = {}
         self.started_ms = int(time.time() * 1000)
         self._last = 0
         self._kills: dict[ApplicationId, int] = {}
@@ -146,7 +146,7 @@ class PlayedApplications:
         if known is not None:
             known.submissions += 1
             return wire.SubmitApplicationResponse()
-        made = PlayedApplication(
+        made = FakeApplication(
             context=context,
             user=call.caller.user or "unknown",
             state=ApplicationState.NEW,
@@ -171,7 +171,7 @@ class PlayedApplications:
             found.state = found.coming.pop(0)
         return wire.GetApplicationReportResponse(report=self._told(found))
 
-    def _found(self, application: ApplicationId | None) -> PlayedApplication:
+    def _found(self, application: ApplicationId | None) -> FakeApplication:
         found = self.applications.get(application or ApplicationId())
         if found is None:
             text = ids.format_application(application or ApplicationId())
@@ -180,7 +180,7 @@ class PlayedApplications:
             )
         return found
 
-    def _told(self, app: PlayedApplication) -> ApplicationReport:
+    def _told(self, app: FakeApplication) -> ApplicationReport:
         context = app.context
         final = {
             ApplicationState.FINISHED: FinalStatus.SUCCEEDED,

@@ -1,6 +1,6 @@
 """A fake NameNode for delegation tokens and leases.
 
-    files = PlayedNameNode()
+    files = FakeNameNode()
     async with FakeIpcServer() as server:
         files.serve(server)
 
@@ -14,7 +14,7 @@ from tony.hadoop.wire import namenode as wire
 from tony.hadoop.wire.rpc import GetDelegationTokenRequest, GetDelegationTokenResponse, Token
 
 
-class PlayedNameNode:
+class FakeNameNode:
     """The state that the NameNodes of a file system share.
 
     Args:

@@ -21,7 +21,7 @@ _NO_FILE = "java.lang.Exception: Cannot find this log on the local disk."
 _PIECE = 16 * 2**10
 
 
-class PlayedNodeWeb:
+class FakeNodeWeb:
     """The web interface of one NodeManager.
 
     Attributes:
@@ -58,7 +58,7 @@ class PlayedNodeWeb:
 
 
 class _Server(ThreadingHTTPServer):
-    node: PlayedNodeWeb
+    node: FakeNodeWeb
     daemon_threads = True
     block_on_close = False
 

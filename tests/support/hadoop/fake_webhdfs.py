@@ -1,6 +1,6 @@
 """A fake NameNode and DataNode that speak WebHDFS, with a file system in memory and fault injection.
 
-    with PlayedWebHdfs() as cluster:
+    with FakeWebHdfs() as cluster:
         client = WebHdfs([cluster.url], WebLogin(user="alice"))
         cluster.fail_next("APPEND", Trouble.HANG_UP_AFTER_HALF)
 
@@ -58,7 +58,7 @@ class Trouble(Enum):
 
 
 @dataclass(slots=True, kw_only=True)
-class PlayedFile:
+class FakeFile:
     """A file or directory in memory.
 
     Attributes:
@@ -80,7 +80,7 @@ class PlayedFile:
     most_space: int = -1
 
 
-class PlayedWebHdfs:
+class FakeWebHdfs:
     """A NameNode and a DataNode at one port.
 
     Attributes:
@@ -89,9 +89,9 @@ class PlayedWebHdfs:
         connections: number of connections accepted.
     """
 
-    def __init__(self, files: dict[str, PlayedFile] | None = None, *, certificate: Path | None = None) -> None:
+    def __init__(self, files: dict[str, FakeFile] | None = None, *, certificate: Path | None = None) -> None:
         """Listen on loopback; with `certificate`, a PEM file of key and certificate, by https."""
-        self.files: dict[str, PlayedFile] = {"/": PlayedFile()} if files is None else files
+        self.files: dict[str, FakeFile] = {"/": FakeFile()} if files is None else files
         self.requests: list[tuple[str, str]] = []
         self.queries: list[dict[str, str]] = []
         self.connections = 0
@@ -157,7 +157,7 @@ class PlayedWebHdfs:
 
 
 class _Server(ThreadingHTTPServer):
-    cluster: PlayedWebHdfs
+    cluster: FakeWebHdfs
     daemon_threads = True
     block_on_close = False
 
@@ -303,7 +303,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if before is not None and query.get("overwrite") != "true":
                     raise _RefusedError("org.apache.hadoop.fs.FileAlreadyExistsException", f"{path} already exists")
                 permission = int(query.get("permission", "644"), 8)
-                made = PlayedFile(content=content, permission=permission, owner=query.get("user.name", ""))
+                made = FakeFile(content=content, permission=permission, owner=query.get("user.name", ""))
                 cluster.files[path] = made
             elif before is None or before.content is None:
                 raise _missing(path)
@@ -351,7 +351,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def _status(path: str, file: PlayedFile, name: str) -> dict[str, Any]:
+def _status(path: str, file: FakeFile, name: str) -> dict[str, Any]:
     is_file = file.content is not None
     return {
         "pathSuffix": name,
@@ -367,7 +367,7 @@ def _status(path: str, file: PlayedFile, name: str) -> dict[str, Any]:
     }
 
 
-Files = dict[str, PlayedFile]
+Files = dict[str, FakeFile]
 
 
 def _get(files: Files, path: str, _: dict[str, str]) -> dict[str, Any]:
@@ -411,7 +411,7 @@ def _mkdirs(files: Files, path: str, query: dict[str, str]) -> dict[str, Any]:
     parts = path.strip("/").split("/")
     for count in range(1, len(parts) + 1):
         one = "/" + "/".join(parts[:count])
-        there = files.setdefault(one, PlayedFile(permission=int(query.get("permission", "755"), 8)))
+        there = files.setdefault(one, FakeFile(permission=int(query.get("permission", "755"), 8)))
         if there.content is not None:
             raise _RefusedError("org.apache.hadoop.fs.FileAlreadyExistsException", f"Path is not a directory: {one}")
     return {"boolean": True}

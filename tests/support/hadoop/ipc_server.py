@@ -602,7 +602,7 @@ def _error(call_id: int, class_name: str, message: str, code: RpcErrorCode, *, f
                 status=RpcStatus.FATAL if fatal else RpcStatus.ERROR,
                 server_version=9,
                 exception_class=class_name,
-                error_message=f"{message}\n\tat org.apache.hadoop.Played.here(Played.java:1)",
+                error_message=f"{message}\n\tat org.apache.hadoop.Fake.here(Fake.java:1)",
                 error_code=code,
             )
         )

@@ -38,23 +38,23 @@ import org.apache.hadoop.yarn.proto.YarnServiceProtos.GetQueueInfoResponseProto;
  * Hadoop's own RPC server with a service that echoes: getQueueInfo answers with the queue name that it is given.
  *
  * <pre>
- * java [-Dprincipal=.. -Dkeytab=..] PlayedDaemon token-file simple:authentication token:integrity kerberos:privacy ...
+ * java [-Dprincipal=.. -Dkeytab=..] FakeDaemon token-file simple:authentication token:integrity kerberos:privacy ...
  * </pre>
  *
  * Reads the token file and writes it again beside it in both formats (.0 and .1), then starts a server for each
  * auth:protection and prints "auth:protection port". Lines "for:user url-string" before tell tokens that all servers
  * take. Ends when its standard input does.
  */
-public final class PlayedDaemon {
+public final class FakeDaemon {
     private static final Text KIND = new Text("PLAYED_TOKEN");
 
     /** Names a user, and nothing else. */
-    public static final class PlayedIdentifier extends TokenIdentifier {
+    public static final class FakeIdentifier extends TokenIdentifier {
         private final Text user = new Text();
 
-        public PlayedIdentifier() {}
+        public FakeIdentifier() {}
 
-        PlayedIdentifier(String name) {
+        FakeIdentifier(String name) {
             user.set(name);
         }
 
@@ -79,12 +79,12 @@ public final class PlayedDaemon {
         }
     }
 
-    private static final class Secrets extends SecretManager<PlayedIdentifier> {
+    private static final class Secrets extends SecretManager<FakeIdentifier> {
         @Override
-        protected byte[] createPassword(PlayedIdentifier identifier) {
+        protected byte[] createPassword(FakeIdentifier identifier) {
             try {
                 Mac mac = Mac.getInstance("HmacSHA1");
-                mac.init(new SecretKeySpec("played".getBytes(StandardCharsets.US_ASCII), "HmacSHA1"));
+                mac.init(new SecretKeySpec("fake".getBytes(StandardCharsets.US_ASCII), "HmacSHA1"));
                 return mac.doFinal(identifier.getBytes());
             } catch (java.security.GeneralSecurityException error) {
                 throw new IllegalStateException(error);
@@ -92,7 +92,7 @@ public final class PlayedDaemon {
         }
 
         @Override
-        public byte[] retrievePassword(PlayedIdentifier identifier) throws InvalidToken {
+        public byte[] retrievePassword(FakeIdentifier identifier) throws InvalidToken {
             if (identifier.user.toString().equals("expired")) {
                 throw new InvalidToken("token of expired has expired");
             }
@@ -100,8 +100,8 @@ public final class PlayedDaemon {
         }
 
         @Override
-        public PlayedIdentifier createIdentifier() {
-            return new PlayedIdentifier();
+        public FakeIdentifier createIdentifier() {
+            return new FakeIdentifier();
         }
     }
 
@@ -120,7 +120,7 @@ public final class PlayedDaemon {
         ProxyUsers.refreshSuperUserGroupsConfiguration(conf);
         Secrets secrets = new Secrets();
         for (String user : new String[] {"carol", "expired"}) {
-            PlayedIdentifier identifier = new PlayedIdentifier(user);
+            FakeIdentifier identifier = new FakeIdentifier(user);
             System.out.println("for:" + user + " " + new Token<>(identifier, secrets).encodeToUrlString());
         }
         for (String wanted : Arrays.asList(args).subList(1, args.length)) {
@@ -154,14 +154,14 @@ public final class PlayedDaemon {
 
     private static BlockingService service() {
         Class<?> face = ApplicationClientProtocolService.BlockingInterface.class;
-        Object played = Proxy.newProxyInstance(face.getClassLoader(), new Class<?>[] {face}, (self, method, given) -> {
+        Object fake = Proxy.newProxyInstance(face.getClassLoader(), new Class<?>[] {face}, (self, method, given) -> {
             if (!method.getName().equals("getQueueInfo")) {
-                throw new ServiceException(new IOException("not played: " + method.getName()));
+                throw new ServiceException(new IOException("not implemented: " + method.getName()));
             }
             return answer(((GetQueueInfoRequestProto) given[1]).getQueueName());
         });
         return ApplicationClientProtocolService.newReflectiveBlockingService(
-                (ApplicationClientProtocolService.BlockingInterface) played);
+                (ApplicationClientProtocolService.BlockingInterface) fake);
     }
 
     private static GetQueueInfoResponseProto answer(String name) throws Exception {
