@@ -28,8 +28,9 @@ BAD_NAME = "a role name is up to 63 letters, digits, `-` and `_`, beginning with
 
 
 def test_an_unknown_key(lab: Lab) -> None:
-    """The same words for a TOML file, a YAML file, a flag, a variable and a call from Python."""
+    """A flag and a variable need the full key; a TOML file, a YAML file and a call from Python have it around it."""
     key, value, message = "roles.worker.memry", "2", "unknown key; did you mean `memory`?"
+    full = "unknown key; did you mean `roles.worker.memory`?"
     job = lab.job_file(f"{RUN}{key} = {value}\n")
     refused(lab, lab.submit(job), f"{key} = {value} ({job}:2): {message}")
     refused(lab, lab.tony("validate", job), f"{key} = {value} ({job}:2): {message}")
@@ -37,9 +38,9 @@ def test_an_unknown_key(lab: Lab) -> None:
     yaml = lab.file("job.yaml", given)
     refused(lab, lab.submit(yaml), f"{key} = {value} ({yaml}:1): {message}")
     good = lab.job_file(RUN)
-    refused(lab, lab.submit(good, "--set", f"{key}={value}"), f"{key} = {value} (--set): {message}")
+    refused(lab, lab.submit(good, "--set", f"{key}={value}"), f"{key} = {value} (--set): {full}")
     variable = f"TONY_SET_{key.upper().replace('.', '__')}"
-    refused(lab, lab.submit(good, env={variable: value}), f"{key} = {value} (env {variable}): {message}")
+    refused(lab, lab.submit(good, env={variable: value}), f"{key} = {value} (env {variable}): {full}")
     refused(lab, python(lab, SUBMIT, given), f"{key} = {value} (argument): {message}")
 
 
