@@ -1,4 +1,4 @@
-"""Somebody kills one process of ours, or of the user's: a clear verdict, and no process left behind."""
+"""One process of tony or of the user is killed: the job reports a clear reason, and no process is left."""
 
 from __future__ import annotations
 
