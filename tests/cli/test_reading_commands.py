@@ -359,7 +359,7 @@ class TestLogs:
             ("worker:7", "has no task 'worker:7'; it has worker:0, worker:1"),
             ("chief", "has no task 'chief'"),
             ("wrker", "has no task 'wrker'; did you mean `worker`?"),
-            ("a:b", "'a:b' is not a task; write role:index such as worker:0, or a role."),
+            ("a:b", "'a:b' is not a task; write role:index such as worker:0, or a role"),
         ],
     )
     def test_no_such_task(self, tony: Tony, job: Recorded, task: str, said: str) -> None:

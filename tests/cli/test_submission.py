@@ -239,14 +239,14 @@ class TestRun:
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
-            (["--role", "ps", "--", "x"], "'ps': write NAME=N[,KEY=VALUE...], such as ps=1,memory=512m."),
+            (["--role", "ps", "--", "x"], "'ps': write NAME=N[,KEY=VALUE...], such as ps=1,memory=512m"),
             (["--role", "ps=1,memory", "--", "x"], "'memory': write NAME=N"),
-            (["--role", "ps=1", "--role", "ps=2", "--", "x"], "role 'ps' is given twice."),
-            (["-n", "1", "--role", "worker=2", "--", "x"], "role 'worker' is given twice."),
+            (["--role", "ps=1", "--role", "ps=2", "--", "x"], "role 'ps' is given twice"),
+            (["-n", "1", "--role", "worker=2", "--", "x"], "role 'worker' is given twice"),
             (["--role", "ps=many", "--", "x"], "roles.ps.instances"),
             (["--role", "ps=1,memry=1g", "--", "x"], "memory"),
             (["--memory", "1", "--", "x"], "a size needs a unit"),
-            (["--env", "=A", "--", "x"], "'=A': write NAME=VALUE."),
+            (["--env", "=A", "--", "x"], "'=A': write NAME=VALUE"),
             (["--env", "TONY_NO_SUCH", "--", "x"], "'TONY_NO_SUCH' is not set in your environment"),
             (["--procs-per-task", "0", "--", "x"], "must be a whole number, at least 1"),
             (["-n", "0", "--", "x"], "must be a whole number, at least 1"),
@@ -254,9 +254,9 @@ class TestRun:
             (["--source", "nowhere", "--", "x"], "nowhere"),
             (
                 ["-n", "2", "python3", "-c", "1"],
-                "No such option '-c'. Put the command after `--`: tony",
+                "no such option '-c'. Put the command after `--`: tony",
             ),
-            (["--gpu", "1", "--", "x"], "No such option '--gpu'. Did you mean '--gpus'?\n"),
+            (["--gpu", "1", "--", "x"], "no such option '--gpu'. Did you mean '--gpus'?\n"),
         ],
     )
     def test_mistakes(self, tony: Tony, desk: Desk, folder: Path, arguments: list[str], said: str) -> None:

@@ -221,7 +221,7 @@ def test_errors_and_failures_are_exceptions(lab: Lab) -> None:
         "nowhere.toml: no such file.",
         f'source = "nowhere" (argument): {lab.root}/nowhere does not exist.',
         "a job cannot be 7 (int); give a tony.JobSpec, the path of a job file, or a mapping with the keys of one",
-        f"there is no job 'nope': {lab.home}/jobs has no jobs.",
+        f"there is no job 'nope': {lab.home}/jobs has no jobs",
     ]
     assert lab.jobs() == []
 

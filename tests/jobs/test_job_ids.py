@@ -100,7 +100,7 @@ def test_the_end_of_an_id_that_is_enough() -> None:
         ("local-20260101-000000-aaaaab", "did you mean local-20260101-000000-aaaaaa"),
         ("2026", "3 jobs match '2026'"),
         ("0b", "there is no job '0b'"),
-        ("zzz", "there is no job 'zzz' in .*; the newest are .*cccccc, .*bbbbbb, .*aaaaaa."),
+        ("zzz", "there is no job 'zzz' in .*; the newest are .*cccccc, .*bbbbbb, .*aaaaaa"),
         ("", "there is no job ''"),
         ("*", r"there is no job '\*'"),
         ("x" * 5000, "there is no job 'xxx"),

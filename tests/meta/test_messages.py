@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 _SOURCE = Path(__file__).resolve().parents[2] / "src" / "tony"
+#: What takes a message besides errors of tony; those of click have the same form.
+_PRINTS = ("warn", "fail", "UsageError", "BadParameter")
 #: First words that are names.
 _NAMES = ("YARN", "HDFS", "Hadoop", "Java", "Kerberos", "Maven", "Python")
 
@@ -49,7 +51,7 @@ def _messages() -> list[tuple[str, str]]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and node.args:
                 called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-                if called == "warn" or called in _error_names():
+                if called in _PRINTS or called in _error_names():
                     found.append((f"{path.relative_to(_SOURCE)}:{node.lineno}", _text(node.args[0])))
     return found
 

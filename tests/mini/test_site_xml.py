@@ -154,7 +154,7 @@ def test_daemons_beside_those_of_the_options() -> None:
     line = command(MiniDaemon("rm2"), Path("/java"), Path("/jars"), PLACES)
     assert line[line.index("-cp") + 1].startswith("/home/me/.tony/mini/rm2/conf:")
     assert MiniDaemon("rm2") == parse("rm2", 1, 1, state.daemons)
-    with pytest.raises(UserError, match=r"has nn, rm, dn1, nm1"):
+    with pytest.raises(UserError, match=r"has nn, rm, dn1, nm1$"):
         parse("rm2", 1, 1)
 
 

@@ -52,6 +52,6 @@ class CommandGroup(click.Group):
         names = self.list_known_names(ctx)
         if args and not name.startswith("-") and name not in names:
             near = find_closest_match(name, names)
-            hint = f" Did you mean {near!r}?" if near else ""
-            ctx.fail(f"No such command {name!r}.{hint}")
+            hint = f"; did you mean {near!r}?" if near else ""
+            ctx.fail(f"no such command {name!r}{hint}")
         return super().resolve_command(ctx, args)

@@ -18,7 +18,7 @@ import click
 
 import tony
 from tony.cli.click_base import CommandGroup, FittingContext
-from tony.cli.terminal.output import explain, print_json, warn
+from tony.cli.terminal.output import explain, print_json, say, warn
 from tony.cli.terminal.standard_streams import prepare_output, settle_output
 from tony.errors import ExitCode, TonyError
 from tony.jobs.state_dir import find_state_dir
@@ -179,8 +179,7 @@ def _run(words: Sequence[str], as_json: bool) -> int:
     except click.Abort:
         return _INTERRUPTED
     except click.ClickException as error:
-        error.show()
-        return _report_error(error.format_message(), ExitCode.REFUSED, as_json)
+        return _report_error(_explain_usage_error(error), ExitCode.REFUSED, as_json)
     except TonyError as error:
         explain(error)
         limit = _limit(error)
@@ -203,6 +202,18 @@ def _run(words: Sequence[str], as_json: bool) -> int:
         warn(f"{type(error).__name__}: {error}: {limit}")
         return ExitCode.INFRASTRUCTURE
     return answer if isinstance(answer, int) else ExitCode.SUCCEEDED
+
+
+def _explain_usage_error(error: click.ClickException) -> str:
+    """Print an error of click in the form of all others, and where to read on; return its message."""
+    text = error.format_message()
+    message = text[:1].lower() + (text[1:] if ". " in text else text[1:].removesuffix("."))
+    warn(message)
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context:
+        say(context.get_usage(), to=sys.stderr)
+        say(f"Help: {context.command_path} --help", to=sys.stderr)
+    return message
 
 
 def _report_error(message: str, code: ExitCode, as_json: bool) -> ExitCode:

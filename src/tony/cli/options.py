@@ -60,7 +60,7 @@ class TaskParameter(TextType):
         try:
             TaskId.parse(text if ":" in text else f"{text}:0")
         except ValueError:
-            self.fail(f"{text!r} is not a task; write role:index such as worker:0, or a role.", param, ctx)
+            self.fail(f"{text!r} is not a task; write role:index such as worker:0, or a role", param, ctx)
         return text
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -84,7 +84,7 @@ class TargetParameter(TaskParameter):
             task, _ = split_target(text)
             TaskId.parse(task if ":" in task else f"{task}:0")
         except ValueError:
-            self.fail(f"{text!r}: write role:index:port such as worker:0:8888, or role:index.", param, ctx)
+            self.fail(f"{text!r}: write role:index:port such as worker:0:8888, or role:index", param, ctx)
         return text
 
 
@@ -131,7 +131,7 @@ class Count(IntType):
         number = int(text) if re.fullmatch(r"[+-]?\d{1,18}", text, re.ASCII) else None
         if number is None or number < self._least or (self._most is not None and number > self._most):
             bounds = f"at least {self._least}" if self._most is None else f"from {self._least} to {self._most}"
-            self.fail(f"{text!r}: must be a whole number, {bounds}.", param, ctx)
+            self.fail(f"{text!r}: must be a whole number, {bounds}", param, ctx)
         return number
 
 

@@ -47,7 +47,7 @@ def is_secure(settings: HadoopConfiguration) -> bool:
     """
     word = (settings.get(_AUTHENTICATION) or "").lower()
     if word not in ("simple", "kerberos"):
-        raise settings.build_error(_AUTHENTICATION, "write simple or kerberos.")
+        raise settings.build_error(_AUTHENTICATION, "write simple or kerberos")
     return word == "kerberos"
 
 
@@ -97,7 +97,7 @@ def list_protections(settings: HadoopConfiguration) -> tuple[Protection, ...]:
     try:
         return parse_protections(settings.get(_PROTECTION) or "")
     except ValueError as error:
-        raise settings.build_error(_PROTECTION, f"{error}.") from None
+        raise settings.build_error(_PROTECTION, str(error)) from None
 
 
 class Logins:

@@ -109,7 +109,7 @@ def _explain(home: Home, text: str, ids: list[str], matches: list[str]) -> str:
     if matches:
         return f"{len(matches)} jobs match {text!r}: {_format_ids(matches[::-1])}. Write more of the id."
     if not ids:
-        return f"there is no job {text!r}: {home.jobs} has no jobs."
+        return f"there is no job {text!r}: {home.jobs} has no jobs"
     named = _find_named(home, text)
     if named:
         count = "1 job" if len(named) == 1 else f"{len(named)} jobs"
@@ -117,7 +117,7 @@ def _explain(home: Home, text: str, ids: list[str], matches: list[str]) -> str:
     import difflib  # late: 10 ms, needed only after an error
 
     near = difflib.get_close_matches(text, ids, n=_MAX_SHOWN, cutoff=0.6)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"the newest are {_format_ids(ids[::-1])}."
+    hint = f"did you mean {' or '.join(near)}?" if near else f"the newest are {_format_ids(ids[::-1])}"
     return f"there is no job {text!r} in {home.jobs}; {hint}"
 
 

@@ -87,8 +87,8 @@ def test_included_files_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("<configuration><property>", "job.xml:1: not valid XML: no element found."),
-        ("<config/>", "job.xml:1: starts with <config>: a file of Hadoop's starts with <configuration>."),
+        ("<configuration><property>", "job.xml:1: not valid XML: no element found"),
+        ("<config/>", "job.xml:1: starts with <config>: a file of Hadoop's starts with <configuration>"),
         (
             '<!DOCTYPE c [<!ENTITY e SYSTEM "file:///etc/passwd">]><configuration>&e;</configuration>',
             "job.xml:1: declares the entity 'e'. Entities are refused; write the text itself.",

@@ -78,7 +78,7 @@ def command(job: str, job_file: Path | None, only: tuple[str, ...], portal: str 
 
 def _advise_at_portal(url: str, job: str, job_file: Path | None, only: tuple[str, ...], as_json: bool) -> int:
     if job_file or only:
-        raise click.UsageError("--apply and --only work for jobs of this machine only; leave out --portal.")
+        raise click.UsageError("--apply and --only work for jobs of this machine only; leave out --portal")
     with open_portal(url) as portal_client:
         name = portal_client.resolve(job)
         advice = from_plain(Advice, portal_client.fetch_advice(name), ignore_unknown=True)
@@ -98,7 +98,7 @@ def _compute_advice(facts: Facts, only: tuple[str, ...]) -> Advice:
     unknown = [name for name in only if name not in names]
     if unknown:
         raise click.BadParameter(
-            f"unknown recommendation {unknown[0]!r}; known: {', '.join(sorted(names))}.", param_hint="--only"
+            f"unknown recommendation {unknown[0]!r}; known: {', '.join(sorted(names))}", param_hint="--only"
         )
     chosen = [heuristic for heuristic in heuristics if not only or heuristic.name in only]
     found = advise(facts, chosen)

@@ -51,7 +51,7 @@ class TimeParameter(NumberType):
         try:
             return clock.wall() - parse_duration(value)
         except ValueError:
-            self.fail(f"{value!r} is not a time; write 2026-01-31, 2026-01-31T18:00 or how long ago: 2h.", param, ctx)
+            self.fail(f"{value!r} is not a time; write 2026-01-31, 2026-01-31T18:00 or how long ago: 2h", param, ctx)
 
 
 @click.command("list")
@@ -120,7 +120,7 @@ def _print(heads: Sequence[JobHead], where: str, job_filter: Filter, as_json: bo
 
 def _check_scheduler(scheduler: str) -> str:
     if scheduler not in registry.names():
-        raise click.BadParameter(f"unknown scheduler {scheduler!r}; known: {', '.join(registry.names())}.")
+        raise click.BadParameter(f"unknown scheduler {scheduler!r}; known: {', '.join(registry.names())}")
     return scheduler
 
 

@@ -115,7 +115,7 @@ def token(user: str | None, days: int, no_expiry: bool, note: str, revoke: str |
     """
     _check_packages()
     if user is not None and revoke is not None:
-        raise click.UsageError("--user creates a token, --revoke revokes one: use only one of them.")
+        raise click.UsageError("--user creates a token, --revoke revokes one: use only one of them")
     from tony.portal.access.tokens import TokenFile
 
     tokens = TokenFile(home().portal)

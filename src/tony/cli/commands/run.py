@@ -219,7 +219,7 @@ def _parse_roles(instances: int | None, texts: tuple[str, ...], each: dict[str, 
         first, *rest = text.split(",")
         role, number = _parse_pair(first, "--role")
         if role in roles:
-            raise click.BadParameter(f"role {role!r} is given twice.", param_hint="--role")
+            raise click.BadParameter(f"role {role!r} is given twice", param_hint="--role")
         own = dict(_parse_pair(item, "--role") for item in rest)
         roles[role] = {
             "instances": parse_flag_value(number),
@@ -243,7 +243,7 @@ def _parse_pair(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         example = "NAME=N[,KEY=VALUE...], such as ps=1,memory=512m" if option == "--role" else "NAME=VALUE"
-        raise click.BadParameter(f"{text!r}: write {example}.", param_hint=option)
+        raise click.BadParameter(f"{text!r}: write {example}", param_hint=option)
     return name.strip(), value
 
 

@@ -74,7 +74,7 @@ def list_resource_managers(
         return (_build_manager(settings, address_key, port, ""),)
     ids = settings.get_list(f"{_RM}.ha.rm-ids")
     if not ids:
-        raise settings.build_error(f"{_RM}.ha.rm-ids", f"is required because {_RM}.ha.enabled is true.")
+        raise settings.build_error(f"{_RM}.ha.rm-ids", f"is required because {_RM}.ha.enabled is true")
     return tuple(_build_manager(settings, address_key, port, each) for each in ids)
 
 
@@ -89,7 +89,7 @@ def _build_manager(settings: HadoopConfiguration, address_key: str, port: int, r
     _, web = _find_manager_address(settings, page, page_port, rm_id)
     key, address = _find_manager_address(settings, address_key, port, rm_id)
     if address is None:
-        raise settings.build_error(key, f"is required, or {_RM}.hostname.{rm_id}.")
+        raise settings.build_error(key, f"is required, or {_RM}.hostname.{rm_id}")
     return ServiceAddress(
         id=rm_id,
         address=address,
@@ -137,7 +137,7 @@ def find_name_service(settings: HadoopConfiguration, uri: str | None = None) -> 
     parts = urlsplit(chosen)
     if parts.scheme != "hdfs" or not parts.netloc:
         raise settings.build_error(
-            "fs.defaultFS", f"{chosen!r:.200} is not an HDFS URI: write hdfs://host:port or hdfs://nameservice."
+            "fs.defaultFS", f"{chosen!r:.200} is not an HDFS URI: write hdfs://host:port or hdfs://nameservice"
         )
     name = parts.netloc.rpartition("@")[2]
     root = f"hdfs://{name}"
@@ -154,7 +154,7 @@ def _build_single(settings: HadoopConfiguration, authority: str, uri: str | None
     try:
         address = parse_address(authority, NAMENODE_PORT)
     except ValueError as error:
-        raise settings.build_error("fs.defaultFS", f"{authority!r:.200}: {error}.") from None
+        raise settings.build_error("fs.defaultFS", f"{authority!r:.200}: {error}") from None
     source = "the path given" if uri is not None else f"fs.defaultFS, {settings.find_source('fs.defaultFS')}"
     scheme, web = _find_web_address(settings, "")
     is_own = address == _find_own_address(settings)
@@ -184,7 +184,7 @@ def _build_name_node(settings: HadoopConfiguration, suffix: str, node_id: str) -
     key = f"dfs.namenode.rpc-address.{suffix}"
     address = settings.get_address(key, NAMENODE_PORT)
     if address is None:
-        raise settings.build_error(key, "is required: host:port of the NameNode.")
+        raise settings.build_error(key, "is required: host:port of the NameNode")
     scheme, web = _find_web_address(settings, f".{suffix}")
     return ServiceAddress(
         id=node_id,

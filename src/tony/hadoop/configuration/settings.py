@@ -194,7 +194,7 @@ class HadoopConfiguration:
     def _parse_value(self, key: str, parse: Callable[[str], Value]) -> Value:
         text = self.get(key)
         if not text:
-            raise self.build_error(key, "has no value, and needs one.")
+            raise self.build_error(key, "has no value, and needs one")
         try:
             return parse(text)
         except ValueError as error:

@@ -181,7 +181,7 @@ class _ConfigurationFile:
             parser.Parse(self._content, True)
         except expat.ExpatError as error:
             reason = expat.errors.messages.get(error.code, "not well-formed")
-            raise self._build_error(f"not valid XML: {reason}.", error.lineno) from None
+            raise self._build_error(f"not valid XML: {reason}", error.lineno) from None
         except (ValueError, LookupError) as error:  # an encoding that Python does not know; or raised for an include
             raise self._build_error(escape_line(str(error), 500)) from None
         return self._properties
@@ -201,11 +201,11 @@ class _ConfigurationFile:
     def _start(self, qualified: str, attributes: Mapping[str, str]) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self._build_error(f"elements lie more than {MAX_DEPTH} deep.")
+            raise self._build_error(f"elements lie more than {MAX_DEPTH} deep")
         name = _strip_namespace(qualified)
         if self._depth == 1 and name != "configuration":
             raise self._build_error(
-                f"starts with <{escape_line(name, 50)}>: a file of Hadoop's starts with <configuration>."
+                f"starts with <{escape_line(name, 50)}>: a file of Hadoop's starts with <configuration>"
             )
         if name == "property":
             given = {_strip_namespace(key): value for key, value in attributes.items()}
@@ -238,7 +238,7 @@ class _ConfigurationFile:
         elif name == "include":
             if self._missing is not None and not self._in_fallback:
                 raise self._build_error(
-                    f"includes {escape_line(self._missing)!r}, which does not exist, and has no fallback."
+                    f"includes {escape_line(self._missing)!r}, which does not exist, and has no fallback"
                 )
             self._missing, self._in_fallback = None, False
 

@@ -52,7 +52,7 @@ def find_token_renewer(settings: Configuration, user: str) -> str:
     principal = settings.get(_RENEWER)
     if not principal:
         if is_secure(settings):
-            raise settings.build_error(_RENEWER, "is required: the ResourceManager renews the tokens of jobs.")
+            raise settings.build_error(_RENEWER, "is required: the ResourceManager renews the tokens of jobs")
         return user
     host = list_resource_managers(settings)[0].address.host
     return principal.replace("_HOST", (socket.getfqdn() if host in _ANYWHERE else host).lower())
