@@ -224,7 +224,7 @@ def test_python_started_with_o(lab: Lab, flag: str) -> None:
     assert (0, True) == (code, "worker:1 | from 1\n" in out), err
     assert lab.status("last")["session"] == 2
     code, out, err = interpreted(lab, (flag,), "run", "--source", "", "--", "sh", "-c", "echo no; exit 3")
-    assert (1, True) == (code, "main:0 on 127.0.0.1: exit code 3" in err)
+    assert (1, True) == (code, "main:0: exit code 3" in err)
     for word in LOOKS:
         assert interpreted(lab, (flag,), word, "last")[::2] == (0, ""), word
     assert "OK: replaying " in interpreted(lab, (flag,), "replay", "last")[1]
