@@ -48,7 +48,7 @@ def test_run_without_a_command(lab: Lab) -> None:
     for words in ((), ("--",)):
         done = lab.tony("run", *words)
         assert (done.returncode, done.stdout) == (2, "")
-        assert "Missing argument '-- COMMAND...'" in done.stderr
+        assert "missing argument '-- COMMAND...'" in done.stderr
     told = 'command = [""] (COMMAND): the command is empty. Write what to run: ["python", "train.py"].'
     refused(lab, lab.tony("run", "--source", "", "--", ""), told)
 

@@ -331,7 +331,8 @@ async def test_a_scheduler_that_is_away_and_a_record_that_is_not(home: Home, end
 
     async with FakeAm(folder, running):
         secret, there = folder.credentials.read_text(), folder.am.read_text()
-        remote_job_sync.forget_secrets(folder)
+        folder.credentials.unlink()
+        folder.am.unlink()
         brings = {folder.summary: killed} if ended else {folder.credentials: secret, folder.am: there}
         report = await remote_job_sync.poll_job(folder, record, Away(folder, None, brings))
         assert report is not None

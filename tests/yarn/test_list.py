@@ -58,4 +58,4 @@ def test_no_cluster(lab: YarnLab) -> None:
     assert "no YARN cluster is configured: HADOOP_CONF_DIR is not set" in done.stderr
     done = there.tony("list", "--scheduler", "slurm")
     assert done.returncode == 2
-    assert "unknown scheduler 'slurm'; known: local, yarn." in done.stderr
+    assert "unknown scheduler 'slurm'; known: local, yarn" in done.stderr
