@@ -126,8 +126,9 @@ class TalkingMaster(FakeAm):
         files[-1] = (name, files[-1][1] + data)
         self._answer_all()
 
-    def tell(self, piece: LogPiece) -> None:
-        """Everybody who waits is told the same."""
+    async def tell(self, piece: LogPiece) -> None:
+        """Send one piece to all readers that wait; wait for the first of them."""
+        await wait_until(lambda: bool(self._open))
         waiting, self._open = self._open, {}
         for connection, number in waiting:
             connection.send(replace(piece, reader=number))
@@ -284,7 +285,7 @@ async def test_what_the_master_missed_is_fetched(home: Home, remote_job: RemoteJ
         async with fetch_logs(home, record, Selection(tasks=("worker:0",), streams=("out",)), Notes()) as logs:
             assert logs is not None
             await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"half")
-            master.tell(LogPiece(reader=0, missed=True))
+            await master.tell(LogPiece(reader=0, missed=True))
             await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"half and the rest")
             master.say("worker-0.s1.t2.out", b"next")
             await wait_until(lambda: read(folder, "worker-0.s1.t2.out") == b"next")
@@ -368,7 +369,7 @@ async def test_a_master_out_of_its_senses_writes_nothing(home: Home, remote_job:
     one = fetch_logs(home, record, Selection(tasks=("worker:0",), streams=("out",)), notes)
     async with TalkingMaster(folder, running(folder, record)) as master, one:
         await wait_until(lambda: master.asked_logs)
-        master.tell(piece)
+        await master.tell(piece)
         await wait_until(lambda: notes)
     assert notes[0].startswith("cannot fetch output from the application master: ")
     assert [path.name for path in folder.logs.iterdir()] == [".lock"]
