@@ -33,7 +33,7 @@ def find_changed_packages(root: os.PathLike[str]) -> frozenset[str] | None:
 def is_due(test_path: str, packages: Iterable[str], changed: Set[str] | None) -> bool:
     """Return True if a test in this file, which depends on these packages, has to run."""
     path = PurePosixPath(test_path)
-    return changed is None or not changed.isdisjoint({*packages, str(path), str(path.parent)})
+    return changed is None or not changed.isdisjoint({*packages, *map(str, (path, *path.parents))})
 
 
 def _list_changed_paths(root: os.PathLike[str]) -> list[PurePosixPath] | None:
@@ -68,5 +68,5 @@ def _name_changed_part(path: PurePosixPath) -> str:
     if path.parts[:2] == ("src", "tony"):
         return path.parts[2]
     if path.parts[0] == "tests":
-        return str(path if path.name.startswith("test_") else path.parent)  # a helper: all tests next to it
+        return str(path if path.name.startswith("test_") else path.parent)  # a helper: all tests next to and below it
     return path.parts[0]

@@ -30,7 +30,7 @@ FAULTS = (
     container_faults.ContainerExitsBeforeRegistering,
 )
 #: YARN takes an ask for a thousand containers, and has it wait; what no node can hold is refused, see
-#: `tests/schedulers/yarn/test_allocator.py`.
+#: `tests/schedulers/yarn/allocation/test_allocator.py`.
 _NEVER_IMPOSSIBLE = "impossible_demand_is_refused"
 
 

@@ -1,9 +1,10 @@
 """Two users on one machine: one runs jobs, the other one tries to stop them, to mute them, and to read their secrets.
 
-What needs no job is tested where the code is: the ledger's lock and hostile claims (`schedulers/local/test_ledger.py`),
-squatted folders (`schedulers/local/test_ledger_location.py`), floods of progress reports
-(`executor/test_progress_listener.py`), `py-spy` of another user (`executor/test_stack_dump.py`), unfinished requests at
-the Horovod store (`executor/test_rendezvous_store.py`), floods of connections (`rpc/test_unauthenticated_clients.py`).
+What needs no job is tested where the code is: the ledger's lock and hostile claims
+(`schedulers/local/claims/test_ledger.py`), squatted folders (`schedulers/local/claims/test_ledger_location.py`), floods
+of progress reports (`executor/metrics/test_progress_listener.py`), `py-spy` of another user
+(`executor/stacks/test_stack_dump.py`), unfinished requests at the Horovod store
+(`executor/network/test_rendezvous_store.py`), floods of connections (`rpc/test_unauthenticated_clients.py`).
 """
 
 from __future__ import annotations

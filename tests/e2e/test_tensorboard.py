@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.e2e.lab import CEILING, Lab, until
-from tests.portal.test_tensorboard_manager import write_events
+from tests.portal.tensorboard.test_tensorboard_manager import write_events
 
 pytestmark = [pytest.mark.e2e]
 

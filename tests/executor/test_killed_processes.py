@@ -8,7 +8,7 @@ import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Guest, Master
-from tests.executor.test_stopping import DAEMON, started
+from tests.executor.program.test_stopping import DAEMON, started
 from tests.support.waiting import block_until
 from tony.linux import process
 from tony.model.exit_status import ExitReason

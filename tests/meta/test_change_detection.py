@@ -102,5 +102,6 @@ def test_what_is_due() -> None:
     assert is_due(test, ["hadoop"], {"hadoop"})
     assert is_due(test, ["hadoop"], {test}), "the test itself has changed"
     assert is_due(test, ["hadoop"], {"tests/yarn"}), "a helper next to it has changed"
+    assert is_due("tests/jobs/remote/test_log_fetcher.py", ["hadoop"], {"tests/jobs"}), "a helper above it has changed"
     assert not is_due(test, ["hadoop"], {"am", "tests/yarn/test_logs.py", "tests/core"})
     assert not is_due(test, ["hadoop"], set())

@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 
 from tests.jobs.fake_am import logged, recorded
-from tests.portal.test_tensorboard_manager import until
+from tests.portal.tensorboard.test_tensorboard_manager import until
 from tests.web.sample_jobs import ANYBODY, as_peer, keep
 from tests.web.test_hostile import PAGES, VALUES
 from tony.core.events import AttemptStarted, SessionOpened

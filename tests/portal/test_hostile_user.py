@@ -35,7 +35,7 @@ from tests.portal.hostile_jobs import (
     spoil,
     wait_for,
 )
-from tests.portal.test_tensorboard_manager import until
+from tests.portal.tensorboard.test_tensorboard_manager import until
 from tony.model.layout import JobFolder
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.jobs.fake_am import JOB, FakeAm, logged, recorded, standing, succeeded
 from tests.portal import legacy_histories
-from tests.portal.test_scanner import JOBS, ended
+from tests.portal.histories.test_scanner import JOBS, ended
 from tony import clock
 from tony.core.events import AttemptStarted, Event, Granted, SessionOpened
 from tony.history.event_log import settings_digest

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from bench.crowded_portal import CrowdedPortal, crowded_portal
-from tests.portal.test_scanner import JOBS, ended
+from tests.portal.histories.test_scanner import JOBS, ended
 from tests.support.hanging_store import HangingStore
 from tests.support.waiting import wait_until
 from tests.web.serving import served

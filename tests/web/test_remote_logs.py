@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.test_log_fetcher import Far as Scheduler
-from tests.jobs.test_log_fetcher import FarScheduler
+from tests.jobs.remote.test_log_fetcher import Far as Scheduler
+from tests.jobs.remote.test_log_fetcher import FarScheduler
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import as_peer, fetch, keep
 from tony.errors import SchedulerError
@@ -42,7 +42,7 @@ def test_output_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """What cannot be had is said with its reason, on the task's page, the log's and in the API; then it is there, whole
     to its last line."""
     cluster = FarScheduler.theirs = Cluster()
-    monkeypatch.setitem(registry._BUILT_IN, "far", "tests.jobs.test_log_fetcher:FarScheduler")
+    monkeypatch.setitem(registry._BUILT_IN, "far", "tests.jobs.remote.test_log_fetcher:FarScheduler")
     monkeypatch.setattr(remote_record, "_REPEAT_SECONDS", 0.0)
     home = Home(tmp_path)
     folder = keep(home, JOB, scheduler="far")
@@ -75,7 +75,7 @@ def test_output_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_links_to_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On each page of the job, and of a task those of each container that it had."""
     FarScheduler.theirs = Cluster()
-    monkeypatch.setitem(registry._BUILT_IN, "far", "tests.jobs.test_log_fetcher:FarScheduler")
+    monkeypatch.setitem(registry._BUILT_IN, "far", "tests.jobs.remote.test_log_fetcher:FarScheduler")
     home = Home(tmp_path)
     folder = keep(home, JOB, scheduler="far")
     report = read_summary(folder)

@@ -207,7 +207,7 @@ def _collected(job: str) -> str:
     return f"/app-logs/{user()}/bucket-logs-ifile/{job.rpartition('_')[2]}/{job}"
 
 
-@pytest.mark.long  # a cluster of its own; tests/schedulers/yarn/test_container_logs.py tries the same against fakes
+@pytest.mark.long  # a cluster of its own; tests/schedulers/yarn/client/test_container_logs.py has it with fakes
 def test_a_cluster_without_aggregation(
     tmp_path: Path, no_aggregation: MiniCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

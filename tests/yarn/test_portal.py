@@ -16,7 +16,7 @@ from tests.change_detection import CLUSTER
 from tests.e2e.lab import until
 from tests.e2e.test_tensorboard import fetch, portal_of
 from tests.mini_clusters import Clusters
-from tests.portal.test_tensorboard_manager import write_events
+from tests.portal.tensorboard.test_tensorboard_manager import write_events
 from tests.web.sample_jobs import keep
 from tests.yarn.lab import YarnLab, one_user, user
 from tests.yarn.portals import history, seen

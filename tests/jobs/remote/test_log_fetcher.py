@@ -1,0 +1,473 @@
+"""What is printed on other machines comes into the job's folder: at once, once, whole; and what is missing is said."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jobs.fake_am import FakeAm, logged, recorded, standing, succeeded
+from tests.jobs.remote.capabilities import CAPABILITIES
+from tests.support.waiting import wait_until
+from tony.core.events import ContainerEnded, Event, Granted
+from tony.errors import Problem, SchedulerError
+from tony.history.job_record import write_summary
+from tony.history.json_files import write_json
+from tony.jobs.job_follower import follow
+from tony.jobs.logs.log_names import Selection
+from tony.jobs.remote import log_fetcher
+from tony.jobs.remote.log_fetcher import LogFetcher, bring, fetch_logs
+from tony.jobs.remote.log_mirror import Mirror, complete
+from tony.model.codec import Json, to_plain
+from tony.model.job_report import JobReport
+from tony.model.job_spec import JobSpec
+from tony.model.layout import Home, JobFolder
+from tony.model.states import JobState, TaskState
+from tony.model.submission_record import JobRecord
+from tony.protocol.error_codes import Code
+from tony.protocol.messages import Message
+from tony.protocol.output_messages import LogPiece, ReadLog
+from tony.rpc.connection import RpcConnection
+from tony.schedulers import registry
+from tony.schedulers.allocator_interface import ContainerAllocator
+from tony.schedulers.capabilities import Capabilities
+from tony.schedulers.client_interface import LogSink, PreparedJob, Scheduler, Submitter
+
+
+class Far(Submitter):
+    """A scheduler whose tasks' files are elsewhere.
+
+    Attributes:
+        shows: name -> older file, newer file, as it would find them now.
+        asked: the containers that it was asked for, each time; owners: whose they had to be.
+        error: what is in the way.
+    """
+
+    capabilities: Capabilities = CAPABILITIES
+
+    def __init__(self) -> None:
+        self.shows: dict[str, tuple[bytes, bytes]] = {}
+        self.asked: list[dict[str, str]] = []
+        self.owners: list[str] = []
+        self.error: SchedulerError | None = None
+
+    async def fetch_logs(
+        self, folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = ""
+    ) -> None:
+        self.asked.append(dict(containers))
+        self.owners.append(owner)
+        if self.error:
+            raise self.error
+        for name, (older, newer) in self.shows.items():
+            have = sink.find_start(name, len(older), len(newer))
+            if have is None:
+                continue
+            if have < len(older):
+                sink.put(name, 0, have, older[have:])
+                have = len(older)
+            await asyncio.sleep(0)
+            sink.put(name, len(older), have, newer[have - len(older) :])
+
+    def check(self, spec: JobSpec) -> Sequence[Problem]:
+        return ()
+
+    def render(self, job: PreparedJob) -> Json:
+        return None
+
+    async def submit(self, job: PreparedJob) -> None:
+        pass
+
+    def am_alive(self, folder: JobFolder) -> bool | None:
+        return not folder.summary.exists()
+
+    async def sweep(self, folder: JobFolder) -> None:
+        pass
+
+
+class FarScheduler(Scheduler):
+    """Makes the one above."""
+
+    name = "far"
+    theirs = Far()
+
+    def create_submitter(self, home: Home) -> Submitter:
+        return FarScheduler.theirs
+
+    def create_allocator(self, job: PreparedJob) -> ContainerAllocator:
+        raise NotImplementedError
+
+
+class TalkingMaster(FakeAm):
+    """An application master that has output to tell.
+
+    Attributes:
+        printed: task and stream -> its files in order: name, and everything that was ever printed to it.
+        asked: every request.
+    """
+
+    def __init__(self, folder: JobFolder, report: JobReport) -> None:
+        super().__init__(folder, report)
+        self.printed: dict[tuple[str, str], list[tuple[str, bytes]]] = {}
+        self.asked_logs: list[ReadLog] = []
+        self.answers: Callable[[RpcConnection, ReadLog], bool] = lambda connection, message: False
+        self._open: dict[tuple[RpcConnection, int], ReadLog] = {}
+        self._over = False
+
+    def say(self, name: str, data: bytes) -> None:
+        task, stream = name.partition(".")[0].replace("-", ":"), name.rpartition(".")[2]
+        files = self.printed.setdefault((task, stream), [])
+        if not files or files[-1][0] != name:
+            files.append((name, b""))
+        files[-1] = (name, files[-1][1] + data)
+        self._answer_all()
+
+    async def tell(self, piece: LogPiece) -> None:
+        """Send one piece to all readers that wait; wait for the first of them."""
+        await wait_until(lambda: bool(self._open))
+        waiting, self._open = self._open, {}
+        for connection, number in waiting:
+            connection.send(replace(piece, reader=number))
+
+    def over(self) -> None:
+        self._over = True
+        self._answer_all()
+
+    def on_message(self, connection: RpcConnection, message: Message) -> None:
+        if not isinstance(message, ReadLog):
+            super().on_message(connection, message)
+        elif not self.answers(connection, message):
+            self.asked_logs.append(message)
+            self._open[connection, message.reader] = message
+            self._answer_all()
+
+    def _answer_all(self) -> None:
+        for (connection, number), ask in list(self._open.items()):
+            piece = self._piece(ask)
+            if piece is not None:
+                del self._open[connection, number]
+                connection.send(piece)
+
+    def _piece(self, ask: ReadLog) -> LogPiece | None:
+        begun = not ask.name
+        for name, data in self.printed.get((ask.task, ask.stream), ()):
+            offset = ask.offset if name == ask.name else 0
+            begun = begun or name == ask.name
+            rest = data[offset : offset + ask.most]
+            if begun and rest:
+                text = base64.b64encode(rest).decode()
+                return LogPiece(reader=ask.reader, name=name, offset=offset, data=text)
+        if self._over:
+            return LogPiece(reader=ask.reader, over=True)
+        return None if ask.wait else LogPiece(reader=ask.reader)
+
+
+RemoteJob = tuple[JobFolder, JobRecord, Far]
+
+
+@pytest.fixture
+def remote_job(home: Home, monkeypatch: pytest.MonkeyPatch) -> RemoteJob:
+    """A recorded job that went far away."""
+    FarScheduler.theirs = Far()
+    monkeypatch.setitem(registry._BUILT_IN, "far", f"{__name__}:FarScheduler")
+    folder, record = recorded(home)
+    record = replace(record, spec=replace(record.spec, scheduler="far"))
+    write_json(folder.job, to_plain(record))
+    return folder, record, FarScheduler.theirs
+
+
+def running(folder: JobFolder, record: JobRecord) -> JobReport:
+    return standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+
+
+def read(folder: JobFolder, name: str) -> bytes:
+    """A copy's content; nothing if there is none."""
+    path = folder.logs / name
+    return path.read_bytes() if path.exists() else b""
+
+
+class Notes(list[str]):
+    """What was noticed."""
+
+    def __call__(self, text: str) -> None:
+        self.append(text)
+
+
+async def test_output_comes_as_it_is_printed(home: Home, remote_job: RemoteJob) -> None:
+    """Every stream of every task, over a further try, to the end; then it is known to be complete."""
+    folder, record, far = remote_job
+    notes = Notes()
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        master.say("worker-0.s1.t1.out", b"before\n")
+        async with fetch_logs(home, record, Selection(), notes) as logs:
+            assert logs is not None
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"before\n")
+            master.say("worker-0.s1.t1.out", b"after\n")
+            master.say("worker-1.s1.t1.err", b"\x00\xff\n" * 100_000)
+            master.say("worker-0.s1.t2.out", b"again")
+            await wait_until(lambda: read(folder, "worker-0.s1.t2.out") == b"again")
+            assert read(folder, "worker-0.s1.t1.out") == b"before\nafter\n"
+            master.over()
+            await logs.wait_until_finished()
+            assert read(folder, "worker-1.s1.t1.err") == b"\x00\xff\n" * 100_000
+    assert complete(folder.logs) == {"worker:0 out", "worker:0 err", "worker:1 out", "worker:1 err"}
+    assert (notes, far.asked) == ([], [])
+
+
+async def test_only_what_is_wanted_is_asked_for_and_nothing_twice(home: Home, remote_job: RemoteJob) -> None:
+    """One stream; what is here already is not brought again."""
+    folder, record, _ = remote_job
+    (folder.logs / "worker-1.s1.t1.out").write_bytes(b"had ")
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        master.say("worker-1.s1.t1.out", b"had more")
+        await _bring(folder, record, Selection(tasks=("worker:1",), streams=("out",)))
+        assert read(folder, "worker-1.s1.t1.out") == b"had more"
+        assert {(ask.task, ask.stream, ask.wait) for ask in master.asked_logs} == {("worker:1", "out", False)}
+        assert (master.asked_logs[0].name, master.asked_logs[0].offset) == ("worker-1.s1.t1.out", 4)
+    assert complete(folder.logs) == frozenset()
+
+
+async def test_a_connection_that_breaks_costs_nothing(home: Home, remote_job: RemoteJob) -> None:
+    """It goes on where it was, also with an application master that comes up later."""
+    folder, record, _ = remote_job
+    notes = Notes()
+    async with fetch_logs(home, record, Selection(), notes) as logs:
+        assert logs is not None
+        async with TalkingMaster(folder, running(folder, record)) as master:
+            master.say("worker-0.s1.t1.out", b"one ")
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"one ")
+            master.hang_up()
+            master.say("worker-0.s1.t1.out", b"two ")
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"one two ")
+    assert notes == []
+
+
+async def test_two_who_follow_do_not_write_twice(home: Home, remote_job: RemoteJob) -> None:
+    """The second one writes as soon as the first one has gone."""
+    folder, record, _ = remote_job
+    early = fetch_logs(home, record, Selection(), Notes())
+    async with TalkingMaster(folder, running(folder, record)) as master, early as first:
+        assert first is not None
+        await wait_until(lambda: len(master.asked_logs) >= 4)
+        async with fetch_logs(home, record, Selection(), Notes()) as second:
+            assert second is not None
+            for number in range(50):
+                master.say("worker-0.s1.t1.out", b"%d\n" % number)
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out").endswith(b"49\n"))
+            before = len({id(ask) for ask in master.asked_logs})
+            await first.close()
+            master.say("worker-0.s1.t1.out", b"last\n")
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out").endswith(b"last\n"))
+            assert len(master.asked_logs) > before
+    assert read(folder, "worker-0.s1.t1.out") == b"".join(b"%d\n" % n for n in range(50)) + b"last\n"
+
+
+async def test_what_the_master_missed_is_fetched(home: Home, remote_job: RemoteJob) -> None:
+    """From containers that have ended; the stream goes on meanwhile, and is not noted as complete."""
+    folder, record, far = remote_job
+    events: list[Event] = [
+        Granted(container="c1", role="worker", host="h1"),
+        Granted(container="c2", role="worker", host="h2"),
+        ContainerEnded(container="c1", cause="lost"),
+    ]
+    logged(folder, events)
+    far.shows = {
+        "worker-0.s1.t1.out": (b"", b"half and the rest"),
+        "no log": (b"", b"x"),
+        "worker-7.s1.t1.out": (b"", b"x"),
+    }
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        master.say("worker-0.s1.t1.out", b"half")
+        async with fetch_logs(home, record, Selection(tasks=("worker:0",), streams=("out",)), Notes()) as logs:
+            assert logs is not None
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"half")
+            await master.tell(LogPiece(reader=0, missed=True))
+            await wait_until(lambda: read(folder, "worker-0.s1.t1.out") == b"half and the rest")
+            master.say("worker-0.s1.t2.out", b"next")
+            await wait_until(lambda: read(folder, "worker-0.s1.t2.out") == b"next")
+            master.over()
+            await logs.wait_until_finished()
+    assert far.asked[0] == {"c1": "h1"}
+    assert complete(folder.logs) == frozenset()
+    assert sorted(path.name for path in folder.logs.iterdir() if not path.name.startswith(".")) == [
+        "worker-0.s1.t1.out",
+        "worker-0.s1.t2.out",
+    ]
+
+
+async def test_what_is_missed_is_asked_for_once(home: Home, remote_job: RemoteJob) -> None:
+    """Of what there is now; a scheduler that is away costs its time once."""
+    folder, record, far = remote_job
+    logged(folder, [Granted(container="c1", role="worker", host="h1"), ContainerEnded(container="c1", cause="over")])
+    far.error = SchedulerError("nobody answers")
+    notes = Notes()
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        told: set[int] = set()
+
+        def answers(connection: RpcConnection, message: ReadLog) -> bool:
+            missed = message.reader not in told
+            told.add(message.reader)
+            connection.send(LogPiece(reader=message.reader, missed=missed))
+            return True
+
+        master.answers = answers
+        await bring(home, record, Selection(), notes)
+    assert (len(far.asked), notes) == (1, ["some output may be missing: nobody answers"])
+
+
+async def test_after_the_end_the_scheduler_is_asked_once(home: Home, remote_job: RemoteJob) -> None:
+    """Rotated files too; a copy that does not fit is made anew; then nobody is asked again."""
+    folder, record, far = remote_job
+    write_summary(folder, succeeded(folder, record))
+    (folder.logs / "worker-0.s1.t1.out").write_bytes(b"part")
+    (folder.logs / "worker-1.s1.t1.out").write_bytes(b"something else that is longer")
+    far.shows = {
+        "worker-0.s1.t1.out": (b"", b"part and rest"),
+        "worker-0.s1.t1.err": (b"older ", b"newer"),
+        "worker-1.s1.t1.out": (b"", b"short"),
+    }
+    for _ in range(2):
+        await bring(home, record, Selection(), Notes())
+        assert len(far.asked) == 1
+    assert read(folder, "worker-0.s1.t1.out") == b"part and rest"
+    assert (read(folder, "worker-0.s1.t1.err.1"), read(folder, "worker-0.s1.t1.err")) == (b"older ", b"newer")
+    assert read(folder, "worker-1.s1.t1.out") == b"short"
+
+
+async def test_what_cannot_be_had_is_said_and_tried_again(home: Home, remote_job: RemoteJob) -> None:
+    """The scheduler's own words; what was seen before stays."""
+    folder, record, far = remote_job
+    write_summary(folder, succeeded(folder, record))
+    far.error = SchedulerError("the node has forgotten it")
+    notes = Notes()
+    await bring(home, record, Selection(), notes)
+    assert notes == ["some output may be missing: the node has forgotten it"]
+    far.error = None
+    await bring(home, record, Selection(), notes)
+    assert len(far.asked) == 2
+    assert len(notes) == 1
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        LogPiece(reader=0, name="../../evil", data="eA=="),
+        LogPiece(reader=0, name="worker-1.s1.t1.out", data="eA=="),
+        LogPiece(reader=0, name="worker-0.s1.t1.out.1", data="eA=="),
+        LogPiece(reader=0, name="worker-0.s1.t1.out", data="not base64"),
+        LogPiece(reader=0, name="worker-0.s1.t1.out", data="eA==", start=5),
+    ],
+)
+async def test_a_master_out_of_its_senses_writes_nothing(home: Home, remote_job: RemoteJob, piece: LogPiece) -> None:
+    """No file but the stream's own, no piece that makes no sense; it is said, and no more is asked."""
+    folder, record, _ = remote_job
+    notes = Notes()
+    one = fetch_logs(home, record, Selection(tasks=("worker:0",), streams=("out",)), notes)
+    async with TalkingMaster(folder, running(folder, record)) as master, one:
+        await wait_until(lambda: master.asked_logs)
+        await master.tell(piece)
+        await wait_until(lambda: notes)
+    assert notes[0].startswith("cannot fetch output from the application master: ")
+    assert [path.name for path in folder.logs.iterdir()] == [".lock"]
+
+
+async def test_an_older_master_is_no_trouble(home: Home, remote_job: RemoteJob) -> None:
+    """It does not know the question: said once, and the output is fetched at the end."""
+    folder, record, far = remote_job
+    far.shows = {"worker-0.s1.t1.out": (b"", b"at last")}
+    notes = Notes()
+    async with TalkingMaster(folder, running(folder, record)) as master:
+
+        def refuses(connection: RpcConnection, message: ReadLog) -> bool:
+            connection.refuse(Code.UNKNOWN_KIND, "no message of the kind 'read-log'")
+            return True
+
+        master.answers = refuses
+        async with fetch_logs(home, record, Selection(), notes) as logs:
+            assert logs is not None
+            await wait_until(lambda: notes)
+            await logs.wait_until_finished()
+    assert len(notes) == 1
+    assert "older than this tony" in notes[0]
+    assert read(folder, "worker-0.s1.t1.out") == b"at last"
+
+
+async def test_a_full_disk_is_said(home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And following goes on without the output."""
+    folder, record, _ = remote_job
+
+    def full(self: Mirror, *_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Mirror, "write", full)
+    notes = Notes()
+    async with TalkingMaster(folder, running(folder, record)) as master, fetch_logs(home, record, Selection(), notes):
+        master.say("worker-0.s1.t1.out", b"x")
+        await wait_until(lambda: notes)
+    assert "No space left on device" in notes[0]
+
+
+async def test_many_tasks_share_the_credit(home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each asks for little; who prints much gets large pieces, as long as there is credit."""
+    folder, record, _ = remote_job
+    monkeypatch.setattr(log_fetcher, "_CREDIT_BYTES", 4 * 1000)
+    everything = fetch_logs(home, record, Selection(), Notes())
+    async with TalkingMaster(folder, running(folder, record)) as master, everything:
+        await wait_until(lambda: len(master.asked_logs) == 4)
+        assert {ask.most for ask in master.asked_logs} == {1000}
+        master.say("worker-0.s1.t1.out", b"x" * 500_000)
+        await wait_until(lambda: len(read(folder, "worker-0.s1.t1.out")) == 500_000)
+        assert max(ask.most for ask in master.asked_logs) == 64 << 10
+
+
+async def test_following_shows_the_last_lines_before_the_end(home: Home, remote_job: RemoteJob) -> None:
+    """The final report comes first on its own connection: it is told only after everything that was printed."""
+    folder, record, _ = remote_job
+
+    class Viewer:
+        def __init__(self) -> None:
+            self.told: list[str] = []
+
+        def on_report(self, report: JobReport) -> None:
+            if report.state.ended:
+                self.told.append("ended")
+
+        def on_session_opened(self, session: int, reason: str) -> None:
+            pass
+
+        def on_output(self, lines: Sequence[Any]) -> None:
+            self.told.extend(line.text for line in lines)
+
+        def on_notice(self, text: str) -> None:
+            self.told.append(text)
+
+    viewer = Viewer()
+    master = TalkingMaster(folder, running(folder, record))
+    async with master:
+        following = asyncio.ensure_future(follow(home, record.job_id, viewer))
+        await wait_until(lambda: len(master.asked_logs) >= 4 and master.watched)
+        master.change(succeeded(folder, record), final=True)
+        await asyncio.sleep(0.05)
+        master.say("worker-0.s1.t1.out", b"last words")
+        master.over()
+        await master.finish(succeeded(folder, record))
+        await asyncio.wait_for(following, 30.0)
+    assert viewer.told == ["last words", "ended"]
+
+
+async def _bring(folder: JobFolder, record: JobRecord, selection: Selection) -> None:
+    logs = LogFetcher(folder, record, FarScheduler.theirs, selection, Notes(), wait=False)
+    logs.start()
+    await logs.wait_until_finished()
+    await logs.close()
+
+
+def test_nothing_of_this_where_files_are_at_hand(home: Home) -> None:
+    """A local job: nobody is asked for what lies in the folder."""
+    folder, record = recorded(home)
+    asyncio.run(bring(home, record, Selection(), Notes()))
+    assert not Path(folder.logs / ".lock").exists()

@@ -1,0 +1,221 @@
+"""What lies on other machines comes when somebody looks: once, without a long wait, and what is missing is said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tests.jobs.fake_am import logged, recorded, succeeded
+from tests.jobs.remote.test_log_fetcher import Far as Scheduler
+from tests.jobs.remote.test_log_fetcher import FarScheduler, RemoteJob, TalkingMaster, read, running
+from tests.support.waiting import wait_until
+from tony.core.events import Granted
+from tony.errors import RecordError, SchedulerError, StorageError
+from tony.history.job_record import write_summary
+from tony.history.json_files import write_json
+from tony.jobs.remote import remote_record as far_module
+from tony.jobs.remote import scheduler_logs
+from tony.jobs.remote.remote_record import RemoteRecord
+from tony.model.codec import to_plain
+from tony.model.layout import Home, JobFolder
+from tony.model.submission_record import LINKEDIN_TONY
+from tony.schedulers import registry
+from tony.schedulers.client_interface import LogSink, WebLink
+
+OUT = "worker-0.s1.t1.out"
+
+
+@pytest.fixture
+def remote_job(home: Home, monkeypatch: pytest.MonkeyPatch) -> RemoteJob:
+    """A recorded job that went far away; what fails may be tried again at once."""
+    FarScheduler.theirs = Scheduler()
+    monkeypatch.setitem(registry._BUILT_IN, "far", "tests.jobs.remote.test_log_fetcher:FarScheduler")
+    monkeypatch.setattr(far_module, "_REPEAT_SECONDS", 0.0)
+    monkeypatch.setattr(far_module, "_FRESH_SECONDS", 0.0)
+    folder, record = recorded(home)
+    record = replace(record, spec=replace(record.spec, scheduler="far"))
+    write_json(folder.job, to_plain(record))
+    return folder, record, FarScheduler.theirs
+
+
+async def test_less_is_read_of_records_of_other_users(remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its owner is asked for: so it is not of our own state directory."""
+    folder, _, _ = remote_job
+    monkeypatch.setattr("tony.history.job_record.MAX_FOREIGN_TASKS", 1)
+
+    async def owner() -> str:
+        raise AssertionError
+
+    with pytest.raises(RecordError, match="for jobs of other users"):
+        await RemoteRecord(Home(folder.path.parent.parent), folder, owner).find_links()
+
+
+async def test_output_of_a_job_that_has_ended(home: Home, remote_job: RemoteJob) -> None:
+    """It is asked for until it is here, task by task, and then no more."""
+    folder, record, scheduler = remote_job
+    write_summary(folder, succeeded(folder, record))
+    logged(folder, [Granted(container="c1", role="worker", host="h1")])
+    far = RemoteRecord(home, folder)
+    scheduler.error = SchedulerError("nobody\nanswers")
+    assert await far.bring("worker:0") == "some output may be missing: nobody answers"
+    scheduler.error = None
+    scheduler.shows = {OUT: (b"", b"printed"), "worker-1.s1.t1.out": (b"", b"not wanted")}
+    assert await far.bring("worker:0") == ""
+    assert (read(folder, OUT), read(folder, "worker-1.s1.t1.out")) == (b"printed", b"")
+    assert await far.bring("worker:0") == ""
+    assert await RemoteRecord(home, folder).bring("worker:0") == ""
+    assert scheduler.asked == [{"c1": "h1"}] * 2
+    assert scheduler.owners == [""] * 2
+
+
+async def test_nobody_is_asked_again_at_once(
+    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What failed is said again without that; many pages ask, and then ask again."""
+    folder, record, scheduler = remote_job
+    monkeypatch.setattr(far_module, "_REPEAT_SECONDS", 1e6)
+    write_summary(folder, succeeded(folder, record))
+    logged(folder, [])
+    far = RemoteRecord(home, folder)
+    scheduler.error = SchedulerError("nobody answers")
+    told = await asyncio.gather(*(far.bring("worker:0") for _ in range(5)), far.bring("worker:1"))
+    assert set(told) == {"some output may be missing: nobody answers"}
+    assert await far.bring("worker:0") == told[0]
+    assert len(scheduler.asked) == 2
+
+
+async def test_nobody_waits_for_long(home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is brought on while the page is shown without it."""
+    folder, record, scheduler = remote_job
+    monkeypatch.setattr(far_module, "_OUTPUT_TIMEOUT_SECONDS", 0.01)
+    write_summary(folder, succeeded(folder, record))
+    logged(folder, [])
+    go = asyncio.Event()
+
+    async def slow(folder: JobFolder, containers: Mapping[str, str], sink: LogSink, *, owner: str = "") -> None:
+        await go.wait()
+        sink.find_start(OUT, 0, 4)
+        sink.put(OUT, 0, 0, b"late")
+
+    monkeypatch.setattr(scheduler, "fetch_logs", slow)
+    far = RemoteRecord(home, folder)
+    assert "reload in a moment" in await far.bring("worker:0")
+    go.set()
+    await wait_until(lambda: read(folder, OUT) == b"late")
+
+
+async def test_nobody_waits_long_for_the_store(
+    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor for what lies beside the record, wherever that is; what fails there is said."""
+    folder, record, scheduler = remote_job
+    monkeypatch.setattr(far_module, "_OUTPUT_TIMEOUT_SECONDS", 0.01)
+    write_summary(folder, succeeded(folder, record))
+    logged(folder, [])
+    go, came = asyncio.Event(), asyncio.Event()
+
+    async def hangs(task: str) -> None:
+        await go.wait()
+        came.set()
+
+    far = RemoteRecord(home, folder, first=hangs)
+    async with asyncio.timeout(60):
+        assert "reload in a moment" in await far.bring("worker:0")
+        assert "reload in a moment" in await far.bring("worker:0")
+        assert scheduler.asked == []
+        go.set()
+        await came.wait()
+
+    async def refuses(task: str) -> None:
+        raise StorageError("the store\nrefuses")
+
+    monkeypatch.setattr(far_module, "_OUTPUT_TIMEOUT_SECONDS", 60.0)
+    assert await RemoteRecord(home, folder, first=refuses).bring("worker:0") == "the store refuses"
+
+    async def fails(task: str) -> None:
+        raise KeyError("a bug of ours")
+
+    assert "could not be fetched" in await RemoteRecord(home, folder, first=fails).bring("worker:0")
+
+
+async def test_output_of_a_running_job(home: Home, remote_job: RemoteJob) -> None:
+    folder, record, _ = remote_job
+    far = RemoteRecord(home, folder)
+    async with TalkingMaster(folder, running(folder, record)) as master:
+        master.say(OUT, b"one ")
+        assert await far.bring("worker:0") == ""
+        assert read(folder, OUT) == b"one "
+        master.say(OUT, b"two")
+        assert await far.bring("worker:0") == ""
+        assert read(folder, OUT) == b"one two"
+
+
+async def test_a_copy_of_somebody_elses_record(
+    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose it is where it lies is whose the output must be; while it runs nobody here can ask its master."""
+    folder, record, scheduler = remote_job
+
+    async def eve() -> str:
+        return "eve"
+
+    async def nobody() -> str:
+        raise StorageError("nobody knows whose it is")
+
+    assert "the job is running" in await RemoteRecord(home, folder, eve).bring("worker:0")
+    assert scheduler.asked == []
+    write_summary(folder, succeeded(folder, record))
+    logged(folder, [])
+    assert await RemoteRecord(home, folder, nobody).bring("worker:0") == "nobody knows whose it is"
+    assert scheduler.asked == []
+    scheduler.shows = {OUT: (b"", b"hers"), "worker-0.s1.t1.err": (b"", b"long")}
+    monkeypatch.setattr(scheduler_logs, "_MAX_FOREIGN_FILE_BYTES", 4)
+    assert await RemoteRecord(home, folder, eve).bring("worker:0") == ""
+    assert scheduler.owners == ["eve"]
+    scheduler.shows["worker-1.s1.t1.out"] = (b"12", b"345")
+    assert "worker-1.s1.t1.out is longer than" in await RemoteRecord(home, folder, eve).bring("worker:1")
+    assert read(folder, "worker-1.s1.t1.out") == b""
+
+
+async def test_what_is_not_far(home: Home, remote_job: RemoteJob) -> None:
+    """Of a job of this machine all is here; of LinkedIn TonY's, the cluster's own tools show it; a damaged record says
+    that it is."""
+    folder, record, scheduler = remote_job
+    write_json(folder.job, to_plain(replace(record, tony_version=LINKEDIN_TONY)))
+    assert "yarn logs -applicationId" in await RemoteRecord(home, folder).bring("worker:0")
+    write_json(folder.job, to_plain(replace(record, spec=replace(record.spec, scheduler="local"))))
+    assert await RemoteRecord(home, folder).bring("worker:0") == ""
+    assert await RemoteRecord(home, folder).find_links() == ()
+    folder.job.write_text("{")
+    assert "job.json" in await RemoteRecord(home, folder).bring("worker:0")
+    assert scheduler.asked == []
+
+
+async def test_links(home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the scheduler: of the job, and of containers for the user whose they are."""
+    folder, _, scheduler = remote_job
+    asked: list[object] = []
+
+    async def links(job_id: str, *, ended: bool) -> tuple[WebLink, ...]:
+        asked.append((job_id, ended))
+        return (WebLink(label="page", href="http://rm/1"),)
+
+    async def container_links(
+        job_id: str, containers: Mapping[str, str], *, user: str, ended: bool
+    ) -> dict[str, tuple[WebLink, ...]]:
+        asked.append((containers, user))
+        return {"c1": (WebLink(label="log", href="http://nm/1"),)}
+
+    async def eve() -> str:
+        return "eve"
+
+    monkeypatch.setattr(scheduler, "links", links)
+    monkeypatch.setattr(scheduler, "container_links", container_links)
+    far = RemoteRecord(home, folder, eve)
+    assert ["page"] == [link.label for link in await far.find_links()]
+    assert ["log"] == [link.label for link in (await far.find_container_links({"c1": "h1"}))["c1"]]
+    assert await far.find_container_links({}) == {}
+    assert asked == [(folder.job_id, False), ({"c1": "h1"}, "eve")]

@@ -1,0 +1,112 @@
+"""What was heard of a job last is kept, and told where nobody answers for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from tests.facts import mentions
+from tests.jobs.fake_am import JOB, FakeAm, logged, recorded, standing
+from tests.jobs.status.test_finalize_lost import started
+from tests.jobs.status.test_scheduler_status import Elsewhere
+from tests.support.waiting import wait_until
+from tony import clock
+from tony.cli.main import main
+from tony.errors import ConnectionFailedError
+from tony.history.json_files import write_json
+from tony.jobs.am_client import ANSWER_TIMEOUT_SECONDS
+from tony.jobs.job_follower import _StatusPoller
+from tony.jobs.job_list import Filter, list_jobs
+from tony.jobs.status import job_status
+from tony.jobs.status.cached_status import ReportCache, add_stop_hint, load_cached_report
+from tony.linux import process
+from tony.model.layout import Home
+from tony.model.states import JobState, TaskState
+from tony.schedulers import registry
+
+
+def test_who_follows_keeps_what_he_heard_last(home: Home) -> None:
+    """When he hears no more, or leaves; but not what the end has made old, and nothing of a job of this machine."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    for where, last, kept in ((None, running, None), (folder, None, None), (folder, running, running)):
+        with ReportCache(where) as heard:
+            heard.last = last
+        state = load_cached_report(folder, record, fresh=False).state
+        assert state is (kept.state if kept else JobState.SUBMITTED)
+    folder.heard.write_text("{")
+    assert load_cached_report(folder, record, fresh=False).state is JobState.SUBMITTED
+
+
+def test_the_newer_one_counts(home: Home) -> None:
+    """A report of a session that the log here does not know, be that as new as it can be."""
+    folder, record = recorded(home)
+    running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
+    with ReportCache(folder) as heard:
+        heard.last = replace(running, session=2)
+    assert load_cached_report(folder, record, fresh=True).session == 2
+
+
+@pytest.fixture
+def stopped() -> Iterator[tuple[int, int]]:
+    """A dead process and one that was stopped."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    with subprocess.Popen(["sleep", "600"]) as other:
+        os.kill(other.pid, signal.SIGSTOP)
+        yield dead.pid, other.pid
+        other.kill()
+
+
+async def test_a_dead_master_whose_supervisor_was_stopped(
+    home: Home, stopped: tuple[int, int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That is said at once, with the way out, and the last known state with it; whoever follows hears it once."""
+    folder, record = recorded(home)
+    logged(folder, started())
+    dead, supervisor = stopped
+    await wait_until(lambda: process.is_stopped(supervisor))
+    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+        await master.leave()
+        there = {
+            "pid": dead,
+            "host": socket.gethostname(),
+            "attempt": 1,
+            "address": f"unix:{folder.am_socket}",
+        }
+        write_json(folder.am, {**there, "supervisor": supervisor})
+        began = clock.monotonic()
+        with pytest.raises(ConnectionFailedError, match=f"is dead, .* was stopped; .*: kill -CONT {supervisor}"):
+            await job_status.load_report(home, JOB)
+        assert clock.monotonic() - began < ANSWER_TIMEOUT_SECONDS
+        jobs = await list_jobs(home, Filter())
+        assert [head.state for head in jobs.heads] == [JobState.RUNNING]
+        assert "kill -CONT" in jobs.problems[0]
+        told: list[str] = []
+        asker = _StatusPoller(home, record, told.append)
+        assert [await asker.poll(), await asker.poll(), len(told)] == [None, None, 1]
+        monkeypatch.setenv("TONY_HOME", str(home.path))
+        assert await asyncio.to_thread(main, ["status", JOB]) == 3
+        page = capsys.readouterr()
+        assert f"{JOB}  digits  running  session 1" in page.out
+        assert "does not answer; showing the last known status" in page.out
+        assert f"kill -CONT {supervisor}" in page.err
+
+
+def test_the_way_out_of_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is replaced after a while, and the job can be ended."""
+    folder, _ = recorded(home)
+    silent = ConnectionFailedError("no answer from tls:far:1 within 10 s")
+    assert add_stop_hint(home, JOB, silent) is silent  # of this machine: that is said elsewhere
+    monkeypatch.setattr(registry, "load", lambda _: SimpleNamespace(create_submitter=lambda _: Elsewhere(folder)))
+    said = str(add_stop_hint(home, JOB, silent))
+    assert said.startswith(f"{silent}. User programs continue")
+    assert mentions(said, f"tony kill {JOB}")
