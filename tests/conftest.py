@@ -31,7 +31,7 @@ settings.load_profile("tony")
 ROOT = Path(__file__).parents[1]
 ALLOWED_SKIPS = ROOT / "tests" / "meta" / "allowed_skips.txt"
 #: Folders of tests that start no process; `make test-fast` runs those of them that are not slow.
-FAST = ("advice", "config", "core", "hadoop", "history", "logs", "meta", "model", "protocol", "rpc", "storage", "web")
+FAST = ("advice", "config", "core", "hadoop", "history", "meta", "model", "protocol", "rpc", "storage", "web")
 #: The groups that take longest, the longest first: beginnings of their names (`group_of`).
 LONGEST = (
     "shared-cluster",
