@@ -20,7 +20,6 @@ from tony.errors import ConnectionFailedError
 from tony.history.job_record import write_summary
 from tony.jobs import actions
 from tony.jobs.portal_client.client import PortalClient
-from tony.jobs.portal_client.saved_logins import KeptToken, keep_token
 from tony.jobs.state_dir import get_user_name
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
@@ -244,26 +243,6 @@ class TestThroughAPortal:
             *(GetStacks(actor="ann", task=f"worker:{n}") for n in (0, 1)),
         ]
 
-    def test_an_editor_may_change_the_log_level(
-        self, tony: Tony, running: Running, portal: str, home: Home, tmp_path: Path
-    ) -> None:
-        """A viewer reads who may."""
-        tokens = TokenFile(tmp_path)
-
-        def log_in(user: str) -> None:
-            keep_token(home, KeptToken(portal=portal, user=user, token=tokens.make(user)[0]), portal)
-
-        log_in("mo")
-        assert tony("restart", "--portal", portal, JOB).code == 0
-        assert running.orders == [RestartJob(actor="mo")]
-        log_in("vic")
-        for command in (("restart", JOB), ("stacks", JOB), ("log-level", JOB, "debug")):
-            answer = tony(*command, "--portal", portal)
-            assert (answer.code, answer.out) == (2, "")
-            assert "not change" in answer.err
-            assert "editors = [...]" in answer.err
-        assert running.orders == [RestartJob(actor="mo")]
-
     def test_what_cannot_be(self, tony: Tony, running: Running, portal: str) -> None:
         """Each with its way out, as of a job that is recorded here."""
         master = running.beside.master
@@ -290,13 +269,3 @@ class TestThroughAPortal:
         answer = tony("stacks", "--portal", portal, JOB)
         assert (answer.code, answer.err) == (3, f"tony: {portal} cannot be reached\n")
         assert asked == ["worker:0"]
-
-    def test_of_an_ended_job(self, tony: Tony, ended: str, portal: str) -> None:
-        for line, said in (
-            (("restart", ended), actions.NOT_RESTARTED),
-            (("stacks", ended), actions.NO_STACKS),
-            (("log-level", ended, "info"), actions.NOTHING_LOGS),
-        ):
-            answer = tony(*line, "--portal", portal)
-            assert answer.code == 2
-            assert answer.err.startswith(f"tony: {said}: job {JOB} (digits) failed ")

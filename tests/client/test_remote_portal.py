@@ -15,7 +15,7 @@ from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import LONG_AGO, keep
 from tests.web.serving import served
 from tony.client import blocking
-from tony.errors import ConnectionFailedError, UnknownJobError, UserError
+from tony.errors import UnknownJobError, UserError
 from tony.jobs.portal_client import client as portal_client
 from tony.jobs.portal_client import view as portal_view
 from tony.jobs.portal_client.saved_logins import KeptToken, keep_token
@@ -153,13 +153,6 @@ def test_tokens(address: str, here: Home, tokens: TokenFile) -> None:
         [*portal.jobs()]
     with pytest.raises(UserError, match="your token could be read"):
         [*tony.Portal("http://jobs.example.org", token=text).jobs()]
-
-
-def test_what_is_no_portal(here: Home) -> None:
-    with pytest.raises(UserError, match="not an address"):
-        tony.Portal("ftp://x")
-    with pytest.raises(ConnectionFailedError, match="cannot be reached"):
-        [*tony.Portal("http://127.0.0.1:1").jobs()]
 
 
 def test_threads(portal: tony.Portal) -> None:

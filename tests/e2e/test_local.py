@@ -11,25 +11,6 @@ from tests.e2e.lab import Lab
 
 pytestmark = pytest.mark.e2e
 
-EATER = """
-import time
-eaten = []
-print("hungry", flush=True)
-while True:
-    eaten.append(bytearray(8 << 20))
-    time.sleep(0.01)
-"""
-
-
-def test_memory_is_a_limit(lab: Lab) -> None:
-    """A program that takes more than its memory ends with a verdict that says so, not with "exit 137"."""
-    done = lab.submit(lab.job_file('command = "python x.py"\n[roles.worker]\nmemory = "128m"\n', {"x.py": EATER}))
-    assert done.returncode == 1, done.stdout + done.stderr
-    failure = lab.status(lab.only_job())["failure"]
-    assert failure["cause"] == "memory"
-    assert "ran out of memory (limit 128m)" in failure["reason"]
-    assert "ran out of memory (limit 128m)" in done.stdout + done.stderr
-
 
 def test_two_jobs_never_hold_one_gpu(lab: Lab) -> None:
     """The second job waits for the first, says behind whom, and runs when the first has ended."""

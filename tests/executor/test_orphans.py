@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,9 +11,7 @@ import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Guest, Master, context
-from tests.support.child_modules import module_words
 from tests.support.waiting import block_until
-from tony import clock
 from tony.linux import process
 from tony.protocol import executor_messages as msg
 from tony.protocol.error_codes import Code
@@ -100,24 +96,6 @@ def test_the_next_attempt_calls_from_another_node(far: Master, successor: Master
     released(successor, executor)
 
 
-def test_of_two_living_masters_the_older_is_powerless(far: Master, successor: Master, abroad: Start) -> None:
-    """It did not die, only nobody knew. The executor leaves it, and does not come back, whatever it says."""
-    executor = abroad()
-    pid = running(far, executor)
-    listens = far.wait(msg.Attach).listens
-    assert successor.summon(listens)
-    successor.wait(msg.Attach)
-    far.until(lambda: far._connection is None)
-    with pytest.raises(Exception, match="attempt 1 is older") as caught:
-        far.summon(listens)
-    assert getattr(caught.value, "code", "") == Code.SUPERSEDED
-    assert successor.summon(listens)  # once more: nothing changes
-    assert successor.connections == 1
-    assert far.connections == 1
-    assert process.is_alive(pid)
-    released(successor, executor)
-
-
 def test_a_reattach_request_of_a_dead_am_changes_nothing(far: Master, successor: Master, abroad: Start) -> None:
     """The program runs until the next request."""
     executor = abroad()
@@ -135,90 +113,6 @@ def test_a_reattach_request_of_a_dead_am_changes_nothing(far: Master, successor:
     assert successor.summon(listens)
     assert successor.wait(msg.Attach).highest_attempt == 3
     released(successor, executor)
-
-
-def test_unauthenticated_reattach_requests_are_refused(far: Master, abroad: Start, tmp_path: Path) -> None:
-    """With credentials of another job, with those of an executor, and without any."""
-    executor = abroad()
-    running(far, executor)
-    listens = far.wait(msg.Attach).listens
-    other = Master(tmp_path, attempt=9, tls=True)
-    try:
-        assert not other.summon(listens)
-        other._own_credentials = far.credentials
-        assert not other.summon(listens)
-        assert not other.summon(listens, "unix:/somewhere")
-    finally:
-        other.close()
-    far._own_credentials = far.secret.am
-    assert not far.summon(listens, "unix:/somewhere")
-    assert far.connections == 1
-    assert far.summon(listens)
-    released(far, executor)
-
-
-def test_who_is_called_is_not_disturbed(far: Master, abroad: Start) -> None:
-    """A call by the one it talks with already is answered, and that is all."""
-    executor = abroad()
-    running(far, executor)
-    listens = far.wait(msg.Attach).listens
-    assert all(far.summon(listens) for _ in range(3))
-    assert (far.connections, far.closed_count) == (1, 0)
-    released(far, executor)
-
-
-def test_the_lease_ends_though_the_connection_does_not(far: Master, tmp_path: Path) -> None:
-    """What we send gets lost, what we are sent arrives: nobody hears us, so the program is stopped, with its grace."""
-    told = context(far, tmp_path, FOR_EVER, lease=1.0, connect_timeout=1.0)
-    with Guest(told, *module_words("faulty_executor", "skip-heartbeats=1000000")) as executor:
-        running(far, executor)
-        assert executor.wait() == 3
-        far.until(lambda: far.closed_count)
-        assert (far.connections, far.all(msg.Heartbeat)) == (1, [])
-    assert executor.read("worker-0.s1.t1.out") == "in order\n"
-    assert "no answer for 1 s" in executor.log().splitlines()[-1]
-    assert executor.programs() == []
-
-
-def test_who_answers_keeps_the_program_alive(far: Master, abroad: Start) -> None:
-    """For many times the lease, and although it says nothing but that it hears."""
-    executor = abroad(lease=1.0, connect_timeout=1.0)
-    pid = running(far, executor)
-    asked = [beat for beat in far.all(msg.Heartbeat) if beat.asks]
-    far.until(lambda: len([beat for beat in far.messages if getattr(beat, "asks", False)]) > len(asked) + 25)
-    assert process.is_alive(pid)
-    released(far, executor)
-
-
-def test_a_frozen_master_is_no_master(far: Master, successor: Master, abroad: Start) -> None:
-    """Its kernel keeps the connection open. Whoever is called by the next one goes there all the same."""
-    executor = abroad()
-    pid = running(far, executor)
-    far.answers = far.acknowledges = False
-    assert successor.summon(far.wait(msg.Attach).listens)
-    successor.wait(msg.Attach)
-    assert process.is_alive(pid)
-    released(successor, executor)
-
-
-def test_a_frozen_executor_looks_at_its_clock_first(far: Master, abroad: Start) -> None:
-    """It thaws when its lease is over: nothing that waited for it meanwhile is obeyed."""
-    executor = abroad(lease=1.0, connect_timeout=1.0)
-    far.wait(msg.Ready)
-    far.wait(msg.Heartbeat)
-    os.kill(executor.pid, signal.SIGSTOP)
-    far.answers = False
-    frozen = clock.monotonic()
-    block_until(lambda: _state(executor.pid) == "T")
-    far.start()
-    block_until(lambda: clock.monotonic() > frozen + 1.2)
-    os.kill(executor.pid, signal.SIGCONT)
-    assert executor.wait() == 3
-    assert far.all(msg.ProgramStarted) == []
-
-
-def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_the_lease_is_over_and_the_program_does_not_care(far: Master, abroad: Start) -> None:
@@ -243,16 +137,6 @@ def test_an_unwanted_program_gets_no_grace(far: Master, abroad: Start) -> None:
     far.call(far.connection().refuse, Code.STALE, "another one has this task")
     assert executor.wait() == 3
     assert not process.is_alive(pid)
-
-
-def test_a_signal_ends_it_without_a_master(far: Master, abroad: Start) -> None:
-    """Whoever is to end the job while there is no application master can: `tony kill` does so on one machine."""
-    executor = abroad()
-    running(far, executor)
-    far.stop_listening()
-    executor.process.terminate()
-    assert executor.wait() == 128 + signal.SIGTERM
-    assert executor.read("worker-0.s1.t1.out") == "in order\n"
 
 
 def test_it_stays_small_and_quiet(far: Master, abroad: Start) -> None:

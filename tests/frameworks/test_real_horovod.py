@@ -78,46 +78,6 @@ def test_processes_add_up(lab: Lab, python: str) -> None:
     assert re.findall(r"\\| second (.*)", printed) == ["10.0"] * 4
 
 
-def test_a_driver_of_ones_own(lab: Lab, python: str) -> None:
-    """Horovod's own rendezvous server, started as LinkedIn TonY's users did, with its own view of the slots."""
-    job = lab.job_file(
-        f"""
-        framework = "horovod"
-        python = "{python}"
-
-        [env]
-        OMP_NUM_THREADS = "1"
-
-        [roles.worker]
-        instances = 2
-        memory = "1g"
-        command = "python rank.py"
-
-        [roles.driver]
-        kind = "untracked"
-        command = "python driver.py"
-        """,
-        {"rank.py": RANK.replace("[1, 3]", "[1]"), "driver.py": DRIVER},
-    )
-    done = lab.submit(job, timeout=600)
-    printed = done.stdout + done.stderr
-    assert done.returncode == 0, printed
-    assert re.findall(r"\\| second (.*)", printed) == ["3.0"] * 2
-
-
-DRIVER = """
-import os, time
-from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
-from horovod.runner.http.http_server import RendezvousServer
-
-server = RendezvousServer()
-port = server.start()
-server.init(get_host_assignments(parse_hosts(os.environ["CLUSTER_WORKER_LIST"]), 1))
-open(os.path.join(os.environ["DRIVER_OUTPUT_PATH"], f"{port}____HOROVOD_RENDEZVOUS_SERVER____"), "w").close()
-time.sleep(3600)
-"""
-
-
 def test_slots_are_those_that_horovod_assigns(python: str) -> None:
     """Its own function, asked for a few dozen shapes."""
     shapes = [[("abcd"[(7 * n + k * n * n) % 4], 1 + (n * k) % 3) for n in range(1 + k % 7)] for k in range(40)]

@@ -99,57 +99,6 @@ def test_three_of_four_and_then_four_again(lab: Lab) -> None:
     told(lab, job)
 
 
-#: Adds up a number of each process; in session 1 it only waits, in session 2 it goes on when it has.
-PSUM = """
-import os, time
-from functools import partial
-
-session = int(os.environ["SESSION_ID"])
-if session > 1:
-    import jax
-    import numpy as np
-    from jax.sharding import Mesh, NamedSharding, PartitionSpec
-
-    world, me = int(os.environ["JAX_NUM_PROCESSES"]), int(os.environ["JAX_PROCESS_ID"])
-    jax.distributed.initialize(num_processes=world, process_id=me)
-    mesh = Mesh(jax.devices(), ("all",))
-    numbers = jax.make_array_from_process_local_data(NamedSharding(mesh, PartitionSpec("all")), np.array([me + 1.0]))
-    add_up = partial(jax.lax.psum, axis_name="all")
-    total = jax.jit(jax.shard_map(add_up, mesh=mesh, in_specs=PartitionSpec("all"), out_specs=PartitionSpec()))(numbers)
-    said = float(total.addressable_data(0)[0])
-    print(f"process {jax.process_index()} of {jax.process_count()}: sum {said}", flush=True)
-while session < 3:
-    time.sleep(0.1)
-"""
-
-
-@only_on("local", why=LIMITED)
-@pytest.mark.framework
-@pytest.mark.slow
-def test_a_collective_of_fewer_and_of_all_again(lab: Lab) -> None:
-    """JAX itself adds up over two of three processes, for the first is gone, and over three in the next session."""
-    room = lab.root / "room"
-    text = (
-        JOB.replace("pytorch", "jax")
-        .replace("max = 4", "max = 3")
-        .replace("64m", "1g")
-        .replace("SAID", "JAX_PLATFORMS")
-    )
-    text = text.replace('"{index} of {num_tasks}"', '"cpu"').replace("who.py", "psum.py")
-    master = module_setting("master", "limited_allocator", str(room))
-    job = lab.detach(lab.job_file(text, {"psum.py": PSUM}), "--set", master)
-    status = runs(lab, job, 1, 3)
-    room.write_text("2")
-    kill(status["tasks"][0]["executor_pid"])
-    lab.wait_output(job, "worker:1", "process 0 of 2: sum 3.0")
-    lab.wait_output(job, "worker:2", "process 1 of 2: sum 3.0")
-    room.unlink()
-    kill(lab.tasks(job)["worker:2"]["pid"])
-    assert lab.wait(job)["exit_code"] == 0
-    for index in range(3):
-        assert f"process {index} of 3: sum 6.0" in lab.wait_output(job, f"worker:{index}", "of 3")
-
-
 def told(lab: Lab, job: str) -> None:
     """Sizes stand in the status, in the events and in the history, for people and for programs; and it replays."""
     page = lab.tony("status", job).stdout

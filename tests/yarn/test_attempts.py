@@ -122,20 +122,6 @@ def test_killed_while_executors_come_up(lab: YarnLab) -> None:
 
 
 @pytest.mark.on_change(*CLUSTER, *RUNTIME)
-def test_killed_until_there_are_no_more_attempts(lab: YarnLab) -> None:
-    """The last one's death ends the job with its cause, whoever looks, and nothing of it lives on."""
-    job, programs = begin(lab, "--set", "am_attempts=2", tasks=2)
-    kill_am(lab, job)
-    wait_attempt(lab, job, 2)
-    kill_am(lab, job)
-    status = lab.wait(job)
-    assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("failed", 3, "am-lost")
-    assert lab.elsewhere("there").status(job)["failure"]["cause"] == "am-lost"
-    lab.wait_removed(job)
-    assert started(lab) == programs
-
-
-@pytest.mark.on_change(*CLUSTER, *RUNTIME)
 def test_killed_together_with_the_resource_manager(lab: YarnLab) -> None:
     """Both come back, and each node tells the new one what it runs."""
     job, programs = begin(lab, tasks=2)

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 import zipfile
@@ -32,9 +31,8 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-import tony
 from tests.change_detection import CLUSTER
-from tests.legacy_cases import CASES, FAILED, PYTHON, SCRIPTS, Case, types
+from tests.legacy_cases import CASES, PYTHON, SCRIPTS, Case
 from tests.mini_clusters import Clusters
 from tests.yarn.lab import YarnLab
 from tony.hadoop.configuration import Configuration
@@ -175,68 +173,6 @@ def test_case(wave: Wave, name: str) -> None:
 
 
 _STAGES = ("db", "dbloader", "worker", "ps")
-
-
-def test_what_is_refused(old: Old) -> None:
-    """E17 and E25, limits and GPUs: before anything reaches the cluster, each with its reason."""
-    lab = old.lab
-    before = lab.applications()
-    two = types(ps=2, worker=2)
-    ok = ("--executes", "ok.py", *PYTHON)
-    for case, reason in (
-        (
-            Case(flags=ok, conf={**types(worker=1, slave=1), "tony.application.framework": "standalone"}),
-            "standalone",
-        ),
-        (
-            Case(flags=ok, conf={**types(worker=10000), "tony.container.allocation.timeout": "1000"}),
-            "10000",
-        ),
-        (Case(flags=ok, conf={**two, "tony.task.max-total-instances": "3"}), "tony.task.max-total-instances"),
-        (Case(flags=ok, conf={**two, "tony.worker.max-instances": "1"}), "tony.worker.max-instances"),
-        (Case(flags=ok, conf={**types(worker=1), "tony.worker.gpus": "1000"}), "gpus"),
-        (Case(flags=(*ok, "--exectues", "x")), "--exectues"),
-    ):
-        done = old.run("refused", case)
-        assert done.returncode == FAILED, done.stdout + done.stderr
-        assert reason in done.stderr
-        assert "Traceback" not in done.stderr
-    assert (lab.jobs(), lab.applications()) == ([], before)
-
-
-def test_e19_from_python(old: Old, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The id at once, every change of the tasks, two of them: the worker succeeded, the ps ended by us."""
-    for name in ("HOME", "TONY_HOME", "PATH", "XDG_CONFIG_HOME", "HADOOP_CONF_DIR"):
-        monkeypatch.setenv(name, old.lab.env[name])
-    settings = {
-        **types(ps=1, worker=1),
-        **{f"tony.{name}.memory": "128" for name in ("ps", "worker")},
-        "tony.ps.command": "sleep 30",
-        "tony.worker.command": "test $ENV_CHECK = ENV_CHECK",
-        "tony.execution.envs": "ENV_CHECK=ENV_CHECK",
-    }
-    job = tony.submit(str(old.xml("tony.xml", settings)), scheduler="yarn")
-    assert old.lab.jobs() == [job.id]
-    seen = list(job.reports())
-    assert seen[-1].exit_code == 0
-    assert {t.task: t.state.value for t in seen[-1].tasks} == {"ps:0": "stopped", "worker:0": "succeeded"}
-    assert len({tuple(t.state for t in report.tasks) for report in seen}) > 1
-
-
-def test_e26_the_time_until_the_master_runs(old: Old, clusters: Clusters) -> None:
-    """Nobody has room for the master for longer than tony.am.startup-timeout: the job is ended, and says so."""
-    lab = old.lab
-    nodes = [name for name in (f"nm{n}" for n in range(1, 10)) if name in lab.cluster.state.find_running()]
-    for node in nodes:
-        lab.cluster.kill(node, signal.SIGSTOP)
-    try:
-        done = old.run("e26", Case(flags=("--executes", "ok.py", *PYTHON), conf={"tony.am.startup-timeout": "3000"}))
-    finally:
-        for node in nodes:
-            lab.cluster.kill(node, signal.SIGCONT)
-    assert done.returncode == FAILED, done.stdout + done.stderr
-    assert "3 s" in done.stdout + done.stderr
-    assert lab.wait_application(_job(done.stdout + done.stderr))["finalStatus"] == "KILLED"
 
 
 def test_e34_a_class_path_with_a_hole(old: Old) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.change_detection import CLUSTER
-from tests.e2e.tunnel_server import SERVER, call, end, get, proxied, put, wait_port
+from tests.e2e.tunnel_server import SERVER, call, end, get
 from tests.yarn.lab import CEILING, YarnLab, until
 from tony.linux.process import with_marker
 from tony.mini.daemon_commands import MARKER
@@ -32,47 +32,6 @@ def said(process: subprocess.Popen[str], text: str) -> str:
         if text in line:
             return line
     raise AssertionError(f"it never said {text!r}: {process.communicate()}")
-
-
-def test_a_port_of_a_task_from_another_machine(lab: YarnLab) -> None:
-    """One that has never heard of the job: much data both ways, many callers; the port goes with the job."""
-    job = lab.detach(lab.job('command = "python3 x.py"\n', {"x.py": SERVER}))
-    there = lab.elsewhere("there")
-    lab.wait(job, "running")
-    with proxied(there, job, "main") as (process, port):
-        wait_port(port)
-        get(port, 8_000_000)
-        put(port, 8_000_000)
-        callers = [call(port, "echo") for _ in range(40)]
-        for caller in callers:
-            caller.sendall(b"x")
-        assert [caller.recv(1) for caller in callers] == [b"x"] * 40
-        for caller in callers:
-            caller.close()
-        end(port, 0)
-        process.wait(CEILING)
-        assert process.returncode == 0
-
-
-def test_cluster_submit(lab: YarnLab) -> None:
-    """The job's output, and 0; a job that fails is -1, with its reason; one whose command is told to end is killed."""
-    folder = source(lab, "import os, sys; print('up', flush=True); sys.exit(int(os.environ['CODE']))\n")
-    flags = ("cluster-submit", *SMALL, "-src_dir", str(folder), "--executes=x.py", "-python_binary_path", "python3")
-    done = lab.tony(*flags, "--shell_env", "CODE=0")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "main:0 | up" in done.stdout
-    done = lab.tony(*flags, "--shell_env", "CODE=3")
-    assert done.returncode == 255
-    assert "main:0 on " in done.stderr
-    assert "exit code 3" in done.stderr
-    source(lab, "import time; print('up', flush=True); time.sleep(3600)\n")
-    follower = lab.follow(*flags)
-    said(follower, "main:0 | up")
-    follower.send_signal(signal.SIGTERM)
-    told = follower.communicate(timeout=CEILING)[1]
-    assert follower.returncode == 143
-    assert "killed" in told
-    assert lab.status(lab.jobs()[-1])["state"] == "killed"
 
 
 @pytest.mark.on_change(*CLUSTER, "config", "cli")

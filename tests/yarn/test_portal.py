@@ -213,22 +213,3 @@ def test_tensorboards_are_few_and_end(trained: Trained, tmp_path: Path) -> None:
     asyncio.run(look())
     assert [] == [pid for pid in pids if is_alive(pid)]
     assert [] == list((Home(tmp_path).portal / "boards").iterdir())
-
-
-def test_tensorboard_in_a_browser(trained: Trained) -> None:
-    """A click on the page of the ended job, on another machine, shows scalars that lie in HDFS."""
-    pytest.importorskip("playwright", reason="needs Playwright, which is not in this environment")
-    pytest.importorskip("tensorboard", reason="needs TensorBoard, which is not in this environment")
-    from tests.e2e.browsers import browsing, chromium
-
-    if chromium() is None:
-        pytest.skip("needs Chromium: scripts/system-packages")
-    with browsing() as browser, browser.page(trained.base) as page:
-        page.goto(f"/job/{trained.job}")
-        page.get_by_role("button", name="Start TensorBoard").click()
-        page.wait_for_url(f"**/tensorboard/{trained.job}/board/**")
-        page.locator("scalar-card, tb-scalar-card, card-view").first.wait_for()
-        page.get_by_text("loss").first.wait_for()
-    scalars = fetch(f"{trained.base}/tensorboard/{trained.job}/board/data/plugin/scalars/scalars?run=train&tag=loss")
-    assert scalars[0] == 200, scalars
-    assert "0.0625" in scalars[1]

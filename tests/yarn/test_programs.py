@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -89,30 +88,6 @@ def test_no_python_on_the_nodes(bare_lab: YarnLab) -> None:
     done = bare_lab.submit(job, *own)
     assert done.returncode == 0, done.stdout + done.stderr
     assert listed(bare_lab, CACHE) == before
-
-
-def test_no_python_for_executors(bare_lab: YarnLab) -> None:
-    """Where the master has one and executors have none, one container shows it; host, PATH and setting are told."""
-    sets = ("--set", "scheduler.yarn.am_node_label=safe")
-    done = bare_lab.submit(bare_lab.job('command = "true"\n'), *sets)
-    assert done.returncode == 3, done.stdout + done.stderr
-    job = bare_lab.only_job()
-    failure = bare_lab.failure(job)
-    assert failure["cause"] == "refused"
-    said = r"cannot start any task of main: there is no python3 on host \S+: PATH is \S+/tony-bare-\S+\. Install"
-    assert re.match(said, failure["reason"]), failure["reason"]
-    assert "scheduler.yarn.python" in failure["reason"]
-    events = bare_lab.tony("events", job, "--json").stdout.splitlines()
-    assert [json.loads(line)["event"] for line in events].count("granted") == 1
-
-
-def test_the_python_that_is_named_is_not_there(lab: YarnLab) -> None:
-    """No other one is taken in its place: host, setting and its place are told."""
-    done = lab.submit(lab.job('command = "true"\n[scheduler.yarn]\npython = "/opt/no python"\n'))
-    assert done.returncode == 3, done.stdout + done.stderr
-    assert re.search(
-        r"tony: there is no /opt/no python on host \S+ \(scheduler\.yarn\.python, \S*job\.toml:\d+\)", done.stderr
-    ), done.stderr
 
 
 def test_only_the_job_brings_a_python(bare_lab: YarnLab) -> None:

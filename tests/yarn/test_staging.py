@@ -113,16 +113,3 @@ def test_no_staging_in_safe_mode(lab: YarnLab) -> None:
     assert (lab.jobs(), lab.applications()) == ([], before)
     done = lab.submit(job, *sets)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_two_clients_at_once(lab: YarnLab) -> None:
-    """The same job, twice at the same moment, into an empty staging folder: both run, and nothing is there twice."""
-    place, sets = staged_at(lab)
-    job = lab.job('command = "echo $JOB_ID > $OUT/$JOB_ID"\n', {"data": "x" * 1_000_000})
-    followers = [lab.follow("submit", job, "--scheduler", "yarn", *sets) for _ in range(2)]
-    for follower in followers:
-        out, err = follower.communicate(timeout=300)
-        assert follower.returncode == 0, out + err
-    assert sorted(path.name for path in lab.out.iterdir()) == sorted(lab.jobs())
-    assert len(lab.jobs()) == 2
-    assert len([name for name in lab.stat(f"{place}/cache") if not name.startswith(".")]) == CACHED

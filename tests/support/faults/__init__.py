@@ -9,7 +9,6 @@
     fault_files          the file of commands to faulty executors, which cannot read the log
     faulty_connection    an executor's connection that drops, delays and duplicates messages
     crash_points         faults inside the AM: a half-written log, interrupted effects
-    simulation_run       runs a plan on `simulation.py`
 
 Faults of containers: `tony.testing.container_faults`. Faults of the fake Hadoop daemons: `hadoop/faults.py`.
 """

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.executor.fake_am import Guest, Master, context
-from tests.support.child_modules import module_words
 from tests.support.faults.fault_files import Order, OrderBook, give
 from tests.support.faults.faulty_connection import FaultyConnection, LinkFault, reach
 from tests.support.faults.plan_parser import parse_plan
 from tests.support.faults.schedule import Conductor, Injection
-from tests.support.waiting import block_until, wait_until
+from tests.support.waiting import wait_until
 from tony.core.state import State
 from tony.errors import ConnectionFailedError
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
-from tony.protocol.executor_messages import Ack, Attach, Heartbeat, ProgramExited, ProgramOutput, ProgramStarted, Ready
+from tony.protocol.executor_messages import Ack, Attach, Heartbeat, ProgramOutput
 from tony.protocol.messages import Message
 
 WORKER = TaskId("worker", 0)
@@ -202,36 +199,3 @@ def test_orders_are_read_once_and_whole(tmp_path: Path) -> None:
     with file.open("ab") as out:
         out.write(line[20:])
     assert list(book.new()) == [order(injection, seed=5)]
-
-
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[Master]:
-    """Listens in the test's folder."""
-    made = Master(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.mark.slow
-def test_an_executor_obeys_orders(master: Master, tmp_path: Path) -> None:
-    """A real one: partitioned while its program runs it is not heard; afterwards the report comes, once."""
-    orders = tmp_path / "orders"
-    (injection,) = injections("partition worker:0")
-    faulty = module_words("faulty_executor", f"orders={orders}")
-    with Guest(context(master, tmp_path, "sleep 0.3", lease=60.0), *faulty):
-        master.wait(Ready)
-        master.wait(Heartbeat)
-        give(orders, injection, 0)
-        block_until(lambda: _is_quiet(master) or None)
-        master.start()
-        assert not master.all(ProgramStarted)
-        give(orders, replace(injection, over=True), 0)
-        master.wait(ProgramExited)
-        assert len(master.all(ProgramStarted)) == len(master.all(ProgramExited)) == 1
-
-
-def _is_quiet(master: Master) -> bool:
-    """Whether no heartbeat came for several of their intervals of 0.1 s."""
-    before, since = len(master.all(Heartbeat)), time.monotonic()
-    block_until(lambda: time.monotonic() - since > 0.6 or len(master.all(Heartbeat)) > before)
-    return len(master.all(Heartbeat)) == before

@@ -26,7 +26,6 @@ from tony.model.states import TaskState
 WORKER = TaskId("worker", 0)
 #: Plays an executor: one of ours by its command line, with a program below it.
 EXECUTOR = "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
-CEILING = 30.0
 
 
 @pytest.fixture
@@ -53,13 +52,6 @@ def state(executor: int, program: int, *, master: int = 0, host: str = "") -> St
 def target(part: ProcessKind) -> FaultTarget:
     """Somebody of worker:0."""
     return FaultTarget(part=part, task=WORKER)
-
-
-def test_program_and_executor_are_found(family: tuple[int, int]) -> None:
-    """By the pids of the log."""
-    around = state(*family)
-    assert find(target(ProcessKind.EXECUTOR), around).pid == family[0]
-    assert find(target(ProcessKind.PROGRAM), around).pid == family[1]
 
 
 def test_a_stranger_with_a_known_pid_is_left_alone(family: tuple[int, int]) -> None:
@@ -97,15 +89,6 @@ def test_another_process_of_the_same_pid_is_not_hit(family: tuple[int, int]) -> 
     with pytest.raises(NoTargetError):
         inject(other, Kill())
     assert process.is_alive(executor)
-
-
-def test_what_stands_still_goes_on(family: tuple[int, int]) -> None:
-    """SIGSTOP, and SIGCONT when it is over."""
-    victim = find(target(ProcessKind.PROGRAM), state(*family))
-    inject(victim, Stop())
-    block_until(lambda: process.is_stopped(victim.pid))
-    undo(victim, Stop())
-    block_until(lambda: not process.is_stopped(victim.pid))
 
 
 def test_a_disk_is_full_for_one_process(tmp_path: Path) -> None:
