@@ -101,12 +101,12 @@ def play(framework: str, tasks: int, steady: float) -> Crowded:
 
 def _play(master: subprocess.Popen[bytes], crowd: Sequence[Players], tasks: int, steady: float) -> Crowded:
     watch = Watch(master.pid)
-    joined = everybody(crowd, "joined", order="join")
+    joined = wait_for_all(crowd, "joined", order="join")
     joined_cpu = watch.cpu()
     time.sleep(REST)
     registering = Watch(master.pid)
-    told = everybody(crowd, "told", order="register")
-    started = everybody(crowd, "started")
+    told = wait_for_all(crowd, "told", order="register")
+    started = wait_for_all(crowd, "started")
     started_cpu = registering.cpu()
     time.sleep(REST)
     beating = Watch(master.pid)
@@ -114,7 +114,7 @@ def _play(master: subprocess.Popen[bytes], crowd: Sequence[Players], tasks: int,
     share = beating.cpu() / beating.wall(time.monotonic())
     memory = memory_of(master.pid)
     ending = Watch(master.pid)
-    everybody(crowd, "left", order="exit")
+    wait_for_all(crowd, "left", order="exit")
     total = cpu_at_end(master)
     return Crowded(
         tasks=tasks,
@@ -282,8 +282,8 @@ def _casting(address: str, credentials: JobCredentials, first: int, after: int, 
     )
 
 
-def everybody(crowd: Sequence[Players], what: str, *, order: str = "") -> list[LoadEvent]:
-    """Waits until something is true of every player."""
+def wait_for_all(crowd: Sequence[Players], what: str, *, order: str = "") -> list[LoadEvent]:
+    """Send `order`, if there is one, to all simulated executors, and wait until each has reported the moment `what`."""
     for each in crowd if order else ():
         each.tell(order)
     return [each.moment(what) for each in crowd]

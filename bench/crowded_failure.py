@@ -1,9 +1,9 @@
-"""One job of very many simulated executors of which some are gone from one moment to the next, with their nodes.
+"""One job of very many simulated executors, of which some are lost at once together with their nodes.
 
-As in `crowded.py`, the application master is a process as in production. What is lost: connections break, and a moment
-later the scheduler says that their containers have ended. Everybody else is told to stop, says that it has, is told of
-the next session, registers anew; those that come for the lost ones connect and register. The new spec is out when all
-have been told to start. In the end all who were there before say something about the session that is over.
+As in `crowded.py`, the application master is a process as in production. Connections break, and a moment later the
+scheduler reports that their containers have ended. All other executors are told to stop, confirm it, receive the next
+session and register again; replacements connect and register. The new spec is out when all have been told to start. In
+the end the surviving executors send a message of the old session.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from bench.crowded import (
     Watch,
     address_of,
     cpu_at_end,
-    everybody,
     players,
     running_master,
     submitted,
     until_granted,
+    wait_for_all,
 )
 from bench.harness import CannotRunError
 from tests.support.executor_load import container_of
@@ -92,22 +92,22 @@ def play(framework: str, tasks: int) -> Survived:
 
 def _play(master: subprocess.Popen[bytes], folder: JobFolder, crowd: Sequence[Players], tasks: int) -> Survived:
     record = from_plain(JobRecord, json.loads(folder.secret_job.read_text()))
-    everybody(crowd, "joined", order="join")
-    everybody(crowd, "told", order="register")
-    everybody(crowd, "started")
+    wait_for_all(crowd, "joined", order="join")
+    wait_for_all(crowd, "told", order="register")
+    wait_for_all(crowd, "started")
     time.sleep(REST)
     lost = [index for index in range(tasks) if index % _ONE_OF == _ONE_OF // 2]
     watch = Watch(master.pid)
     _lose(master, folder, crowd, tasks, lost)
     _replace(folder, crowd, tasks, len(lost))
-    told = everybody(crowd, "told")
-    started = everybody(crowd, "started")
+    told = wait_for_all(crowd, "told")
+    started = wait_for_all(crowd, "started")
     cpu = watch.cpu()
-    everybody(crowd, "repeated", order="repeat")
+    wait_for_all(crowd, "repeated", order="repeat")
     report = asyncio.run(request_report(folder))
     if report.session != 2 or any(task.state is not TaskState.RUNNING for task in report.tasks):
         raise CannotRunError(f"what was said of session 1 counted in session {report.session}")
-    everybody(crowd, "left", order="exit")
+    wait_for_all(crowd, "left", order="exit")
     cpu_at_end(master)
     refused = recover_state(folder, record).app.state.refused
     return Survived(
@@ -126,7 +126,7 @@ def _lose(
     for number, players_of_one in enumerate(crowd):
         mine = [index for index in lost if _player_of(index, tasks, len(crowd)) == number]
         players_of_one.tell(" ".join([*(f"lose:{index}" for index in mine), "lost"]))
-    everybody(crowd, "lost")
+    wait_for_all(crowd, "lost")
     (folder.path / "lost").write_text("\n".join(map(container_of, lost)))
     time.sleep(_NOTICED)
     os.kill(master.pid, signal.SIGUSR1)

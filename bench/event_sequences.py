@@ -45,8 +45,8 @@ def troubled_spec(tasks: int) -> JobSpec:
 
 
 def troubled(tasks: int) -> Story:
-    """Every launch fails once; the queue says something else each time; half of the executors fall silent, and the
-    programs of the others take too long; then somebody kills the job."""
+    """Every launch fails once; the pending reason changes each time; half of the executors stop sending heartbeats,
+    and the programs of the others exceed their time limit; then a user kills the job."""
     events = _timed(_troubled(tasks))
     for event, at in events:
         yield event, at + (_EXECUTION if isinstance(event, ev.DeadlinePassed | ev.KillRequested) else 0.0)
@@ -131,4 +131,4 @@ def _troubled(tasks: int) -> Iterator[ev.Event]:
         yield ev.Silent(task=TaskId(_ROLE, index), incarnation=f"i-c-{index}", silence=30.0)
     for index in range(half, tasks):
         yield ev.DeadlinePassed(deadline=Deadline.parse(f"execution:{_ROLE}:{index}"))
-    yield ev.KillRequested(actor=Actor("somebody"))
+    yield ev.KillRequested(actor=Actor("ann"))

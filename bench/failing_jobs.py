@@ -1,7 +1,7 @@
 """Programs that record their start, and jobs of four of them with injected faults: shared by the rows about failures.
 
-A program first of all writes a line into a file: its rank, its pid, and the time. So whoever starts it, and wherever,
-the moment at which all four run again is taken in the same way: the latest of the four lines that come after the kill.
+A program first writes a line into a file: its rank, its pid, and the time. So the moment at which all four run again is
+taken in the same way for every launcher and host: the latest of the four lines that follow the kill.
 """
 
 from __future__ import annotations

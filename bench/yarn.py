@@ -215,7 +215,7 @@ class _Runs:
         return interleaved({"tony": lambda: self._submit(self._echo).figures()}, count, discard=2)
 
     def first_ones(self, count: int) -> list[Line]:
-        """Submissions of somebody who has never submitted anything."""
+        """The first submissions of a user: nothing is cached yet."""
         samples = [self._first(number) for number in range(count)]
         rounds = Rounds({"tony": samples})
         return [rounds.line("first submission: → last line on the client", "tony", "terminal", target=at_most(3.0))]
