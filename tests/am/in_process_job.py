@@ -34,10 +34,10 @@ CEILING = 60.0
 
 
 class FakeJournal(Journal):
-    """A safe place that takes what it is given when it is told to.
+    """A durable store that confirms bytes when the test says so.
 
     Attributes:
-        wanted: how many bytes were brought; urgent: of these, those that somebody waits for.
+        wanted: how many bytes were written; urgent: how many of these block a caller.
     """
 
     def __init__(self) -> None:

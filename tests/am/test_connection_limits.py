@@ -52,7 +52,7 @@ def test_the_limit_is_raised_to_what_is_wanted_and_not_beyond() -> None:
 
 
 def test_too_low_a_hard_limit_is_refused_with_the_arithmetic() -> None:
-    """Nobody starts a gang that can never be complete."""
+    """A gang that can never be complete is not started."""
     said = under(128, 1024, workers(1000))
     assert said.startswith(
         "1000 tasks start together, and each keeps a connection to the application master: that needs 1040 open files, "

@@ -105,7 +105,7 @@ def test_without_a_journal_nothing_waits() -> None:
 
 
 def test_a_report_is_forgotten_only_when_it_is_kept_for_certain() -> None:
-    """While a journal has to say that nobody need wait, actions go out and nothing is acknowledged; later it is."""
+    """While the journal waives waiting, actions go out and nothing is acknowledged; later it is."""
     seen = Seen()
     seen.submit(10, STOP, told="first")
     seen.submit(20, told="second")

@@ -81,7 +81,7 @@ class Scene:
         return Executors(app, attempt, self.fed.append, self.time, self.metrics, lambda: self.in_charge, overlap)
 
     def attach(self, who: str = "worker:0", incarnation: str = "i-1", **more: object) -> Wire:
-        """A connection on which somebody has said who he is."""
+        """A connection on which an executor has attached."""
         wire = Wire()
         container = {"worker:0": "c-1", "worker:1": "c-2"}.get(who, "c-1")
         said = {"task": who, "container": container, "incarnation": incarnation, "highest_attempt": 1, "pid": 5}
@@ -116,7 +116,7 @@ def test_who_is_expected_is_welcome(scene: Scene) -> None:
     [
         ({"task": "worker"}, Code.BAD_MESSAGE),
         ({"task": "worker:7"}, Code.STALE),
-        ({"task": "nobody:0"}, Code.STALE),
+        ({"task": "unknown:0"}, Code.STALE),
         ({"container": "c-2"}, Code.STALE),
         ({"container": "c-9"}, Code.STALE),
         ({"highest_attempt": 2}, Code.SUPERSEDED),
@@ -282,8 +282,8 @@ def test_every_word_is_a_sign_of_life(scene: Scene) -> None:
     assert [event.kind for event in scene.fed] == ["registered"]
 
 
-def test_our_own_standstill_is_nobodys_silence(scene: Scene) -> None:
-    """If we were stopped for an hour, everybody gets the full time again."""
+def test_a_suspended_application_master_does_not_count_as_silence(scene: Scene) -> None:
+    """After an hour's suspension every executor gets the full timeout again."""
     scene.attach()
     scene.now += 3600.0
     scene.desk.check()

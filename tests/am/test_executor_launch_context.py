@@ -107,7 +107,7 @@ def test_each_possible_chief_reserves_the_tensorboard_port(tmp_path: Path) -> No
 
 
 def test_where_a_framework_wants_a_meeting_point(tmp_path: Path) -> None:
-    """On that task's port and nobody else's."""
+    """On that task's port only."""
     spec = JobSpec(command="train", framework="horovod", roles={"worker": Role(instances=2)})
     assert [part(tmp_path, who, spec).meeting for who in ("worker:0", "worker:1")] == [
         RendezvousKind.STORE,

@@ -44,7 +44,7 @@ def standing(*tasks: TaskReport, failure: Failure | None = None) -> JobReport:
 
 CAUSES = [
     (SchedulerError("the cluster is away"), INFRASTRUCTURE, "refused", 3, "the cluster is away"),
-    (ConnectionFailedError("nobody there"), INFRASTRUCTURE, "refused", 3, "nobody there"),
+    (ConnectionFailedError("no listener"), INFRASTRUCTURE, "refused", 3, "no listener"),
     (SchedulerLostError("the RM is away"), INFRASTRUCTURE, "scheduler-lost", 3, "the RM is away"),
     (AttemptLostError("its node is lost"), INFRASTRUCTURE, "am-lost", 3, "its node is lost"),
     (TimeLimitExceededError("its time is over"), USER, "lifetime", 1, "its time is over"),

@@ -56,7 +56,7 @@ def test_running_programs_are_kept(tmp_path: Path, tls: bool) -> None:
 
 
 def test_what_ended_meanwhile_is_heard(tmp_path: Path) -> None:
-    """Ends that nobody took are kept by the executors; a container that went away is no secret either."""
+    """Unacknowledged exits are kept by the executors; a removed container is noticed as well."""
 
     async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: _all_run(job) and _known(job))
@@ -73,7 +73,7 @@ def test_what_ended_meanwhile_is_heard(tmp_path: Path) -> None:
 
 
 def test_a_container_that_did_not_outlive_its_master_is_replaced(tmp_path: Path) -> None:
-    """It is nobody's fault: the session restarts without a charge, in the containers that are left."""
+    """The loss is not charged: the session restarts, in the containers that are left."""
 
     async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: _all_run(job) and _known(job))
@@ -149,7 +149,7 @@ def test_that_a_scheduler_forgot_a_container_is_no_proof(tmp_path: Path, host: s
 
 
 def test_a_host_that_says_so_is_a_proof(tmp_path: Path, host: socket.socket) -> None:
-    """Nobody listens where the executor of a forgotten container said that it does: it is gone, and replaced."""
+    """Nothing listens at the address of the forgotten container's executor any more: it is lost, and replaced."""
 
     async def meanwhile(job: InProcessJob) -> None:
         _, executor = await _forget_one(job)

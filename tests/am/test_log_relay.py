@@ -1,4 +1,4 @@
-"""What programs print passes the application master: to whoever asked, bounded, and told when something is missing."""
+"""The application master relays output to the client that asked for it, within limits, and reports missing pieces."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_task_without_an_executor_is_waited_for() -> None:
 
 
 def test_a_last_word_is_kept_for_the_tasks_next_executor() -> None:
-    """The stream goes on with whoever runs the task next, or ends with the job."""
+    """The stream continues with the task's next executor, or ends with the job."""
     scene = Scene()
     scene.on_request()
     scene.relay.handle_piece(WORKER, LogPiece(reader=scene.number(), last=True))

@@ -391,7 +391,7 @@ def run_main(folder: JobFolder) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_job_that_has_ended_is_not_run_again(tmp_path: Path) -> None:
-    """Its record is closed: whoever closed it has said what became of it."""
+    """Its job directory is closed and contains the outcome."""
     job = submitted(tmp_path, workers(1))
     job.folder.summary.write_text("{}")
     done = run_main(job.folder)

@@ -69,7 +69,8 @@ def granted(folder: JobFolder) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
 def test_hundreds_come_start_end_and_leave_together(tmp_path: Path, framework: str) -> None:
-    """Nobody is refused, nothing is lost, the log replays; with TensorFlow each is sent the addresses of all."""
+    """No connection is refused, nothing is lost, the log replays; with TensorFlow each task is sent the addresses of
+    all."""
     folder, credentials = submitted(tmp_path, framework)
     with (
         process("instant_allocator", str(folder.path)) as master,

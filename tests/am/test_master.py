@@ -91,7 +91,7 @@ def test_a_lost_connection_and_container_need_no_report(tmp_path: Path) -> None:
 
 
 def test_a_deadline_that_was_cancelled_is_no_event(tmp_path: Path) -> None:
-    """The gang is complete and waits for nobody any more: that it would have gone without some does not come later."""
+    """The gang is complete: the cancelled deadline for a smaller gang does not fire later."""
     wait = 0.3
 
     async def meanwhile(job: InProcessJob) -> None:

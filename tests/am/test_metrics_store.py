@@ -220,7 +220,7 @@ def test_stacks_of_a_task(tmp_path: Path) -> None:
         asking = asyncio.ensure_future(request_stacks(job.job.folder, "ann", "worker:0"))
         await wait_until(lambda: any(isinstance(m, DumpStacks) for m in first.received))
         request = next(m.request for m in first.received if isinstance(m, DumpStacks))
-        first.send(Stacks(task="worker:9", request="somebody else's", text="?"))
+        first.send(Stacks(task="worker:9", request="another user's", text="?"))
         first.send(Stacks(task="worker:0", request=request, text="main()", how="py-spy", name="worker-0.stacks"))
         assert await asking == Stacks(task="worker:0", text="main()", how="py-spy", name="worker-0.stacks")
         for strange in ("worker:7", "no task"):

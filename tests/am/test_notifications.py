@@ -1,4 +1,4 @@
-"""Notices: what is sent, signed and tried again; and that a job never waits for whoever gets them."""
+"""Notifications: what is sent, signed and tried again; and that a job never waits for a receiver."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def silent(writer: asyncio.StreamWriter) -> None:
 
 
 async def slowly(writer: asyncio.StreamWriter) -> None:
-    """A byte now and then, and never an end: whoever waits for each byte anew waits for ever."""
+    """A byte now and then, and never an end: a timeout for each read alone would never expire."""
     while True:
         writer.write(b"H")
         await asyncio.sleep(0.01)

@@ -40,7 +40,7 @@ assert Path(h11.__file__).parents[1] == Path(PACKAGES)  # all of them are in one
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What somebody is answered."""
+    """The response to one request."""
 
     status: int
     headers: dict[str, str]
@@ -80,7 +80,7 @@ class Visit:
 
 
 class Process(PageProcess):
-    """One whose process ends so soon when nobody asks."""
+    """Its page process ends soon after the last request."""
 
     idle = 900.0
 
@@ -150,7 +150,7 @@ def test_it_begins_with_the_first_visitor(folder: JobFolder) -> None:
 
 
 def test_one_that_dies_is_followed_by_another(folder: JobFolder, caplog: pytest.LogCaptureFixture) -> None:
-    """A page that somebody has open goes on; after the third death the plain page stays, and says why."""
+    """An open page continues to work; after the third death the plain page stays, and says why."""
 
     async def do(visit: Visit) -> None:
         tokens = set()
@@ -173,7 +173,7 @@ def test_one_that_dies_is_followed_by_another(folder: JobFolder, caplog: pytest.
 
 
 def test_deaths_that_are_far_apart_do_not_count(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job runs for days: somebody may end such a process now and then."""
+    """A job runs for days: occasional deaths of its page process are no defect."""
     monkeypatch.setattr(web_listener, "_FAILURE_WINDOW_SECONDS", 0.0)
     monkeypatch.setattr(web_listener, "_MAX_FAILURES", 2)
 
@@ -188,7 +188,7 @@ def test_deaths_that_are_far_apart_do_not_count(folder: JobFolder, monkeypatch: 
 
 
 def test_without_packages_the_plain_page_stays(folder: JobFolder, capfd: pytest.CaptureFixture[str]) -> None:
-    """They are damaged, or not for this Python: whoever has come is answered, and told."""
+    """They are damaged, or not for this Python: the plain page is served and states the reason."""
 
     async def do(visit: Visit) -> None:
         plain = await visit.get()
@@ -242,7 +242,7 @@ asyncio.run(main())
 
 
 def test_it_ends_with_its_master(folder: JobFolder) -> None:
-    """Of one that is killed nothing is left, and nobody answers at its port any more."""
+    """After a kill no process is left, and nothing listens at its port any more."""
     root = Path(tony.__file__).parents[2]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "src")))}
     master = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Calling executors of an earlier attempt: all of them, again and again, but not all at once, and nobody for ever."""
+"""Calling the executors of an earlier AM attempt: all of them, repeatedly, not all at once, and not for ever."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_who_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_all_come_in_the_end() -> None:
-    """One that listens later, too; nobody is called who is here."""
+    """Also one that listens late; an attached executor is not called."""
 
     async def scenario() -> None:
         calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=20.0)
@@ -136,7 +136,7 @@ def test_all_come_in_the_end() -> None:
         await wait_until(lambda: all(doors[name].heard for name in "abc"))
         late = Door(comes("d"))
         await late.open(addresses["d"])
-        calls.on_attached("somebody else")
+        calls.on_attached("unknown")
         assert await done == frozenset()
         assert [len(door.heard) for door in (*doors.values(), late)] == [1, 1, 1, 0, 1]
         for door in (*doors.values(), late):
@@ -177,7 +177,7 @@ def test_a_superseded_attempt_stops_calling() -> None:
 
 
 def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few at a time, each once where that was enough; those on a dead node hold up nobody else for long."""
+    """A few at a time, each once where that was enough; those on a dead node do not delay the others for long."""
     at_once = most = 0
     called: Counter[int] = Counter()
 

@@ -129,7 +129,7 @@ def test_what_is_asked_for_and_no_more() -> None:
     for number in range(100):
         for step in range(300):
             series.add(f"worker:{number}", 5.0 * step, {"cpu": 1.0, "rss": 2.0})
-    some, more = series.answer(["worker:7", "nobody:1"], ["rss", "?"], 3)
+    some, more = series.answer(["worker:7", "unknown:1"], ["rss", "?"], 3)
     assert [(points.task, points.series, len(points.at)) for points in some] == [("worker:7", "rss", 3)]
     assert not more
     everything, more = series.answer([], [], 10_000)

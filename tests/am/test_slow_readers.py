@@ -1,4 +1,4 @@
-"""Those who do not read what they are sent: executors, followers. Nobody else waits for them, and the job ends."""
+"""Executors and followers that do not read what they are sent: nothing else waits for them, and the job ends."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_the_first_report_is_immediate_and_changes_are_batched() -> None:
 
 
 def test_without_watchers_no_report_is_made() -> None:
-    """Ten thousand tasks are not walked over for nobody."""
+    """With ten thousand tasks a report costs too much to build it without a subscriber."""
 
     async def run() -> None:
         counted = Counted()
@@ -189,7 +189,7 @@ def test_the_longest_pause_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_last_report_is_marked_and_waited_for_not_too_long() -> None:
-    """Who reads gets it; who does not keeps nobody."""
+    """A reading client gets it; one that does not read does not delay the end."""
 
     async def run() -> None:
         client, stuck = FakeConnection(), FakeConnection()
@@ -207,7 +207,7 @@ def test_the_last_report_is_marked_and_waited_for_not_too_long() -> None:
 
 
 def test_of_time_that_passes_only_those_hear_who_asked() -> None:
-    """Unless somebody is waited for: since when is told to everybody."""
+    """While the job waits for resources every subscriber gets the time."""
 
     async def run() -> None:
         counted, plain, live = Counted(), FakeConnection(), FakeConnection()
@@ -223,7 +223,7 @@ def test_of_time_that_passes_only_those_hear_who_asked() -> None:
         watchers.on_time_passed()
         watchers.on_change()
         await wait_until(lambda: len(plain.reports) == 2 and len(live.reports) == 3)
-        counted.waiting = "for somebody"
+        counted.waiting = "for memory"
         watchers.on_change()
         await wait_until(lambda: len(plain.reports) == 3)
         watchers.on_time_passed()

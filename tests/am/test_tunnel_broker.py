@@ -1,4 +1,4 @@
-"""Tunnels pass the application master: joined, held back, refused in words, ended with whoever ends."""
+"""The application master relays tunnels: joined, throttled, refused with a reason, ended with either side."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Wire:
     def __init__(self) -> None:
         self.sent: list[Message | bytes] = []
         self.refused: list[str] = []
-        self.peer = "somebody"
+        self.peer = "ann"
         self.is_full = self.hung_up = self.paused = self.over = False
         self.drained: list[Callable[[], None]] = []
 
@@ -144,7 +144,7 @@ def test_nonsense_is_refused_in_words(wrong: dict[str, Any], reason: str) -> Non
 
 
 def test_without_an_executor_there_is_no_tunnel() -> None:
-    """Nobody waits for one that may come."""
+    """The request is refused at once, although an executor may still attach."""
     scene = Scene()
     scene.there = False
     scene.tunnels.open(scene.client.me, OPEN)

@@ -41,7 +41,7 @@ _NAMES = ("chief", "worker", "ps", "evaluator")
 MEMORY = ExitStatus(reason=ExitReason.MEMORY, signal="SIGKILL", message="reached its memory limit of 1 GiB")
 OUTSIDE = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
 _STATUSES = (OK, OK, OK, FAILED, SEGV, COLLISION, MEMORY, OUTSIDE)
-#: Events that the machine itself asks for, one at a time: nobody else makes them, and none comes twice.
+#: Events that the machine itself asks for, one at a time: no other component makes them, and none comes twice.
 _ASKED_FOR = (ev.AttemptStarted, ev.ContainersFound, ev.ReconcileClosed, ev.SessionOpened)
 
 
@@ -341,7 +341,7 @@ class Life:
         self.cluster.grant()
 
     def _unknown(self) -> None:
-        task = TaskId(self.chance.choice((*self.spec.roles, "nobody")), self.chance.randrange(4))
+        task = TaskId(self.chance.choice((*self.spec.roles, "unknown")), self.chance.randrange(4))
         session = self.chance.randrange(4)
         strange: tuple[ev.Event, ...] = (
             ev.Started(task=task, session=session, try_=1, pid=7),
@@ -349,7 +349,7 @@ class Life:
             ev.Exited(task=task, session=session, try_=2, status=OK, at=1e9),
             ev.Registered(task=task, container="c-1", incarnation="stranger", session=session, address="h:1"),
             ev.Silent(task=task, incarnation="stranger", silence=25.0),
-            ev.ContainerEnded(container="c-999", cause="nobody knows it"),
+            ev.ContainerEnded(container="c-999", cause="unknown"),
             ev.ActionFailed(action="launch", cause="what?", container=None),
             ev.Granted(container=f"x-{len(self.cluster.log)}", role=task.role, host="elsewhere"),
         )

@@ -100,7 +100,7 @@ def test_fcfs_starts_each_as_it_registers_without_a_spec() -> None:
 
 
 def test_the_gang_does_not_wait_for_sidecars() -> None:
-    """A sidecar whose container never comes holds nobody up."""
+    """A sidecar without a container does not delay the gang."""
     simulation = Simulation(roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR)), capacity=1)
     simulation.begin()
     simulation.run()
@@ -156,7 +156,7 @@ def test_started_is_enough_where_asked_for() -> None:
 
 
 def test_a_role_that_can_never_start_fails_the_job() -> None:
-    """A tolerated failure that somebody waits for is not tolerated in silence."""
+    """A tolerated failure of a task that another role waits for is reported."""
     spec = roles(worker=Role(instances=2), export=Role(after={"worker": AfterCondition.SUCCEEDED}))
     simulation = started(replace(spec, failure_policy=FailurePolicy.CHIEF_OR_ALL))
     simulation.exit(task("worker:1"), FAILED)
@@ -275,7 +275,7 @@ def test_the_failure_carries_what_a_person_needs() -> None:
 
 
 def test_a_restart_keeps_the_containers() -> None:
-    """Session 2 runs in the same containers; executors register again; nobody was granted anew."""
+    """Session 2 runs in the same containers; executors register again; no container is requested anew."""
     simulation = started(workers(3, max_restarts=1))
     before = dict(simulation.containers)
     simulation.exit(task("worker:1"), FAILED)
@@ -391,7 +391,7 @@ def test_finished_tasks_keep_their_container_while_a_restart_is_possible() -> No
 
 
 def test_the_end_of_a_forced_stop_does_not_reach_into_the_next_session() -> None:
-    """A program that had to be killed before a restart: nobody of the next session is killed for it."""
+    """A program had to be killed before a restart: no program of the next session is killed for it."""
     simulation = Simulation(workers(2, max_restarts=1))
     simulation.stubborn.add(task("worker:1"))
     simulation.begin()
@@ -764,7 +764,7 @@ def test_registration_time_out() -> None:
 
 
 def test_a_sidecar_without_a_container_runs_into_no_allocation_time_out() -> None:
-    """It is not waited for, so nobody minds when it comes."""
+    """It is not waited for, so it may come at any time."""
     spec = replace(roles(worker=Role(), board=Role(kind=RoleKind.SIDECAR)), timeouts=Timeouts(allocation=5.0))
     simulation = started(spec, capacity=1)
     assert simulation.app.state.timers.find_next() is None
@@ -983,7 +983,7 @@ def test_attempts_rise() -> None:
 
 
 def test_stopped_from_outside_is_infrastructure() -> None:
-    """An executor that was told to end by somebody else is no failure of the program."""
+    """An executor that was stopped from outside tony is no failure of the program."""
     simulation = started(workers(1))
     simulation.exit(TaskId("worker", 0), ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
     assert outcome(simulation) == ("failed", 3, "lost")

@@ -81,7 +81,7 @@ def timers(simulation: Simulation) -> set[str]:
 
 
 def test_with_room_for_all_it_starts_at_once() -> None:
-    """Nobody waits, nobody is left out."""
+    """No task waits, and none is left out."""
     simulation = begun()
     assert running(simulation) == ["worker:0", "worker:1", "worker:2", "worker:3"]
     assert (simulation.now, timers(simulation), worker(simulation).left_out) == (0.0, set(), set())

@@ -1,4 +1,4 @@
-"""A line gives its lowest number first, whoever left it meanwhile."""
+"""The heap returns its lowest number first, also after removals."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def timer(name: str) -> Callable[[State], None]:
     return lambda s: s.timers.set(Deadline.parse(name), 1.0)
 
 
-def report_of_nobody(state: State) -> None:
-    """The last word of a program is waited for that never ran."""
+def report_of_pending_task(state: State) -> None:
+    """The exit report of a program is awaited that never ran."""
     set_state("worker:0", TaskState.PENDING)(state)
     state.tasks[task("worker:0")].container_ended_at = 1.0
 
@@ -58,7 +58,7 @@ DAMAGE: list[tuple[Callable[[State], object], str]] = [
     (lambda s: s.roles["worker"].waiting.join(0), "containers of worker are requested for {0}, and set() need one"),
     (set_state("worker:0", TaskState.STOPPING), "worker:0 was stopped for no reason"),
     (lambda s: setattr(s, "job", JobState.RESTARTING), "worker:0 was not told to stop, and the job is restarting"),
-    (report_of_nobody, "the exit report of worker:0 is awaited, which is pending"),
+    (report_of_pending_task, "the exit report of worker:0 is awaited, which is pending"),
     (timer("registration:worker:0"), "registration:worker:0 is set and worker:0 is running"),
     (timer("report:worker:0"), "report:worker:0 is set and worker:0 is running"),
     (timer("stop-limit"), "stop-limit is set and nothing is being stopped"),

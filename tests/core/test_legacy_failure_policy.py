@@ -69,7 +69,7 @@ TABLE: list[tuple[str, JobSpec, Story, str]] = [
     ("but that of all does", job(CHIEF), [("chief:0", OK), (W0, OK), (W1, OK)], SUCCEEDED),
     ("stop-on-failure: at once", job(GUARDED), [("db:0", FAILED)], "failed: db:0"),
     ("an untracked one fails: at once", job(WITH_PS), [PS], "failed: ps:0"),
-    ("nobody waits for an untracked one", job(WITH_PS), [(W0, OK), (W1, OK), (W2, OK)], SUCCEEDED),
+    ("an untracked one is not waited for", job(WITH_PS), [(W0, OK), (W1, OK), (W2, OK)], SUCCEEDED),
     ("nor minds its success", job(WITH_PS), [("ps:0", OK)], GOES_ON),
     (
         "an untracked chief fails: at once",
@@ -116,7 +116,7 @@ def test_a_tracked_task_that_we_end_counts_as_failed(spec: JobSpec, who: str, ex
 
 
 def test_of_the_tracked_that_are_left_one_must_succeed() -> None:
-    """A role that outlives its group and is not waited for any more leaves nobody who could still succeed."""
+    """A role that outlives its group and is not waited for any more leaves no task that could still succeed."""
     late = Role(timeout_after=TimeoutAfter(group="trainers", limit=30.0, on_timeout=OnTimeout.IGNORE))
     simulation = begun(replace(job({"a": Role(instances=2), "evaluator": late}), groups={"trainers": ("a",)}))
     simulation.exit(task("a:0"), FAILED)
@@ -163,5 +163,5 @@ def test_a_sidecar_that_fails_before_it_registers_is_ignored() -> None:
 
 
 def test_another_task_that_fails_before_it_registers_fails_the_job() -> None:
-    """A gang without one of its members is none, whoever it is."""
+    """A gang without any one of its members is incomplete."""
     assert told(unready(job(WORKERS), W2)) == "failed: worker:2"

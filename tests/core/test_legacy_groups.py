@@ -45,7 +45,8 @@ def test_an_expired_limit_names_type_and_group(name: str) -> None:
 
 
 def test_a_limit_counts_for_who_has_no_container_yet() -> None:
-    """LinkedIn TonY waited with it until all had one; here whoever waits for one is not waited for without end."""
+    """LinkedIn TonY started the limit when all had a container; tony starts it for each task, so that no task waits
+    for ever."""
     simulation = begun(limited("report", worker=AfterCondition.SUCCEEDED))
     simulation.capacity = 0
     for who in ("worker:0", "worker:1"):

@@ -48,7 +48,7 @@ def stands(simulation: Simulation) -> list[tuple[str, int, int, str | None]]:
 
 
 def test_only_that_task_starts_again() -> None:
-    """In the same session and container, under the same cluster spec; nobody else is told anything."""
+    """In the same session and container, under the same cluster spec; the other tasks are not notified."""
     simulation = started(job())
     simulation.actions.clear()
     simulation.exit(task("worker:1"), FAILED)
@@ -119,7 +119,7 @@ def test_a_task_whose_address_a_placeholder_asks_for_does_not_move() -> None:
 
 
 def test_a_sidecar_moves_although_it_was_published() -> None:
-    """Nobody needs its address; and it starts again although its failure would be tolerated."""
+    """No task needs its address; and it starts again although its failure would be tolerated."""
     board = Role(kind=RoleKind.SIDECAR, restart=RestartScope.TASK)
     simulation = started(replace(roles(worker=Role(), board=board), framework="tensorflow", max_restarts=1))
     simulation.lose("c-2", "gone", silent=True)
@@ -365,7 +365,7 @@ def places(simulation: Simulation) -> list[str | None]:
 
 
 def test_no_session_begins_on_a_host_that_is_left_out() -> None:
-    """All of it go elsewhere, whoever failed there; those on other hosts keep their containers."""
+    """All tasks on it move, whichever failed there; those on other hosts keep their containers."""
     simulation = on_two_hosts(job(TOGETHER, max_restarts=9, backoff=1.0))
     before = places(simulation)
     simulation.deliver(ev.Excluded(hosts=("bad",)))
@@ -389,7 +389,7 @@ def test_a_session_that_has_just_opened_leaves_it_too() -> None:
 
 
 def test_running_programs_stay_where_they_are() -> None:
-    """Nobody is disturbed by what happened to others; and when the host is taken back, all stay."""
+    """A failure elsewhere does not move them; and when the host is allowed again, all stay."""
     simulation = on_two_hosts(job(TOGETHER, max_restarts=9, backoff=0.0))
     before = places(simulation)
     simulation.deliver(ev.Excluded(hosts=("bad",)))
@@ -402,7 +402,7 @@ def test_running_programs_stay_where_they_are() -> None:
 
 @pytest.mark.parametrize("framework", ["none", "tensorflow"])
 def test_a_lone_task_leaves_it(framework: str) -> None:
-    """Alone where nobody has its address; else with all the others."""
+    """Alone where no other task has its address; else with all the others."""
     simulation = on_two_hosts(job(framework=framework))
     before = places(simulation)
     simulation.deliver(ev.Excluded(hosts=("bad",)))

@@ -44,7 +44,7 @@ def lived(chance: Random, folder: Path) -> Life:
 
 
 def check_end(cluster: Simulation) -> None:
-    """Nothing is left but what nobody can reach, and the result follows from what happened."""
+    """Nothing is left except unreachable executors, and the result follows from the events."""
     assert unexplained(cluster.finished, [event for event, _ in cluster.log], cluster.app.state) == []
     assert cluster.app.state.containers == {}
     if not cluster.deaf:

@@ -19,10 +19,10 @@ from tony.model.job_report import AmReport, JobReport, TaskReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import AfterCondition, JobState, RoleKind, TaskState
 
-NOBODY: Mapping[TaskId, Live] = {}
+NO_LIVE_REPORTS: Mapping[TaskId, Live] = {}
 
 
-def seen(simulation: Simulation, now: float | None = None, live: Mapping[TaskId, Live] = NOBODY) -> JobReport:
+def seen(simulation: Simulation, now: float | None = None, live: Mapping[TaskId, Live] = NO_LIVE_REPORTS) -> JobReport:
     around = ReportContext(folder="/home/jobs/sim", user="ann", submitted=999.5, live=live)
     return build_report(simulation.app, simulation.now if now is None else now, around)
 
@@ -181,7 +181,7 @@ def test_the_age_of_the_last_line_is_the_shells_to_say() -> None:
 
 
 def test_who_is_missing_and_why() -> None:
-    """While the gang forms, one sentence says for whom it waits since when."""
+    """While the gang forms, one sentence says which tasks are missing, and since when."""
     simulation = begun(workers(2), capacity=1)
     shown = seen(simulation, now=12.0)
     assert mentions(shown.waiting, "12 s", "worker:1")

@@ -106,7 +106,7 @@ def test_its_failure_fails_the_job_under_every_policy(policy: FailurePolicy) -> 
 
 
 def test_a_restart_runs_it_again_until_it_has_succeeded() -> None:
-    """All of its tasks, as of any role; then never again, whoever else fails."""
+    """All of its tasks, as of any role; after that never again, whichever other task fails."""
     simulation = begun(with_restarts(spec(), 2))
     simulation.exit(task("prepare:0"), OK)
     simulation.exit(task("prepare:1"), FAILED)

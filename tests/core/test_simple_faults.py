@@ -24,7 +24,7 @@ from tony.model.states import FailurePolicy, RoleKind, StopOn, TaskState
 
 #: Lives per fault: in each it comes at another moment of another job.
 LIVES = 25
-#: Waits until there is somebody to do it to; then does it and answers to whom: a task, "" for the job, None if not yet.
+#: Waits until its target exists, injects the fault, and returns the affected task, "" for the job, None if not yet.
 Fault = Callable[[Simulation, Random], str | None]
 
 
@@ -165,7 +165,7 @@ def cannot_be_started(cluster: Simulation, chance: Random) -> str | None:
 
 
 def is_killed(cluster: Simulation, chance: Random) -> str | None:
-    """Somebody does not want the job any more."""
+    """The user kills the job."""
     if not cluster.app.state.active:
         return None
     cluster.deliver(ev.KillRequested(actor=Actor("ann"), now=chance.random() < 0.5))
@@ -198,7 +198,7 @@ FAULTS: dict[str, tuple[Fault, str, int, str | None]] = {
     "a program fails": (ends_with(FAILED), "failed", 1, "program"),
     "a program crashes": (ends_with(SEGV), "failed", 1, "program"),
     "a program takes too much memory": (ends_with(MEMORY), "failed", 1, "memory"),
-    "a program is stopped by somebody else": (ends_with(OUTSIDE), "failed", 3, "lost"),
+    "a program is stopped from outside": (ends_with(OUTSIDE), "failed", 3, "lost"),
     "a port is taken": (collides, "succeeded", 0, None),
     "no command": (cannot_be_started, "failed", 1, "launch"),
     "a container is lost early": (loses(S.STARTING, S.REGISTERED, silent=True), "succeeded", 0, None),
@@ -218,22 +218,22 @@ FAULTS: dict[str, tuple[Fault, str, int, str | None]] = {
 
 
 def lived(seed: int, fault: Fault) -> tuple[Life, str | None]:
-    """A life up to its end with one fault; answers to whom it was done, None if there never was anybody."""
+    """Run a job to its end with one fault; return the affected task, None if the fault never found a target."""
     chance = Random(seed)
     life = Life(chance, ordinary_job(chance), faults=())
     life.cluster.begin()
     for _ in range(chance.randrange(20)):
         if not life.cluster.finished:
             life.step()
-    whom = None
+    target = None
     for _ in range(1000):
-        if life.cluster.finished or whom is not None:
+        if life.cluster.finished or target is not None:
             break
-        whom = fault(life.cluster, chance)
+        target = fault(life.cluster, chance)
         life.step()
     life.end()
     life.drain()
-    return life, whom
+    return life, target
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -243,17 +243,17 @@ def test_one_fault(name: str) -> None:
     wrong: list[Sequence[object]] = []
     met = 0
     for seed in range(LIVES):
-        life, whom = lived(seed, fault)
+        life, target = lived(seed, fault)
         finished = life.cluster.finished
         assert finished
-        if whom is None:
+        if target is None:
             continue
         met += 1
         failure = finished.failure
         came = finished.state.value, finished.exit_code, failure and failure.cause, (failure and failure.task) or ""
         log = [event for event, _ in life.cluster.log]
-        wrong += [(seed, whom, text) for text in unexplained(finished, log, life.cluster.app.state)]
-        if came != (state, exit_code, cause, whom if cause else ""):
-            wrong.append((seed, whom, *came))
+        wrong += [(seed, target, text) for text in unexplained(finished, log, life.cluster.app.state)]
+        if came != (state, exit_code, cause, target if cause else ""):
+            wrong.append((seed, target, *came))
     assert wrong == []
     assert met > LIVES / 2

@@ -139,7 +139,7 @@ def test_killed_again_and_again(name: str) -> None:
 
 
 def test_a_kill_is_kept() -> None:
-    """What somebody has asked for is obeyed by the successor, whenever the master dies."""
+    """The next AM attempt executes the user's kill request, whenever the AM dies."""
     spec = JOBS["stages"]
     whole = drive(spec, kill_at=30)
     assert whole.app.state.job is JobState.KILLED

@@ -1,4 +1,4 @@
-"""A node is given up, and nobody has seen what ran on it end: no other takes its place while it may live."""
+"""A node is lost before the exit of its program is confirmed: no other task takes its place while it may still run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def running(*, until: float = 50.0) -> Simulation:
 
 
 def given_up(simulation: Simulation, contact: float | None = None) -> str:
-    """The node of the first worker; nobody hears of its executor any more."""
+    """The node of the first worker is lost, and its executor does not report any more."""
     container = simulation.app.state.tasks[LOST].container
     assert container is not None
     simulation.disconnect(container)
@@ -164,15 +164,16 @@ def test_the_successor_waits_as_long() -> None:
     until(simulation, 50.0 + OVER - 1.0)
     assert simulation.app.state.session == 1
     simulation.expire(container)
-    until(simulation, 50.0 + OVER + 15.0)  # nobody was there for ten seconds: they do not count
+    until(simulation, 50.0 + OVER + 15.0)  # the job was without an AM for ten seconds: they do not count
     assert (simulation.app.state.session, simulation.app.state.job) == (2, JobState.RUNNING)
 
 
 def test_a_job_that_ends_does_not_wait_for_it() -> None:
-    """Nothing takes its place, so nothing has to be proved: the record is closed, as with any end nobody confirms."""
+    """Nothing takes its place, so no exit has to be confirmed: the job directory is closed as with any unconfirmed
+    exit."""
     simulation = running()
     given_up(simulation)
-    simulation.deaf = True  # of its program nobody knows
+    simulation.deaf = True  # the exit of its program stays unconfirmed
     simulation.deliver(ev.KillRequested(actor=Actor("ann")))
     until(simulation, 50.0 + GRACE + 25.0)
     assert simulation.finished

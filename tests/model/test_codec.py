@@ -246,8 +246,8 @@ def test_an_error_says_where_and_what(change: dict[str, Any], text: str) -> None
         assert str(caught.value) == text
 
 
-def test_of_several_mistakes_the_first_one_is_told() -> None:
-    """In the order of the data, whether they stand in the order of the class or not."""
+def test_only_the_first_of_several_errors_is_reported() -> None:
+    """In the order of the data, whether or not it is the order of the class."""
     good = to_plain(FULL)
     assert from_plain(Outer, good) == FULL
     wrong = {**good, "try": "x", "colour": "green", "many": [{"size": 1}, {"size": "x"}]}
@@ -327,8 +327,8 @@ def test_keys_may_be_enums_and_tasks() -> None:
     assert from_plain(Mapping[TaskId, int], {"ps:0": 1}) == {TaskId("ps", 0): 1}  # type: ignore[type-abstract]
 
 
-def test_a_hint_without_a_plain_form_is_told() -> None:
-    """A noun with a field that no JSON can fill is a bug of ours."""
+def test_a_type_hint_without_a_decoder_is_a_bug() -> None:
+    """A class with a field that no JSON can fill is an error of tony's own code."""
     with pytest.raises(TypeError, match="no decoder for"):
         from_plain(complex, 1)
 

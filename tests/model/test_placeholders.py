@@ -34,7 +34,7 @@ VALUES = {
         ("{role", "{role"),
         ("role} }}{{", "role} }}{{"),
         ("{params.out-dir}", "/tmp/{role}"),
-        ("{{params.lr}} {params.nobody}", "{params.lr} {params.nobody}"),
+        ("{{params.lr}} {params.unknown}", "{params.lr} {params.unknown}"),
         ("", ""),
     ],
 )
@@ -91,8 +91,8 @@ def test_a_slip_in_params_is_found(word: str) -> None:
 @pytest.mark.parametrize(
     "text", ["{params.lr}", "{param}", "{param.other}", "${param.lr}", "{{param.lr}}", "{parent.lr}", "{self.lr}"]
 )
-def test_other_braces_are_nobodys_slip(text: str) -> None:
-    """Plain braces pass unharmed, as do those of names that the job does not have."""
+def test_other_braces_are_not_misspelled_names(text: str) -> None:
+    """Plain braces pass unchanged, as do those of names that the job does not have."""
     assert [] == find_misspelled_names(text, ["lr"])
 
 

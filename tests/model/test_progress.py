@@ -35,8 +35,8 @@ def test_only_the_last_session_counts() -> None:
     assert 0.1 == found.share
 
 
-def test_a_session_that_told_nothing_yet() -> None:
-    """How far the one before came is not how far this one is."""
+def test_a_session_without_reports_has_no_progress() -> None:
+    """The progress of the previous session does not count."""
     assert measure_job([told("a:0", 99, 50.0)], 60.0, 2) is None
     assert measure_job([told("a:0", 99, 50.0)], 60.0, 1) is not None
 

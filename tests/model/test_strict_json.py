@@ -17,7 +17,7 @@ from tony.model.strict_json import InvalidJsonError, JsonDepthError, loads
 #: Makes of a short text a long one that says the same.
 PADDING = " " * strict_json._SHORT
 
-#: Numbers as anybody may write them: long ones and short ones, and nearly numbers.
+#: Numbers as users may write them: long ones and short ones, and nearly numbers.
 WRITTEN = st.from_regex(r"-?[0-9]{1,22}(\.[0-9]{1,22})?([eE][+-]?[0-9]{1,4})?", fullmatch=True) | st.from_regex(
     r"-?[0-9]{17,21}", fullmatch=True
 )
@@ -74,7 +74,7 @@ def test_numbers_are_read(padding: str, number: str, value: float) -> None:
     ],
 )
 def test_numbers_beyond_are_refused(as_bytes: bool, padding: str, number: str, why: str) -> None:
-    """Wherever they stand, also where nobody asks for them."""
+    """Wherever they are, also in an unknown field."""
     text = f'{{"known":1,"é":[{padding}{number}]}}'
     with pytest.raises(InvalidJsonError) as caught:
         loads(text.encode() if as_bytes else text)
@@ -95,7 +95,7 @@ def test_a_long_text_is_read_as_it_was_written(plain: Json) -> None:
 
 
 @pytest.mark.parametrize("padding", ["", PADDING], ids=["short", "long"])
-def test_what_is_no_text_is_told(padding: str) -> None:
+def test_invalid_text_is_refused(padding: str) -> None:
     with pytest.raises(InvalidJsonError, match=r"^not UTF-8$"):
         loads(b'["\xff"]' + padding.encode())
     with pytest.raises(InvalidJsonError, match=r"^not UTF-8$"):

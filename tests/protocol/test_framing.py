@@ -112,7 +112,7 @@ def test_each_bad_frame_has_its_code(body: bytes, code: Code, text: str) -> None
 
 
 def test_a_frame_that_is_too_long_is_refused_by_its_length_alone() -> None:
-    """Nobody waits for, or keeps, a body that may not come."""
+    """A body that may not come is neither awaited nor kept."""
     decoder = Decoder(100)
     decoder.feed(struct.pack(">I", 100))
     assert decoder.decode_next() is None

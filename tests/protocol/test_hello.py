@@ -1,4 +1,4 @@
-"""The hello lets in who has the job's token and our version, and tells everybody else why not."""
+"""The hello accepts peers with the job's token and our version, and tells all others why they are refused."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_unknown_kind_of_peer_is_refused() -> None:
 
 @pytest.mark.parametrize("code", [Code.VERSION, Code.TOKEN, Code.BAD_MESSAGE, Code.BUSY])
 def test_the_reason_reaches_who_was_refused(code: Code) -> None:
-    """Whoever connects raises the error that the other side had."""
+    """The connecting side raises the same error."""
     version = WIRE_VERSION + 1 if code is Code.VERSION else WIRE_VERSION
     with pytest.raises(ProtocolError) as caught:
         check_answer(encode_answer(code, version))

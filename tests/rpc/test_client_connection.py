@@ -109,8 +109,8 @@ async def test_when_one_side_closes_the_other_hears_of_it(place: Place) -> None:
         await diary.until(lambda d: d.ends == ["closed by this side"])
 
 
-async def test_a_peer_that_leaves_is_told_of_once(place: Place) -> None:
-    """However the end is told of twice by the system, the handler hears of it once."""
+async def test_a_disconnected_peer_is_reported_once(place: Place) -> None:
+    """Although the system may report the end twice."""
     async with serving(place) as (_, diary, address):
         async with connected(place, address) as connection:
             connection.send(QUESTION)
@@ -164,8 +164,7 @@ async def test_nothing_but_the_hello_is_read_before_the_token_was_right(place: P
         assert server.get_statistics().refused == {"bad-message": 1}
 
 
-async def test_another_version_is_told_ours(place: Place) -> None:
-    """The answer to a hello of another version says which one is spoken here."""
+async def test_a_peer_of_another_version_is_told_our_version(place: Place) -> None:
     async with serving(place) as (server, _, address), raw(address) as peer:
         peer.writer.write(hello(version=9))
         assert await peer.rest() == encode_answer(Code.VERSION)
@@ -184,8 +183,8 @@ async def test_a_slow_hello_is_dropped(place: Place) -> None:
         assert (server.get_statistics().unauthenticated, diary.ends) == (0, [])
 
 
-async def test_only_so_many_strangers_at_a_time(place: Place) -> None:
-    """Those beyond wait, and come in as soon as one of those before is known or gone."""
+async def test_unauthenticated_connections_are_limited(place: Place) -> None:
+    """Those beyond the limit wait until an earlier one is authenticated or closed."""
     async with serving(place, limits=HandshakeLimits(max_unauthenticated=2)) as (server, diary, address):
         async with raw(address), raw(address):
             await wait_until(lambda: server.get_statistics().unauthenticated == 2)
@@ -263,7 +262,7 @@ async def test_a_peers_own_words_do_not_become_counters(place: Place, caplog: py
                 await peer.rest()
         refused = dict(server.get_statistics().refused)
         assert refused.pop("other") == 30
-        assert refused.keys() <= {"tls"}  # whoever else on this machine knocks at a port that was somebody's before
+        assert refused.keys() <= {"tls"}  # other processes may connect to a port that was another server's before
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) < 30
     assert all(line.isprintable() and len(line) < 1000 for line in lines)
@@ -292,8 +291,8 @@ async def test_a_peer_that_breaks_off_is_noticed_at_once(place: Place) -> None:
         await diary.until(lambda d: d.messages == [QUESTION])
 
 
-async def test_a_peer_that_stops_half_way_is_taken_for_gone(place: Place) -> None:
-    """Its end of sending is the end: nobody who talks to us sends nothing any more and listens on."""
+async def test_a_half_closed_connection_is_closed(place: Place) -> None:
+    """Its end of sending is the end: no peer of tony stops sending and continues to read."""
     async with serving(place) as (_, diary, address), raw(address, secure=False) as peer:
         if place.scheme == "unix":
             peer.writer.write(hello())
@@ -345,7 +344,7 @@ async def test_who_takes_messages_slowly_slows_the_sender(place: Place) -> None:
 
 
 async def test_closing_the_server_ends_everything(place: Place) -> None:
-    """Connections are closed, nobody listens any more, and whoever comes is told that nobody is there."""
+    """Connections are closed, nothing listens any more, and a new connection fails with `no_listener`."""
     async with serving(place) as (server, diary, address):
         async with connected(place, address) as connection, raw(address, secure=False):
             await wait_until(lambda: server.get_statistics().open == 1 and server.get_statistics().unauthenticated == 1)
@@ -381,7 +380,7 @@ async def test_a_bug_in_the_handler_costs_one_connection(place: Place) -> None:
 
 
 async def test_an_application_master_that_says_nothing_is_given_up(place: Place, folder: Path) -> None:
-    """The time-out covers connection, TLS and hello; it does not say that nobody is there."""
+    """The timeout covers connection, TLS and hello; it does not mean that there is no listener."""
 
     left = asyncio.Event()
 
@@ -403,8 +402,8 @@ async def test_an_application_master_that_says_nothing_is_given_up(place: Place,
     assert not caught.value.no_listener
 
 
-async def test_a_stranger_at_the_address_is_not_taken_for_the_application_master(place: Place, folder: Path) -> None:
-    """Somebody else answers, or closes: an error, whatever it says."""
+async def test_another_server_is_not_taken_for_the_application_master(place: Place, folder: Path) -> None:
+    """Another server answers, or closes: an error in any case."""
 
     async def chatter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example.org ESMTP\r\n")
@@ -491,8 +490,8 @@ async def test_a_message_too_long_of_the_handlers_is_not_the_peers_fault(place: 
         assert server.get_statistics().refused == {}
 
 
-async def test_closing_towards_a_peer_that_is_gone_is_harmless(place: Place) -> None:
-    """Between its reset and our hearing of it, `send` and `close` raise nothing."""
+async def test_closing_a_connection_to_a_peer_that_is_gone_is_harmless(place: Place) -> None:
+    """Before its reset is noticed, `send` and `close` raise nothing."""
     async with serving(place) as (_, diary, address):
         for _ in range(20):
             async with raw(address) as peer:
@@ -542,7 +541,7 @@ async def test_a_process_without_room_for_a_connection_takes_it_later(
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_connection_that_comes_while_the_server_closes_is_closed(place: Place, turns: int) -> None:
-    """However far it has come by then, nobody forgets its socket."""
+    """At whatever stage it is, its socket is not leaked."""
     with warnings.catch_warnings(record=True) as forgotten:
         warnings.simplefilter("always", ResourceWarning)
         async with serving(place) as (server, _, address):

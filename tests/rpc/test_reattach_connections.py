@@ -55,8 +55,8 @@ async def test_an_application_master_is_heard() -> None:
         (with_token_of(JOB, OTHER_JOB.am), PeerKind.MASTER),
     ],
 )
-async def test_nobody_else_is(credentials: AmCredentials, kind: PeerKind) -> None:
-    """Neither executors nor clients, who hold the token, nor an application master of another job."""
+async def test_only_application_masters_of_the_job_are_accepted(credentials: AmCredentials, kind: PeerKind) -> None:
+    """Executors and clients, who hold the token, are refused, and so is an application master of another job."""
     async with listening() as (server, diary, address):
         with pytest.raises((ConnectionFailedError, ProtocolError)):
             await connect(address, credentials, kind)
@@ -68,8 +68,8 @@ async def test_nobody_else_is(credentials: AmCredentials, kind: PeerKind) -> Non
         assert (diary.connections, diary.messages, server.get_statistics().open) == ([], [], 0)
 
 
-async def test_a_caller_says_nothing_to_somebody_else() -> None:
-    """At an executor's address another may listen by now. It does not get to see the token."""
+async def test_a_caller_sends_nothing_to_another_server() -> None:
+    """Another process may listen at an executor's address by now. It does not get to see the token."""
     for credentials in (OTHER_JOB.executors, JOB.am):
         async with listening(credentials) as (server, _, address):
             with pytest.raises(ConnectionFailedError, match="certificate is not one of this job"):
@@ -79,7 +79,7 @@ async def test_a_caller_says_nothing_to_somebody_else() -> None:
 
 
 async def test_application_masters_do_not_call_each_other(place: Place) -> None:
-    """Whoever says that he is one is no client of another: also on a Unix socket, where nobody proves a name."""
+    """An application master is no client of another: also on a Unix socket, where no name is proved."""
     async with serving(place) as (server, diary, address):
         async with raw(address, JOB.executors) as peer:
             peer.writer.write(hello(kind=PeerKind.MASTER) + encode(CALL))

@@ -1,4 +1,4 @@
-"""Whoever does not read what he is sent costs little, and nobody else waits for him."""
+"""A peer that does not read what it is sent costs little, and no other peer waits for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tony.protocol.framing import encode
 from tony.protocol.messages import Done, Message, SetLogLevel
 from tony.rpc.connection import READ_SIZE
 
-#: More than the kernel takes for one connection that nobody reads.
+#: More than the kernel takes for one connection without a reader.
 BIG = SetLogLevel(level="x" * (12 << 20))
 
 

@@ -78,7 +78,7 @@ async def test_a_successors_socket_file_survives_its_predecessor(folder: Path) -
 
 
 async def test_a_file_that_is_no_socket_is_left_alone(folder: Path) -> None:
-    """It may be somebody's work."""
+    """It may be a user's file."""
     path = folder / "am.sock"
     path.write_text("precious")
     with pytest.raises(InfraError, match="a file that is not a socket is in its place; remove it"):
@@ -87,14 +87,14 @@ async def test_a_file_that_is_no_socket_is_left_alone(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["unix:{}/none/am.sock", "unix:{}/" + "x" * 200, "unix:{}/" + "y" * 300])
-async def test_an_impossible_path_is_told(folder: Path, address: str) -> None:
-    """The error names it, with what the system said."""
+async def test_an_impossible_path_is_reported(folder: Path, address: str) -> None:
+    """The error names it, with the system's message."""
     with pytest.raises(InfraError, match="cannot listen on the socket file"):
         await RpcServer(JOB.am, Diary()).listen(address.format(folder))
 
 
 @pytest.mark.parametrize("name", ["none/am.sock", "none.sock", "d" * 150 + "/am.sock", "stale.sock"])
-async def test_where_nobody_listens_nobody_is_there(folder: Path, name: str) -> None:
+async def test_a_missing_or_stale_socket_has_no_listener(folder: Path, name: str) -> None:
     """No folder, no file, or a file that a killed process left: all are `no_listener`."""
     listen_unix(str(folder / "stale.sock")).close()
     with pytest.raises(ConnectionFailedError, match="cannot connect to unix:") as caught:
@@ -102,7 +102,7 @@ async def test_where_nobody_listens_nobody_is_there(folder: Path, name: str) -> 
     assert caught.value.no_listener
 
 
-async def test_a_file_that_is_no_socket_is_not_nobody(folder: Path) -> None:
+async def test_a_regular_file_at_the_socket_path_has_no_listener(folder: Path) -> None:
     """It refuses connections like a stale one; the answer is the same, since no application master can be there."""
     (folder / "file").write_text("")
     with pytest.raises(ConnectionFailedError) as caught:
@@ -135,7 +135,7 @@ async def test_a_full_queue_is_waited_for(folder: Path) -> None:
 
 
 class _Peer:
-    """A socket whose other end belongs to whom we say."""
+    """A socket whose peer has the given credentials."""
 
     def __init__(self, pid: int, uid: int) -> None:
         self.credentials = struct.pack("3i", pid, uid, 0)
@@ -174,8 +174,8 @@ async def test_another_user_is_refused_on_both_sides(folder: Path, monkeypatch: 
         assert diary.ends == []
 
 
-async def test_a_port_that_is_taken_is_told() -> None:
-    """With the address and what the system said."""
+async def test_a_taken_port_is_reported() -> None:
+    """With the address and the system's message."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -184,8 +184,8 @@ async def test_a_port_that_is_taken_is_told() -> None:
             await RpcServer(JOB.am, Diary()).listen(f"tls:127.0.0.1:{port}")
 
 
-async def test_a_port_where_nobody_listens_is_gone() -> None:
-    """Refused is the one answer that proves it."""
+async def test_a_refused_connection_means_no_listener() -> None:
+    """No other failure proves it."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]

@@ -63,7 +63,7 @@ async def test_no_certificate_is_refused(place: Place) -> None:
 
 
 async def test_only_tls_1_3_is_spoken(place: Place) -> None:
-    """Both ends are ours: there is nobody older to be polite to."""
+    """Both ends are tony's: there is no older peer to support."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cadata=JOB.executors.ca)
     context.maximum_version = ssl.TLSVersion.TLSv1_2

@@ -84,7 +84,7 @@ async def test_a_program_that_goes_away_breaks_it(place: Place) -> None:
     async with tunnel(place) as scene:
         scene.writer.transport.abort()
         await wait_until(lambda: EndTunnel() in scene.came)
-        while not scene.carrying.done():  # the kernel takes the first piece, and learns from it that nobody is there
+        while not scene.carrying.done():  # the kernel takes the first piece, and learns from it that the reader is gone
             scene.far.send(Raw.from_bytes(b"more"))
             await asyncio.sleep(0.001)
         assert not await scene.carrying

@@ -23,7 +23,7 @@ JOBS: dict[str, JobSpec] = {
         board=Role(kind=RoleKind.SIDECAR),
     ),
     "no-chief": roles(worker=Role(instances=2), ps=Role(kind=RoleKind.UNTRACKED)),
-    "nobody-special": roles(a=Role(), b=Role()),
+    "equal-roles": roles(a=Role(), b=Role()),
     "guarded": roles(worker=Role(instances=2), db=Role(kind=RoleKind.SIDECAR, stop_on_failure=True)),
     "sidecar-chief": roles(chief=Role(kind=RoleKind.SIDECAR), worker=Role()),
 }
@@ -66,8 +66,8 @@ def test_a_failure_while_all_others_run(job: str, policy: FailurePolicy, who: st
 
 
 def test_the_last_tracked_failure_is_not_tolerated() -> None:
-    """`chief-or-all`: once every tracked task has failed, nobody is left to succeed."""
-    spec = replace(JOBS["nobody-special"], failure_policy=CHIEF)
+    """`chief-or-all`: once every tracked task has failed, no task is left to succeed."""
+    spec = replace(JOBS["equal-roles"], failure_policy=CHIEF)
     assert judge(standing(spec, a="failed", b="running"), task("a:0")).effect is TOLERATE
     assert judge(standing(spec, a="failed", b="succeeded"), task("a:0")).effect is TOLERATE
     assert judge(standing(spec, a="failed", b="failed"), task("b:0")).effect is Effect.FAIL_ALL

@@ -39,8 +39,8 @@ def failure(cause: str = "program", **more: object) -> Failure:
     return Failure(cause=FailureCause(cause), **fields)  # type: ignore[arg-type]
 
 
-def nobodys(cause: str = "lost") -> Failure:
-    """One that is no fault of the job's."""
+def blameless_failure(cause: str = "lost") -> Failure:
+    """A failure that is not the job's fault."""
     return failure(cause, failure_class=FailureClass.INFRASTRUCTURE, exit_code=None, blameless=True)
 
 
@@ -119,28 +119,28 @@ def test_some_exit_codes_are_never_worth_a_retry() -> None:
 
 
 @pytest.mark.parametrize("cause", ["lost", "silent", "launch", "limit", "registration-timeout"])
-def test_what_is_nobodys_fault_is_not_charged(cause: str) -> None:
-    """Whatever max_restarts is; the second in a row waits, one after a long run is the first again."""
+def test_a_blameless_failure_is_not_charged(cause: str) -> None:
+    """Whatever max_restarts is; the second in a row is delayed, and a long run resets the count."""
     state = standing(workers(1))
-    first = decide(state, nobodys(cause), NOW)
+    first = decide(state, blameless_failure(cause), NOW)
     assert (first.restart, first.charged, first.delay) == (True, False, 0.0)
     state.free = 1
-    second = decide(state, nobodys(cause), NOW)
+    second = decide(state, blameless_failure(cause), NOW)
     assert second.restart
     assert second.delay >= 1.0
     assert second.reason.endswith(", 2 times in a row")
-    assert decide(standing(workers(1), free=1, ran=MIN_RUN_SECONDS), nobodys(cause), NOW).delay == 0.0
+    assert decide(standing(workers(1), free=1, ran=MIN_RUN_SECONDS), blameless_failure(cause), NOW).delay == 0.0
 
 
 def test_uncounted_restarts_are_limited() -> None:
     """After a number of short runs in a row; sooner if nothing could be started at all."""
-    given_up = decide(standing(workers(1, max_restarts=5), free=MAX_FREE_RESTARTS), nobodys(), NOW)
+    given_up = decide(standing(workers(1, max_restarts=5), free=MAX_FREE_RESTARTS), blameless_failure(), NOW)
     said = "10 restarts in a row were not caused by the job, and nothing ran for 1 m 00 s in between"
     assert (given_up.restart, given_up.reason) == (False, said)
-    assert decide(standing(workers(1), free=MAX_FREE_RESTARTS, ran=MIN_RUN_SECONDS), nobodys(), NOW).restart
-    launch = decide(standing(workers(1, max_restarts=5), free=MAX_LAUNCH_RESTARTS), nobodys("launch"), NOW)
+    assert decide(standing(workers(1), free=MAX_FREE_RESTARTS, ran=MIN_RUN_SECONDS), blameless_failure(), NOW).restart
+    launch = decide(standing(workers(1, max_restarts=5), free=MAX_LAUNCH_RESTARTS), blameless_failure("launch"), NOW)
     assert (launch.restart, launch.charged, launch.reason) == (True, True, "restart 1 of 5")
-    assert not decide(standing(workers(1), free=MAX_LAUNCH_RESTARTS), nobodys("launch"), NOW).restart
+    assert not decide(standing(workers(1), free=MAX_LAUNCH_RESTARTS), blameless_failure("launch"), NOW).restart
 
 
 def test_a_program_that_ends_early_twice_stays_ended() -> None:
@@ -152,7 +152,7 @@ def test_a_program_that_ends_early_twice_stays_ended() -> None:
     state.roles["worker"].early = True
     twice = decide(state, failure(), NOW)
     assert (twice.restart, "30 s (min_uptime) twice in a row" in twice.reason) == (False, True)
-    assert decide(state, nobodys(), NOW).restart
+    assert decide(state, blameless_failure(), NOW).restart
     later = standing(spec, ran=31.0)
     later.roles["worker"].early = True
     assert (decide(later, failure(), NOW).restart, decide(later, failure(), NOW).early) == (True, False)
@@ -169,9 +169,9 @@ def test_one_task_alone_has_a_back_off_of_its_own() -> None:
     state.restarts.append(Restart(NOW, "worker", worker.name))
     assert decide(state, failure(), NOW, alone=worker).delay >= 1.0
     worker.free = MAX_FREE_RESTARTS
-    assert not decide(state, nobodys(), NOW, alone=worker).restart
-    assert not decide(state, nobodys(), NOW).restart
-    assert decide(state, replace(nobodys(), task=other.name), NOW).restart
+    assert not decide(state, blameless_failure(), NOW, alone=worker).restart
+    assert not decide(state, blameless_failure(), NOW).restart
+    assert decide(state, replace(blameless_failure(), task=other.name), NOW).restart
 
 
 def test_the_first_restart_is_at_once() -> None:

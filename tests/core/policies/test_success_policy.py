@@ -41,7 +41,7 @@ TABLE = [
 
 @pytest.mark.parametrize(("words", "stop_on", "reason"), TABLE)
 def test_tracked_roles_make_success(words: dict[str, str], stop_on: StopOn, reason: str | None) -> None:
-    """Every tracked task is waited for, or the chief; nobody else is."""
+    """The job waits for every tracked task, or for the chief, and for no other task."""
     success = judge(standing(replace(SPEC, stop_on=stop_on), **{**RUNNING, **words}))
     assert (success.rule if success else None) == reason
 

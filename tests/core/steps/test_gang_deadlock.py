@@ -1,4 +1,4 @@
-"""A gang that was granted in part gives way to others, and comes again: nobody waits for ever."""
+"""A gang that was granted in part releases its containers to other gangs and tries again: no gang waits for ever."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def test_each_grant_begins_the_patience_anew() -> None:
     assert simulation.app.state.timers.all[Deadline.parse("gang-patience")] == pytest.approx(first + 9.0)
 
 
-def test_who_has_nothing_is_in_nobodys_way() -> None:
-    """A job without a container goes on asking; the first one that comes begins the patience again."""
+def test_a_job_without_containers_does_not_back_off() -> None:
+    """It keeps its requests; the first container that is granted starts `gang_patience` anew."""
     simulation = incomplete(capacity=0)
     assert simulation.advance()
     assert (simulation.demand, timers(simulation)) == ({"worker": 4}, set())
@@ -103,7 +103,7 @@ def test_who_has_nothing_is_in_nobodys_way() -> None:
 
 
 def test_a_container_that_crosses_is_given_back() -> None:
-    """One that was on its way while the gang gave way helps nobody there."""
+    """One that was granted while the gang backed off is of no use there."""
     simulation = incomplete(capacity=2)
     simulation.advance()
     simulation.run()
@@ -123,7 +123,8 @@ def test_a_container_that_crosses_is_given_back() -> None:
     ids=["gangs are granted", "off", "fcfs", "only a sidecar is missing"],
 )
 def test_who_needs_no_patience(spec: JobSpec, gangs: bool) -> None:
-    """Nothing is given back where the scheduler sees to it, where it is off, and where nobody waits for the missing."""
+    """Nothing is released where the scheduler handles gangs, where backoff is off, and where no task waits for the
+    missing ones."""
     assert timers(incomplete(spec, gangs=gangs)) == set()
 
 
