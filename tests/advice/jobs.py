@@ -17,7 +17,7 @@ from tony.model.states import JobState, RoleKind
 
 
 def healthy(chance: Random) -> Plan:
-    """A job about which there is nothing to say: it uses what it asks for, or nobody knows."""
+    """A job without recommendations: it uses what it requests, or its use is unknown."""
     return chance.choice(_HEALTHY)(chance)
 
 
@@ -90,7 +90,7 @@ def _restarted(chance: Random) -> Plan:
 
 
 def _short(chance: Random) -> Plan:
-    """Wasteful, but so short that nobody can tell."""
+    """Wasteful, but too short for a recommendation."""
     return replace(memory_over_asked(chance), duration=chance.uniform(5, 120), set_up=1.0)
 
 

@@ -33,7 +33,7 @@ def advised(kind: str, seed: int) -> tuple[Plan, Facts, Advice]:
 
 
 def test_every_heuristic_has_its_waste() -> None:
-    """Whoever adds a heuristic plants what it looks for."""
+    """A new heuristic needs a planted job that triggers it."""
     assert {heuristic.name for heuristic in load_built_in_heuristics()} == set(PLANTED)
 
 

@@ -1,4 +1,4 @@
-"""Hours that nobody had anything of, by run, user and week."""
+"""Allocated but unused hours, by run, user and week."""
 
 from __future__ import annotations
 

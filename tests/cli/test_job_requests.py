@@ -87,7 +87,7 @@ class TestRestart:
         assert running.orders == [RestartJob(actor=get_user_name())] * 2
 
     def test_there_is_none_that_could_be_restarted(self, tony: Tony, running: Running) -> None:
-        """The master says why not; that is nobody's bug."""
+        """The AM states why not; that is not reported as a bug."""
         running.beside.master.busy = "there is no session to restart: the job is restarting"
         answer = tony("restart", JOB)
         assert (answer.code, answer.err) == (
@@ -113,7 +113,7 @@ class TestRestart:
         assert answer.err.startswith(f"tony: {actions.NOT_RESTARTED}: job {JOB} (digits) failed ")
 
     def test_a_job_that_has_not_begun(self, tony: Tony, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Nobody comes in time that could be told."""
+        """No AM answers before the timeout."""
         monkeypatch.setattr(actions, "ANSWER_TIMEOUT_SECONDS", 0.1)
         recorded(home, spec=SPEC, submitted=clock.wall())
         for line in (("restart", JOB), ("log-level", JOB, "info")):
@@ -228,7 +228,7 @@ class TestLogLevel:
 
 class TestThroughAPortal:
     def test_all_of_them(self, tony: Tony, running: Running, portal: str) -> None:
-        """As on the page: the portal's own user, whom it knows by the process, is named for it."""
+        """As on the page, the change is recorded under the portal's own user."""
         answer = tony("restart", "--portal", portal, JOB)
         assert (answer.code, answer.err) == (0, "")
         assert answer.out.startswith(f"Restarting job {JOB} (digits): session 2 ")

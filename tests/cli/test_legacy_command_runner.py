@@ -129,7 +129,7 @@ def test_the_job_ends_with_its_command(home: Home, number: signal.Signals, capsy
 
 
 def test_a_signal_before_the_job_is_followed(home: Home) -> None:
-    """It counts as soon as somebody follows."""
+    """It takes effect as soon as the client follows the job."""
     job = recorded(home)
     early = SignalGuard(tied=True)
     early.begin()

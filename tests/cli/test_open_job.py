@@ -148,13 +148,13 @@ def test_how_far_a_job_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_not_there(portal: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """A job that nobody has, a task that it has not, a portal that is none: each is told, with its way out."""
-    code, _, err = tony(capfdbinary, "status", "--portal", portal, "nobody")
-    assert (code, "has no job 'nobody'" in err) == (2, True)
+    """An unknown job, an unknown task, a URL without a portal: each message says what to do."""
+    code, _, err = tony(capfdbinary, "status", "--portal", portal, "unknown")
+    assert (code, "has no job 'unknown'" in err) == (2, True)
     code, _, err = tony(capfdbinary, "status", "--portal", portal, "local-2026")
     assert (code, "several jobs match" in err) == (2, True)
-    code, _, err = tony(capfdbinary, "logs", "--portal", portal, JOB, "nobody:0")
-    assert (code, "has no task 'nobody:0'" in err) == (2, True)
+    code, _, err = tony(capfdbinary, "logs", "--portal", portal, JOB, "unknown:0")
+    assert (code, "has no task 'unknown:0'" in err) == (2, True)
     code, _, err = tony(capfdbinary, "list", "--portal", "http://127.0.0.1:1")
     assert (code, "cannot be reached" in err) == (3, True)
     code, _, err = tony(capfdbinary, "list", "--portal", "ftp://x")
@@ -173,7 +173,7 @@ def test_a_token_is_kept_for_its_portal(
     capfdbinary: pytest.CaptureFixture[bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Once logged in, ben sees what ben may; nobody else can read the token; a revoked one lets nobody in."""
+    """After the login ben sees what ben may; other users cannot read the token; a revoked one is refused."""
     token, entry = tokens.make("ben")
     log_in(monkeypatch, token)
     code, out, _ = tony(capfdbinary, "login", "--portal", f"{portal}/")
@@ -200,7 +200,7 @@ def test_a_wrong_token_is_not_kept(
 def test_a_token_is_not_sent_in_the_open(
     capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not before somebody has said that nobody listens there."""
+    """Not without the option that allows plain HTTP."""
     log_in(monkeypatch, "tony_01234567_nothing")
     code, _, err = tony(capfdbinary, "login", "--portal", "http://portal.example")
     assert (code, "--without-tls" in err) == (2, True)
@@ -245,9 +245,9 @@ def test_output_that_a_portal_cannot_get(
     home = Home(tmp_path / "there")
     folder = keep(home, JOB, scheduler="far")
     first = sorted(path.name for path in folder.logs.glob("*.out"))[0]
-    (folder.logs / first).write_text("what somebody had followed")
+    (folder.logs / first).write_text("output of an earlier command")
     task = TaskId.parse(first.partition(".")[0].replace("-", ":"))
     with served(create(HomeSource(home, "ann"), Authenticator(AuthConfig(key=b"k" * 32, owner="ann")))) as port:
         code, out, err = tony(capfdbinary, "logs", "--portal", f"http://127.0.0.1:{port}", JOB, str(task), "--stdout")
-    assert (code, out.strip()) == (0, "what somebody had followed")
+    assert (code, out.strip()) == (0, "output of an earlier command")
     assert mentions(err, task, "missing")

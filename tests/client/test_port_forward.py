@@ -43,7 +43,7 @@ class Refusing(FakeAm):
 
 
 def free_port() -> int:
-    """One that nobody has at the moment, nor gets from the kernel unasked."""
+    """A port that is free and outside the kernel's ephemeral range."""
     while True:
         with suppress(OSError), socket.create_server(("127.0.0.1", random.randrange(20_000, 32_000))) as probe:
             return int(probe.getsockname()[1])
@@ -115,7 +115,7 @@ def test_a_failed_connection(home: Home) -> None:
 
 
 def test_without_a_master(tmp_path: Path) -> None:
-    """Whoever comes before it has come up, or after it has gone, is told."""
+    """Connections before the AM is up, or after it has gone, get a message."""
     folder, record = recorded(Home(tmp_path))
     told: list[str] = []
 

@@ -90,12 +90,12 @@ def test_one_job(portal: tony.Portal) -> None:
     assert [*job.logs("worker:0", stream="out", tail=2, follow=True)] == ["loss 1 \ufffd", "rest"]
     assert "worker:0 | loss 2" in [*job.logs()]
     assert job.advice()["runs"] == [JOB]
-    with pytest.raises(UserError, match="has no task 'nobody'"):
-        list(job.logs("nobody"))
+    with pytest.raises(UserError, match="has no task 'unknown'"):
+        list(job.logs("unknown"))
     with pytest.raises(ValueError, match="stream='odd'"):
         list(job.logs(stream="odd"))
-    with pytest.raises(UnknownJobError, match="has no job 'nobody'"):
-        portal.job("nobody")
+    with pytest.raises(UnknownJobError, match="has no job 'unknown'"):
+        portal.job("unknown")
 
 
 class Living:

@@ -156,13 +156,13 @@ def test_mistakes(desk: Desk) -> None:
 def test_an_unknown_cluster(desk: Desk) -> None:
     """Reported once for each item; jobs without an address send no request."""
 
-    def nobody() -> RemoteFiles:
-        raise ValueError("nobody says which cluster's file system that is")
+    def reject_remote_files() -> RemoteFiles:
+        raise ValueError("the cluster of this file system is unknown")
 
     desk.write({"a": FILE})
-    desk.stage(JobSpec(files=(desk.path("a"),)), remote_files=nobody)
-    (problem,) = desk.problems(JobSpec(files=("hdfs:///x#optional",)), remote_files=nobody)
-    assert "nobody says which" in problem.message
+    desk.stage(JobSpec(files=(desk.path("a"),)), remote_files=reject_remote_files)
+    (problem,) = desk.problems(JobSpec(files=("hdfs:///x#optional",)), remote_files=reject_remote_files)
+    assert "the cluster of this file system is unknown" in problem.message
 
 
 def test_what_may_be_missing(desk: Desk) -> None:

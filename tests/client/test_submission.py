@@ -49,7 +49,7 @@ def folders(home: Home) -> list[str]:
 
 
 async def test_a_submitted_job_is_complete(home: Home, desk: Desk, resolved: Resolved) -> None:
-    """Its scheduler finds everything in place, and everybody else its record."""
+    """The scheduler finds every file in place, and other commands find the job directory."""
     said: list[str] = []
     job_id = await submit(resolved, home, lambda notice: said.append(str(notice)))
     folder = home.job(job_id)
@@ -197,7 +197,7 @@ def test_an_interrupt_after_handing_over_leaves_the_job_alone(home: Home, desk: 
 
 
 def test_a_prepared_job_is_not_listed_yet(home: Home, desk: Desk, resolved: Resolved) -> None:
-    """Its record comes last: nobody sees a job that is half there."""
+    """`job.json` is written last, so that incomplete jobs are never listed."""
     with prepare_submission(resolved, home, print) as ready:
         assert read_job(ready.job.folder) is None
         assert asyncio.run(ready.submit()) == ready.job.folder.job_id

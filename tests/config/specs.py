@@ -136,7 +136,7 @@ _marks = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size
 
 
 def _possible(name: str, role: Role, roles: dict[str, Role]) -> Role:
-    """The same role, waiting for nobody for whom it cannot wait, and with exports of its own names."""
+    """The same role without impossible `after` conditions, and with exports of its own names."""
     setup = [other for other, that in roles.items() if that.kind is RoleKind.SETUP]
     if role.kind is RoleKind.SETUP:
         after = {other: condition for other, condition in role.after.items() if other in setup}

@@ -537,8 +537,8 @@ def test_values_of_one_line_files_are_found_again_in_order(tmp_path: Path) -> No
 
 
 def test_odd_names_of_job_files_are_shown_on_one_line(tmp_path: Path) -> None:
-    """A home that nobody has, and characters that a terminal would obey."""
-    for name, shown in (("~nobody-at-all/x.toml", "~nobody-at-all/x.toml"), ("a\nb.toml", r'"a\nb.toml"')):
+    """A home directory that does not exist, and control characters."""
+    for name, shown in (("~no-such-user/x.toml", "~no-such-user/x.toml"), ("a\nb.toml", r'"a\nb.toml"')):
         with pytest.raises(ConfigError) as caught:
             load(name, environ={}, cwd=tmp_path, site_files=[])
         assert f"{shown}: no such file." == str(caught.value)

@@ -1,4 +1,4 @@
-"""Tests of `tony.config.secret_masking`: what is nobody's business is shown to nobody."""
+"""Tests of `tony.config.secret_masking`: secret values are masked."""
 
 from __future__ import annotations
 

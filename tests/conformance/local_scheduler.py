@@ -103,7 +103,7 @@ class LocalBench(allocator_bench.Bench):
             self._other.withdraw()
 
     def _fill_machine(self) -> None:
-        """Another job holds all memory until somebody has seen that."""
+        """Another job holds all memory until the test has seen the job wait."""
         self.ledger.mkdir()
         ledger = ResourceLedger(self.ledger)
         claim = create_claim(job="other", job_name="other", memory=parse_size("1g"), gpus=0)

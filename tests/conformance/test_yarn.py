@@ -115,7 +115,7 @@ async def bench(folder: Path, wanted: Sequence[container_faults.Fault]) -> Async
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits seconds for what these tests provoke."""
+    """Short timeouts for what these tests provoke."""
     monkeypatch.setattr(outstanding_requests, "_PENDING_AFTER_SECONDS", 0.05)
     monkeypatch.setattr(container_table, "_CLOSE_SECONDS", 2.0)
 

@@ -46,7 +46,7 @@ from tony.testing.sample_jobs import build_prepared_job
 
 JOB = "local-20260101-000000-0a1b2c"
 TWO_WORKERS = JobSpec(name="digits", command="true", roles={"worker": Role(instances=2)})
-#: Long ago: nobody takes such a job for one that is just being submitted.
+#: Long ago: such a job is not taken for one that is just being submitted.
 LONG_AGO = 1_700_000_000.0
 
 
@@ -171,7 +171,7 @@ class FakeAm:
         write_json(self.folder.am, {"pid": os.getpid(), "host": "here", "attempt": 1, "address": address})
 
     def change(self, report: JobReport, *, final: bool = False) -> None:
-        """The job stands like this now; whoever watches is told."""
+        """Set the job's report and send it to all subscribers."""
         self._report = report
         for connection in self._watchers:
             connection.send(Report(report=report, final=final))
@@ -181,7 +181,7 @@ class FakeAm:
             connection.abort()
 
     async def finish(self, report: JobReport) -> None:
-        """The job ends as a real master ends it: secrets gone, summary written, everybody told, process over."""
+        """The job ends as with a real master: secrets removed, summary written, subscribers notified, process gone."""
         shutil.rmtree(self.folder.secret)
         self.folder.am.unlink()
         write_summary(self.folder, report)

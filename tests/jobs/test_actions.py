@@ -55,7 +55,7 @@ async def test_a_master_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_a_job_that_ends_at_this_very_moment(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection breaks because nobody is left to kill: that is the answer."""
+    """The connection breaks because the job has ended: that is the answer."""
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     async with FakeAm(folder, running) as master:
@@ -75,7 +75,8 @@ def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_gap_between_two_masters(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The supervisor lives and nobody answers: it is kept, and whoever answers then is not told once more."""
+    """The supervisor lives and no AM answers: the kill request is saved, and the next AM reads it; it is not sent
+    again."""
     monkeypatch.setattr(actions, "_ANSWER_SECONDS", 0.05)
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
@@ -90,7 +91,7 @@ async def test_a_gap_between_two_masters(home: Home, monkeypatch: pytest.MonkeyP
 
 
 async def test_a_gap_that_does_not_end(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What runs is ended from here; the wish stays for whoever may still come."""
+    """The client stops the programs itself; the saved kill request stays for a later AM."""
     monkeypatch.setattr(actions, "_ANSWER_SECONDS", 0.02)
     monkeypatch.setattr(actions, "_START_SECONDS", 0.02)
     swept: list[str] = []
@@ -109,7 +110,7 @@ async def test_a_gap_that_does_not_end(home: Home, monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_master_that_dies_for_good_when_it_is_asked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record is closed as what it is: a job that somebody has killed."""
+    """The job directory is closed with the state killed."""
     monkeypatch.setattr(actions, "_ANSWER_SECONDS", 0.02)
     folder, record = recorded(home)
     async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:

@@ -137,7 +137,7 @@ async def test_an_address_without_a_listener(job: tuple[JobFolder, JobRecord]) -
 
 
 async def test_one_that_does_not_answer(job: tuple[JobFolder, JobRecord], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The waiting has an end; that nobody is there is not concluded from it."""
+    """The request times out; it is not concluded that the AM is dead."""
     folder, _ = job
     monkeypatch.setattr(am_client, "ANSWER_TIMEOUT_SECONDS", 0.1)
 

@@ -1,4 +1,4 @@
-"""Whoever follows a job sees every state that stays and every line that is printed, over all mishaps, to the end."""
+"""A follower sees every lasting state and every line of output, through all failures, to the end."""
 
 from __future__ import annotations
 
@@ -89,8 +89,10 @@ async def test_from_beginning_to_end(home: Home, job: Recorded) -> None:
     assert diary.notices == []
 
 
-async def test_what_gathers_is_told_before_the_end(home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long lines might gather, the job's end does not wait for it, and none is missing."""
+async def test_pending_lines_are_printed_before_the_end(
+    home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long lines are held back, the job's end does not wait for it, and none is missing."""
     monkeypatch.setattr("tony.jobs.job_follower._BATCH_SECONDS", 3600.0)
     folder, record = job
     diary = Diary()
@@ -133,7 +135,7 @@ async def test_before_the_master_comes_up(home: Home) -> None:
 
 
 async def test_the_cluster_has_ended(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is nobody who could come back: that is said at once."""
+    """Nothing can come back: the follower ends at once."""
     recorded(home)
 
     async def gone(*_: object) -> JobReport:
@@ -145,7 +147,8 @@ async def test_the_cluster_has_ended(home: Home, monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_scheduler_that_is_away_for_a_while(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else tells of a job in a queue: it is said once, and asked again. After long silence that is an error."""
+    """While a job is queued only its scheduler knows its state: the follower prints the trouble once, and polls
+    again. After a long time it is an error."""
     recorded(home)
     diary = Diary()
     ask, away = job_status.load_report, [True]
@@ -155,7 +158,7 @@ async def test_a_scheduler_that_is_away_for_a_while(home: Home, monkeypatch: pyt
         nonlocal asked
         asked += 1
         if away[0]:
-            raise SchedulerError("no ResourceManager answers for 10 s:\n  rm1: nobody listens there")
+            raise SchedulerError("no ResourceManager answers for 10 s:\n  rm1: no listener there")
         return await ask(*arguments)
 
     monkeypatch.setattr(job_status, "load_report", report)
@@ -315,12 +318,12 @@ async def test_further_sessions_say_why(home: Home, job: Recorded) -> None:
 async def test_the_report_says_why_where_the_log_cannot(
     home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is elsewhere, in a file system that is away: then nobody waits for it."""
+    """The log is on a remote file system that is unavailable: it is not waited for."""
     folder, record = job
     diary = Diary()
 
     async def away(*_: object) -> dict[int, str]:
-        raise AssertionError("nobody needs the log")
+        raise AssertionError("the log is not needed")
 
     monkeypatch.setattr(remote_job_sync, "load_session_reasons", away)
     async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:

@@ -124,7 +124,7 @@ def test_a_name_is_no_id_but_leads_to_it(home: Home) -> None:
 
 
 def test_the_cluster_was_asked_as_well(jobs: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An id of a cluster may be that of a job from another machine; that nobody knows it is said of both."""
+    """An application id may belong to a job of another machine; if it is unknown there too, the message says both."""
 
     async def unknown(*_: object) -> bool:
         return False

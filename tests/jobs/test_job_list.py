@@ -58,7 +58,7 @@ async def test_ended_jobs_are_listed_without_asking(jobs: Home) -> None:
     assert list_ended_jobs(jobs, Filter()) == await list_jobs(jobs, Filter())
 
 
-async def test_what_cannot_be_learnt_is_said(jobs: Home) -> None:
+async def test_unreadable_jobs_are_reported(jobs: Home) -> None:
     jobs.index.unlink()
     jobs.job(A).job.write_text("{")
     folder, _ = recorded(jobs, C)

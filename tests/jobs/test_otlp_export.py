@@ -1,4 +1,4 @@
-"""Traces reach a collector, in pieces, again where it asks for that; whoever refuses is told of."""
+"""Traces reach a collector, in pieces, and again where it asks for that; its refusals are reported."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Collector:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
-                """Nobody reads it."""
+                """Suppress the server's log."""
 
         self.server = HTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"

@@ -88,8 +88,8 @@ async def test_filters(home: Home, cluster: Cluster, wanted: Filter, expected: l
     assert [head.job for head in (await list_jobs(home, wanted)).heads] == expected
 
 
-async def test_nobody_is_asked_without_the_option(home: Home, cluster: Cluster) -> None:
-    """A list of what is recorded here needs no cluster."""
+async def test_without_the_option_the_scheduler_is_not_asked(home: Home, cluster: Cluster) -> None:
+    """Listing local job directories needs no cluster."""
     assert len((await list_jobs(home, Filter())).heads) == 2
     assert cluster.asked == 0
 
@@ -101,17 +101,17 @@ async def test_it_cannot_be_asked(home: Home, cluster: Cluster) -> None:
         await list_jobs(home, Filter(scheduler="yarn"))
 
 
-async def test_what_is_unknown_of_several_jobs_is_said_once(
+async def test_unknown_states_of_several_jobs_are_one_problem(
     home: Home, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the newest of them, on one line."""
 
-    async def nobody(home: Home, job_id: str) -> JobReport:
-        raise SchedulerError("no ResourceManager answers:\n  nobody listens there")
+    async def fail_to_load(home: Home, job_id: str) -> JobReport:
+        raise SchedulerError("no ResourceManager answers:\n  no listener there")
 
-    monkeypatch.setattr(job_status, "load_report", nobody)
+    monkeypatch.setattr(job_status, "load_report", fail_to_load)
     for number in (7, 8, 9):
         recorded(home, f"application_1795000000000_000{number}", JobSpec(command="x", scheduler="yarn"))
     answer = await list_jobs(home, Filter())
-    said = "application_1795000000000_0009 and 2 more: no ResourceManager answers: nobody listens there"
+    said = "application_1795000000000_0009 and 2 more: no ResourceManager answers: no listener there"
     assert ((said,), 5) == (answer.problems, len(answer.heads))

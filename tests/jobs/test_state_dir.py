@@ -40,14 +40,14 @@ def test_without_home_the_password_file_knows() -> None:
     assert find_state_dir({}).path == expected
 
 
-def test_an_unknown_user_without_home_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Containers run under numbers that no password file knows."""
+def test_an_unknown_user_without_home_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers run under uids that no password file knows."""
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000 // 2)
     with pytest.raises(StorageError, match="TONY_HOME"):
         find_state_dir({})
 
 
-def test_a_tilde_is_expanded_or_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tilde_is_expanded_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is ever made in a folder called `~`."""
     assert find_state_dir({"TONY_HOME": "~/t", "HOME": "/home/u"}).path == Path("/home/u/t")
     monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000 // 2)
@@ -56,7 +56,7 @@ def test_a_tilde_is_expanded_or_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_made_is_private(tmp_path: Path) -> None:
-    """Job files and logs are nobody else's business, whatever the umask."""
+    """Job files and logs are readable by their owner only, whatever the umask."""
     home = Home(tmp_path / "a" / "b")
     old = os.umask(0)
     try:
@@ -77,7 +77,7 @@ def test_a_folder_of_the_user_keeps_its_mode(tmp_path: Path) -> None:
     assert home.jobs.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
+def test_a_file_in_the_way_is_reported(tmp_path: Path) -> None:
     """The message says what to set."""
     (tmp_path / "home").write_text("x")
     with pytest.raises(StorageError, match=r"cannot create .*home: File exists. Set TONY_HOME"):
@@ -86,7 +86,7 @@ def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
         prepare(Home(tmp_path / "home" / "sub"))
 
 
-def test_a_home_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its owner could read our secrets."""
     home = Home(tmp_path)
     prepare(home)
@@ -95,7 +95,7 @@ def test_a_home_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.
         prepare(home)
 
 
-def test_a_read_only_home_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_state_directory_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = Home(tmp_path)
     prepare(home)
     monkeypatch.setattr(os, "access", lambda path, mode: False)

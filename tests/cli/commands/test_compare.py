@@ -94,7 +94,7 @@ def test_of_lives(tony: Tony, home: Home) -> None:
 
 
 def test_a_job_that_is_not_there(tony: Tony, two: None) -> None:
-    assert tony("compare", JOB, "nobody").code == 2
+    assert tony("compare", JOB, "unknown").code == 2
 
 
 @pytest.mark.parametrize("columns", [40, 80, 132])

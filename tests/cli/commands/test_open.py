@@ -22,7 +22,7 @@ PORTAL = "http://127.0.0.1:8600/"
 
 @pytest.fixture(autouse=True)
 def job(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job; nobody sits at this machine."""
+    """A job; no display and no SSH session on this machine."""
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
     folder, record = recorded(home)
@@ -49,7 +49,7 @@ def test_the_page_of_a_portal(tony: Tony, home: Home) -> None:
 
 
 def test_a_browser(tony: Tony, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is a display, and nobody comes from elsewhere or wants the address alone."""
+    """Where there is a display, no SSH session, and not only the address is wanted."""
     browser, seen = tmp_path / "browser", tmp_path / "seen"
     browser.write_text(f'#!/bin/sh\necho "$1" >> {seen}\n')
     browser.chmod(browser.stat().st_mode | stat.S_IXUSR)

@@ -19,7 +19,7 @@ from tony.model.layout import Home
 
 @pytest.fixture
 def job(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that was killed, and nobody to send it to."""
+    """A job that was killed; no collector is configured."""
     folder, record = recorded(home)
     write_killed_job(folder, record)
     write_summary(folder, failed(folder, record))

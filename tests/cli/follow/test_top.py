@@ -174,7 +174,7 @@ class TestTable:
         assert text[9].startswith("sorted by cpu; t task, s state, c cpu, m memory, g gpu, p progress, q quit")
 
     def test_orders(self) -> None:
-        """Those of whom nothing is known come last; of progress those who are behind first."""
+        """Unknown values sort last; by progress the slowest task is first."""
         rows = [
             TopRow(task="a", state="running", cpu=1.0, rss=3.0, gpu=None, progress=at_step(5.0)),
             TopRow(task="b", state="failed", cpu=None, rss=None, gpu=0.5),
@@ -258,7 +258,7 @@ def recorded_of(home: Home) -> Any:
 
 class TestElsewhere:
     def test_one_table_and_out(self, tony: Tony, home: Home) -> None:
-        """Where nobody sees a table being drawn again."""
+        """Where the output is no terminal."""
         folder, _ = recorded(home, spec=WITH_GPUS)
         with living(folder, running_of(home)) as beside:
             beside.master.measured, beside.master.progress = measured(), reports().progress
@@ -271,7 +271,7 @@ class TestElsewhere:
         assert said["tasks"][0]["left"] == 40
 
     def test_of_an_ended_job(self, tony: Tony, home: Home) -> None:
-        """That it has ended, and when: nobody takes its last numbers for those of now."""
+        """It says that the job has ended, and when, so that old values are not taken for current ones."""
         folder, record = recorded(home)
         report = succeeded(folder, record)
         write_summary(folder, report)

@@ -19,7 +19,7 @@ from tony.cli.terminal.display import format_ssh_hint
     ],
 )
 def test_the_hint_for_another_machine(environment: dict[str, str], told: list[str]) -> None:
-    """A line for each, with the port by which somebody came."""
+    """One line for each address, with the port of the SSH connection."""
     lines = format_ssh_hint("127.0.0.1:8888", environment)
     assert len(lines) == len(told)
     for line, part in zip(lines, told, strict=True):

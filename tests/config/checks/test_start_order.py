@@ -52,7 +52,7 @@ def test_a_long_chain_is_no_ring_and_no_deep_recursion() -> None:
 
 @given(st.dictionaries(st.integers(0, 5).map(str), st.lists(st.integers(0, 5).map(str), max_size=3)))
 def test_rings_are_found_exactly_when_no_order_exists(waits_for: dict[str, list[str]]) -> None:
-    """Against the plain way: take away whoever waits for nobody, until nothing changes."""
+    """Compared with the simple algorithm: remove the roles that wait for no other, until nothing changes."""
     left = {name: {other for other in others if other in waits_for} for name, others in waits_for.items()}
     while free := [name for name, others in left.items() if not others & left.keys()]:
         for name in free:

@@ -131,8 +131,8 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     )
 
 
-def test_a_byte_order_mark_and_carriage_returns_are_nobodys_business(tmp_path: Path) -> None:
-    """Files from Windows are read, and lines counted, like all others."""
+def test_byte_order_marks_and_carriage_returns_are_accepted(tmp_path: Path) -> None:
+    """Files from Windows are read, and their lines counted, like all others."""
     (tmp_path / "job.toml").write_bytes("\ufeffname = 'a'\r\ncommand = 'x'\r\nmax_restart = 1\r\n".encode())
     assert ["max_restart = 1 (job.toml:3): unknown key; did you mean `max_restarts`?"] == _refusal("job.toml", tmp_path)
     (tmp_path / "job.yml").write_bytes("\ufeffname: a\r\ncommand: x\r\nmax_restart: 1\r\n".encode())
@@ -152,7 +152,7 @@ def test_missing_paths_are_errors(tmp_path: Path) -> None:
 command = "x"
 source = "gone"
 python = "env.tar.gz"
-files = ["gone", "..#archive", "pipe", "s3://host/x", "a::b::c", "x::", "x::../up", "~nobody-of-this-name/x", ""]
+files = ["gone", "..#archive", "pipe", "s3://host/x", "a::b::c", "x::", "x::../up", "~no-such-user/x", ""]
 [roles.a]
 python = "venv"
 [roles.b]
@@ -177,7 +177,7 @@ python = "."
         ("files[8]", "the path is empty."),
         ("files[0]", f"{tmp_path}/gone does not exist."),
         ("files[2]", f"{tmp_path}/pipe is neither a file nor a folder."),
-        ("files[7]", f"{tmp_path}/~nobody-of-this-name/x does not exist."),
+        ("files[7]", f"{tmp_path}/~no-such-user/x does not exist."),
         ("roles.c.python", "this folder has no bin/python: it is neither an environment nor an interpreter."),
     ] == sorted(
         ((problem.key, problem.message) for problem in problems(tmp_path, text)),

@@ -16,7 +16,7 @@ from tony.config.load import Resolved
 from tony.errors import ConfigError
 from tony.model.job_spec import JobSpec
 
-#: Says what to run, and where Hadoop's class path is nobody's business.
+#: Says what to run; Hadoop's class path does not matter.
 COMMAND = {"tony.containers.command": "python train.py"}
 #: An environment in which no file of this machine is found.
 NOWHERE = {"TONY_CONF_DIR": "/nowhere"}

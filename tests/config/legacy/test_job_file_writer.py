@@ -27,7 +27,7 @@ _words = st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=8)
 _numbers = st.integers(0, 3).map(str)
 _times = st.integers(-1, 10**7).map(str)
 _truths = st.sampled_from(["true", "false", "TRUE", "maybe"])
-_lists = st.lists(st.sampled_from([*_types, "", "nobody"]), max_size=3).map(",".join)
+_lists = st.lists(st.sampled_from([*_types, "", "unknown"]), max_size=3).map(",".join)
 _files = st.lists(
     st.sampled_from(["a.txt", "a.txt::b", "d", "z.zip#archive", "z.zip::u#archive", "hdfs:///x", "hdfs://nn/y::n", ""]),
     max_size=3,

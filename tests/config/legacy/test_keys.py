@@ -107,7 +107,7 @@ CHECKED = {"tony.task.max-total-instances", "tony.task.max-total-<resource>", "t
 
 
 def test_the_table_covers_every_setting() -> None:
-    """Whoever adds a row says here what becomes of it."""
+    """Each new row needs an entry here that says what becomes of the key."""
     assert {row.name for row in KEYS if row.becomes} == set(BECOMES) | CHECKED
 
 
@@ -195,7 +195,7 @@ def test_types_may_have_any_name_of_a_role(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("word", sorted(RESERVED - {"am"}))
 def test_words_that_have_a_meaning_are_no_types(tmp_path: Path, word: str) -> None:
-    """Nobody has a type called `task`."""
+    """LinkedIn TonY's own words, such as `task`, cannot be job types."""
     assert row_of(f"tony.{word}.instances") is None
     assert "unknown setting" in mistakes(tmp_path, {**TWO, f"tony.{word}.instances": "1"})[0]
 

@@ -33,7 +33,7 @@ def test_who_has_a_port_for_tensorboard(tmp_path: Path, settings: dict[str, str]
 
 
 def test_a_name_that_cannot_be_a_types(tmp_path: Path) -> None:
-    """LinkedIn TonY overlooks it; here it is told why, and nobody is sent in a circle."""
+    """LinkedIn TonY ignores it; tony refuses it, and the message does not suggest a name that is refused in turn."""
     first, why, second = mistakes(tmp_path, {"tony.1worker.instances": "1", "tony.1worker.memory": "1g"})[:3]
     assert first.endswith("unknown setting; 1worker cannot be a type.")
     assert why.endswith("beginning with a letter.")

@@ -23,8 +23,8 @@ def gang(folder: Path, settings: dict[str, str]) -> Gang:
     return Gang(job, ClusterSpec(session=1, version=1, roles=roles))
 
 
-def test_tf_config_has_exactly_the_originals_members(tmp_path: Path) -> None:
-    """The evaluator is hidden from all but itself, TensorBoard from everybody; CLUSTER_SPEC has them all."""
+def test_tf_config_has_exactly_the_members_of_linkedin_tony(tmp_path: Path) -> None:
+    """The evaluator is visible only to itself, TensorBoard to no task; CLUSTER_SPEC has them all."""
     settings = {**TYPES, "tony.application.tensorboard-log-dir": "/logs"}
     found = gang(tmp_path, settings).environments()
     seen = {"worker": ["h:1"], "ps": ["h:2"]}

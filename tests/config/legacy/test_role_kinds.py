@@ -99,9 +99,9 @@ class TestGroups:
         """A group of none is none."""
         settings = {
             **types("worker"),
-            "tony.application.group.G": "worker,nobody",
-            "tony.application.group.H": "nobody",
-            AFTER.format("nobody", "G"): "5",
+            "tony.application.group.G": "worker,missing",
+            "tony.application.group.H": "missing",
+            AFTER.format("missing", "G"): "5",
         }
         assert spec(tmp_path, settings).groups == {"G": ("worker",)}
         assert len(notes(tmp_path, settings)) == 4

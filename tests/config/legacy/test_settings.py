@@ -164,7 +164,7 @@ def test_our_own_ways_count_more(tmp_path: Path) -> None:
 
 
 def test_a_sites_defaults_lie_between(tmp_path: Path) -> None:
-    """They beat what LinkedIn TonY takes where nobody says anything, and not what the XML says."""
+    """They take precedence over LinkedIn TonY's defaults, but not over the XML."""
     site = write_file(
         tmp_path, 'failure_policy = "any-tracked"\nframework = "jax"\nfinal = ["failure_policy"]\n', "t.toml"
     )

@@ -94,7 +94,7 @@ def test_colours_stand_in_no_ones_way(parts: list[bytes], text: str, before: int
 
 
 def test_a_search_reads_each_byte_once() -> None:
-    """A pattern would look at each as often as the text is long: minutes, in which nobody else has a turn."""
+    """A regular expression would read each byte as often as the text is long, and block the server for minutes."""
     began = time.process_time()
     for block in (b"\x1b[m" + b"a" * (8 << 20), (b"a" + b"\x1b[m" * 10) * (8 << 15)):
         sought = SearchText("a" * 499 + "b")

@@ -58,7 +58,7 @@ async def test_a_new_try_brings_out_the_last_words(folder: JobFolder) -> None:
 
 
 async def test_draining_gives_the_rest(folder: JobFolder) -> None:
-    """Lines without an end, and files that nobody told us of."""
+    """Lines without an end, and files that no event announced."""
     with LogTail(folder.logs, Selection()) as tail:
         write_log(folder, "worker-0.s1.t1.out", "a\nb")
         assert [line.text for line in tail.read_new_lines()] == ["a"]

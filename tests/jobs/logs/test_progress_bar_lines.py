@@ -1,4 +1,4 @@
-"""Somebody who looks on sees progress bars move, and what waits for its line's end."""
+"""Partial lines: a live view shows progress bars and lines without an end."""
 
 from __future__ import annotations
 

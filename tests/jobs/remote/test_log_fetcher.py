@@ -303,7 +303,7 @@ async def test_what_is_missed_is_asked_for_once(home: Home, remote_job: RemoteJo
     """Of what there is now; a scheduler that is away costs its time once."""
     folder, record, far = remote_job
     logged(folder, [Granted(container="c1", role="worker", host="h1"), ContainerEnded(container="c1", cause="over")])
-    far.error = SchedulerError("nobody answers")
+    far.error = SchedulerError("no daemon answers")
     notes = Notes()
     async with TalkingMaster(folder, running(folder, record)) as master:
         told: set[int] = set()
@@ -316,11 +316,11 @@ async def test_what_is_missed_is_asked_for_once(home: Home, remote_job: RemoteJo
 
         master.answers = answers
         await bring(home, record, Selection(), notes)
-    assert (len(far.asked), notes) == (1, ["some output may be missing: nobody answers"])
+    assert (len(far.asked), notes) == (1, ["some output may be missing: no daemon answers"])
 
 
 async def test_after_the_end_the_scheduler_is_asked_once(home: Home, remote_job: RemoteJob) -> None:
-    """Rotated files too; a copy that does not fit is made anew; then nobody is asked again."""
+    """Rotated files too; a copy that does not match is replaced; then no further request is made."""
     folder, record, far = remote_job
     write_summary(folder, succeeded(folder, record))
     (folder.logs / "worker-0.s1.t1.out").write_bytes(b"part")
@@ -338,8 +338,8 @@ async def test_after_the_end_the_scheduler_is_asked_once(home: Home, remote_job:
     assert read(folder, "worker-1.s1.t1.out") == b"short"
 
 
-async def test_what_cannot_be_had_is_said_and_tried_again(home: Home, remote_job: RemoteJob) -> None:
-    """The scheduler's own words; what was seen before stays."""
+async def test_missing_output_is_reported_and_requested_again(home: Home, remote_job: RemoteJob) -> None:
+    """With the scheduler's message; output fetched before stays."""
     folder, record, far = remote_job
     write_summary(folder, succeeded(folder, record))
     far.error = SchedulerError("the node has forgotten it")
@@ -396,8 +396,8 @@ async def test_an_older_master_is_no_trouble(home: Home, remote_job: RemoteJob) 
     assert read(folder, "worker-0.s1.t1.out") == b"at last"
 
 
-async def test_a_full_disk_is_said(home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And following goes on without the output."""
+async def test_a_full_disk_is_reported(home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Following continues without the output."""
     folder, record, _ = remote_job
 
     def full(self: Mirror, *_: Any) -> None:
@@ -467,7 +467,7 @@ async def _bring(folder: JobFolder, record: JobRecord, selection: Selection) -> 
 
 
 def test_nothing_of_this_where_files_are_at_hand(home: Home) -> None:
-    """A local job: nobody is asked for what lies in the folder."""
+    """A local job: files in the job directory need no request."""
     folder, record = recorded(home)
     asyncio.run(bring(home, record, Selection(), Notes()))
     assert not Path(folder.logs / ".lock").exists()

@@ -72,8 +72,8 @@ def test_pieces_that_come_twice_are_kept_once(tmp_path: Path) -> None:
     assert not mirror.is_rotated(NAME)
 
 
-def test_a_writer_killed_between_two_steps_is_gone_on_with(tmp_path: Path) -> None:
-    """The newer file is away, and the next one is not there yet: still everybody knows how far it is."""
+def test_a_mirror_resumes_after_a_kill_during_rotation(tmp_path: Path) -> None:
+    """The newer file is rotated, and the next one does not exist yet: the offset is known all the same."""
     mirror = Mirror(tmp_path)
     mirror.write(NAME, 0, 0, b"first")
     mirror.write(NAME, 5, 5, b"second")
@@ -85,7 +85,7 @@ def test_a_writer_killed_between_two_steps_is_gone_on_with(tmp_path: Path) -> No
     assert on_disk(tmp_path) == b"secondthird"
     mirror.close()
     (tmp_path / f".{NAME.file}.start").write_text("no json")
-    assert Mirror(tmp_path).end(NAME) == 5  # nobody knows better: read again from there
+    assert Mirror(tmp_path).end(NAME) == 5  # read again from there
 
 
 def test_a_reader_sees_a_rotated_copy_as_it_sees_the_original(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_reader_sees_a_rotated_copy_as_it_sees_the_original(tmp_path: Path) ->
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
-    """A lock for each stream; it goes with whoever has it."""
+    """A lock for each stream, released with its holder."""
     first, second = Mirror(tmp_path), Mirror(tmp_path)
     assert first.take(3)
     assert first.take(3)
@@ -124,7 +124,7 @@ def test_what_is_complete_is_remembered(tmp_path: Path) -> None:
     assert complete(tmp_path) == frozenset()
 
 
-def test_a_folder_that_is_none_is_said(tmp_path: Path) -> None:
+def test_a_log_directory_that_is_a_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("")
     with pytest.raises(StorageError, match=r"cannot write .*logs: File exists"):
         Mirror(tmp_path / "logs")

@@ -60,8 +60,8 @@ async def test_the_record_needs_no_scheduler(home: Home, far: Far, hangs: bool) 
     assert 1 == len(segments(home.job(JOB).path))
 
 
-async def test_without_a_record_the_trouble_is_told(home: Home, far: Far) -> None:
-    """Nothing is here, and nothing can be had."""
+async def test_without_a_job_directory_the_error_is_reported(home: Home, far: Far) -> None:
+    """There is no local copy, and none can be fetched."""
     far.has_log = False
     with pytest.raises(SchedulerError, match="no ResourceManager answers"):
         await refresh(home, JOB)

@@ -1,4 +1,5 @@
-"""What lies on other machines comes when somebody looks: once, without a long wait, and what is missing is said."""
+"""Files on other machines are fetched when a page needs them: once, with a short wait, and what is missing is
+reported."""
 
 from __future__ import annotations
 
@@ -59,8 +60,8 @@ async def test_output_of_a_job_that_has_ended(home: Home, remote_job: RemoteJob)
     write_summary(folder, succeeded(folder, record))
     logged(folder, [Granted(container="c1", role="worker", host="h1")])
     far = RemoteRecord(home, folder)
-    scheduler.error = SchedulerError("nobody\nanswers")
-    assert await far.bring("worker:0") == "some output may be missing: nobody answers"
+    scheduler.error = SchedulerError("no daemon\nanswers")
+    assert await far.bring("worker:0") == "some output may be missing: no daemon answers"
     scheduler.error = None
     scheduler.shows = {OUT: (b"", b"printed"), "worker-1.s1.t1.out": (b"", b"not wanted")}
     assert await far.bring("worker:0") == ""
@@ -71,24 +72,26 @@ async def test_output_of_a_job_that_has_ended(home: Home, remote_job: RemoteJob)
     assert scheduler.owners == [""] * 2
 
 
-async def test_nobody_is_asked_again_at_once(
+async def test_a_failed_fetch_is_not_repeated_at_once(
     home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What failed is said again without that; many pages ask, and then ask again."""
+    """Its message is shown again meanwhile, also to concurrent requests."""
     folder, record, scheduler = remote_job
     monkeypatch.setattr(far_module, "_REPEAT_SECONDS", 1e6)
     write_summary(folder, succeeded(folder, record))
     logged(folder, [])
     far = RemoteRecord(home, folder)
-    scheduler.error = SchedulerError("nobody answers")
+    scheduler.error = SchedulerError("no daemon answers")
     told = await asyncio.gather(*(far.bring("worker:0") for _ in range(5)), far.bring("worker:1"))
-    assert set(told) == {"some output may be missing: nobody answers"}
+    assert set(told) == {"some output may be missing: no daemon answers"}
     assert await far.bring("worker:0") == told[0]
     assert len(scheduler.asked) == 2
 
 
-async def test_nobody_waits_for_long(home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is brought on while the page is shown without it."""
+async def test_a_page_does_not_wait_for_slow_output(
+    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fetch continues while the page is shown without it."""
     folder, record, scheduler = remote_job
     monkeypatch.setattr(far_module, "_OUTPUT_TIMEOUT_SECONDS", 0.01)
     write_summary(folder, succeeded(folder, record))
@@ -107,10 +110,10 @@ async def test_nobody_waits_for_long(home: Home, remote_job: RemoteJob, monkeypa
     await wait_until(lambda: read(folder, OUT) == b"late")
 
 
-async def test_nobody_waits_long_for_the_store(
+async def test_a_page_does_not_wait_for_a_slow_store(
     home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor for what lies beside the record, wherever that is; what fails there is said."""
+    """Nor for files next to the job directory; an error there is reported."""
     folder, record, scheduler = remote_job
     monkeypatch.setattr(far_module, "_OUTPUT_TIMEOUT_SECONDS", 0.01)
     write_summary(folder, succeeded(folder, record))
@@ -153,23 +156,21 @@ async def test_output_of_a_running_job(home: Home, remote_job: RemoteJob) -> Non
         assert read(folder, OUT) == b"one two"
 
 
-async def test_a_copy_of_somebody_elses_record(
-    home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whose it is where it lies is whose the output must be; while it runs nobody here can ask its master."""
+async def test_a_copy_of_another_users_job(home: Home, remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner in the store must own the output; while the job runs, only its owner can ask its AM."""
     folder, record, scheduler = remote_job
 
     async def eve() -> str:
         return "eve"
 
-    async def nobody() -> str:
-        raise StorageError("nobody knows whose it is")
+    async def fail_to_find_owner() -> str:
+        raise StorageError("the owner is unknown")
 
     assert "the job is running" in await RemoteRecord(home, folder, eve).bring("worker:0")
     assert scheduler.asked == []
     write_summary(folder, succeeded(folder, record))
     logged(folder, [])
-    assert await RemoteRecord(home, folder, nobody).bring("worker:0") == "nobody knows whose it is"
+    assert await RemoteRecord(home, folder, fail_to_find_owner).bring("worker:0") == "the owner is unknown"
     assert scheduler.asked == []
     scheduler.shows = {OUT: (b"", b"hers"), "worker-0.s1.t1.err": (b"", b"long")}
     monkeypatch.setattr(scheduler_logs, "_MAX_FOREIGN_FILE_BYTES", 4)

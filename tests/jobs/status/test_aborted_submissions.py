@@ -55,7 +55,7 @@ def test_a_living_submission_is_left_alone(home: Home) -> None:
 
 
 def test_a_job_that_is_whole_stays(home: Home) -> None:
-    """Its record is there, so it is shown, and whoever asks for it finds out how it stands."""
+    """Its job directory is complete, so it is listed, and its status can be requested."""
     prepare(home)
     folder = killed_in_the_midst(home, ONE, with_record=True)
     remove_aborted_submissions(home)

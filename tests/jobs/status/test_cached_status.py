@@ -1,4 +1,4 @@
-"""What was heard of a job last is kept, and told where nobody answers for it."""
+"""The last known status of a job is kept, and shown where its AM does not answer."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def stopped() -> Iterator[tuple[int, int]]:
 async def test_a_dead_master_whose_supervisor_was_stopped(
     home: Home, stopped: tuple[int, int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """That is said at once, with the way out, and the last known state with it; whoever follows hears it once."""
+    """This is reported at once, with what to do and the last known state; a follower prints it once."""
     folder, record = recorded(home)
     logged(folder, started())
     dead, supervisor = stopped

@@ -121,8 +121,8 @@ def test_before_the_first_event(job: Recorded) -> None:
     assert report.failure.tail == ("ImportError: no",)
 
 
-async def test_killed_by_somebody(home: Home, job: Recorded) -> None:
-    """No master was left to obey: the programs were ended all the same, and nothing of it was a loss."""
+async def test_a_job_without_master_is_killed(home: Home, job: Recorded) -> None:
+    """The client ends the programs; the outcome is killed, not lost."""
     folder, record = job
     logged(folder, started())
     save_kill_request(folder, KillRequest(actor="ann"))
@@ -162,7 +162,7 @@ def test_a_decided_failure_stands(job: Recorded) -> None:
 
 
 def test_a_kill_stands(job: Recorded) -> None:
-    """Somebody had killed the job, and then its master."""
+    """A user killed the job, and then its AM."""
     folder, record = job
     logged(folder, [*started(), ev.KillRequested(actor=Actor("ann"))])
     report = build_last_report(folder, record)

@@ -1,4 +1,4 @@
-"""How a job stands is answered by whoever knows, and a missing answer is never taken for an end."""
+"""The status comes from the component that knows it, and a missing answer is never taken for an end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tony.model.states import JobState, TaskState
 
 
 async def test_a_connection_that_breaks_because_the_job_ends(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks at this very moment gets the last report, and no tale of a broken connection."""
+    """A request at this very moment gets the last report, and no error about a broken connection."""
     folder, record = recorded(home)
     async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
 
@@ -31,8 +31,8 @@ async def test_a_connection_that_breaks_because_the_job_ends(home: Home, monkeyp
         assert await job_status.load_report(home, JOB) == succeeded(folder, record)
 
 
-async def test_a_connection_that_breaks_again_is_told(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The master lives and cannot be reached: two looks are enough."""
+async def test_a_connection_that_breaks_twice_is_an_error(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The AM runs and cannot be reached: it is tried twice."""
     folder, record = recorded(home)
     asked: list[object] = []
 
@@ -48,7 +48,7 @@ async def test_a_connection_that_breaks_again_is_told(home: Home, monkeypatch: p
 
 
 async def test_a_job_that_is_just_submitted_is_pending(home: Home) -> None:
-    """Its application master is not there yet, and nobody says that it died."""
+    """Its application master has not started yet, and is not reported as dead."""
     folder, record = recorded(home, submitted=clock.wall())
     assert await job_status.load_report(home, JOB) == build_pending_report(folder, record)
     folder.am_lock.touch()
@@ -67,7 +67,7 @@ async def test_a_master_that_comes_up_is_not_asked_yet(home: Home) -> None:
 
 
 async def test_a_master_that_is_just_ending_is_waited_for(home: Home) -> None:
-    """Between the removal of its address and the summary nobody can answer: the next look tells."""
+    """Between the removal of its address and the summary no process can answer: the status comes with the next poll."""
     folder, record = recorded(home)
     last = succeeded(folder, record)
     async with FakeAm(folder, last):
@@ -80,7 +80,7 @@ async def test_a_master_that_is_just_ending_is_waited_for(home: Home) -> None:
 
 
 async def test_a_dead_master_closes_the_job(home: Home) -> None:
-    """Whoever reads it next writes its last report."""
+    """The next command that reads the job writes its last report."""
     folder, record = recorded(home)
     async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
         pass
@@ -106,7 +106,7 @@ async def test_a_master_that_dies_while_it_is_asked(home: Home) -> None:
 
 
 async def test_a_master_that_never_answers_is_an_error(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lives, so nobody may say that the job has ended."""
+    """It runs, so the job must not be reported as ended."""
     folder, record = recorded(home)
     monkeypatch.setattr(job_status, "ANSWER_TIMEOUT_SECONDS", 0.2)
     async with FakeAm(folder, build_pending_report(folder, record)):
@@ -117,7 +117,7 @@ async def test_a_master_that_never_answers_is_an_error(home: Home, monkeypatch: 
 
 
 async def test_a_scheduler_that_is_not_installed(home: Home) -> None:
-    """Then nobody knows whether the job lives, and that is said."""
+    """The job's state is unknown then, and the message says why."""
     folder, record = recorded(home)
     plain = job_of(folder)
     write_json(folder.job, {**plain, "spec": {**plain["spec"], "scheduler": "abacus"}})

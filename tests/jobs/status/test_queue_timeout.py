@@ -1,4 +1,4 @@
-"""`queue_timeout`: whoever follows a job ends it when it has waited for its master too long."""
+"""`queue_timeout`: a follower ends a job that has waited too long for its AM."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Queue(Desk):
     async def withdraw(self, folder: JobFolder, reason: str) -> None:
         if self.away:
             self.away -= 1
-            raise SchedulerError("nobody answers")
+            raise SchedulerError("no daemon answers")
         self.withdrawn.append(reason)
         if self.begun:
             logged(folder, self.begun)
@@ -92,7 +92,7 @@ async def test_a_job_that_waits_too_long_is_ended(home: Home, queue: Queue) -> N
     assert not folder.secret.exists()
 
 
-async def test_a_scheduler_that_is_away_is_told_when_it_is_back(home: Home, queue: Queue) -> None:
+async def test_queue_timeout_applies_when_the_scheduler_is_back(home: Home, queue: Queue) -> None:
     """The limit is not forgotten."""
     recorded(home, spec=LIMITED, submitted=clock.wall() - 20.0)
     queue.away = 2

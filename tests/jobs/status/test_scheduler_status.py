@@ -182,7 +182,7 @@ class Bringing(Elsewhere):
 
 
 async def test_given_up_by_its_scheduler(home: Home) -> None:
-    """The master has heard a signal only, and nobody wished for it: the cluster has failed the job."""
+    """The AM got only a signal, and no user asked for the end: the cluster has failed the job."""
     folder, record = recorded(home)
     killed = closed(folder, record, SIGTERM)
     status = ApplicationStatus(alive=False, given_up=True, note="node 7 is lost")
@@ -196,7 +196,7 @@ async def test_given_up_by_its_scheduler(home: Home) -> None:
 
 
 async def test_its_time_was_over(home: Home) -> None:
-    """The scheduler keeps a limit of time itself: a time-out as any other, and nobody's wish."""
+    """The scheduler enforces a time limit itself: a timeout as any other, not a user's request."""
     folder, record = recorded(home)
     killed = closed(folder, record, SIGTERM)
     status = ApplicationStatus(alive=False, result=JobState.KILLED, overdue="the job ran longer than 3s (x)")
@@ -223,7 +223,7 @@ async def test_a_follower_asks_whose_signal_it_was(home: Home, away: bool) -> No
     class Slow(Elsewhere):
         async def application_status(self, job_id: str) -> ApplicationStatus | None:
             if away:
-                raise SchedulerError("nobody answers")
+                raise SchedulerError("no daemon answers")
             return seen.pop(0)
 
     report = await remote_job_sync.build_last_am_report(folder, Slow(folder), last)
@@ -283,7 +283,7 @@ async def test_secrets_that_come_back(home: Home) -> None:
 
 
 async def test_a_master_that_listens_no_more(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its log tells how the job stood; that nobody has told of the end yet is said, and is no error."""
+    """Its log gives the state; that the end is not known yet is reported, and is no error."""
     folder, _ = recorded(home)
     logged(folder, started())
     monkeypatch.setattr(job_status, "ANSWER_TIMEOUT_SECONDS", 0.1)
@@ -305,16 +305,16 @@ async def test_a_scheduler_that_is_away(home: Home, hangs: bool) -> None:
         async def application_status(self, job_id: str) -> ApplicationStatus | None:
             if hangs:
                 await back.wait()
-            raise SchedulerError("nobody answers")
+            raise SchedulerError("no daemon answers")
 
     async with FakeAm(folder, running) as master:
         assert await remote_job_sync.poll_job(folder, record, Away(folder)) == replace(running, folder=str(folder.path))
         by_signal = killed_by(SIGTERM)
         master.change(replace(running, state=JobState.KILLED, failure=by_signal))
         back.set()
-        with pytest.raises(SchedulerError, match="nobody answers"):
+        with pytest.raises(SchedulerError, match="no daemon answers"):
             await remote_job_sync.poll_job(folder, record, Away(folder))
-    with pytest.raises(SchedulerError, match="nobody answers"):
+    with pytest.raises(SchedulerError, match="no daemon answers"):
         await remote_job_sync.poll_job(folder, record, Away(folder))
 
 
@@ -327,7 +327,7 @@ async def test_a_scheduler_that_is_away_and_a_record_that_is_not(home: Home, end
 
     class Away(Bringing):
         async def application_status(self, job_id: str) -> ApplicationStatus | None:
-            raise SchedulerError("nobody answers")
+            raise SchedulerError("no daemon answers")
 
     async with FakeAm(folder, running):
         secret, there = folder.credentials.read_text(), folder.am.read_text()
@@ -363,7 +363,7 @@ class WithoutFiles(Elsewhere):
     """The file system with the job's record is away."""
 
     async def fetch(self, folder: JobFolder) -> None:
-        raise SchedulerError("no NameNode answers:\n  nobody listens there")
+        raise SchedulerError("no NameNode answers:\n  no listener there")
 
 
 async def test_its_master_and_its_record_are_out_of_reach(home: Home) -> None:
@@ -409,7 +409,7 @@ async def test_a_job_without_a_record(home: Home, monkeypatch: pytest.MonkeyPatc
 
 
 def killed_by(actor: Actor) -> Failure:
-    """The failure of a job that somebody killed."""
+    """The failure of a job that a user killed."""
     kind = FailureClass.KILLED
     return Failure(
         failure_class=kind, cause=FailureCause.KILLED, reason=f"killed by {actor}", session=1, at=1.0, actor=actor
@@ -424,7 +424,7 @@ def closed(folder: JobFolder, record: JobRecord, actor: Actor) -> str:
 
 
 async def test_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can be told to kill a process of another machine: the scheduler does it."""
+    """A process of another machine cannot be killed from here: the scheduler does it."""
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     submitter = Elsewhere(folder)

@@ -29,7 +29,7 @@ def begun(folder: JobFolder, record: JobRecord) -> None:
 
 
 def test_it_follows_the_log(job: tuple[JobFolder, JobRecord]) -> None:
-    """From before there is one to the summary, as somebody says who reads all of it at once."""
+    """From before there is a log to the summary: the same state as from reading all of it at once."""
     folder, record = job
     standing = StatusFromLog(folder)
     assert standing.load_report().state is JobState.SUBMITTED
