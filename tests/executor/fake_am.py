@@ -80,7 +80,7 @@ class Master:
         self._run(begin())
 
     def stop_listening(self) -> None:
-        """Dies, as far as executors can tell: no connection, nobody there."""
+        """Die, as far as executors can tell: no connection, no listener."""
 
         async def end() -> None:
             if self._server:
@@ -97,7 +97,7 @@ class Master:
             self._loop.call_soon_threadsafe(connection.abort)
 
     def connection(self) -> RpcConnection:
-        assert self._connection is not None, "nobody is attached"
+        assert self._connection is not None, "no executor is attached"
         return self._connection
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
@@ -150,7 +150,7 @@ class Master:
     # --- what its server tells it ---------------------------------------------------------------------------------
 
     def on_connected(self, connection: RpcConnection) -> None:
-        """Somebody has shown the token."""
+        """A connection has presented the token."""
 
     def on_message(self, connection: RpcConnection, message: Message) -> None:
         with self._changed:

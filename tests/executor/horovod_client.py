@@ -1,9 +1,8 @@
 """A fake of Horovod's own client of its rendezvous server: what its `http_store.cc` puts on the wire, byte for byte.
 
-A connection for each question, IPv4, no word of when it ends, and no time-out: it reads until it has as many bytes as
-`Content-Length`, in that very spelling, says.
-
-As a program it is a rank: it meets its peers in the three circles that Horovod makes, and prints whom it found.
+A connection for each request, IPv4, no announcement of its end, and no timeout: it reads until it has as many bytes as
+`Content-Length`, in that very spelling, says. As a program it is a rank: it meets its peers in the three scopes that
+Horovod uses, and prints the peers it found.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def wait_for(port: int, path: str, host: str = "127.0.0.1") -> bytes:
 
 
 def meet(circle: str, rank: int, size: int) -> list[str]:
-    """As `Rendezvous` of its `gloo_context.cc`: everybody's word, in the order of ranks."""
+    """As `Rendezvous` of its `gloo_context.cc`: return the values of all ranks, in order."""
     host, port = os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"], int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
     word = "{JOB_NAME}:{TASK_INDEX}".format(**os.environ).encode()
     ask(port, "PUT", f"/{circle}/{rank}", word, host=host)

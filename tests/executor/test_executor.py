@@ -329,7 +329,7 @@ def test_full_disk_does_not_kill_the_program(master: Master, guest: Start, tmp_p
 
 
 def test_taken_port_is_a_collision_before_the_start(master: Master, guest: Start) -> None:
-    """Somebody listens on the reserved port: the program is not started, and the thief is named."""
+    """Another process listens on the reserved port: the program is not started, and that process is named."""
     guest("touch ran")
     port = int(master.wait(Ready).address.rpartition(":")[2])
     with thief(port):
@@ -340,7 +340,7 @@ def test_taken_port_is_a_collision_before_the_start(master: Master, guest: Start
 
 
 def test_taken_port_is_a_collision_after_a_failure(master: Master, guest: Start) -> None:
-    """A program that fails while somebody has its port is not to blame; one that succeeds had no need of it."""
+    """A program that fails while another process holds its port is not to blame; one that succeeds did not need it."""
     guest("while [ ! -e go ]; do sleep 0.01; done; exit 1")
     port = int(master.wait(Ready).address.rpartition(":")[2])
     master.start()
@@ -383,7 +383,7 @@ def test_stop_right_behind_the_start(master: Master, guest: Start) -> None:
 
 
 def thief(port: int) -> socket.socket:
-    """Somebody who listens on a reserved port."""
+    """A process that listens on a reserved port."""
     server = socket.socket()
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     server.bind(("0.0.0.0", port))

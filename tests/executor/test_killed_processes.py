@@ -1,4 +1,4 @@
-"""Whoever dies, nothing of the program is left, and what can go on goes on."""
+"""Whichever process dies, nothing of the program is left, and the job continues where it can."""
 
 import os
 import signal

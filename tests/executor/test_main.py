@@ -32,7 +32,7 @@ def test_nonsense_is_refused_without_repeating_it(told: bytes, complaint: str) -
 
 
 def test_context_in_a_file_is_deleted(master: Master, tmp_path: Path) -> None:
-    """A scheduler that cannot pass a pipe passes a file; nobody reads it a second time."""
+    """A scheduler that cannot pass a pipe passes a file; it is read once."""
     file = tmp_path / "context.json"
     file.write_text(json.dumps(to_plain(context(master, tmp_path))))
     executor = subprocess.Popen(command(MAIN, str(file)))

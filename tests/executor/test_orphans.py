@@ -61,7 +61,7 @@ def released(master: Master, executor: Guest) -> None:
 
 
 def test_on_a_unix_socket_the_executor_reconnects_itself(master: Master, guest: Start) -> None:
-    """It does not listen, and comes by itself to whoever listens at the same path."""
+    """It does not listen, and reconnects to the next AM that listens at the same path."""
     executor = guest(FOR_EVER, lease=300.0)
     pid = running(master, executor)
     assert master.wait(msg.Attach).listens == ""
@@ -140,7 +140,7 @@ def test_an_unwanted_program_gets_no_grace(far: Master, abroad: Start) -> None:
 
 
 def test_it_stays_small_and_quiet(far: Master, abroad: Start) -> None:
-    """Although it listens, and looks for somebody who is not there: 30 MB, one hundredth of a core."""
+    """Although it listens, and looks for an absent AM: 30 MB, one hundredth of a core."""
     executor = abroad()
     running(far, executor)
     far.stop_listening()

@@ -80,7 +80,8 @@ def told(spec: JobSpec, cluster: ClusterSpec) -> dict[str, Any]:
 @pytest.mark.parametrize("framework", sorted(set(names()) - {"standalone"}))
 @given(data=st.data())
 def test_programs_cannot_tell(framework: str, data: st.DataObject) -> None:
-    """Whoever is left out, all variables of all others are those of a smaller job, with no gap in any count."""
+    """Whichever tasks are left out, the variables of the others are those of a smaller job, without gaps in any
+    count."""
     most = data.draw(st.integers(2, 6))
     absent = data.draw(st.sets(st.integers(0, most - 1), min_size=1, max_size=most - 1))
     spec = job(framework, most, most - len(absent))
@@ -124,7 +125,7 @@ def test_who_cannot_do_without(framework: str, role: str, why: str) -> None:
     ids=["sidecar", "setup", "fcfs"],
 )
 def test_where_there_is_no_gang(more: dict[str, Any], said: str) -> None:
-    """Whoever starts by himself needs no leave to do so."""
+    """A task that starts independently needs no complete gang."""
     spec = job("none", 3, 1)
     kind = more.pop("kind", RoleKind.TRACKED)
     roles = {"chief": Role(), "worker": replace(spec.roles["worker"], kind=kind)}

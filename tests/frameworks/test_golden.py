@@ -51,7 +51,7 @@ def outputs(case: Json) -> Json:
 
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.json")), ids=lambda path: path.stem)
 def test_output_is_as_written_down(path: Path) -> None:
-    """A change of one letter in anybody's environment is seen."""
+    """It detects the change of one letter in any task's environment."""
     case = json.loads(path.read_text(encoding="utf-8"))
     assert outputs(case) == {"shared": case["shared"], "environments": case["environments"]}
 

@@ -81,8 +81,9 @@ def test_processes_of_a_task_are_slots_of_their_own(make_gang: GangMaker) -> Non
     assert meetings(gang.spec) == {"chief:0": RendezvousKind.STORE}
 
 
-def test_who_does_not_compute_has_no_slot(make_gang: GangMaker) -> None:
-    """Everybody would wait for a sidecar or an evaluator; parameter servers of one's own are ranks unless said so."""
+def test_tasks_that_do_not_compute_get_no_slot(make_gang: GangMaker) -> None:
+    """All ranks would wait for a sidecar or an evaluator; own parameter servers are ranks unless the job says
+    otherwise."""
     gang = make_gang(
         job(
             worker=Role(instances=2),
@@ -113,7 +114,7 @@ def test_roles_that_start_later_meet_among_themselves(make_gang: GangMaker) -> N
 
 
 def test_own_driver(make_gang: GangMaker) -> None:
-    """It is told the hosts and where to leave word, has no rank, and everybody goes through its port."""
+    """It gets the hosts and the path of its port file, has no rank, and all workers use its port."""
     spec = job(driver=Role(kind=RoleKind.UNTRACKED), worker=Role(instances=3))
     gang = make_gang(spec, {"driver": ("c:9",), "worker": ("b:1", "a:1", "b:2")})
     assert gang.environments()[TaskId("driver", 0)] == [

@@ -48,7 +48,7 @@ def test_the_only_task_of_a_computation_can() -> None:
 
 
 def test_tensorflow_without_servers_or_without_a_gang() -> None:
-    """Workers without ps wait for each other; with fcfs nobody knows anybody."""
+    """Workers without ps wait for each other; with fcfs no task knows the others' addresses."""
     adapter = load(home_of("tensorflow"))
     assert "wait for each other" in str(adapter.check_lone_restart(job("chief", "worker"), "worker"))
     assert adapter.check_lone_restart(job("worker", "ps", distributed_mode=DistributedMode.FCFS), "ps") is None

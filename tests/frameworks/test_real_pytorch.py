@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not has_torch(), reason=f"{DEBIAN_PYTHON} has no torch; apt-get install python3-torch"),
 ]
 
-#: Each rank trains on its own number; DistributedDataParallel leaves everybody with the mean of the gradients.
+#: Each rank trains on its own number; DistributedDataParallel leaves all ranks with the mean of the gradients.
 TRAIN = """
 import gc, json, os
 from datetime import timedelta
@@ -30,9 +30,9 @@ dist.init_process_group("gloo", timeout=timedelta(minutes=3))
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1, bias=False))
 model(torch.tensor([[float(dist.get_rank())]])).sum().backward()
 mine = [os.environ[name] for name in ("JOB_NAME", "TASK_INDEX", "LOCAL_RANK", "GROUP_RANK")]
-everybody = [None] * dist.get_world_size()
-dist.all_gather_object(everybody, [dist.get_rank(), *mine])
-print(json.dumps([model.module.weight.grad.item(), everybody]))
+ranks = [None] * dist.get_world_size()
+dist.all_gather_object(ranks, [dist.get_rank(), *mine])
+print(json.dumps([model.module.weight.grad.item(), ranks]))
 # The model holds the process group, whose threads must end before the interpreter does: torch 1.13 aborts otherwise.
 dist.barrier()
 del model

@@ -99,7 +99,7 @@ def test_order_of_roles_without_a_chief() -> None:
 
 
 def test_first_worker_leads_without_a_chief() -> None:
-    """As in LinkedIn TonY, where everybody met at worker:0."""
+    """As in LinkedIn TonY, whose rendezvous was at worker:0."""
     spec = JobSpec(roles={"loader": Role(), "worker": Role(instances=2)})
     found = places(spec, cluster_of(spec))
     assert found["worker"].first_rank == 0

@@ -65,7 +65,7 @@ def test_tensorboard_is_left_out_whatever_its_kind(make_gang: GangMaker) -> None
 
 
 def test_fcfs_has_neither(make_gang: GangMaker) -> None:
-    """Nobody knows the others when the first one starts."""
+    """The others' addresses are unknown when the first task starts."""
     gang = make_gang(spec_of(ALL_KINDS, DistributedMode.FCFS))
     assert all(processes == [{}] for processes in gang.environments().values())
 

@@ -36,8 +36,8 @@ def server(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
         yield bound
 
 
-def test_only_who_listens_is_told(way: str, server: socket.socket) -> None:
-    """Bound is not listening; a connection to the port is none either."""
+def test_only_listening_sockets_are_listed(way: str, server: socket.socket) -> None:
+    """A bound socket is not listening; a connection to the port is not either."""
     port = server.getsockname()[1]
     assert list_listening_inodes(port) == {}
     server.listen()

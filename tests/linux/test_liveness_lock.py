@@ -30,8 +30,8 @@ def could_take(path: Path) -> bool:
     return other(path).communicate("")[0] == "True\n"
 
 
-def test_taken_twice_by_one_and_by_nobody_else(tmp_path: Path) -> None:
-    """Who has it has it; somebody else does not get it before it is given back."""
+def test_a_lock_is_reentrant_and_exclusive(tmp_path: Path) -> None:
+    """Its holder may take it twice; another process gets it only after the release."""
     path = tmp_path / "lock"
     assert liveness_lock.lock_owner(path) is None
     assert liveness_lock.take(path)
@@ -44,8 +44,8 @@ def test_taken_twice_by_one_and_by_nobody_else(tmp_path: Path) -> None:
     assert could_take(path)
 
 
-def test_held_by_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is said, after some tries."""
+def test_a_lock_of_another_process_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attempt fails after some tries."""
     monkeypatch.setattr(liveness_lock, "_MAX_TRIES", 2)
     holder = other(tmp_path / "lock")
     assert holder.stdout

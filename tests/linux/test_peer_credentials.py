@@ -45,7 +45,7 @@ def test_the_user_of_a_loopback_peer(family: int, host: str, target: str | None)
 
 
 def test_a_peer_that_half_closed_is_still_known() -> None:
-    """Whoever has said all, and waits for the answer, has a process."""
+    """A client that has sent everything and waits for the answer still has a process."""
     with accepted(socket.AF_INET, "127.0.0.1") as (client, served):
         client.shutdown(socket.SHUT_WR)
         assert served.recv(1) == b""
@@ -98,5 +98,5 @@ def test_another_users_process() -> None:
 
 
 def test_root_and_we_are_ours() -> None:
-    """Nobody else, and not a peer of whom nothing is known."""
+    """No other uid, and not a peer whose uid is unknown."""
     assert [is_ours(uid) for uid in (0, os.geteuid(), None)] == [True, True, False]

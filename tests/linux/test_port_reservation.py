@@ -49,7 +49,7 @@ def test_servers_that_reuse_can_listen_on_a_held_port(
 
 
 def test_we_may_listen_there_ourselves(reservation: Reservation) -> None:
-    """Whoever connects waits in the kernel until somebody serves; a second one is told that the port is taken."""
+    """Clients wait in the kernel's backlog until they are served; a second listener is told that the port is taken."""
     with reservation.listen() as listening, socket.create_connection(("127.0.0.1", reservation.port), timeout=5):
         with pytest.raises(PortsExhaustedError, match=f"port {reservation.port}, just reserved, cannot be listened on"):
             reservation.listen()
@@ -72,7 +72,7 @@ def test_two_reservations_never_share_a_port() -> None:
 
 
 def test_range_skips_ports_that_a_server_has() -> None:
-    """A port on which somebody listens is not reserved, even if he lets others in."""
+    """A port with a listener is not reserved, even if that one allows reuse."""
     first = find_free_run(2)
     with serve(first, socket.SO_REUSEADDR, socket.SO_REUSEPORT):
         held = reserve((first, first + 1))

@@ -25,7 +25,7 @@ def test_a_process_that_sleeps_says_so() -> None:
     assert lines[-1] == "and 11 more threads"
 
 
-def test_whoever_is_gone_has_nothing_to_say() -> None:
+def test_a_process_that_is_gone_has_no_wait_channel() -> None:
     assert wait_channel((1 << 22) + 1) == ""
     assert command_of((1 << 22) + 1) == "[?]"
 

@@ -1,4 +1,4 @@
-"""The hook that has Python show where it stands, and that nobody else notices it."""
+"""The hook that dumps Python's stack traces, without side effects on the program."""
 
 import os
 import subprocess
@@ -71,7 +71,7 @@ def test_a_program_that_took_the_signal_keeps_it() -> None:
 
 
 def test_who_ignores_or_forgot_it_is_not_signalled() -> None:
-    """A signal that nobody catches ends a process."""
+    """A signal without a handler ends a process."""
     code = f"import signal, time\nsignal.signal({int(STACKS_SIGNAL)}, signal.SIG_DFL)\nprint(1, flush=True)\n"
     text, _ = stacks(code + "time.sleep(600)\n")
     assert text == ""

@@ -89,13 +89,13 @@ def test_outside_of_tony_both_do_nothing() -> None:
         "tony.progress(1, **{'x' * 10000: 1})",
         "tony.progress(10 ** 400)",
         "tony.checkpoint('no number').__exit__(None, None, None)",
-        "tony.reporting._reporter.name = '/nobody/there'; tony.progress(1)",
+        "tony.reporting._reporter.name = '/no/such/socket'; tony.progress(1)",
         "tony.reporting._reporter.name = 'x' * 500; tony.progress(1)",
         "tony.progress(1); import os; os.closerange(3, 50); tony.progress(2)",
     ],
 )
-def test_whatever_is_told_nothing_fails(hearer: socket.socket, call: str) -> None:
-    """A program never pays for what it tells."""
+def test_reporting_never_fails_the_program(hearer: socket.socket, call: str) -> None:
+    """Whatever it reports."""
     run(f"import tony\n{call}\n", environment(hearer))
 
 
@@ -106,7 +106,7 @@ def test_a_checkpoint_that_fails_is_none(hearer: socket.socket) -> None:
     assert heard(hearer) == []
 
 
-def test_nobody_is_told_more_often_than_is_of_use(hearer: socket.socket) -> None:
+def test_reports_are_rate_limited(hearer: socket.socket) -> None:
     """A loop of thousand calls sends a few; checkpoints are all sent, though they must wait for room."""
     code = (
         "import tony\n"
@@ -119,7 +119,7 @@ def test_nobody_is_told_more_often_than_is_of_use(hearer: socket.socket) -> None
         [sys.executable, "-S", "-c", code], env=environment(hearer), stdout=subprocess.PIPE, text=True
     ) as program:
         assert program.stdout
-        assert program.stdout.readline() == "told\n"  # nobody has read: most of it waits, and its end is soon
+        assert program.stdout.readline() == "told\n"  # nothing was read: most of it waits, and the program ends soon
         found: list[Advance | CheckpointReport | None] = []
         while sum(isinstance(each, CheckpointReport) for each in found) < 30:
             found.append(parse(hearer.recv(4096), clock.monotonic()))
@@ -129,8 +129,8 @@ def test_nobody_is_told_more_often_than_is_of_use(hearer: socket.socket) -> None
     assert sum(isinstance(each, Advance) for each in found) < 30
 
 
-def test_who_does_not_read_holds_up_nobody(hearer: socket.socket) -> None:
-    """Neither in the midst nor at the end."""
+def test_a_stuck_listener_does_not_block_the_program(hearer: socket.socket) -> None:
+    """Neither while it runs nor at its end."""
     code = "import tony\nfor step in range(200):\n    with tony.checkpoint(step): pass\n"
     run(code, environment(hearer))
 

@@ -69,12 +69,12 @@ class Line:
         self.closed = True
 
 
-GONE = ConnectionFailedError("nobody listens there", no_listener=True)
+GONE = ConnectionFailedError("no listener there", no_listener=True)
 UNKNOWN = ConnectionFailedError("no route")
 
 
 class World:
-    """A link, and the connections it will get one after the other; then nobody is there."""
+    """A link, and the connections it will get one after the other; then nothing listens."""
 
     def __init__(self, *lines: Line | Exception, length: float = 0.0, patience: float = 5.0) -> None:
         self.clock = Clock()
@@ -113,7 +113,7 @@ def test_a_lease_of_zero_ends_with_the_connection() -> None:
 
     async def scenario() -> None:
         world = World()
-        assert await world.link.keep() == "nobody listens there"
+        assert await world.link.keep() == "no listener there"
         assert world.tries == 1
 
     play(scenario)
@@ -126,7 +126,7 @@ def test_the_lease_holds_while_the_am_may_return() -> None:
         line = Line([welcome(attempt=2), None])
         world = World(GONE, GONE, GONE, line, length=0.5, patience=0.5)
         world.dialog.report_ready(1, "h:1")
-        assert await world.link.keep() == "nobody listens there"
+        assert await world.link.keep() == "no listener there"
         assert world.tries > 4
         attach, ready = line.sent
         assert isinstance(attach, Attach)
@@ -142,7 +142,7 @@ def test_unknown_trouble_is_borne_for_the_connect_timeout() -> None:
 
     async def scenario() -> None:
         world = World(*[UNKNOWN] * 3, Line([welcome(), None]), length=0.0, patience=20.0)
-        assert await world.link.keep() == "nobody listens there"
+        assert await world.link.keep() == "no listener there"
         assert world.tries == 5
 
     play(scenario)
@@ -176,7 +176,7 @@ def test_who_is_not_wanted_any_more_ends_at_once() -> None:
 
 @pytest.mark.parametrize("code", ["superseded", "busy", "token", "bad-message", "version"])
 def test_other_refusals_end_nothing_that_runs(code: str) -> None:
-    """An older application master has nothing to say, and at an address of one that died anybody may listen by now."""
+    """An older application master has no authority, and any process may listen at the address of a dead one."""
 
     async def scenario() -> None:
         refused = ProtocolError(code, "not you")
@@ -206,7 +206,7 @@ def test_older_master_is_left() -> None:
     async def scenario() -> None:
         old = Line([welcome(attempt=1), ReleaseExecutor()])
         world = World(Line([welcome(attempt=2), None]), old)
-        assert await world.link.keep() == "nobody listens there"
+        assert await world.link.keep() == "no listener there"
         assert world.tries == 3
         assert world.wishes == []
         assert old.closed
@@ -261,7 +261,7 @@ def test_heartbeats_have_the_interval_of_the_welcome() -> None:
 
 
 def test_silence_after_attach_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody who takes connections and says nothing is not our application master."""
+    """A peer that accepts the connection and never answers is not our application master."""
     monkeypatch.setattr("tony.executor.control.am_connection._ANSWER_TIMEOUT_SECONDS", 0.05)
 
     async def scenario() -> None:
@@ -320,7 +320,7 @@ def test_only_an_answer_renews_the_lease(last: object) -> None:
     async def scenario() -> None:
         world = World(length=50.0)
         world.lines = [Line([welcome(), pass_by(world, 100.0), last])]
-        assert await world.link.keep() in ("the connection was closed", "nobody listens there")
+        assert await world.link.keep() in ("the connection was closed", "no listener there")
         assert world.tries == 1
 
     play(scenario)
@@ -433,7 +433,7 @@ def test_clocks_run_at_different_rates(rate: float, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_summons_ends_the_waiting() -> None:
-    """Also one after many tries in vain, and while a connection to where nobody answers is being made."""
+    """Also one after many failed attempts, and while a connection to an address that does not answer is being made."""
 
     async def scenario() -> None:
         async def hang(timeout: float) -> Line:

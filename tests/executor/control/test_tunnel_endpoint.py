@@ -17,7 +17,7 @@ from tony.protocol.tunnel_messages import DialTunnel, EndTunnel, JoinTunnel, Tun
 
 @contextmanager
 def shouting(address: str = "127.0.0.1") -> Iterator[int]:
-    """Somebody who answers one caller in capitals, until there is nothing more to say. Answers the port."""
+    """A server that answers one client in capitals, until the client stops sending. Return its port."""
     listener = socket.create_server((address, 0))
     peers = [listener]
 

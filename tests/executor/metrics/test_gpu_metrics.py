@@ -96,7 +96,7 @@ ALL = {"util", "memory", "memory-total", "power", "clock", "temperature", "ecc",
 
 
 def test_all_metrics_of_the_granted_devices_are_reported() -> None:
-    """In our units, by names that everybody knows; a device that was granted alone is the first one."""
+    """In our units and under their usual names; a device that was granted alone is the first one."""
     library = Library()
     found = Devices(("GPU-0",), lambda: library)
     values = found.poll()

@@ -32,7 +32,7 @@ def end(master: Master, folder: Path) -> None:
 
 
 def test_a_program_is_measured(master: Master, guest: Start, tmp_path: Path) -> None:
-    """Every number has a name that everybody knows; what a child does is part of it, and rates come with the first."""
+    """Every metric has its usual name; child processes are included, and rates come with the first sample."""
     burn = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'while True: pass'])\n"
     start(master, guest, burn + _WAIT)
     # One process may use that much while it starts, before there is a child.

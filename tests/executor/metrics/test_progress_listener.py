@@ -102,8 +102,8 @@ def test_the_newest_word_counts_and_every_checkpoint() -> None:
     in_loop(work)
 
 
-def test_a_flood_is_taken_at_leisure_and_bounded() -> None:
-    """Whoever tells all the time finds no room; what is kept has an end, and nonsense is counted."""
+def test_a_flood_of_reports_is_throttled_and_bounded() -> None:
+    """Excess reports are dropped; what is kept is bounded, and invalid reports are counted."""
 
     async def work(progress: ProgressListener, teller: socket.socket) -> None:
         progress.begin()
@@ -172,8 +172,8 @@ def test_reports_between_samples_are_read() -> None:
     in_loop(work)
 
 
-def test_roots_programs_may_be_anybodys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of another user only who has the marker; without root, no other user."""
+def test_root_accepts_other_users_programs_with_the_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another user only a process with the marker; without root, no other user."""
     asked = []
 
     def has_marker(pid: int, marker: bytes) -> bool:
@@ -233,7 +233,7 @@ def test_the_sockets_file_is_its_owners(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("is_root", [False, True])
 def test_another_user_cannot_fill_the_queue(is_root: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither that of a user nor that of root, whose file all may write to: its path is shown to no one."""
+    """Neither that of a user nor that of root, whose file is writable for all: its path stays private."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
 

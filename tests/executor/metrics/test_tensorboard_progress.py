@@ -104,15 +104,15 @@ def test_parallel_runs_keep_their_names(tmp_path: Path) -> None:
     assert summaries.poll() == Advance(5.0, None, expected)
 
 
-def test_files_of_earlier_tries_are_left_alone(tmp_path: Path) -> None:
-    """What nobody has written to since the program was started is none of its."""
+def test_files_of_earlier_task_attempts_are_ignored(tmp_path: Path) -> None:
+    """Files without a write since the program was started are not its own."""
     write(tmp_path / NAME, VERSION, framed(scalar(500, loss=1.0)))
     os.utime(tmp_path / NAME, (1, 1))
     assert TensorBoardProgress(tmp_path, time.time()).poll() is None
 
 
 def test_pictures_are_passed_over(tmp_path: Path) -> None:
-    """Nobody reads a megabyte for a step."""
+    """A megabyte is not read for a step."""
     write(tmp_path / NAME, VERSION, framed(bytes(1 << 20)), framed(scalar(3, loss=0.5)))
     assert TensorBoardProgress(tmp_path, time.time()).poll() == Advance(3.0, None, {"user.loss": 0.5})
 
@@ -142,7 +142,7 @@ def test_damage_in_the_midst_loses_what_was_there(tmp_path: Path) -> None:
 
 
 def test_what_is_no_event_file_is_nothing(tmp_path: Path) -> None:
-    """Text, a folder, a pipe that nobody writes to, a length beyond all bounds."""
+    """Text, a folder, a pipe without a writer, a length beyond all bounds."""
     write(tmp_path / "a.tfevents", b"hello, world, this is text\n" * 10)
     (tmp_path / "b.tfevents").mkdir()
     os.mkfifo(tmp_path / "c.tfevents")

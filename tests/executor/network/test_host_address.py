@@ -34,7 +34,7 @@ def test_an_address_that_others_reach_is_preferred(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_name_that_means_only_this_machine_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Debian gives a machine's own name 127.0.1.1: nobody else would reach that."""
+    """Debian maps a machine's own name to 127.0.1.1, which other machines cannot reach."""
     resolving(monkeypatch, "127.0.1.1")
     monkeypatch.setattr(host_address, "_find_outgoing_address", lambda: "10.0.0.7")
     assert resolve_ip("node7") == "10.0.0.7"

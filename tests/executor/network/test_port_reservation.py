@@ -32,7 +32,7 @@ def test_range_of_one_port_serves_session_after_session() -> None:
 
 
 def test_a_port_that_we_answer_ourselves_is_not_the_programs() -> None:
-    """Neither has anybody taken it, nor is it to blame for what the program cannot bind."""
+    """It is neither taken by another process, nor the reason why the program cannot bind it."""
     ports = TaskPorts(None, wants_tb_port=False)
     ports.renew()
     with ports.listen():

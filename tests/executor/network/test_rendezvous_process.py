@@ -26,7 +26,7 @@ def registered(master: Master, session: int = 1) -> int:
 
 
 def test_it_answers_before_the_program_starts_and_after_it_has_ended(master: Master, guest: Start) -> None:
-    """Nobody can come too early; who leaves last finds it still there. The program's end is an ordinary one."""
+    """Every rank finds it, the first as well as the last to leave. The program's end is an ordinary one."""
     with guest("exit 0", meeting=RendezvousKind.STORE) as executor:
         port = registered(master)
         assert ask(port, "PUT", "/global/0", b"zero") == (200, b"")

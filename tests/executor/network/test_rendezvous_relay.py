@@ -1,4 +1,4 @@
-"""Whoever comes before the user's own rendezvous server waits for it, and then speaks with it."""
+"""Connections made before the user's own rendezvous server is up wait for it, and are then forwarded."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def test_a_driver_that_never_says_where(tmp_path: Path, capfd: pytest.CaptureFix
 
 
 def test_a_driver_that_does_not_listen(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """LinkedIn TonY's test double did that; nobody hangs."""
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        port = nobody.getsockname()[1]
+    """As LinkedIn TonY's test double behaved: no task hangs."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
         (tmp_path / NAME.format(port)).touch()
         assert run(Relay(str(tmp_path), str(tmp_path), since=0), knock) == b""
     assert mentions(capfd.readouterr().err, f"port {port}")

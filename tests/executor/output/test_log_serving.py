@@ -1,4 +1,4 @@
-"""Whoever reads what a program prints gets every byte that is left, in order, and waits without being asked again."""
+"""A log reader gets every byte that is left, in order, and waits without polling."""
 
 from __future__ import annotations
 
@@ -188,8 +188,8 @@ def test_the_exit_does_not_wait_for_lost_readers(tmp_path: Path) -> None:
     run(story())
 
 
-def test_a_crowd_of_readers_is_bounded(tmp_path: Path) -> None:
-    """Whoever is one too many takes the place of the first; nonsense is no reader at all."""
+def test_number_of_readers_is_bounded(tmp_path: Path) -> None:
+    """A reader beyond the limit replaces the oldest; an invalid request is ignored."""
 
     async def story() -> None:
         desk = Desk(tmp_path)
@@ -251,7 +251,7 @@ def test_every_byte_once_whatever_is_rotated_away(
 
 
 def test_a_file_that_was_removed_is_an_empty_one(tmp_path: Path) -> None:
-    """Somebody deletes it under us: nothing is answered that never was there."""
+    """A deleted log file reads as empty, not as content that was never there."""
 
     async def story() -> None:
         desk = Desk(tmp_path)

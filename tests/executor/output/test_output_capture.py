@@ -177,7 +177,7 @@ def test_loss_is_described(tmp_path: Path) -> None:
 
 
 def test_writer_that_never_closes_does_not_hold_us(tmp_path: Path) -> None:
-    """Somebody else may have got the pipe; what is in it is taken, and that is that."""
+    """Another process may hold the pipe; what is in it is read, and the executor does not wait for its end."""
 
     async def scenario() -> None:
         output = Output(tmp_path, "x", 1000, WriterThread(), lambda: None)

@@ -1,4 +1,4 @@
-"""What a program hands on is found whatever else it prints, and costs nobody else anything."""
+"""Exports of a program are found among any other output, at no cost for programs without exports."""
 
 import re
 import time
@@ -99,7 +99,7 @@ def test_what_was_printed_last_counts_whichever_stream_it_was() -> None:
 
 
 def test_all_values_together_fit_into_a_message() -> None:
-    """Whoever hands on more than that loses the last ones, and is told so: they are missing."""
+    """Values beyond the limit are dropped, and the log says which are missing."""
     wanted = {f"V{number}": f"v{number}=" for number in range(20)}
     exports = Exports(wanted)
     reader = exports.create_reader()

@@ -17,11 +17,11 @@ def test_control_group_is_killed_in_one_stroke_where_the_kernel_can(
 ) -> None:
     """Members that fork and exit all the time would outrun signals to single processes."""
     monkeypatch.setattr(process, "list_below", list)  # what runs below pytest, such as a cluster, must live on
-    nobody = 2**22 + 1  # more than any pid
-    (tmp_path / "cgroup.procs").write_text(f"{nobody}\n")
+    missing_pid = 2**22 + 1  # more than any pid
+    (tmp_path / "cgroup.procs").write_text(f"{missing_pid}\n")
     (tmp_path / "cgroup.kill").write_text("")
     family = ProcessTree(f"TONY_TASK={tmp_path}", [str(tmp_path)], lambda: ())
-    assert asyncio.run(family.end(timeout=0.01)) == [nobody]
+    assert asyncio.run(family.end(timeout=0.01)) == [missing_pid]
     assert (tmp_path / "cgroup.kill").read_text() == "1"
 
 
@@ -71,8 +71,8 @@ helper.kill()
 
 
 @pytest.mark.parametrize("way", ["listed", "unlisted"])
-def test_who_lost_its_parent_is_found_without_any_mark(way: str) -> None:
-    """Whether or not the kernel lists children; where it does, nobody is searched for who is not there."""
+def test_an_orphan_is_found_without_a_marker(way: str) -> None:
+    """Whether or not the kernel lists children; where it does, no search by marker is made."""
     if process.list_own_children() is None:
         pytest.skip("a kernel without CONFIG_PROC_CHILDREN")
     source = str(Path(process.__file__).parents[2])

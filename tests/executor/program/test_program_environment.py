@@ -176,8 +176,8 @@ def test_the_program_of_a_job_without_roles_is_at_home_in_its_working_directory(
     assert env["HOME"] == "/home/me"
 
 
-def test_what_others_handed_on_is_stronger_than_the_jobs_own_variables() -> None:
-    """Those are what holds as long as nobody has said anything else; what tony sets stays."""
+def test_exports_of_other_tasks_override_the_jobs_own_variables() -> None:
+    """A job's own variables are the defaults; what tony sets stays."""
     seen = build_task_view(TASK, START, "h1:5000", 6006)
     task = replace(TASK, env={"PARAMS": "default", "OTHER": "own"})
     handed_on = {"PARAMS": "{role} --lr 0.1", "JOB_ID": "nonsense"}

@@ -19,7 +19,7 @@ from tony.linux import process
 
 @pytest.mark.parametrize("farewell", [b"bye\n", b""])
 def test_control_group_is_removed_whether_or_not_the_executor_lived(tmp_path: Path, farewell: bytes) -> None:
-    """Its maker, the application master, may have been killed: nobody else would remove it."""
+    """The application master that made it may have been killed: no other process would remove it."""
     groups = [tmp_path / "memory" / "tony" / "c-1", tmp_path / "cpu" / "tony" / "c-1"]
     for group in groups:
         group.mkdir(parents=True)
