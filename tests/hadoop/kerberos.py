@@ -20,7 +20,7 @@ _CLIENT = """[libdefaults]
  dns_canonicalize_hostname = false
  dns_lookup_realm = false
  dns_lookup_kdc = false
- default_ccache_name = FILE:{folder}/nobody.cc
+ default_ccache_name = FILE:{folder}/none.cc
 [realms]
  {realm} = {{
   kdc = 127.0.0.1:{port}

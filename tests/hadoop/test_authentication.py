@@ -1,4 +1,4 @@
-"""Tests of `tony.hadoop.authentication` and `tony.hadoop.hdfs.namenode`: as whom, and to whom."""
+"""Tests of `tony.hadoop.authentication` and `tony.hadoop.hdfs.namenode`: login identities and server principals."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def logins(
 
 
 def test_a_name_is_enough_where_nothing_is_proved() -> None:
-    """HADOOP_USER_NAME before that of the process; somebody else's with HADOOP_PROXY_USER."""
+    """HADOOP_USER_NAME before that of the process; another user's with HADOOP_PROXY_USER."""
     mine = pwd.getpwuid(os.geteuid()).pw_name
     assert LoginIdentity.from_user(mine) == logins().login_for_resource_manager(RM)
     assert LoginIdentity.from_user("alice") == logins(None, {"HADOOP_USER_NAME": "alice"}).login_for_resource_manager(
@@ -73,10 +73,10 @@ def test_the_name_of_who_has_a_token() -> None:
 def test_a_user_without_a_name_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """In images, users are often only numbers."""
 
-    def nobody(_: int) -> object:
+    def raise_key_error(_: int) -> object:
         raise KeyError
 
-    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.setattr(pwd, "getpwuid", raise_key_error)
     assert "carol" == find_user_name(Configuration.load(), {"USER": "carol"})
     with pytest.raises(ConfigurationError, match="Set HADOOP_USER_NAME"):
         find_user_name(Configuration.load(), {})

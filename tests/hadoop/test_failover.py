@@ -217,7 +217,7 @@ async def test_safe_mode_is_the_callers_unless_it_will_end_by_itself() -> None:
 
 
 async def test_other_errors_are_the_callers() -> None:
-    """Nobody else is asked, and nothing is slower after it."""
+    """No other daemon is called, and later calls are not delayed."""
     async with pair(policy=Policy(give_up_after=5.0, shortest=60.0, longest=60.0)) as (one, two, both):
         for fatal in (False, True):
             one.order(Refuse(class_name=f"{_JAVA}security.AccessControlException", fatal=fatal))

@@ -47,7 +47,7 @@ def test_names_there_and_back(number: int, attempt: int, sequence: int) -> None:
 
 
 def test_whose_container_it_is() -> None:
-    """By its name, whatever the epoch; what is no name is nobody's."""
+    """By its name, whatever the epoch; an invalid name belongs to no application."""
     application = "application_1410901177871_0001"
     for name in ("container_1410901177871_0001_01_000005", "container_e17_1410901177871_0001_01_000005"):
         assert is_of(name, application)

@@ -1,4 +1,4 @@
-"""Logs of simulated jobs as a reader finds them, for whoever draws conclusions from logs."""
+"""Event logs of simulated jobs as a reader finds them."""
 
 from __future__ import annotations
 

@@ -85,8 +85,8 @@ def test_an_ended_job_is_read_once(home: Home) -> None:
     assert scan(home).ended == (head(),)
 
 
-def test_whoever_closes_a_record_adds_it_to_the_index(home: Home) -> None:
-    """So the first list after a thousand jobs reads no record either; it counts no job twice."""
+def test_closing_a_job_directory_adds_it_to_the_index(home: Home) -> None:
+    """So the first list after a thousand jobs reads no job directory either; no job is counted twice."""
     home.job(JOB).summary.write_text("{")
     home.job(JOB).job.write_text("{")
     assert scan(home).ended == (head(),)
@@ -124,7 +124,7 @@ def test_a_damaged_index_is_mended(home: Home, tail: bytes) -> None:
     assert len(scan(home).ended) == 2
 
 
-def test_an_index_of_jobs_that_are_gone_is_written_anew(home: Home) -> None:
+def test_an_index_of_removed_jobs_is_rewritten(home: Home) -> None:
     """It does not grow for ever."""
     line = json.dumps({"job": "x"})
     home.index.write_text(f"{line}\n" * 1100)

@@ -97,7 +97,7 @@ def test_times_are_kept_exactly(folder: Path, at: float, wall: float) -> None:
 
 
 def test_the_header_is_there_at_once(tmp_path: Path) -> None:
-    """Whoever looks at a log that has just been begun sees what it is."""
+    """A reader of a log that was just begun sees its header."""
     writer = LogWriter(tmp_path / "events.1.jsonl", HEADER)
     assert read_header(tmp_path / "events.1.jsonl") == HEADER
     assert list(read(segments(tmp_path))) == []
@@ -115,7 +115,7 @@ def test_nothing_is_seen_before_it_is_flushed(tmp_path: Path) -> None:
 
 
 def test_two_writers_never_share_a_file(tmp_path: Path) -> None:
-    """A segment that is there belongs to somebody."""
+    """An existing segment belongs to another writer."""
     path = logged(tmp_path, SOME)
     with pytest.raises(StorageError, match=r"cannot create the event log .*events\.1\.jsonl: File exists"):
         LogWriter(path, HEADER)
@@ -143,8 +143,8 @@ def test_a_log_that_ends_anywhere_is_read_up_to_there(folder: Path, keep: int) -
 
 @settings(max_examples=200)
 @given(place=st.integers(0, 2000), junk=st.binary(max_size=8))
-def test_a_damaged_log_is_said_to_be_damaged(folder: Path, place: int, junk: bytes) -> None:
-    """Whatever stands in it, the answer is events or an error that names the file."""
+def test_a_damaged_log_is_reported_as_damaged(folder: Path, place: int, junk: bytes) -> None:
+    """The result is events or an error that names the file."""
     path = logged(folder, SOME)
     whole = path.read_bytes()
     place %= len(whole)
@@ -236,8 +236,8 @@ def test_an_endless_line_is_not_taken_into_memory(tmp_path: Path) -> None:
         list(read([path]))
 
 
-def test_an_event_that_nobody_could_read_is_not_written(tmp_path: Path) -> None:
-    """One line too long would make the whole log unreadable."""
+def test_an_event_that_is_too_long_is_not_written(tmp_path: Path) -> None:
+    """One line over the limit would make the whole log unreadable."""
     writer = LogWriter(tmp_path / "events.1.jsonl", HEADER)
     with pytest.raises(RecordError, match="is too long"):
         writer.append(ev.Queued(reason="x" * MAX_LINE_BYTES), 0.0, 0.0)
@@ -255,8 +255,8 @@ def test_half_characters_are_logged(tmp_path: Path) -> None:
 # --- what cannot be read or written -----------------------------------------------------------------------------------
 
 
-def test_a_full_disk_is_said_and_leaves_a_clean_log(tmp_path: Path) -> None:
-    """What did not fit is torn, and left out by the reader."""
+def test_a_full_disk_is_reported_and_leaves_a_clean_log(tmp_path: Path) -> None:
+    """The event that did not fit is torn, and the reader skips it."""
     writer = LogWriter(tmp_path / "events.1.jsonl", HEADER)
     writer.append(SOME[0], 0.0, 1000.0)
     writer.flush()

@@ -63,7 +63,7 @@ def test_a_torn_header_waits(folder: JobFolder) -> None:
 
 
 @pytest.mark.parametrize("line", ["{}", "[]", "x", '{"seq": 1, "at": 0, "wall": 0, "event": "flown", "data": {}}'])
-def test_what_is_no_event_is_said(folder: JobFolder, line: str) -> None:
+def test_a_line_that_is_no_event_is_reported(folder: JobFolder, line: str) -> None:
     """The message names the file and the line."""
     logged(folder, [])
     with folder.events(1).open("a") as file:
@@ -72,8 +72,7 @@ def test_what_is_no_event_is_said(folder: JobFolder, line: str) -> None:
         list(EventTail(folder).read_new())
 
 
-def test_what_is_no_log_is_said(folder: JobFolder) -> None:
-    """So does that of a file that is something else."""
+def test_a_file_that_is_no_event_log_is_reported(folder: JobFolder) -> None:
     folder.events(1).write_text("hello\n")
     with pytest.raises(RecordError, match="is not an event log"):
         list(EventTail(folder).read_new())

@@ -126,8 +126,8 @@ def test_a_job_whose_phases_are_known() -> None:
     assert made.goodput == pytest.approx(EXPECTED["productive"] / held, rel=0.01)
 
 
-def test_what_nobody_told_is_not_known() -> None:
-    """Of a program that reports no step nothing is productive, and no share of it is."""
+def test_goodput_without_progress_reports_is_unknown() -> None:
+    """Neither productive time nor a share of it is computed for a program that reports no steps."""
     made = ledger(drawn(trained()))
     assert [made.seconds[bucket.value] for bucket in (*OF_STEPS, Bucket.CHECKPOINT)] == [None] * 5
     assert made.seconds["unknown"] == pytest.approx(2 * 1000.0 + 2000.0 + 2010.0)

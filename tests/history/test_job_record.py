@@ -54,7 +54,7 @@ def test_something_else_is_refused(tmp_path: Path, content: str) -> None:
 
 
 def test_a_file_that_is_there_is_not_missing(tmp_path: Path) -> None:
-    """One that says nothing is damaged: nobody takes the job for one that does not exist, or that still runs."""
+    """An empty or truncated file is damaged: the job counts neither as missing nor as running."""
     folder, record = recorded(Home(tmp_path))
     write_summary(folder, succeeded(folder, record))
     for path, read in ((folder.summary, read_summary), (folder.job, read_job)):
@@ -72,7 +72,7 @@ def test_a_damaged_record_is_refused(tmp_path: Path) -> None:
 
 
 def test_tasks_without_end_are_refused(tmp_path: Path) -> None:
-    """A few letters would fill the memory of whoever looks at the job."""
+    """A few characters could otherwise fill the reader's memory."""
     folder, _ = recorded(Home(tmp_path))
     plain = job_of(folder)
     for tasks, why in ((10**9, "has 1,000,000,000 tasks; the limit is 200,000"), (-5, "has -5 tasks")):

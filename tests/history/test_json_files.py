@@ -37,15 +37,15 @@ def test_writing_replaces_in_one_step(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["x.json"]
 
 
-def test_what_is_no_json_is_said(tmp_path: Path) -> None:
+def test_an_invalid_json_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text("{")
     with pytest.raises(RecordError, match=r"x\.json is not JSON"):
         read_json(path)
 
 
-def test_a_refusing_file_system_is_said(tmp_path: Path) -> None:
-    """The message names the file and the reason, and no draft stays behind."""
+def test_file_system_errors_are_reported(tmp_path: Path) -> None:
+    """The message names the file and the reason, and no temporary file is left."""
     with pytest.raises(StorageError, match=r"cannot write .*x\.json: No such file"):
         write_json(tmp_path / "nowhere" / "x.json", 1)
     (tmp_path / "folder").mkdir()

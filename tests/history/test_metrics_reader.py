@@ -1,4 +1,4 @@
-"""What was measured comes back from its file, whoever reads it, and a file that is broken says nothing."""
+"""Metrics are read back from their file, and a damaged file yields no values."""
 
 from __future__ import annotations
 
@@ -141,8 +141,8 @@ def test_a_gap_without_end_fills_no_memory(path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + b"\xff" * 4096])
-def test_what_cannot_be_gone_on_with_is_begun_anew(path: Path, content: bytes) -> None:
-    """A writer meets anything, and a reader too."""
+def test_an_unusable_metrics_file_is_replaced(path: Path, content: bytes) -> None:
+    """Writer and reader accept any content."""
     path.write_bytes(content)
     with open_metrics(path) as metrics:
         assert (metrics.known, metrics.tasks(), metrics.points("worker:0", "cpu").at) == (False, (), ())
@@ -255,8 +255,8 @@ def test_readers_and_a_writer_at_one_time(path: Path) -> None:
     writer.close()
 
 
-def test_a_write_that_nobody_waits_for_ends_before_the_file_is_closed(path: Path) -> None:
-    """Else two threads were in SQLite at once, which may be the end of the process."""
+def test_a_write_in_the_background_ends_before_the_file_is_closed(path: Path) -> None:
+    """Otherwise two threads would be in SQLite at once, which can crash the process."""
     begun, closed = threading.Event(), threading.Event()
 
     class Slow(UserDict[str, list[float]]):
@@ -359,7 +359,7 @@ def test_ten_thousand_tasks_fit_into_the_file(path: Path) -> None:
 
 @pytest.mark.parametrize("table", ["series", "task", "chunk", "progress", "checkpoint"])
 def test_what_is_no_table_is_not_asked(path: Path, table: str) -> None:
-    """A view in a table's place is a program of whoever wrote it: it could fill memory and disk."""
+    """A view in a table's place runs a query of the file's author, which could fill memory and disk."""
     written(path, part(cpu=[1.0]))
     endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x AS id FROM c"
     with sqlite3.connect(path) as database:
@@ -373,7 +373,7 @@ def test_what_is_no_table_is_not_asked(path: Path, table: str) -> None:
 
 
 def test_text_without_end_is_not_taken(path: Path) -> None:
-    """Text that SQLite makes while it reads costs whoever wrote it nothing, so there is a bound."""
+    """Text that SQLite generates while reading costs the file's author nothing, so its length is bounded."""
     written(path, part(cpu=[1.0]))
     rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 3000) SELECT x FROM c"
     with sqlite3.connect(path) as database:
@@ -415,7 +415,7 @@ def _journal_that_names(path: Path, other: Path) -> Path:
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_journal_removes_no_file(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: bool) -> None:
-    """SQLite plays such a journal back and removes the file that it names, if whoever opens it lets it write."""
+    """SQLite plays such a journal back and removes the file that it names, if the database is opened for writing."""
     written(path, part(cpu=[1.0]))
     precious = tmp_path / "precious"
     precious.write_text("as it is")

@@ -76,7 +76,7 @@ def test_a_job_and_what_is_measured() -> None:
     """State, tasks, restarts, hours; numbers with their units in their names."""
     latest = {
         "worker:0": {"cpu": 1.5, "rss": 2**30, "gpu1.util": 0.25, "user.loss": 0.125, "net-in": 7.0, "??": 1.0},
-        "nobody:9": {"cpu": 9.0},
+        "ghost:9": {"cpu": 9.0},
     }
     found = parsed(exposition([JobSnapshot(report=job(), latest=latest)]))
     assert value(found, "tony_job_info", job_id="local-1", user="ann", name="digits", framework="none") == 1
@@ -91,7 +91,7 @@ def test_a_job_and_what_is_measured() -> None:
     assert value(found, "tony_task_gpu_util_ratio", gpu="1") == 0.25
     assert value(found, "tony_task_told", series="loss") == 0.125
     assert value(found, "tony_task_net_in_bytes_per_second", task="worker:0") == 7.0
-    assert not any("nobody:9" in str(key) for key in found)
+    assert not any("ghost:9" in str(key) for key in found)
 
 
 def test_several_jobs_share_names() -> None:
@@ -106,7 +106,7 @@ def test_several_jobs_share_names() -> None:
     assert value(found, "tony_job_ended_timestamp_seconds", job_id="local-x") == 2000.0
 
 
-def test_many_tasks_are_told_by_role() -> None:
+def test_many_tasks_are_aggregated_by_role() -> None:
     """Least, mean and most, instead of a time series for each."""
     latest = {f"worker:{n}": {"cpu": float(n)} for n in range(MOST_TASKS + 1)}
     text = exposition([JobSnapshot(report=job(MOST_TASKS + 1), latest=latest)])

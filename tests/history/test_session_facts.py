@@ -42,8 +42,8 @@ def test_lone_restarts(tmp_path: Path) -> None:
     assert list_lone_restarts(folder) == [(1, first), (2, second)]
 
 
-def test_of_what_somebody_else_told() -> None:
-    """Without a log, of events that were asked for elsewhere: the same."""
+def test_session_facts_from_received_events() -> None:
+    """Without an event log, events received from elsewhere give the same facts."""
     first = FailureClassified(
         task=TaskId("worker", 0), failure="it failed", decision=FailureResponse.RETRY, reason="why"
     )

@@ -45,8 +45,8 @@ def check(line: Timeline) -> None:
         assert 0.0 <= since < until <= line.until
 
 
-def test_containers_are_told_with_their_hosts() -> None:
-    """Of each task in the order in which it had them, one after the other."""
+def test_containers_are_listed_with_their_hosts() -> None:
+    """For each task in the order in which it had them."""
     cluster = life(3).cluster
     line = drawn(cluster)
     granted = {each.event.container: each.event.host for each in entries(cluster) if isinstance(each.event, ev.Granted)}
@@ -97,8 +97,8 @@ def test_a_life_without_trouble() -> None:
     assert [span.held for span in line.spans] == [False, True, True]
 
 
-def test_a_restart_is_told_as_one() -> None:
-    """The others are stopped, wait, and everything until the programs run again follows a failure."""
+def test_a_restart_is_one_interval() -> None:
+    """The other tasks are stopped and wait; all time until the programs run again belongs to the restart."""
     cluster = started(with_restarts(workers(2), 1))
     step(cluster, 10.0)
     cluster.stubborn.add(task("worker:1"))
@@ -127,8 +127,8 @@ def test_a_restart_is_told_as_one() -> None:
     assert MarkerKind.RESTART in {mark.what for mark in line.marks}
 
 
-def test_who_comes_later_is_gone_until_it_is_its_turn() -> None:
-    """A role that waits for another one takes no time of anybody's until that is over."""
+def test_a_role_that_waits_for_another_takes_no_time() -> None:
+    """Until the other role has finished."""
     spec = JobSpec(command="x", roles={"first": Role(), "later": Role(after={"first": AfterCondition.SUCCEEDED})})
     cluster = started(spec)
     step(cluster, 30.0)
@@ -242,7 +242,7 @@ def test_a_log_that_makes_no_sense_is_doubted() -> None:
 
 
 def test_the_latest_marks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often somebody asked for something, the memory that it costs is bounded; what is newest is there."""
+    """The memory for users' requests is bounded; the newest ones are kept."""
     monkeypatch.setattr(module, "MAX_MARKS", 3)
     cluster = started(workers(1))
     asked = [(ev.LogLevelRequested(actor=Actor("ann"), level=f"no. {number}"), cluster.now) for number in range(5)]

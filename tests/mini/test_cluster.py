@@ -68,8 +68,7 @@ def test_nodes_have_names_and_sizes_of_their_own(cluster: MiniCluster) -> None:
     assert {"127.0.1.1": 2, "127.0.1.2": 0, "127.0.1.3": 0} == gpus
 
 
-def test_nobody_else_reaches_it(cluster: MiniCluster) -> None:
-    """Every daemon listens on loopback only."""
+def test_daemons_listen_on_loopback_only(cluster: MiniCluster) -> None:
     pids = {process.pid for process in cluster.state.find_running().values()}
     inodes = {
         os.readlink(f"/proc/{pid}/fd/{number}")[len("socket:[") : -1]
@@ -105,7 +104,7 @@ def test_a_killed_daemon_comes_back(cluster: MiniCluster, name: str) -> None:
 
 @pytest.mark.on_change(*CLUSTER)
 def test_several_come_back_one_after_the_other(cluster: MiniCluster) -> None:
-    """Nobody waits for those that are still dead: they are named."""
+    """A restart does not wait for those that are still dead: it names them."""
     for name in ("nm1", "nm2"):
         cluster.kill(name)
     assert ["nm2"] == list(cluster.restart("nm1"))
@@ -115,7 +114,7 @@ def test_several_come_back_one_after_the_other(cluster: MiniCluster) -> None:
 
 @pytest.mark.on_change(*CLUSTER)
 def test_a_daemon_can_be_held(cluster: MiniCluster) -> None:
-    """SIGSTOP and SIGCONT, for whoever wants to see what a daemon that hangs does to others."""
+    """SIGSTOP and SIGCONT show what a hanging daemon does to others."""
     cluster.kill("nm1", signal.SIGSTOP)
     try:
         states = {daemon.name: daemon.state for daemon in cluster.status().daemons}

@@ -1,4 +1,5 @@
-"""A cluster that somebody has for himself is gone with him, however he ends. Its daemons are scripts that sleep."""
+"""An ephemeral cluster ends with the process that asked for it, however that ends. Its daemons are scripts that
+sleep."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ with run_ephemeral_cluster(MiniOptions(nodes=1), os.environ, print) as cluster:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_outlives_who_wanted_it(machine: Machine, number: signal.Signals) -> None:
-    """No daemon and no file, also when nobody is left who could end it."""
+    """No daemon and no file, also when no process is left to stop them."""
     machine.fill_cache()
     machine.install_java()
     temp = machine.folder / "temp"

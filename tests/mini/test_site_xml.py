@@ -68,7 +68,7 @@ def test_where_a_setting_belongs(key: str, file: str) -> None:
 
 
 def test_it_is_known_for_what_it_is() -> None:
-    """Whoever cannot reach it says how to mend it."""
+    """The message for an unreachable cluster says how to start it."""
     assert "true" == files()["conf/core-site.xml"][PROPERTY]
 
 

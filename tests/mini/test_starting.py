@@ -103,7 +103,7 @@ def test_a_folder_in_which_hadoop_cannot_live(machine: Machine) -> None:
 
 
 def test_one_at_a_time(machine: Machine, cluster: MiniCluster) -> None:
-    """Whoever comes second is told so."""
+    """A second command is refused with the reason."""
     other = MiniCluster(cluster.home, machine.environment)
     with cluster._lock(), pytest.raises(UserError, match="another tony mini is changing the cluster"):
         other.stop()

@@ -11,7 +11,7 @@ from tony.schedulers import registry
 
 
 @pytest.mark.parametrize("name", registry.names())
-def test_what_is_said_without_loading_one_is_so(tmp_path: Path, name: str) -> None:
+def test_capabilities_are_known_without_loading_the_scheduler(tmp_path: Path, name: str) -> None:
     """The capabilities of a package are those of its scheduler."""
     assert registry.load(name).create_submitter(Home(tmp_path)).capabilities == registry.capabilities_of(name)
 

@@ -174,8 +174,8 @@ def pack_tree(path: Path, folder: Path, top: str = ".") -> Path:
     return path
 
 
-def as_nobody(ask: Callable[[], T]) -> T:
-    """Calls something without root's rights: root may read everything, so tests of permissions would show nothing."""
+def call_as_unprivileged_user(ask: Callable[[], T]) -> T:
+    """Call a function without root's rights: root may read everything, so tests of permissions would show nothing."""
     if os.geteuid() != 0:
         return ask()
     reading, writing = os.pipe()

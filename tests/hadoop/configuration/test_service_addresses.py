@@ -38,7 +38,7 @@ def test_one_resource_manager_by_addresses() -> None:
 
 
 def test_nothing_set_is_this_machine() -> None:
-    """As Hadoop has it, and the source tells that nobody chose it."""
+    """As Hadoop has it, and the source says that it is a default."""
     (found,) = list_resource_managers(Configuration.load())
     assert ("", "0.0.0.0:8032", "http://0.0.0.0:8088") == _shown(found)
     assert "yarn.resourcemanager.hostname, Hadoop's default (yarn-default.xml)" == found.source

@@ -146,10 +146,10 @@ def test_javas_properties_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"/tmp/hadoop-{user}" == settings.get("hadoop.tmp.dir")
     assert str(Path.home()) == settings.get("b")
 
-    def nobody(_: int) -> object:
+    def raise_key_error(_: int) -> object:
         raise KeyError
 
-    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.setattr(pwd, "getpwuid", raise_key_error)
     assert "/tmp/?" == settings.get("a")
 
 

@@ -166,8 +166,8 @@ def test_who_waits_is_not_kept_waiting(client: WebHdfs, cluster: FakeWebHdfs, mo
     log.close(_CEILING)
 
 
-def test_patience_ends(client: WebHdfs, cluster: FakeWebHdfs) -> None:
-    """After too much trouble the log gives up; everybody who waits or writes is told the cause."""
+def test_log_gives_up_after_its_timeout(client: WebHdfs, cluster: FakeWebHdfs) -> None:
+    """All waiting and writing callers get the cause."""
     cluster.fail_next("CREATE", *[Trouble.SAFE_MODE] * 1000)
     log = AppendLog(client, _PATH, AppendOptions(timeout=0.1, longest_pause=0.02))
     log.write(b"x\n")
@@ -221,7 +221,8 @@ def test_the_backlog_is_bounded(client: WebHdfs, cluster: FakeWebHdfs) -> None:
 
 
 def test_the_lease_is_recovered(client: WebHdfs, cluster: FakeWebHdfs) -> None:
-    """Where somebody dead holds the file, recovery is asked for until it is ours; its failure is no end."""
+    """Where a dead writer holds the file, recovery is requested until the lease is ours; a failed request is
+    repeated."""
     asked: list[str] = []
 
     def recover(path: str) -> None:
@@ -249,7 +250,7 @@ def test_abandoned(client: WebHdfs, cluster: FakeWebHdfs) -> None:
 
 
 def test_a_bug_ends_the_log_loudly(cluster: FakeWebHdfs) -> None:
-    """Whatever the thread dies of, whoever waits is told and does not wait for ever."""
+    """Whatever kills the thread, a waiting caller gets an error and does not wait for ever."""
 
     class Broken(WebHdfs):
         def append(self, path: str, content: object) -> None:

@@ -38,7 +38,7 @@ async def fake_namenodes() -> AsyncIterator[Scene]:
 
 
 async def test_a_lease_is_recovered_after_some_calls() -> None:
-    """False until the file is closed; at once for one that nobody writes."""
+    """False until the file is closed; at once for one without a writer."""
     async with fake_namenodes() as (client, files, _, _):
         files.writers["/a"] = 1
         assert [False, True] == [await client.recover_lease("/a") for _ in range(2)]

@@ -138,7 +138,7 @@ def _wait_open(cluster: MiniCluster, path: str) -> None:
         with urllib.request.urlopen(url, timeout=CEILING) as answer:
             if json.load(answer)["LocatedBlocks"]["isUnderConstruction"]:
                 return
-        assert time.monotonic() < deadline, f"nobody writes {path}"
+        assert time.monotonic() < deadline, f"no process writes {path}"
         time.sleep(0.01)
 
 
@@ -187,7 +187,7 @@ def test_refusals(cluster: MiniCluster, client: WebHdfs, folder: str) -> None:
 
 
 def test_flush_makes_visible(client: WebHdfs, folder: str) -> None:
-    """After `flush` length and content are there for everybody, batch after batch; a successor goes on."""
+    """After `flush` length and content are visible to all clients, batch after batch; a successor continues."""
     path = f"{folder}/log"
     log = AppendLog(client, path)
     for number in range(10):
@@ -225,7 +225,8 @@ def test_a_killed_writer(client: WebHdfs, folder: str, start: Callable[[str, str
 def test_a_writer_that_hangs(
     cluster: MiniCluster, client: WebHdfs, folder: str, start: Callable[[str, str], subprocess.Popen[str]]
 ) -> None:
-    """Its connection stays, as one of a machine that vanished does: nobody else may write, until the lease is taken."""
+    """Its connection stays, as one of a machine that vanished does: no other client may write until the lease is
+    recovered."""
     path = f"{folder}/log"
     client.create(path, b"line 0\n")
     start(HALF, path)

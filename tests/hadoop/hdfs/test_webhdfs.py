@@ -41,7 +41,7 @@ from tony.hadoop.ipc.errors import (
 )
 
 _ODD = "/folder/grüße +%;&=#? \N{SNOWMAN}"
-_NOBODY = "http://127.0.0.1:1"
+_NO_LISTENER = "http://127.0.0.1:1"
 
 
 @pytest.fixture(name="cluster")
@@ -204,7 +204,7 @@ def test_the_active_namenode_is_found_and_kept() -> None:
     with FakeWebHdfs() as standby, FakeWebHdfs() as active:
         standby.fail_next("GETFILESTATUS", *[Trouble.STANDBY] * 9)
         standby.fail_next("CREATE", *[Trouble.STANDBY] * 9)
-        with WebHdfs([_NOBODY, standby.url, active.url], WebLogin(user="a"), WebOptions(timeout=5.0)) as client:
+        with WebHdfs([_NO_LISTENER, standby.url, active.url], WebLogin(user="a"), WebOptions(timeout=5.0)) as client:
             client.create("/f", b"x")
             assert client.get_status("/f").length == 1
             assert [operation for operation, _ in standby.requests] == ["CREATE"]
@@ -215,10 +215,10 @@ def test_the_active_namenode_is_found_and_kept() -> None:
 def test_unreachable_servers() -> None:
     """One NameNode that refuses is an error at once; several are tried until the time is up."""
     with pytest.raises(ConnectError) as caught:
-        WebHdfs([_NOBODY], WebLogin()).get_status("/")
+        WebHdfs([_NO_LISTENER], WebLogin()).get_status("/")
     assert caught.value.failure is ConnectFailure.REFUSED
     with pytest.raises(ConnectError):
-        WebHdfs([_NOBODY, _NOBODY], WebLogin(), WebOptions(timeout=0.3)).get_status("/")
+        WebHdfs([_NO_LISTENER, _NO_LISTENER], WebLogin(), WebOptions(timeout=0.3)).get_status("/")
 
 
 def test_a_namenode_that_hangs() -> None:
@@ -236,11 +236,11 @@ def test_a_namenode_that_hangs() -> None:
 
 def test_the_error_for_an_unreachable_namenode() -> None:
     """It names the file system, the source of its address, and the setting to correct."""
-    client = WebHdfs([_NOBODY], WebLogin(), known_as="It is hdfs://nn (fs.defaultFS, core-site.xml:3)")
+    client = WebHdfs([_NO_LISTENER], WebLogin(), known_as="It is hdfs://nn (fs.defaultFS, core-site.xml:3)")
     with pytest.raises(ConnectError) as caught:
         client.get_status("/")
     assert caught.value.failure is ConnectFailure.REFUSED
-    for fact in ("HDFS", _NOBODY, "hdfs://nn (fs.defaultFS, core-site.xml:3)", "dfs.namenode.http-address"):
+    for fact in ("HDFS", _NO_LISTENER, "hdfs://nn (fs.defaultFS, core-site.xml:3)", "dfs.namenode.http-address"):
         assert fact in str(caught.value)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         impatient = WebOptions(http=HttpOptions(timeout=0.1))
@@ -274,7 +274,7 @@ def test_a_dead_datanode_is_left_out(client: WebHdfs, cluster: FakeWebHdfs) -> N
 
 
 def test_a_datanode_that_breaks_off(client: WebHdfs, cluster: FakeWebHdfs) -> None:
-    """A read goes on where it was; of a write nobody knows, so the caller is told."""
+    """A read is resumed; whether a write arrived is unknown, so the caller gets an error."""
     client.create("/f", b"0123456789" * 1000)
     cluster.fail_next("OPEN", Trouble.HANG_UP, Trouble.HANG_UP_AFTER_HALF, Trouble.HANG_UP_AFTER_HALF)
     assert client.read("/f") == b"0123456789" * 1000
@@ -320,7 +320,7 @@ def test_logins(cluster: FakeWebHdfs) -> None:
 
 
 def test_a_token_that_ended(cluster: FakeWebHdfs) -> None:
-    """Whoever has another one is asked for it, once; without another it is an error."""
+    """A new one is requested once from the login's source; without another it is an error."""
     asked: list[WebLogin | None] = []
 
     def source(refused: WebLogin | None) -> WebLogin:
@@ -380,7 +380,7 @@ def _certificate(folder: Path) -> Path:
 
 
 def test_https(tmp_path: Path) -> None:
-    """With the right authority it works as without TLS; with another, or none, nobody is believed."""
+    """With the right authority it works as without TLS; with another, or none, the server is not trusted."""
     certificate = _certificate(tmp_path)
     trusting = ssl.create_default_context(cafile=certificate)
     with FakeWebHdfs(certificate=certificate) as cluster:

@@ -68,7 +68,7 @@ async def test_a_call() -> None:
 
 
 async def test_simple_names_the_user() -> None:
-    """SIMPLE says who asks, and for whom."""
+    """SIMPLE carries the user and the real user."""
     async with daemon() as server:
         for login, expected in [
             (ALICE, "alice None None"),
@@ -235,7 +235,7 @@ async def test_a_fatal_exception() -> None:
 
 
 async def test_remote_text_is_harmless() -> None:
-    """Control characters do not reach the terminal, and nobody writes us novels."""
+    """Control characters do not reach the terminal, and the text is cut."""
     async with daemon() as server:
         connection = await _to(server)
         server.order(Refuse(class_name="java.\x1b[31mX", message="\x1b[2J\a" + "y" * 100_000))
@@ -258,7 +258,7 @@ async def test_unknown_methods_and_protocols() -> None:
 
 @pytest.mark.parametrize("executed", [False, True])
 async def test_dropped(executed: bool) -> None:
-    """The connection breaks under a call: nobody knows what became of it. The next call was never sent."""
+    """The connection breaks during a call, whose result is unknown. The next call was never sent."""
     async with daemon() as server:
         connection = await _to(server)
         server.order(DropResponse(executed=executed))
@@ -308,7 +308,7 @@ async def test_a_timeout() -> None:
 
 
 async def test_a_cancelled_call() -> None:
-    """Nobody waits any more; the connection lives."""
+    """Its response is dropped; the connection stays open."""
     async with daemon() as server:
         connection = await _to(server)
         server.order(Silence())

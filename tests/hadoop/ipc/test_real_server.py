@@ -198,7 +198,7 @@ async def test_kerberos_for_another_user(daemon: JavaDaemon, alice: Kdc) -> None
 async def test_impersonation_that_is_not_allowed(
     daemon: JavaDaemon, alice: Kdc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server says who may not be whom."""
+    """The server names both users."""
     monkeypatch.setenv("KRB5CCNAME", alice.ticket("bob"))
     connection = await _to(daemon.address("kerberos:integrity"), LoginIdentity.kerberos(RM, user="alice"))
     with pytest.raises(AuthorizationError, match=f"bob@{REALM} is not allowed to impersonate alice"):
@@ -283,7 +283,7 @@ async def test_many_logins_at_once(daemon: JavaDaemon, alice: Kdc) -> None:
 @with_kerberos
 @pytest.mark.parametrize("principal", [f"nm/_HOST@{REALM}", "rm/other.example.com@TONY.TEST", "rm/_HOST@ELSEWHERE"])
 async def test_a_daemon_that_is_another(daemon: JavaDaemon, alice: Kdc, principal: str) -> None:
-    """Whoever has a key of the realm is not yet the one we look for."""
+    """A key of the realm does not make it the expected daemon."""
     with pytest.raises(LoginError, match=r"is expected|ELSEWHERE"):
         await _to(daemon.address("kerberos:authentication"), LoginIdentity.kerberos(principal))
 

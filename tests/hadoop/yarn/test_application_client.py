@@ -148,7 +148,7 @@ async def test_patience_ends() -> None:
 
 
 async def test_a_kill_is_asked_until_it_is_done() -> None:
-    """And again without harm; but not for an application that nobody knows."""
+    """And again without harm; but not for an unknown application."""
     async with fake_managers(kill_takes=3) as (client, _, (server,)):
         new = await client.request_new_application()
         await client.submit(context(new))

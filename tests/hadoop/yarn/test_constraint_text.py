@@ -32,7 +32,7 @@ from tony.hadoop.yarn.constraint_text import MAX_DEPTH, ConstraintError, parse
 GOLDEN: dict[str, str | None] = json.loads(
     (Path(__file__).parent.parent / "golden/constraints-3.4.2.json").read_text(encoding="utf-8")
 )
-#: Taken by Hadoop, and meant by nobody.
+#: Accepted by Hadoop, but never meant so.
 ONLY_HADOOP = {
     "in,node",
     "in,node,app-id/zk",

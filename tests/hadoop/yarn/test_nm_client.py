@@ -75,17 +75,17 @@ async def test_start_status_stop() -> None:
         one, two, strange = (node.container(number) for number in (2, 3, 4))
         await asyncio.gather(nodes.start(one, SLEEP), nodes.start(two, SLEEP))
         assert node.manager.running == {format_container(identity_of(each)): SLEEP for each in (one, two)}
-        everyone = [identity_of(each) for each in (one, two, strange)]
-        stopped = await nodes.stop(node.manager.node, everyone[1:])
-        assert stopped[everyone[1]] is None
-        assert isinstance(stopped[everyone[2]], YarnError)
-        found = await nodes.fetch_statuses(node.manager.node, everyone)
-        first, second = found[everyone[0]], found[everyone[1]]
+        identities = [identity_of(each) for each in (one, two, strange)]
+        stopped = await nodes.stop(node.manager.node, identities[1:])
+        assert stopped[identities[1]] is None
+        assert isinstance(stopped[identities[2]], YarnError)
+        found = await nodes.fetch_statuses(node.manager.node, identities)
+        first, second = found[identities[0]], found[identities[1]]
         assert isinstance(first, ContainerStatus)
         assert first.state is ContainerState.RUNNING
         assert isinstance(second, ContainerStatus)
         assert (second.state, second.exit_status) == (ContainerState.COMPLETE, -105)
-        assert isinstance(found[everyone[2]], HadoopError)
+        assert isinstance(found[identities[2]], HadoopError)
         assert node.server.connections == 1
         assert {call.caller.token for call in node.server.calls} == {b"one"}
         await nodes.close()

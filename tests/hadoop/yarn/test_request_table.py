@@ -149,7 +149,7 @@ def test_a_grant_that_crosses_an_ask() -> None:
     beat(table, manager)
     assert manager.released == identities(news.surplus)
     assert (manager.outstanding(1), len(manager.live)) == (0, 3)
-    assert beat(table, manager).completed == ()  # nobody ever knew of it
+    assert beat(table, manager).completed == ()  # it was never granted to the table
 
 
 def test_unrequested_containers_are_released() -> None:
@@ -294,7 +294,7 @@ def test_what_finds_no_place_now_is_asked_for_again() -> None:
 
 
 def test_rejections_of_what_is_wanted_no_more() -> None:
-    """Are nothing to anybody: the demand fell, the rest was granted, or nobody ever asked."""
+    """They are ignored: the demand fell, the rest was granted, or there was no such request."""
     table, manager = AskTable(), registered(places=0)
     table.repeat_rejected(1)
     table.want(1, 3, APART)

@@ -1,4 +1,4 @@
-"""The event log's way to HDFS: what is said to be in safety, and when nobody waits for it any longer."""
+"""Replication of the event log to HDFS: what is confirmed as durable, and when waiting is waived."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOG, CLOSED = f"{scene.FOLDER}/events.1.jsonl", f"{scene.FOLDER}/events.1.closed
 
 
 async def test_urgent_is_there_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits does so for one write, however seldom the others are; what is said to be safe is in HDFS."""
+    """An action waits for one write, however rare the others are; what is confirmed is in HDFS."""
     monkeypatch.setattr(event_log_replication, "_WRITE_SECONDS", 1000.0)
     async with start_fake_cluster(tmp_path, opens=False) as cluster:
         said = cluster.log(b"header\n")
@@ -30,8 +30,8 @@ async def test_urgent_is_there_at_once(tmp_path: Path, monkeypatch: pytest.Monke
         assert said == sorted(said)
 
 
-async def test_nobody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many small writes of the log are few of the file's; it is said of them, too."""
+async def test_non_urgent_writes_are_batched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many small writes of the log are few of the file's; all are confirmed."""
     monkeypatch.setattr(event_log_replication, "_WRITE_SECONDS", 0.2)
     appends = 0
 
@@ -59,7 +59,7 @@ async def test_a_job_does_not_hang_on_hdfs(
         said = cluster.log(b"header\n")
         await cluster.until(lambda: cluster.file("events.1.jsonl") == b"header\n")
         cluster.files.fail_next("APPEND", *[Trouble.SAFE_MODE] * 10_000)
-        first = cluster.wrote(b"one\n")  # a report is acknowledged as well, although nobody hurries
+        first = cluster.wrote(b"one\n")  # a report is acknowledged as well, although it is not urgent
         await cluster.until(lambda: first in said)
         second = cluster.wrote(b"two\n", urgent=True)
         await cluster.until(lambda: second in said)
@@ -85,7 +85,7 @@ async def test_it_cannot_even_be_begun(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 async def test_a_later_attempt_has_taken_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing more is said to be in safety, so that nothing is done; whoever watches hears why."""
+    """Nothing is confirmed any more, so that no action runs; subscribers get the reason."""
     monkeypatch.setattr(event_log_replication, "_WAIT_SECONDS", 0.3)
     async with start_fake_cluster(tmp_path) as cluster:
         said = cluster.log(b"header\n")
@@ -99,8 +99,8 @@ async def test_a_later_attempt_has_taken_the_log(tmp_path: Path, monkeypatch: py
         assert LOG not in cluster.files.files
 
 
-async def test_whoever_slept_waits_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A master that was stopped for long may have a successor: that its time is over while it slept proves nothing."""
+async def test_a_suspended_am_waits_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A suspended AM may have a successor: a timeout that passed during the suspension does not waive waiting."""
     monkeypatch.setattr(event_log_replication, "_WAIT_SECONDS", 0.05)
     monkeypatch.setattr(event_log_replication, "_SUSPENDED_SECONDS", 0.05)
     async with start_fake_cluster(tmp_path, opens=False) as cluster:
@@ -115,8 +115,7 @@ async def test_whoever_slept_waits_anew(tmp_path: Path, monkeypatch: pytest.Monk
         await cluster.until(lambda: size in said)
 
 
-async def test_somebody_has_removed_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """That is no reason to end a job."""
+async def test_a_removed_log_does_not_end_the_job(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with start_fake_cluster(tmp_path, opens=False) as cluster:
         said = cluster.log(b"header\n")
         await cluster.until(lambda: said == [7])

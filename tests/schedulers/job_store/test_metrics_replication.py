@@ -93,7 +93,7 @@ def test_hdfs_that_refuses_hinders_nothing(
 
     async def measure() -> None:
         async def keep_safe(copy: Path) -> None:
-            raise ConnectionLostError("nobody is there")
+            raise ConnectionLostError("no listener")
 
         made = MetricsStore(cluster.app.state, lambda: 7.0, here.metrics, late=False, save_copy=keep_safe)
         made.ingest_sample(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))

@@ -1,4 +1,4 @@
-"""A job's record comes from HDFS into the folder here, piece by piece, whoever else fetches it at the same time."""
+"""A job directory is copied from HDFS into the local folder, piece by piece, also by several processes at a time."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_credentials_are_their_owners_alone(files: FakeWebHdfs, folder: JobFolde
 
 
 def test_no_credentials_come_after_the_end(files: FakeWebHdfs, folder: JobFolder) -> None:
-    """Somebody else has written the last report here, and forgotten them, while they were on their way."""
+    """Another process has written the last report here, and removed the credentials, during the transfer."""
     for name in ("access.json", "am.json"):
         files.files[f"{THERE}/{name}"] = FakeFile(content=b"{}")
     files.before("LISTSTATUS_BATCH", lambda _: folder.summary.write_bytes(b"{}"))

@@ -94,8 +94,8 @@ def test_containers_get_devices_of_their_own(tmp_path: Path) -> None:
     play(scenario, tmp_path, spec=spec(worker=small(2, 2), ps=small()), settings={"gpus": 4})
 
 
-def test_executor_is_told_where_it_runs(tmp_path: Path) -> None:
-    """Its host, folders, marker and control group, and that the program inherits our environment."""
+def test_an_executor_gets_its_host_folders_and_environment(tmp_path: Path) -> None:
+    """Also its marker and control group; the program inherits the environment of the AM."""
 
     async def scenario(made: LocalBench, events: list[Event]) -> None:
         (container,) = await granted(made, events, "ps", 1)
@@ -287,7 +287,9 @@ def test_unusable_settings(tmp_path: Path) -> None:
     assert len(caught.value.problems) == 2
 
 
-def test_own_ledger_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_private_ledger_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Where no ledger can be shared the job runs all the same, and the log says what that means."""
     (tmp_path / "shared").write_text("in the way")
     monkeypatch.setattr("tony.schedulers.local.claims.ledger_location.open_ledger.__defaults__", (tmp_path / "shared",))
@@ -314,7 +316,7 @@ class Inherited:
         self.claim = claim
 
     def pass_on(self, claim: int) -> None:
-        """Nobody follows."""
+        """Discard the message: there is no subscriber."""
 
 
 def test_a_later_master_adopts_what_lives(tmp_path: Path) -> None:

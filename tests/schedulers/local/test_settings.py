@@ -11,7 +11,7 @@ from tony.schedulers.settings_schema import load_settings
 
 
 def test_table_is_found_by_name() -> None:
-    """Whoever validates or documents a job's settings asks by the scheduler's word."""
+    """Job validation and documentation find the settings by the scheduler's name."""
     assert load_settings("local") == tuple(SETTINGS)
     with pytest.raises(LookupError):
         load_settings("none")

@@ -51,7 +51,7 @@ def test_ours(cache: Cache) -> None:
 
 
 def test_package(cache: Cache, library: Path, tmp_path: Path) -> None:
-    """All of its files and nobody else's; it can be imported from where it is unpacked."""
+    """All of its files and no others; it can be imported from where it is unpacked."""
     names = unpacked(cache, "leader.adapter:Leader", library, tmp_path / "node")
     assert names == [
         "leader/__init__.py",

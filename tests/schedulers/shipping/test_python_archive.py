@@ -79,7 +79,7 @@ def test_through_a_link(place: Path, tmp_path: Path) -> None:
 
 
 def test_compiled_files_are_used(place: Path) -> None:
-    """Nodes let nobody write there, so what is not compiled would be compiled at every start."""
+    """Programs cannot write there on nodes, so what is not compiled would be compiled at every start."""
     done = run(place, "import asyncio, logging", "-v")
     ours = [line for line in done.stderr.splitlines() if "code object from" in line and str(place) in line]
     assert ours

@@ -46,7 +46,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Our own programs, unpacked as a node does it: nobody may write there."""
+    """tony's own files, unpacked as a node does it: read-only."""
     folder = tmp_path_factory.mktemp("node")
     made = Cache(folder / "cache")
     made.prepare()
@@ -98,7 +98,7 @@ def test_unchanged_files_are_not_read_again(cache: Cache, package: Path, monkeyp
 
 
 def test_changed_file(cache: Cache, package: Path) -> None:
-    """Whoever works on our programs gets what he sees."""
+    """A developer's changes to tony are in the next archive."""
     first = store_runtime(cache)
     (package / "am/a.py").write_text("name = 'new'\n")
     second = store_runtime(cache)
@@ -179,7 +179,7 @@ def test_compiled_files_are_not_looked_at_twice(unpacked: Path) -> None:
 
 
 def test_nothing_of_this_machine(unpacked: Path) -> None:
-    """Tracebacks on nodes show paths below the package, whoever submitted; so the bytes are the same for all."""
+    """Tracebacks on nodes show paths below the package, on every machine; so the bytes are the same for all."""
     code = "import tony.units; print(tony.units.parse_size.__code__.co_filename)"
     assert run(compiled(unpacked), code).stdout.strip() == "tony/units.py"
     assert str(Path(runtime_archive.__file__).parents[3]).encode() not in compiled(unpacked).read_bytes()

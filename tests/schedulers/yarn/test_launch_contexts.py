@@ -55,7 +55,7 @@ def image(name: str, mounts: str = "") -> dict[str, str]:
     ],
 )
 def test_who_may_look(people: dict[str, Any], settings: dict[str, Any], expected: dict[AccessType, str]) -> None:
-    """Whom the job lets in everywhere, unless something else is said for YARN: users, a blank, groups."""
+    """The job's viewers, unless the YARN settings say otherwise: users, a blank, groups."""
     made = build_master_container(YarnSettings(**settings), {}, TokenCredentials(), spec=JobSpec(**people))
     assert {acl.access: acl.acl for acl in made.acls} == expected
 

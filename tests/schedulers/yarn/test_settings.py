@@ -11,7 +11,7 @@ WRONG_PORTAL = "must be the URL of a portal, such as `https://portal.example.org
 
 
 def test_table_is_found_by_name() -> None:
-    """Whoever validates or documents a job's settings asks by the scheduler's word; there is a field for each."""
+    """Job validation and documentation find the settings by the scheduler's name; there is a field for each."""
     assert load_settings("yarn") == tuple(SETTINGS)
     assert {setting.name for setting in SETTINGS} == set(YarnSettings.__slots__)
 

@@ -137,7 +137,7 @@ def test_members_that_leave_the_folder_are_refused(
 
 
 @pytest.mark.parametrize("form", ["tar", "zip"])
-def test_a_link_that_leaves_the_folder_is_told_with_what_helps(tmp_path: Path, form: str) -> None:
+def test_a_link_that_leaves_the_folder_is_reported_with_its_fix(tmp_path: Path, form: str) -> None:
     """The one that leaves, as an environment's `python` does, not one that only leads to it."""
     members: dict[str, Node] = {"bin/python3": "python", "bin/python": "/usr/bin/python3"}
     text = refusal((tar_of if form == "tar" else zip_of)(tmp_path / f"venv.{form}", members))
@@ -222,7 +222,7 @@ def test_damaged_content_is_refused(tmp_path: Path) -> None:
 
 
 def test_encrypted_zip_is_refused(tmp_path: Path) -> None:
-    """There is nobody to ask for a password."""
+    """There is no prompt for a password."""
     path = zip_of(tmp_path / "a.zip", {"a": (b"x", 0o644)})
     content = bytearray(path.read_bytes())
     content[6] |= 1

@@ -32,7 +32,7 @@ def test_damaged_index_is_no_index(tmp_path: Path, content: str) -> None:
 
 @pytest.mark.parametrize("field", ["size", "mtime_ns", "ctime_ns", "inode"])
 def test_any_difference_counts(field: str) -> None:
-    """A time that was set back does not hide a change: nobody can set the change time."""
+    """A time that was set back does not hide a change: the change time cannot be set."""
     index = DigestIndex(files={"a": (STAMP, "d")})
     assert index.find_digest("a", STAMP) == "d"
     assert index.find_digest("a", STAMP._replace(**{field: 6})) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.samples import as_nobody, snapshot, write_tree
+from tests.storage.samples import call_as_unprivileged_user, snapshot, write_tree
 from tony.storage.cache.file_copy import Copier, SourceChangedError, clear, copy_folder, remove_tree
 from tony.storage.cache.manifest import ManifestEntry, ManifestEntryKind
 
@@ -104,4 +104,4 @@ def test_closed_folders_can_be_removed(open_folder: Path) -> None:
         remove_tree(open_folder / "a")
         return (open_folder / "a").exists(), (open_folder / "c").stat().st_mode & 0o777
 
-    assert as_nobody(story) == (False, 0o500)
+    assert call_as_unprivileged_user(story) == (False, 0o500)

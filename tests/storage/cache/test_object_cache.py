@@ -1,4 +1,4 @@
-"""Objects appear whole under their digest, whoever writes at the same time and whatever goes wrong."""
+"""Objects appear whole under their digest, despite concurrent writers and failures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def files(cache: Cache) -> list[str]:
 
 
 def test_object_is_named_by_its_digest(tmp_path: Path) -> None:
-    """`sha256sum` of an object is its name; nobody but its owner can read it, nobody can write it."""
+    """`sha256sum` of an object is its name; only its owner can read it, and no user can write it."""
     cache = cache_at(tmp_path / "c")
     assert put(cache) == Stored(digest=DIGEST, size=len(CONTENT), reused=False)
     assert (files(cache), cache.find_object(DIGEST).read_bytes()) == ([DIGEST], CONTENT)
@@ -70,7 +70,7 @@ def test_nothing_is_left_of_a_failure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["truncated", "written", "folder-less"])
 def test_damaged_object_is_replaced(tmp_path: Path, damage: str) -> None:
-    """A short one is told by its size, one that somebody wrote into by its time, a missing one by its absence."""
+    """A short one is detected by its size, a changed one by its time, a missing one by its absence."""
     cache = cache_at(tmp_path)
     put(cache)
     place = cache.find_object(DIGEST)
@@ -178,7 +178,7 @@ def test_what_is_being_taken_is_no_old_part(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_old_parts_where_locks_do_not_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can say whether somebody still writes: they stay for a day."""
+    """Without locks it is unknown whether a writer is active: they stay for a day."""
 
     def no_locks(file: int, operation: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

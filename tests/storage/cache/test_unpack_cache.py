@@ -1,4 +1,4 @@
-"""An archive is unpacked once, whoever asks at the same time, and a damaged tree mends itself."""
+"""An archive is unpacked once, also for concurrent requests, and a damaged tree is replaced."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def trees(cache: Cache) -> list[str]:
 
 
 def test_each_task_gets_its_own_copy(tmp_path: Path) -> None:
-    """Same content, modes and links; what one task writes nobody else sees, the cache neither."""
+    """Same content, modes and links; neither other tasks nor the cache see what one task writes."""
     cache = cache_at(tmp_path / "c")
     item = put_folder(cache, write_tree(tmp_path / "s", TREE))
     one, two = lay(cache, item, tmp_path / "1"), lay(cache, item, tmp_path / "2")

@@ -172,7 +172,7 @@ class TestCondaPack:
         assert line.startswith(f"{prefix} True ")
         assert run(interpreter, "python3 -c 'print(1)'") == "1"
 
-    def test_failing_script_is_told_with_its_last_words(self, tmp_path: Path) -> None:
+    def test_the_output_of_a_failing_script_is_reported(self, tmp_path: Path) -> None:
         """And nothing is left that could be taken for a whole environment."""
         cache = cache_at(tmp_path / "c")
         item = staged(cache, self.archive(tmp_path, "import sys\nsys.exit('prefix too long')\n"))
@@ -181,7 +181,7 @@ class TestCondaPack:
         assert os.listdir(cache.unpacked) == []
 
     def test_script_can_be_found_by_its_environment(self, tmp_path: Path) -> None:
-        """It may run for long: whoever ends the container has to find it."""
+        """It may run for long: a stop of the container has to find it."""
         cache = cache_at(tmp_path / "c")
         item = staged(cache, self.archive(tmp_path, "import os, sys\nsys.exit(os.environ['TONY_TASK'])\n"))
         with pytest.raises(StorageError, match=r"exit code 1\): job/c-1/"):

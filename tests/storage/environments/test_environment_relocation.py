@@ -84,7 +84,7 @@ def test_activate_and_config(open_folder: Path) -> None:
 
 
 def test_only_real_files_in_a_real_folder_are_touched(open_folder: Path) -> None:
-    """A link in an archive must not make us write into somebody else's file."""
+    """A link in an archive must not make tony write into another user's file."""
     victims = write_tree(open_folder / "victims", {"tool": (f"#!{OLD}/bin/python\n".encode(), 0o755)})
     before = snapshot(victims)
     prefix = environment(open_folder / "e", {"x": ""})

@@ -87,8 +87,8 @@ def test_files(hdfs: FakeWebHdfs) -> None:
             assert stream.read() == b"0123"
 
 
-def test_fetched_files_are_nobody_elses(hdfs: FakeWebHdfs) -> None:
-    """Nobody looks at folders above for those."""
+def test_fetched_files_are_private(hdfs: FakeWebHdfs) -> None:
+    """The folders above are not checked for those."""
     with known(hdfs, in_place=False) as files:
         found = files.stat("hdfs:///open/x")
     assert isinstance(found, RemoteFile)
@@ -136,8 +136,8 @@ def test_which_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert registry.load("yarn").create_submitter(home).remote_files(spec, {}).in_place
 
 
-def test_what_nodes_are_told() -> None:
-    """Where it lies, and whose tokens are needed; what was staged is not among it."""
+def test_launch_contexts_list_remote_files_in_place() -> None:
+    """With their addresses and the file systems whose tokens are needed; staged files are not among them."""
     there = InPlace(address="hdfs://other/a", timestamp=7, public=True)
     far = StagedItem(digest="a" * 64, size=3, name="a", placement=Placement.FILE, in_place=there)
     near = StagedItem(digest="b" * 64, size=3, name="b", placement=Placement.FILE)

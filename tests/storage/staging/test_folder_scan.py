@@ -6,7 +6,7 @@ import os
 import socket
 from pathlib import Path
 
-from tests.storage.samples import Node, as_nobody, write_tree
+from tests.storage.samples import Node, call_as_unprivileged_user, write_tree
 from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.staging.folder_scan import scan
 
@@ -51,7 +51,7 @@ def test_loops_of_links_end(tmp_path: Path) -> None:
     assert [f.path for f in scan(tmp_path, git=True).found] == ["d", "d/up", "d/x", "self"]
 
 
-def test_special_files_are_skipped_and_said(tmp_path: Path) -> None:
+def test_special_files_are_skipped_and_reported(tmp_path: Path) -> None:
     """A debugger's socket does not keep a job from being submitted."""
     os.mkfifo(tmp_path / "pipe")
     here = os.getcwd()
@@ -78,7 +78,7 @@ def test_hard_links_are_files(tmp_path: Path) -> None:
 
 
 def test_folders_that_only_hold_ignored_things_are_left_out(tmp_path: Path) -> None:
-    """`__pycache__` must not change the digest; an empty folder that somebody made on purpose is kept."""
+    """`__pycache__` must not change the digest; a folder that the user left empty on purpose is kept."""
     write_tree(tmp_path, {".gitignore": (b"*.pyc\n", 0o644), "p/__pycache__/a.pyc": FILE, "p/a.py": FILE, "out": None})
     assert [f.path for f in scan(tmp_path, git=True).found] == [".gitignore", "out", "p", "p/a.py"]
 
@@ -95,7 +95,7 @@ def test_unreadable_things_are_refused_by_name(open_folder: Path) -> None:
     """Each is named, with what to do; the rest is still looked at."""
     write_tree(open_folder, {"a": (b"x", 0o000), "d/x": FILE, "ok": FILE})
     (open_folder / "d").chmod(0o000)
-    refused = as_nobody(lambda: scan(open_folder, git=True).refused)
+    refused = call_as_unprivileged_user(lambda: scan(open_folder, git=True).refused)
     (open_folder / "d").chmod(0o755)
     assert sorted(refused) == [
         "a cannot be read (permission denied). Make it readable, or leave it out with .tonyignore.",

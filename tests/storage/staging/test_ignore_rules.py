@@ -71,7 +71,7 @@ def test_git_folder_is_left_out_always(tmp_path: Path) -> None:
 
 
 def test_gitignore_can_be_switched_off(tmp_path: Path) -> None:
-    """For a folder that somebody named on purpose only .tonyignore counts."""
+    """For an explicitly named folder only .tonyignore counts."""
     write_tree(tmp_path, {".gitignore": patterns("*"), "a": FILE})
     assert kept(tmp_path, git=False) == {".gitignore", "a"}
     write_tree(tmp_path, {".tonyignore": patterns("a")})

@@ -158,7 +158,7 @@ def test_paths() -> None:
 
 
 def test_nothing_outside_is_removed(tmp_path: Path) -> None:
-    """A folder of a location may have been made a link since somebody looked; the location itself stays."""
+    """A folder of a location may have become a link since it was listed; the location itself stays."""
     outside = tmp_path / "outside" / "job-1"
     outside.mkdir(parents=True)
     (outside / "job.json").write_text("precious")

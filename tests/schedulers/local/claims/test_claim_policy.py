@@ -31,14 +31,13 @@ def test_held_devices_are_not_given_twice() -> None:
     assert decide(claim("2", 10, 2), others, MACHINE) == claim("2", 10, 2, ("b", "d"))
 
 
-def test_waits_for_memory_and_says_for_what_and_behind_whom() -> None:
-    """The reason has the arithmetic and the holders."""
+def test_the_pending_reason_names_amounts_and_holders() -> None:
     reason = decide(claim("2", 50), [claim("1", 60, 1, ("a",))], MACHINE)
     assert mentions(reason, "50 bytes", "40 bytes of 100 bytes", 'job-1 "name" of ann', "60 bytes", "1 GPU")
 
 
 def test_waits_for_gpus_behind_those_who_have_some() -> None:
-    """Holders of memory alone are not named to whom GPUs are missing."""
+    """A job that lacks GPUs does not name holders of memory alone."""
     others = [claim("1", 10, 3, ("a", "b", "c")), claim("0", 10, 0, ())]
     reason = decide(claim("2", 10, 2), others, MACHINE)
     assert mentions(reason, "2 requested", "1 of 4", 'job-1 "name" of ann', "10 bytes", "3 GPUs")
@@ -53,7 +52,7 @@ def test_does_not_pass_an_older_claim() -> None:
 
 
 def test_passes_an_older_claim_that_it_does_not_delay() -> None:
-    """Who wants no GPU need not wait behind somebody who waits for GPUs only."""
+    """A claim without GPUs need not wait behind one that waits for GPUs only."""
     others = [claim("1", 10, 4, ("a", "b", "c", "d")), claim("2", 10, 4)]
     assert decide(claim("3", 80), others, MACHINE) == claim("3", 80, devices=())
 
@@ -64,7 +63,7 @@ def test_younger_claims_do_not_count() -> None:
 
 
 def test_impossible_claims_do_not_block() -> None:
-    """A claim that this machine can never grant is nobody's predecessor."""
+    """A claim that this machine can never grant blocks no other."""
     assert decide(claim("2", 10), [claim("1", 101)], MACHINE) == claim("2", 10, devices=())
 
 
@@ -89,7 +88,7 @@ def test_many_holders_are_counted() -> None:
 
 
 def test_round_trip() -> None:
-    """A claim's file says all but its owner, whom the file system knows."""
+    """A claim's file contains everything but its owner, who is the file's owner."""
     granted = claim("7", 5, 1, ("a",))
     assert decode(encode(granted), "7", "ann") == granted
     assert decode(encode(claim("7", 5, 1)), "7", "ann") == claim("7", 5, 1)
@@ -120,8 +119,8 @@ def test_improper_claims_count_for_nothing(change: dict[str, object]) -> None:
     assert decode(json.dumps(data | change).encode(), "7", "ann") is None
 
 
-def test_text_of_strangers_is_harmless() -> None:
-    """Names that would play with a terminal are defused and cut."""
+def test_text_of_other_users_is_sanitized() -> None:
+    """Control characters in names are replaced, and long names cut."""
     data = json.loads(encode(claim("7", 5)))
     read = decode(json.dumps(data | {"job": "\x1b[2J", "name": "n" * 999}).encode(), "7", "ann")
     assert read
@@ -133,8 +132,9 @@ wishes = st.lists(st.tuples(st.integers(1, 100), st.integers(0, 4), st.integers(
 
 
 @given(wishes)
-def test_nobody_is_overtaken_or_starved(wanted: list[tuple[int, int, int]]) -> None:
-    """Over random arrivals and ends: never too much is granted, nobody is delayed by a younger one, all get it."""
+def test_claims_are_neither_overtaken_nor_starved(wanted: list[tuple[int, int, int]]) -> None:
+    """Over random arrivals and ends: never too much is granted, no claim is delayed by a younger one, all are
+    granted."""
     living: dict[str, Claim] = {}
     for number, (memory, gpus, ends) in enumerate(wanted):
         ticket = f"{number:03d}"
@@ -151,7 +151,7 @@ def test_nobody_is_overtaken_or_starved(wanted: list[tuple[int, int, int]]) -> N
 
 
 def grant_all(living: dict[str, Claim]) -> None:
-    """Everybody looks, the youngest first: the order in which the kernel wakes them is not ours to choose."""
+    """All claims are decided, the youngest first: the kernel wakes waiting processes in any order."""
     for ticket in sorted(living, reverse=True):
         mine = living[ticket]
         others = [c for c in living.values() if c is not mine]
@@ -176,8 +176,8 @@ def check_sound(living: dict[str, Claim], newest: Claim) -> None:
         assert not blocked_by_it
 
 
-def test_who_stands_behind_whom() -> None:
-    """The nearest who is short of what we want; nobody who is not, or wants other things."""
+def test_a_claim_waits_behind_the_nearest_that_lacks_the_same() -> None:
+    """Never behind one that is granted, or that wants other things."""
     holder = claim("1", 60, devices=())
     big, small, board = claim("2", 60), claim("3", 10), claim("4", 10, gpus=9)
     assert find_blocker(big, [holder], MACHINE) is None
@@ -200,20 +200,20 @@ def test_who_only_hears_of_one_sleeps_through_nothing(wanted: list[tuple[int, in
 
 
 class Line:
-    """Claims and whom each listens to."""
+    """Claims, and the claim that each waits behind."""
 
     def __init__(self) -> None:
         self.living: dict[str, Claim] = {}
         self._listens: dict[str, str | None] = {}
 
     def come(self, mine: Claim) -> None:
-        """Somebody joins the line; nobody else wakes."""
+        """A claim joins the queue; no other one wakes."""
         self.living[mine.ticket] = mine
         self._look(mine.ticket)
         self._check()
 
     def go(self, ticket: str) -> None:
-        """Somebody gives back what he holds: those wake who stand behind nobody, or behind him."""
+        """A claim is released: those wake that wait behind it, or behind none."""
         del self.living[ticket]
         self._listens.pop(ticket, None)
         self._wake([each for each, behind in self._listens.items() if behind in (None, ticket)])
@@ -245,7 +245,8 @@ class Line:
 
 
 def test_a_claim_grows_beside_all_others() -> None:
-    """Into what nobody holds and nobody waits for, older or younger; it keeps its devices and gets further ones."""
+    """Into resources that no other claim holds or waits for, older or younger; it keeps its devices and gets further
+    ones."""
     mine = claim("2", 20, 1, ("b",))
     assert grow_claim(mine, 60, 3, [claim("1", 40, 1, ("a",))], MACHINE) == claim("2", 60, 3, ("b", "c", "d"))
     assert grow_claim(mine, 61, 3, [claim("1", 40, 1, ("a",))], MACHINE) is None

@@ -23,7 +23,7 @@ from tony.schedulers.local.claims.ledger import HeldClaim, LedgerBusyError, Reso
 from tony.schedulers.local.claims.machine_capacity import Machine
 
 CLAIMER = Path(__file__).with_name("claim_process.py")
-#: The re-check that nobody should need comes after five seconds: what comes sooner, the kernel told.
+#: The safety re-check comes after five seconds: what comes sooner was an event of the kernel.
 PROMPT = 4.0
 STRANGER = 54321
 
@@ -55,7 +55,7 @@ class Claimer:
         raise AssertionError("it ended")
 
     def until_says(self, words: str, no_more: "Claimer") -> str:
-        """What it says next with these words in it that is not about somebody."""
+        """Return its next message with these words in it that does not name a process."""
         while said := self.next():
             if words in said and f"{words}{no_more.process.pid}" not in said:
                 return said
@@ -119,8 +119,8 @@ def test_claim_dies_with_its_holder(ledger: ResourceLedger, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_claim_lives_with_whoever_inherited_it(ledger: ResourceLedger) -> None:
-    """The claim of a dead holder lives on as long as a process that inherited its file."""
+def test_an_inherited_claim_outlives_its_holder(ledger: ResourceLedger) -> None:
+    """As long as a process that inherited its file runs."""
     held = posted(ledger)
     heir = subprocess.Popen(["sleep", "600"], pass_fds=[held.descriptor])
     os.close(held.descriptor)
@@ -155,7 +155,7 @@ def test_updated_claim_shrinks(ledger: ResourceLedger) -> None:
 
 
 def test_refresh_notices_a_removed_file(ledger: ResourceLedger) -> None:
-    """Whoever cleans up folders of temporary files may have taken it."""
+    """A cleaner of temporary files may have removed it."""
     held = posted(ledger)
     os.utime(held.path, (0, 0))
     assert held.refresh()
@@ -168,7 +168,7 @@ def test_withdrawal_spares_a_file_that_is_not_ours(ledger: ResourceLedger) -> No
     """Under our name may be another file by now."""
     held = posted(ledger)
     held.path.unlink()
-    held.path.write_text("somebody else's")
+    held.path.write_text("another process's")
     held.withdraw()
     assert held.path.exists()
 
@@ -187,8 +187,8 @@ def test_one_decides_at_a_time(ledger: ResourceLedger, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_locked_ledger_is_said_and_waited_for(ledger: ResourceLedger, tmp_path: Path) -> None:
-    """Somebody who never lets go is named; when he does, all goes on."""
+def test_a_locked_ledger_is_reported_and_waited_for(ledger: ResourceLedger, tmp_path: Path) -> None:
+    """The process that holds the lock is named; after its release the claim is granted."""
 
     async def scenario() -> list[str]:
         said: list[str] = []
@@ -236,7 +236,7 @@ def test_killed_holder_makes_room_at_once(claimer: Callable[..., Claimer]) -> No
 
 
 def test_killed_waiter_leaves_the_line(claimer: Callable[..., Claimer]) -> None:
-    """Behind somebody who died in line nobody waits."""
+    """No claim waits behind one whose process died."""
     first = claimer(60)
     first.until("granted")
     second = claimer(60)
@@ -250,7 +250,7 @@ def test_killed_waiter_leaves_the_line(claimer: Callable[..., Claimer]) -> None:
 
 
 def test_only_the_next_in_line_wakes(claimer: Callable[..., Claimer]) -> None:
-    """Who stands behind somebody hears of him alone: the last of three says nothing when the first is granted."""
+    """A waiting claim watches only the one before it: the last of three reports nothing when the first is granted."""
     holder = claimer(100)
     holder.until("granted")
     first, second, third = [in_line(claimer) for _ in range(3)]
@@ -266,7 +266,7 @@ def test_only_the_next_in_line_wakes(claimer: Callable[..., Claimer]) -> None:
 
 
 def in_line(claimer: Callable[..., Claimer]) -> Claimer:
-    """One that waits by now: nobody who comes later comes before it, and it has looked again since it listens."""
+    """A claim that waits by now: no later one comes before it, and it was decided again since it watches."""
     made = claimer(100)
     for _ in range(2):
         assert made.next().startswith("waiting")
@@ -277,7 +277,7 @@ def in_line(claimer: Callable[..., Claimer]) -> Claimer:
 def test_all_of_a_line_get_their_turn(
     tmp_path: Path, ledger: ResourceLedger, deaf: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the order in which they came, also where the kernel tells nobody of changes."""
+    """In the order of arrival, also without inotify."""
     if deaf:
         monkeypatch.setattr(inotify, "POLL_SECONDS", 0.01)
         monkeypatch.setattr(inotify, "Inotify", refuse)
@@ -309,8 +309,8 @@ def refuse(*arguments: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_claim_that_somebody_removed_stands_in_line_again(ledger: ResourceLedger, tmp_path: Path) -> None:
-    """At the next look: whoever cleans up does not know what waits."""
+def test_a_removed_claim_is_queued_again(ledger: ResourceLedger, tmp_path: Path) -> None:
+    """With the next check: a cleaner of temporary files does not know what waits."""
     holder = posted(ledger, 100)
     before = set(os.listdir(tmp_path))
 
@@ -374,7 +374,7 @@ def test_cancelled_waiter_takes_its_claim_back(ledger: ResourceLedger, tmp_path:
 
 
 def test_strange_content_counts_for_nothing(ledger: ResourceLedger, tmp_path: Path) -> None:
-    """Links, pipes, folders, floods, garbage: none is a claim, none stops anybody, none is opened twice."""
+    """Links, pipes, folders, floods, garbage: none is a claim, none blocks a claim, none is opened twice."""
     held = posted(ledger, 7)
     good = held.path.read_bytes()
     (tmp_path / "target").write_bytes(good)

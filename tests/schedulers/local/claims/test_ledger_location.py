@@ -20,7 +20,7 @@ def mode(path: Path) -> int:
 
 
 def test_shared_folder_is_made_for_all(tmp_path: Path) -> None:
-    """The first job makes the folder: anybody may add, only owners may remove, whatever the umask."""
+    """The first job makes the folder: any user may add files, only owners may remove them, whatever the umask."""
     shared = tmp_path / "shared"
     before = os.umask(0o077)
     try:
@@ -56,8 +56,8 @@ def test_own_ledger_where_none_can_be_shared(tmp_path: Path, obstacle: Callable[
     assert mentions(notice, f"{tmp_path}/shared")
 
 
-def test_strangers_closed_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of somebody else's must be open to all, and sticky: or he alone decides whose claims stay."""
+def test_a_closed_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user's folder must be open to all, and sticky: otherwise its owner could remove claims."""
     monkeypatch.setattr(ledger_location.os, "geteuid", lambda: tmp_path.stat().st_uid + 1)  # type: ignore[attr-defined]
     tmp_path.chmod(0o777)
     assert mentions(explain_unusable(tmp_path), "777", "1777")

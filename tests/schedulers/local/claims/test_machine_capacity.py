@@ -74,7 +74,7 @@ def test_pretended_gpus(root: Path) -> None:
 
 
 def test_real_gpus(root: Path) -> None:
-    """Those of the driver that we may open, by their UUIDs, which mean the same to everybody."""
+    """Those of the driver that we may open, by their UUIDs, which are the same for all users."""
     gpu(root, 0, UUIDS[0])
     gpu(root, 1, UUIDS[1], node=False)
     assert measure(LocalSettings(), with_gpus=True, root=root).gpus == (UUIDS[0],)

@@ -158,7 +158,7 @@ def test_a_claim_that_an_earlier_master_was_granted(place: Path) -> None:
 
 
 def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
-    """Whoever came after it stands behind the one that takes it over as well; and that one can hand it on again."""
+    """Claims that came after it still wait behind its successor, which can pass it on again."""
 
     async def scenario() -> None:
         ledger = ResourceLedger(place)

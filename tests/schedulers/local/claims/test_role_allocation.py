@@ -20,7 +20,7 @@ def allocation() -> RoleAllocation:
 
 
 def test_nothing_without_demand(allocation: RoleAllocation) -> None:
-    """What nobody wants nobody gets."""
+    """A role without demand gets no resources."""
     assert list(allocation.allocate()) == []
     assert allocation.find_pending_reason() == ""
 
@@ -40,7 +40,7 @@ def test_each_gets_devices_of_its_own(allocation: RoleAllocation) -> None:
     assert allocation.find_pending_reason() == ""
 
 
-def test_shortage_is_said(allocation: RoleAllocation) -> None:
+def test_missing_resources_are_reported(allocation: RoleAllocation) -> None:
     """A smaller role may still find room behind a larger one that does not."""
     allocation.set_demand("worker", 3)
     allocation.set_demand("ps", 2)

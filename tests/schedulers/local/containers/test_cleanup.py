@@ -78,7 +78,7 @@ time.sleep(600)
 
 
 def test_watchdog_may_finish(start: Start, tmp_path: Path) -> None:
-    """An executor's helper, which knows of processes that nobody else can find, is not killed with the executor."""
+    """An executor's helper, which knows processes that cannot be found otherwise, is not killed with the executor."""
     name = job()
     start(sys.executable, "-c", EXECUTOR, HELPER, str(tmp_path / "done"), TONY_EXECUTOR=f"{name}/c-1/")
     deadline = time.monotonic() + 30
@@ -107,7 +107,8 @@ def test_what_a_dead_master_leaves_is_noted(tmp_path: Path, start: Start) -> Non
 
 @pytest.mark.parametrize("torn", ["laun", "launched", 'launched {"container":"c-1"', "group /sys/fs/cgroup/tony"])
 def test_line_that_a_full_disk_cut_short_is_left_out(tmp_path: Path, torn: str) -> None:
-    """It may name somebody else, such as the group above that of the job; also when more is written after it."""
+    """It may name another job's resource, such as the parent of its control group; also when more is written after
+    it."""
     file = tmp_path / "remains"
     cleanup.record_launch(file, groups=("/a",))
     with file.open("a") as out:
@@ -146,7 +147,7 @@ def test_a_program_of_a_kept_container_that_is_just_being_executed_is_spared(
 
 
 def test_the_highest_number_of_a_container(tmp_path: Path) -> None:
-    """Of all event logs, whoever of them has ended: no number is given twice."""
+    """Over all event logs, of AM attempts that have ended or not: no number is given twice."""
     one, two = tmp_path / "1", tmp_path / "2"
     one.write_bytes(b'{"container":"c-9"}\n{"container":"c-12"}\n')
     two.write_bytes(b'{"containers":["c-2","c-3"]}\n{"text":"c-99 "}')
@@ -201,8 +202,8 @@ for each in (helper, executor):
 """
 
 
-def test_nothing_is_left_when_nobody_is_there(tmp_path: Path) -> None:
-    """Executors and helpers in our own session do not count; whoever else is our child does, dead or alive."""
+def test_nothing_is_left_without_child_processes(tmp_path: Path) -> None:
+    """Executors and helpers in our own session do not count; all other children do, dead or alive."""
     if process.list_own_children() is None:
         assert not cleanup.is_nothing_left((), ())
         return

@@ -138,7 +138,8 @@ def test_killed_by_a_signal(tmp_path: Path) -> None:
 
 
 def test_a_killed_server_is_replaced(tmp_path: Path) -> None:
-    """What it had started lives on, though nobody knows how it ends; the next start finds another server."""
+    """The programs that it had started continue, although their exit status is lost; the next start finds another
+    server."""
 
     async def scene(bench: Bench) -> None:
         first = await bench.start(python())

@@ -68,7 +68,7 @@ def test_it_becomes_the_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["dismiss", "die"])
-def test_it_leaves_no_trace_if_nobody_wants_it(what: str, tmp_path: Path) -> None:
+def test_an_unused_prefork_leaves_no_trace(what: str, tmp_path: Path) -> None:
     """Dismissed, or its client killed: it ends by itself and has made nothing."""
     wait_removed(int(client(what, tmp_path)[0]))
     assert list(tmp_path.iterdir()) == []

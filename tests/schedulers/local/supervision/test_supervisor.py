@@ -129,21 +129,21 @@ def test_attempts_are_counted(folder: JobFolder) -> None:
     """As many deaths as the job says, and no more."""
     folder.am.write_text('{"pid":7,"supervisor":6}')
     code, said, attempts = play(folder, "kill", "kill", "kill", "0")
-    assert json.loads(folder.am.read_text()) == {"pid": 7, "supervisor": None}  # nobody is to say that it was killed
+    assert json.loads(folder.am.read_text()) == {"pid": 7, "supervisor": None}  # so that no client reports it as killed
     assert (code, len(attempts)) == (128 + signal.SIGKILL, 3)
     assert mentions(said, "3 of 3", "10 minutes", "AM", "am_attempts")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"spec": {}}', '{"spec": {"am_attempts": "x"}}'])
 def test_a_record_that_does_not_say_how_many(folder: JobFolder, text: str) -> None:
-    """Five, as where nobody sets it."""
+    """Five, the default of the setting."""
     folder.job.write_text(text)
     assert len(play(folder, *["kill"] * 9)[2]) == 5
 
 
 @pytest.mark.parametrize("word", ["summary", "no-secret", "term"])
-def test_a_job_that_is_over_or_told_to_end(folder: JobFolder, word: str) -> None:
-    """Its summary is there, or only that is missing; or somebody told a master to end that did not listen yet."""
+def test_a_job_that_has_ended_or_was_killed_gets_no_further_attempt(folder: JobFolder, word: str) -> None:
+    """Its summary is there, or only that is missing; or a kill request was saved that no AM has read yet."""
     code, _, attempts = play(folder, word, "0")
     assert len(attempts) == 1
     assert (code == 0) == (word == "summary")
@@ -163,7 +163,7 @@ def test_what_lost_its_parent_is_waited_for(folder: JobFolder) -> None:
 
 
 def test_when_it_gives_up_it_tells_the_others_to_end(folder: JobFolder) -> None:
-    """And waits for them; the job's lock is free at once, so that anybody can close its record."""
+    """And waits for them; the job's lock is released at once, so that any command can close the job directory."""
     folder.job.write_text(json.dumps({"spec": {"am_attempts": 1}}))
     assert play(folder, "orphan")[0] == 128 + signal.SIGKILL
     assert process.start_time(int((folder.path / "orphan").read_text())) is None

@@ -50,7 +50,7 @@ NO = Refuse(class_name=f"{YARN}YarnException", message="no disk is left")
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits seconds for what these tests provoke."""
+    """Short timeouts for what these tests provoke."""
     monkeypatch.setattr(outstanding_requests, "_PENDING_AFTER_SECONDS", 0.05)
     monkeypatch.setattr(container_table, "_CLOSE_SECONDS", 2.0)
 
@@ -88,8 +88,8 @@ async def test_an_unknown_resource_is_refused(tmp_path: Path) -> None:
         assert cluster.manager.asks == {}
 
 
-async def test_what_is_missing_is_told(tmp_path: Path) -> None:
-    """By role, with the queue; and that nothing is any more."""
+async def test_missing_containers_are_reported(tmp_path: Path) -> None:
+    """By role, with the queue; and again when none is missing any more."""
     async with start_fake_cluster(tmp_path) as cluster:
         cluster.manager.grants_by_hand = True
         cluster.source.set_demand("worker", 3)
@@ -155,7 +155,7 @@ async def test_gpus_under_yarns_own_name_are_gpus(tmp_path: Path) -> None:
 
 
 async def test_a_task_gets_the_users_tokens_and_not_the_masters(tmp_path: Path) -> None:
-    """Its program may use HDFS; nobody in it can be the application master."""
+    """Its program may use HDFS, but cannot act as the application master."""
     async with start_fake_cluster(tmp_path) as cluster:
         (container,) = await cluster.launched()
         tokens = cluster.tokens_of(container)
@@ -222,16 +222,16 @@ async def test_killed_while_it_starts(tmp_path: Path) -> None:
         cluster.node(container).server.order(hold, method="startContainers")
         launch = asyncio.ensure_future(cluster.launch(container))
         await hold.is_held.wait()
-        cluster.source.kill(container, "nobody wants it")
+        cluster.source.kill(container, "not needed")
         hold.release()
         await launch
         await cluster.until(lambda: cluster.of(ContainerEnded))
-        assert cluster.causes() == ["killed: nobody wants it"]
+        assert cluster.causes() == ["killed: not needed"]
         assert cluster.running() == []
 
 
 async def test_closed_while_it_starts(tmp_path: Path) -> None:
-    """Whoever launched it was cancelled, and its node started it all the same: it is ended, and that at once."""
+    """The launch was cancelled, and its node started it all the same: it is stopped at once."""
     async with start_fake_cluster(tmp_path) as cluster:
         (container,) = await cluster.granted()
         hold = HoldResponse()
@@ -308,8 +308,8 @@ async def test_no_python_on_one_node(tmp_path: Path) -> None:
         assert (len(cluster.of(Granted)), cluster.of(Unsatisfiable)) == (2, [])
 
 
-async def test_what_will_end_it_is_told_before(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Once, with task and container: its node goes, or YARN wants it back. The end says it again."""
+async def test_an_announced_end_is_reported_in_advance(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Once, with task and container: its node is decommissioned, or YARN preempts it. The end repeats the reason."""
     async with start_fake_cluster(tmp_path) as cluster:
         container, other = await cluster.launched(2)
         (node, elsewhere) = (cluster.manager.live[parse_container_id(each)].node for each in (container, other))
@@ -428,7 +428,7 @@ async def test_close_ends_what_was_granted_and_what_runs(tmp_path: Path) -> None
 
 
 async def test_the_application_was_ended(tmp_path: Path) -> None:
-    """The job is killed with YARN's own words; the containers are ended by their nodes, whom nobody else asks."""
+    """The job is killed with YARN's diagnostics; the containers are stopped by their nodes, which tony asks itself."""
     async with start_fake_cluster(tmp_path) as cluster:
         await cluster.launched(2)
         cluster.manager.server.order(GONE, times=1000)
@@ -461,7 +461,7 @@ async def test_the_application_is_about_to_be_killed(tmp_path: Path, monkeypatch
 
 
 async def test_yarn_gives_the_master_up(tmp_path: Path) -> None:
-    """Nobody had it killed, and no other attempt is to begin: its own failure, with YARN's words."""
+    """It was not killed, and no further attempt begins: its own failure, with YARN's diagnostics."""
     async with start_fake_cluster(tmp_path) as cluster:
         await cluster.launched(1)
         number, state = ApplicationAttemptId(number=1), ApplicationState.FAILED
@@ -490,8 +490,8 @@ async def test_another_attempt_has_the_job(tmp_path: Path, state: ApplicationSta
         assert (cluster.of(KillRequested), cluster.running()) == ([], [container])
 
 
-async def test_ends_are_told_when_nobody_else_tells_them(tmp_path: Path) -> None:
-    """After YARN's last word the machine still hears of each container that its node has ended."""
+async def test_container_ends_are_reported_after_the_application_ended(tmp_path: Path) -> None:
+    """After YARN's last response the state machine still gets an event for each container that its node has ended."""
     async with start_fake_cluster(tmp_path) as cluster:
         (container,) = await cluster.launched()
         cluster.manager.server.order(GONE, times=1000)
@@ -501,8 +501,10 @@ async def test_ends_are_told_when_nobody_else_tells_them(tmp_path: Path) -> None
         assert cluster.causes() == ["killed: the job was killed"]
 
 
-async def test_a_silent_resource_manager_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the end of a job the nodes have ended the containers: whoever follows need not wait until YARN says so."""
+async def test_a_silent_resource_manager_does_not_delay_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of a job the nodes have stopped the containers: a follower need not wait for YARN's confirmation."""
     monkeypatch.setattr(container_table, "_CLOSE_SECONDS", 60.0)
     monkeypatch.setattr(container_table, "_RM_SILENCE_SECONDS", 0.1)
     monkeypatch.setattr(container_table, "_POLL_SECONDS", 0.02)
@@ -518,7 +520,7 @@ async def test_a_silent_resource_manager_holds_nobody_up(tmp_path: Path, monkeyp
 
 
 async def test_the_resource_manager_is_lost(tmp_path: Path) -> None:
-    """Whoever watches hears why; the containers are ended all the same, and soon."""
+    """Subscribers get the reason; the containers are stopped all the same, and soon."""
     async with start_fake_cluster(tmp_path) as cluster:
         await cluster.launched(2)
         await cluster.manager.server.stop()
@@ -612,7 +614,7 @@ async def test_finish(tmp_path: Path) -> None:
 
 
 async def test_events_are_there_while_it_runs(tmp_path: Path) -> None:
-    """After a moment if nobody waits; and in the end all that the file has."""
+    """After a moment if no action waits for them; and in the end all that the file has."""
     async with start_fake_cluster(tmp_path) as cluster:
         cluster.log()
         cluster.wrote(b'{"a":1}\n')

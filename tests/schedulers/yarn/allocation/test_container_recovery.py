@@ -87,8 +87,8 @@ async def test_what_the_log_does_not_know_is_ended(tmp_path: Path) -> None:
         await cluster.until(lambda: old(2) in cluster.manager.released)
 
 
-async def test_ends_in_the_gap_are_told(tmp_path: Path) -> None:
-    """With their causes, after everything that the log is told of the beginning."""
+async def test_containers_that_ended_between_attempts_are_reported(tmp_path: Path) -> None:
+    """With their causes, after the events of the recovery itself."""
     async with second(tmp_path, 1, 2) as cluster:
         cluster.manager.complete(old(2), -102, "preempted")
         await cluster.open()
@@ -100,8 +100,8 @@ async def test_ends_in_the_gap_are_told(tmp_path: Path) -> None:
         assert (end.container, end.blameless, end.is_unconfirmed) == (name(2), True, False)
 
 
-async def test_what_was_not_kept_is_gone(tmp_path: Path) -> None:
-    """A ResourceManager that says nothing of it had not seen it run. Where its node can be asked it ends at once."""
+async def test_containers_that_were_not_kept_are_gone(tmp_path: Path) -> None:
+    """The ResourceManager had not seen it run. Where its node can be asked it is stopped at once."""
     async with second(tmp_path, 1) as cluster:
         cluster.nodes[0].running[name(2)] = ContainerLaunchContext()
         await cluster.open()
@@ -135,7 +135,7 @@ async def test_a_resource_manager_that_was_restarted_too(tmp_path: Path) -> None
 
 
 async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody can say what became of its containers: they count as living on until their lease is over."""
+    """The state of its containers is unknown: they count as running until their lease is over."""
     monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._NODES_RETURN_SECONDS", -59.5)
     async with second(tmp_path, nodes=5) as cluster:
         await cluster.open()
@@ -174,8 +174,8 @@ async def test_the_answer_to_the_registration_was_lost(tmp_path: Path) -> None:
         assert cluster.running() == [name(1)]
 
 
-async def test_a_later_attempt_has_told_where_it_listens(tmp_path: Path) -> None:
-    """It did so while HDFS was away for us: clients go on finding it."""
+async def test_a_later_attempts_address_is_not_overwritten(tmp_path: Path) -> None:
+    """It was published while this attempt could not reach HDFS: clients continue to find it."""
     async with second(tmp_path) as cluster:
         theirs = FakeFile(content=b'{"attempt":3}')
         cluster.files.files[f"{scene.FOLDER}/am.json"] = theirs
@@ -198,7 +198,7 @@ async def test_older_than_the_resource_manager(tmp_path: Path, monkeypatch: pyte
         assert await cluster.source.recover([known(1)]) == []
 
 
-async def test_nobody_knows_of_any(tmp_path: Path) -> None:
+async def test_without_known_containers_nothing_is_recovered(tmp_path: Path) -> None:
     async with second(tmp_path) as cluster:
         await cluster.open()
         assert await cluster.source.recover([]) == []
@@ -228,7 +228,7 @@ def closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_the_log_is_taken_and_brought(tmp_path: Path, closes: list[str]) -> None:
-    """Whole, with the torn end that it has; whoever wrote it finds it no more, and may not write anew."""
+    """Whole, with its torn end; the earlier attempt's file is renamed, so it cannot write to it any more."""
     async with start_fake_cluster(tmp_path, attempt=3, opens=False) as cluster:
         cluster.files.files[f"{scene.FOLDER}/events.1.jsonl"] = FakeFile(content=b'{"a":1}\n{"b')
         await cluster.source.fetch_event_logs()
@@ -242,7 +242,7 @@ async def test_the_log_is_taken_and_brought(tmp_path: Path, closes: list[str]) -
 
 
 async def test_the_first_attempt_takes_nothing(tmp_path: Path, closes: list[str]) -> None:
-    """There is nobody before it."""
+    """There is no earlier attempt."""
     async with start_fake_cluster(tmp_path, opens=False) as cluster:
         await cluster.source.fetch_event_logs()
         assert closes == []
@@ -265,7 +265,7 @@ async def test_a_name_node_that_starts(tmp_path: Path, closes: list[str], monkey
 
 
 async def test_a_request_that_was_kept_is_found(tmp_path: Path) -> None:
-    """Somebody wanted the job to end while there was no master."""
+    """A user killed the job while it had no AM."""
     async with second(tmp_path) as cluster:
         cluster.files.files[f"{scene.FOLDER}/kill.json"] = FakeFile(content=b'{"actor":"ann","now":false}')
         await cluster.open()
@@ -273,7 +273,7 @@ async def test_a_request_that_was_kept_is_found(tmp_path: Path) -> None:
         assert cluster.job.folder.kill_request.read_bytes() == b'{"actor":"ann","now":false}'
 
 
-# --- ends that nobody has seen ------------------------------------------------------------------------------------
+# --- unconfirmed exits ------------------------------------------------------------------------------------------------
 
 
 async def test_a_lost_node_that_answers(tmp_path: Path) -> None:

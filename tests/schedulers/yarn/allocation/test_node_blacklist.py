@@ -56,7 +56,7 @@ def test_taken_back_makes_room_for_another() -> None:
 
 
 def test_they_give_way_where_nothing_else_is() -> None:
-    """All of them, and nobody takes the place of one that did; until one is to be left out anew."""
+    """All of them, and none is added in place of one that was dropped; until another host is excluded."""
     yarn = Yarn(3)
     for host in ("a", "b"):
         yarn.exclusions.exclude(host)

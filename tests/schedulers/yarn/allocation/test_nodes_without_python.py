@@ -21,8 +21,8 @@ def refused(said: str) -> Unsatisfiable:
     return Unsatisfiable(role="worker", reason=f"cannot start any task of worker: {said}")
 
 
-def test_nobody_knows_of_others() -> None:
-    """Nobody would tell if YARN had no other node for it either."""
+def test_without_known_nodes_the_first_failure_is_reported() -> None:
+    """Otherwise it would stay unknown if YARN had no other node either."""
     job = Job({"ps": 5})
     job.nodes.add("worker", "n1", "none on n1.")
     assert (job.left_out, job.told) == (["n1"], [refused("none on n1.")])

@@ -1,4 +1,4 @@
-"""Through whom people come to the page of a job on YARN, and what serves it, as the cluster's configuration has it."""
+"""The proxy of a job's page on YARN and its OS users, from the cluster's configuration."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ async def door_of(
 async def test_who_is_answered(
     tmp_path: Path, configuration: Mapping[str, str], peers: tuple[str, ...], proxy: str, origins: set[str]
 ) -> None:
-    """Machines of the proxy alone; by which names browsers call it, whoever else comes is sent there."""
+    """Only hosts of the proxy, under all names that browsers use for it; all other clients are redirected to it."""
     door = await door_of(tmp_path, configuration)
     assert (door.peers, door.proxy, set(door.origins)) == (peers, f"{proxy}/proxy/{JOB}/", origins)
     assert door.runs_as == ("yarn",)
 
 
 async def test_who_may_see(tmp_path: Path) -> None:
-    """Everybody whom YARN lets through, as it shows them all that programs print; unless it has lists of who may."""
+    """All users that YARN lets through, as it shows them all output; unless it has ACLs."""
     assert (await door_of(tmp_path / "open", RM)).vouches
     listed = {**RM, "yarn.acl.enable": "true", "yarn.resourcemanager.principal": "resman/_HOST@EXAMPLE.ORG"}
     door = await door_of(tmp_path / "lists", listed)

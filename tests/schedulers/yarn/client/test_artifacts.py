@@ -27,7 +27,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
 
 
 def test_plain(cache: Cache) -> None:
-    """Our programs, which all users may share, and each staged object once, which nobody else may read."""
+    """tony's own files, which all users may share, and each staged object once, readable by its owner only."""
     needs = build_artifacts(record(), YarnSettings(python="/usr/bin/python3"), cache)
     assert [(each.name, each.size, each.public, each.path) for each in needs.uploads] == [
         ("c" * 64 + ".zip", 100, True, cache.find_object("c" * 64)),

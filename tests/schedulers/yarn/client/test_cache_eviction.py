@@ -51,7 +51,7 @@ def store() -> Iterator[Store]:
 
 
 def test_only_what_was_not_used_for_long(store: Store) -> None:
-    """A use counts as much as the upload; what nobody finished goes as well."""
+    """A use counts as much as the upload; unfinished uploads are removed as well."""
     store.put("old", modified=100, accessed=31)
     store.put("old.f00.part", modified=31)
     store.put("noted", modified=100, accessed=29)
@@ -78,22 +78,22 @@ def test_young_applications_change_nothing(store: Store) -> None:
 
 
 def test_uses_are_not_noted_here(store: Store) -> None:
-    """Where access times are off, nobody can tell what is used: all of it stays."""
+    """Without access times it is unknown what is used: all of it stays."""
     store.put("used", modified=400)
     store.put("old", modified=400)
     assert store.evict() == 0
     assert store.names == [MARKER, "old", "used"]
 
 
-def test_what_is_used_is_gone(store: Store) -> None:
-    """Somebody else is at work; nothing is sure then."""
+def test_no_eviction_while_used_objects_disappear(store: Store) -> None:
+    """Another client is removing objects; the used ones are uncertain then."""
     del store.hdfs.files[f"{CACHE}/used"]
     store.put("old", modified=400)
     assert store.evict() == 0
 
 
 def test_use_noted_at_the_last_moment(store: Store) -> None:
-    """Somebody notes a use after we have looked: it is put back as it was."""
+    """Another client notes a use after the check: the object is restored as it was."""
     store.put("old", modified=400)
     before = store.hdfs.files[f"{CACHE}/old"]
 
@@ -107,7 +107,7 @@ def test_use_noted_at_the_last_moment(store: Store) -> None:
 
 
 def test_sent_again_at_the_last_moment(store: Store) -> None:
-    """Somebody found it gone and sent it again: theirs stays."""
+    """Another client found it removed and uploaded it again: that copy stays."""
     store.put("old", modified=400)
     before = store.hdfs.files[f"{CACHE}/old"]
 

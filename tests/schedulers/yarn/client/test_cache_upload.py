@@ -92,7 +92,7 @@ def test_first_and_second_submission(cluster: FakeClusterClients, wanted: list[U
 
 
 def test_who_may_read(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
-    """The user's files nobody else, also where folders are open to all."""
+    """The user's files are readable by their owner only, also where folders are open to all."""
     provide(cluster, wanted)
     modes = {path: f"{file.permission:o}" for path, file in cluster.hdfs.files.items()}
     assert modes[f"{CACHE}/data"] == "600"
@@ -111,7 +111,7 @@ def test_public_only_where_all_may_go(cluster: FakeClusterClients, wanted: list[
 
 
 def test_wrong_size_is_sent_again(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
-    """Nobody writes to objects; what is damaged all the same is replaced."""
+    """Objects are never rewritten; a damaged one is replaced all the same."""
     provide(cluster, wanted)
     cluster.hdfs.files[f"{CACHE}/data"].content = b"short"
     assert provide(cluster, wanted)[1] == 11
@@ -137,7 +137,7 @@ def test_arrived_otherwise(cluster: FakeClusterClients, wanted: list[UploadReque
 
 
 def test_two_clients_at_once(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
-    """Both end up with the same objects, whoever comes second."""
+    """Both end up with the same objects, whichever comes second."""
     found: list[dict[str, Uploaded]] = []
     threads = [threading.Thread(target=lambda: found.append(provide(cluster, wanted)[0])) for _ in range(4)]
     for thread in threads:
@@ -163,8 +163,8 @@ def test_use_is_noted_once_a_day(cluster: FakeClusterClients, wanted: list[Uploa
     assert file.accessed_ms == noted
 
 
-def test_gone_when_its_use_is_noted(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
-    """Somebody removed it between our two looks: it is sent again."""
+def test_an_object_removed_before_its_use_is_noted(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
+    """Another client removed it between the two checks: it is uploaded again."""
     provide(cluster, wanted)
     cluster.hdfs.before("SETTIMES", lambda path: cluster.hdfs.files.pop(path, None))
     assert provide(cluster, wanted)[1] == 19

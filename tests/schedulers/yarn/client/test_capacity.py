@@ -61,7 +61,7 @@ def test_brought_together() -> None:
 
 
 def test_a_scheduler_that_says_less() -> None:
-    """A limit that nobody tells is none; neither is a queue without a state stopped."""
+    """A missing limit means no limit; a queue without a state does not count as stopped."""
     assert offered(queue=QueueInfo(name="a")).queue == Queue(running=True, labels=(), path="a")
     nothing = QueueConfiguration(effective_max_capacity=Resource(memory=0), absolute_max_capacity=0.0)
     at_times = QueueInfo(name="a", configurations=(QueueConfigurationEntry(label="", configuration=nothing),))
@@ -104,8 +104,8 @@ def test_a_queue_that_is_missing(name: str, scheduler: str, made_below: str, who
     assert (found.made_below, found.whole_path) == (made_below, whole_path)
 
 
-def test_paths_that_are_not_told() -> None:
-    """Come of the names, which are whole paths with some schedulers."""
+def test_queue_paths_from_whole_names() -> None:
+    """With some schedulers the queue names are whole paths."""
     grandchild = QueueInfo(name="root.users.b")
     for name in ("users", "root.users"):
         root = QueueInfo(name="root", children=(QueueInfo(name=name, children=(grandchild,)),))
@@ -113,6 +113,6 @@ def test_paths_that_are_not_told() -> None:
 
 
 def test_nothing_is_missing() -> None:
-    """A queue that there is needs nobody to make it, and of one of which nothing is known nothing is said."""
+    """An existing queue need not be created, and nothing is reported of an unknown one."""
     for found in (offered("root.flex.a"), offered("root.flex.b", queue=None, root=None)):
         assert (found.made_below, found.whole_path) == ("", "")

@@ -71,7 +71,7 @@ class FakeCluster:
         self.reports = [ApplicationReport(state=ApplicationState.RUNNING)]
 
     def ended(self, *states: LogAggregationStatus | None) -> None:
-        """It has ended, and this is how far its logs are, each time somebody asks."""
+        """The application has ended; each report has the next of these states of its log aggregation."""
         self.reports = [
             ApplicationReport(state=ApplicationState.FINISHED, user="ann", log_aggregation_status=state)
             for state in states
@@ -156,10 +156,10 @@ async def test_after_the_end_hdfs_has_it(cluster: FakeCluster) -> None:
     ("state", "words"),
     [(LogAggregationStatus.FAILED, "is incomplete"), (LogAggregationStatus.RUNNING, "still running")],
 )
-async def test_half_of_it_is_said_to_be_half(
+async def test_partial_logs_are_reported_as_partial(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, state: LogAggregationStatus, words: str
 ) -> None:
-    """What is there is taken; that something is missing is said."""
+    """What is there is fetched, and the error says that something is missing."""
     monkeypatch.setattr(container_logs, "_AGGREGATION_SECONDS", 0.01)
     cluster.ended(state)
     cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"x"}))]])}
@@ -196,16 +196,16 @@ async def test_hdfs_has_all_of_it_and_no_resource_manager_answers(
     async def away(_: FakeCluster, __: ApplicationId) -> ApplicationReport:
         if hangs:
             await asyncio.sleep(0.1)
-        raise SchedulerError("nobody answers")
+        raise SchedulerError("no daemon answers")
 
     monkeypatch.setattr(FakeCluster, "report", away)
     cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"all"}))]])}
     shelf = Shelf()
     await ContainerLogs(cluster.me, JOB).fetch({ONE: "n1"}, shelf, ended=True)
     assert shelf.got == {"a.out": b"all"}
-    with pytest.raises(SchedulerError, match="nobody answers"):
+    with pytest.raises(SchedulerError, match="no daemon answers"):
         await ContainerLogs(cluster.me, JOB).fetch({ONE: "n1", TWO: "n1"}, Shelf(), ended=True)
-    with pytest.raises(SchedulerError, match="nobody answers"):
+    with pytest.raises(SchedulerError, match="no daemon answers"):
         await ContainerLogs(cluster.me, JOB).fetch({ONE: "n1"}, Shelf())
 
 
@@ -222,7 +222,7 @@ async def test_an_application_that_is_forgotten(cluster: FakeCluster) -> None:
 
 
 async def test_an_application_of_which_nothing_ever_ran(cluster: FakeCluster) -> None:
-    """Its nodes are said to be about to bring logs for ever, but there are no nodes: nobody waits for that."""
+    """Its log aggregation is reported as pending for ever, but there are no nodes: it is not waited for."""
     coming = LogAggregationStatus.NOT_STARTED
     cluster.reports = [ApplicationReport(state=ApplicationState.KILLED, launch_time=0, log_aggregation_status=coming)]
     with pytest.raises(SchedulerError, match="no container"):
@@ -231,8 +231,8 @@ async def test_an_application_of_which_nothing_ever_ran(cluster: FakeCluster) ->
         )
 
 
-async def test_logs_of_somebody_elses_application(cluster: FakeCluster, node: FakeNodeWeb) -> None:
-    """A record may name any application, and any container. Nothing is shown that is not its owner's."""
+async def test_logs_of_another_users_application(cluster: FakeCluster, node: FakeNodeWeb) -> None:
+    """A job directory may name any application, and any container. Only logs of its owner are shown."""
     theirs = "container_1795272430499_0008_01_000002"
     cluster.ended(LogAggregationStatus.SUCCEEDED)
     cluster.files.files = {f"{AGGREGATED}/n1_1": make([[(ONE, log_files({"a.out": b"of ann"}))]])}
@@ -248,7 +248,7 @@ async def test_logs_of_somebody_elses_application(cluster: FakeCluster, node: Fa
     shelf = Shelf()
     await ContainerLogs(cluster.me, JOB, "ann").fetch({ONE: "n1", theirs: "n1"}, shelf, ended=True)
     assert shelf.got == {"a.out": b"own"}
-    # The ResourceManager has forgotten it: nobody can say any more whose those containers were.
+    # The ResourceManager has forgotten it: the owner of those containers is unknown.
     cluster.reports = [None]
     shelf = Shelf()
     with pytest.raises(SchedulerError, match="no longer knows the application"):

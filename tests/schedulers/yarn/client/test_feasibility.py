@@ -136,7 +136,7 @@ def test_more_tasks_than_fit_at_one_time() -> None:
 
 
 def test_room() -> None:
-    """How many nodes could have a role's tasks; of what constraints keep from some nobody can tell."""
+    """How many nodes could run a role's tasks; the effect of placement constraints is unknown."""
     gone = replace(BIG, host="gone", away="lost")
     roles = {
         "small": Role(),

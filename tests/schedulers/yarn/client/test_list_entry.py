@@ -62,7 +62,7 @@ def test_all_of_it() -> None:
 
 
 def test_its_time_was_over() -> None:
-    """YARN calls it killed; nobody has killed it."""
+    """YARN's state is killed, but no user has killed it."""
     said = "Application is killed by ResourceManager as it has exceeded the lifetime period."
     job = to_list_entry(report(ApplicationState.KILLED, FinalStatus.KILLED, diagnostics=said))
     assert job is not None
@@ -70,5 +70,5 @@ def test_its_time_was_over() -> None:
 
 
 def test_without_an_id() -> None:
-    """Nobody could do anything with it."""
+    """It could not be used in any command."""
     assert to_list_entry(ApplicationReport(name="x")) is None

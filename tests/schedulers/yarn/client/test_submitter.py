@@ -72,7 +72,7 @@ async def scene(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 
 async def test_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The application has the job's id, and nobody touches it."""
+    """The application has the job's id, and is left alone."""
     async with scene(tmp_path, monkeypatch) as made:
         await made.submitter.submit(made.job)
         assert made.state() is ApplicationState.ACCEPTED
@@ -98,7 +98,7 @@ async def test_whose_tokens_are_cancelled(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("method", ["submitApplication", "getApplicationReport"])
 async def test_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    """Whoever is interrupted before it is known to be taken has no job, so YARN has none either."""
+    """An interrupted submission that YARN has not accepted yet leaves no application."""
     async with scene(tmp_path, monkeypatch) as made:
         hold = HoldResponse()
         made.server.order(hold, method=method)
@@ -139,8 +139,8 @@ def test_what_yarn_knows_of_the_end(
     assert (seen.result, seen.alive) == (result, state is ApplicationState.RUNNING)
 
 
-def test_why_an_application_waits_is_told_without_numbers() -> None:
-    """YARN's words change with every look; what they mean does not."""
+def test_the_pending_reason_of_an_application_has_no_numbers() -> None:
+    """YARN's text changes with every request; its meaning does not."""
     said = (
         "[Sat Nov 21 16:00:00 +0000 2026] Application is added to the scheduler and is not yet activated. Queue's AM "
         "resource limit exceeded.  Details : AM Partition = <DEFAULT_PARTITION>; AM Resource Request = <memory:512>; "

@@ -27,8 +27,8 @@ JOB = "application_1795000000000_0007"
         ("/Vision/a b,c%/Ä\N{SNOWMAN}", "tony-staging:/%56ision/a%20b%2cc%25/%c3%84%e2%98%83"),
     ],
 )
-def test_a_staging_folder_is_told_and_found(staging: str, tag: str) -> None:
-    """By a tag that survives what YARN and its commands do to tags: lower case, ASCII, no commas."""
+def test_a_staging_folder_is_encoded_in_a_tag(staging: str, tag: str) -> None:
+    """It survives what YARN and its commands do to tags: lower case, ASCII, no commas."""
     tags = build_tags(YarnSettings(tags=("nightly",), staging=staging))
     assert tags == ("nightly", tag)
     assert tag == tag.lower()

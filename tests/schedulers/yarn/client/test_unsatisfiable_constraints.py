@@ -1,4 +1,4 @@
-"""Constraints that nobody can read, or keep to, are refused before anything reaches the cluster."""
+"""Invalid or unsatisfiable constraints are refused before anything reaches the cluster."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ def test_with_a_label() -> None:
     [
         {"worker": yarn_role(placement="in,node,ps"), "ps": Role()},
         {"worker": yarn_role(placement="in,node,ps"), "ps": yarn_role(placement="in,rack,db"), "db": Role()},
-        {"worker": yarn_role(placement="or(in,node,nobody:notin,node,worker)")},
+        {"worker": yarn_role(placement="or(in,node,others:notin,node,worker)")},
         {"worker": yarn_role(placement="or(in,node,worker:os=linux)")},
         {"worker": yarn_role(placement="cardinality,node,worker,0,1", instances=8)},
         {"worker": yarn_role(placement="cardinality,rack,ps,2,9"), "ps": Role(instances=2)},
-        {"worker": yarn_role(placement="in,node,all/nobody,app-tag/nightly/x,not-self/y")},
+        {"worker": yarn_role(placement="in,node,all/others,app-tag/nightly/x,not-self/y")},
         {"worker": yarn_role(placement="in,node,a", placement_tags=("a",)), "first": yarn_role(placement_tags=("a",))},
         {
             "worker": yarn_role(placement="and(in,node,ps:in,node,ps)"),

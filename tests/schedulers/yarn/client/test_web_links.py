@@ -107,7 +107,7 @@ APP, PROXY, OWN = f"cluster/app/{JOB}", f"proxy/{JOB}/", "the job's own pages"
                 "timeline server": f"http://ahs:7/applicationhistory/app/{JOB}",
             },
         ),
-        # Nobody has said where: only a browser on that machine would get there.
+        # No address is configured: the default works only for a browser on that machine.
         ({}, False, {}),
         (
             RM | {"yarn.timeline-service.enabled": "true", "yarn.timeline-service.webapp.address": "0.0.0.0:8188"},
@@ -153,7 +153,7 @@ AT_SERVER = f"https://history:19890/jobhistory/logs/n1:45454/{CONTAINER}/{CONTAI
         (SERVER, NODE, True, {"log server": AT_SERVER}),
         ({}, NODE, True, {}),
         ({"yarn.log.server.url": "javascript:alert(1)"}, NODE, True, {}),
-        # Which of the host's nodes it was, nobody knows any more.
+        # The host had several nodes; which one it was is unknown.
         (SERVER, NodeAddress(host="n1"), True, {}),
     ],
 )

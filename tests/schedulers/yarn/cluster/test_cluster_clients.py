@@ -1,4 +1,4 @@
-"""Which tokens a job gets, and as whom the file system is asked."""
+"""Which tokens a job gets, and as which user HDFS is accessed."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_as_a_proxy_user() -> None:
 
 
 async def test_none_where_names_are_believed() -> None:
-    """Nobody is asked: there is nobody at the address."""
+    """Without security none is requested: the address has no listener."""
     assert not (await of_job({"fs.defaultFS": "hdfs://127.0.0.1:1"}, ANN)).tokens
 
 
@@ -93,7 +93,7 @@ async def test_a_file_system_that_gives_none() -> None:
 
 
 async def test_what_the_user_brings(tmp_path: Path) -> None:
-    """It is used, nothing is fetched for it, and nobody gets what YARN gave to the program that submits."""
+    """It is used, nothing is fetched for it, and tokens that YARN gave to the submitting program are not passed on."""
     ours = token("HDFS_DELEGATION_TOKEN", "127.0.0.1:1")
     hive = token("HIVE_DELEGATION_TOKEN")
     yarns = ["YARN_AM_RM_TOKEN", "RM_DELEGATION_TOKEN", "NMToken", "YARN_CLIENT_TOKEN", "ContainerToken"]
