@@ -20,7 +20,7 @@ import httpx
 
 from tests.jobs.fake_am import logged, recorded
 from tests.portal.tensorboard.test_tensorboard_manager import until
-from tests.web.sample_jobs import ANYBODY, as_peer, keep
+from tests.web.sample_jobs import TEST_PROXY, as_peer, keep
 from tests.web.test_hostile import PAGES, VALUES
 from tony.core.events import AttemptStarted, SessionOpened
 from tony.history.event_log import settings_digest
@@ -201,11 +201,11 @@ class Browser:
 
 @asynccontextmanager
 async def portal_of_victim(near: Neighbourhood, user: str = "ben") -> AsyncIterator[Browser]:
-    """A portal of the victim that shows both places, and somebody before it."""
+    """A portal of the victim that shows both locations, and an authenticator for its users."""
     locations = [str(near.home.path), str(near.shared.path)]
     stores = [open_location(each, near.home, os.environ) for each in locations]
     portal = IndexedJobs(near.home, stores, "jobs of a test")
-    door = Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,), admins=("boss",)))
+    door = Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,), admins=("boss",)))
     boarding = TensorBoardRoutes(near.home, portal, door)
     app = create(portal, door, more=boarding.build_routes())
     app.state.boards = True

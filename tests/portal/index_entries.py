@@ -85,7 +85,7 @@ queries = st.builds(
     text=st.sampled_from(
         ["", "", "digits", "dig", "WORKER", "resume ", "1 exit", "a b", "--", "application_1760", "7"]
     ),
-    user=st.sampled_from(["", "", "ann", "nobody"]),
+    user=st.sampled_from(["", "", "ann", "eve"]),
     state=st.sampled_from(["", "", DAMAGED, *GROUPS]),
     framework=st.sampled_from(["", "", "jax"]),
     queue=st.sampled_from(["", "", "root.a"]),

@@ -67,7 +67,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("setting", ["TB_LOG_DIR", "progress_summaries"])
 def test_no_file_system_of_another_users_job_is_made(near: Neighbourhood, made: list[str], setting: str) -> None:
-    """Whoever looks: its owner, or one who sees all jobs."""
+    """Whether the owner looks or a user who sees all jobs."""
     with socket.create_server(("127.0.0.1", 0)) as port:
         host = f"127.0.0.1:{port.getsockname()[1]}"
         references = near.shared.path / "refs.json"

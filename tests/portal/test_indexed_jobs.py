@@ -79,7 +79,7 @@ def test_ones_own_home(tmp_path: Path) -> None:
             record = await view.record()
             assert record is not None
             assert record.spec.name == "digits"
-            assert await source.find_job("nobody") is None
+            assert await source.find_job("no-such-job") is None
             assert await source.find_job("../../etc") is None
 
     run(check())
@@ -160,8 +160,8 @@ def test_a_record_in_a_store(tmp_path: Path) -> None:
     run(check())
 
 
-def test_logs_of_a_store_are_brought_when_somebody_looks(tmp_path: Path) -> None:
-    """A page of a job brings no more than a few small ones: what its tasks have printed may be terabytes."""
+def test_logs_in_a_store_are_fetched_on_demand(tmp_path: Path) -> None:
+    """A page of a job fetches only a few small ones: the output of its tasks may be terabytes."""
     home, other = Home(tmp_path / "mine"), Home(tmp_path / "theirs")
     home.path.mkdir()
     address = f"memory://history-{uuid.uuid4()}"
@@ -311,7 +311,7 @@ def test_a_folder_of_this_machine(tmp_path: Path, scheme: str) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    """It may come; until then somebody may wonder."""
+    """It may be created later; until then a notice says that it is absent."""
     stores = [open_location(str(folder), Home(tmp_path), {}) for folder in (tmp_path, tmp_path / "typo")]
     (sentence,) = describe_absences(stores)
     assert sentence.startswith(f"folder {tmp_path / 'typo'} does not exist yet")

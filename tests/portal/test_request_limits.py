@@ -1,4 +1,4 @@
-"""A portal that one user, or a stranger, crowds: everyone else is served all the same."""
+"""One user, or an unauthenticated client, overloads a portal: all other users are served all the same."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ sys.stdin.read()
 """
 
 
-def test_silent_connections_of_a_stranger_keep_no_one_out(crowded: CrowdedPortal) -> None:
+def test_idle_unauthenticated_connections_do_not_block_users(crowded: CrowdedPortal) -> None:
     """1,500 of them, where the portal may have 1,024 open files unless it asks for more."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root can become another user")
@@ -247,10 +247,10 @@ def test_an_event_log_of_another_user_is_not_read_without_end(tmp_path: Path) ->
             asyncio.run(look())
 
 
-def test_who_waits_for_what_another_user_copies_is_told_so(
+def test_waiting_for_another_users_copy_is_reported(
     tmp_path: Path, hanging: HangingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their own threads stay free for other records."""
+    """Each user's threads stay free for other job directories."""
     monkeypatch.setattr(thread_pools, "_LOCK_TIMEOUT_SECONDS", 0.01)
     home = Home(tmp_path)
 

@@ -29,8 +29,8 @@ from tony.web.uvicorn_server import PEER
 
 #: Seconds since 1970 at which the first of them was submitted.
 LONG_AGO = 1_700_000_000.0
-#: A proxy that says who somebody is, for tests: whoever comes from there is whom they name.
-ANYBODY = TrustedProxy(addresses=(ipaddress.ip_network("10.0.0.0/8"),), header="x-user")
+#: A proxy that authenticates users, for tests: a client from its addresses is the user that the header names.
+TEST_PROXY = TrustedProxy(addresses=(ipaddress.ip_network("10.0.0.0/8"),), header="x-user")
 
 
 def keep(

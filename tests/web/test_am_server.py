@@ -1,4 +1,4 @@
-"""A job's pages beside its master: whom they believe, what they leave to whom, and that they ask instead of listen."""
+"""A job's pages next to its AM: which clients they trust, what they leave to the portal, and that they query the AM."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def app(tmp_path: Path) -> ASGIApp:
 
 
 def shown(app: ASGIApp, user: str) -> str:
-    """The job's page as somebody sees it whom the proxy names, or does not."""
+    """The job's page for a user that the proxy names, or for an anonymous one."""
     answer = fetch(app, "/", client=RM, headers={"Cookie": f"proxy-user={user}"} if user else {})
     assert answer.status_code == 200
     return answer.text
@@ -85,7 +85,7 @@ def test_editors_have_buttons(app: ASGIApp) -> None:
     ],
 )
 def test_all_others_read_who_may(app: ASGIApp, user: str, said: str) -> None:
-    """And how it is done otherwise; without security a ResourceManager knows nobody."""
+    """The page also says how it is done otherwise; without security a ResourceManager authenticates no user."""
     text = re.sub(r"</?bd?i?>", "", shown(app, user))
     assert "<button data-do" not in text
     assert f"{said}." in text
@@ -103,7 +103,7 @@ def test_a_log_is_asked_for_again(app: ASGIApp) -> None:
 
 
 def test_what_is_served_for_real(tmp_path: Path) -> None:
-    """The job alone, and nothing in it that goes on for minutes; whoever comes past the proxy is sent there."""
+    """The job alone, and nothing that takes minutes; a client that bypasses the proxy is redirected to it."""
     folder = keep(Home(tmp_path))
     served = AmServer(replace(PAPERS, folder=str(folder.path), address="http://rm/proxy/x/"))
     assert "Timeline" in fetch(served, "/", client=RM).text
@@ -114,7 +114,7 @@ def test_what_is_served_for_real(tmp_path: Path) -> None:
     assert fetch(nowhere, "/", client="10.0.0.2").status_code == 403
 
 
-def test_nobody_else_says_who_comes(app: ASGIApp) -> None:
+def test_only_the_proxy_authenticates_users(app: ASGIApp) -> None:
     """Not a header, not a token, not another machine."""
     for headers in ({"X-User": "ann"}, {"Authorization": "Bearer ann"}, {}):
         assert fetch(app, "/api/v1/me", headers=headers, client="10.0.0.2").status_code == 403
@@ -131,7 +131,7 @@ def test_names_of_the_proxy() -> None:
 
 
 def test_names_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the network does not say, or not soon, is left out: somebody waits for a page."""
+    """A slow or missing answer of the DNS is left out, so that the page need not wait."""
     never = threading.Event()
 
     def slow(address: str) -> tuple[str, list[str], list[str]]:
@@ -149,8 +149,8 @@ def test_names_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     never.set()
 
 
-def test_a_change_from_a_name_that_nobody_knows(app: ASGIApp) -> None:
-    """It is refused, and by which it would not be is said."""
+def test_a_change_from_an_unknown_origin_is_refused(app: ASGIApp) -> None:
+    """The message lists the permitted ones."""
     who = {"Cookie": "proxy-user=ann", "Content-Type": "application/json"}
     token = fetch(app, "/api/v1/me", client=RM, headers=who).json()["page_token"]
     answers = {
@@ -168,8 +168,8 @@ def test_a_change_from_a_name_that_nobody_knows(app: ASGIApp) -> None:
     assert "not-own" not in [each["code"] for each in list(answers.values())[:2]]
 
 
-def test_a_master_that_has_gone_already() -> None:
-    """Says nothing: so this ends, and complains of nothing."""
+def test_the_server_ends_silently_without_its_master() -> None:
+    """Its input is at its end: it exits with 0 and prints nothing."""
     root, packages = (str(Path(each).parents[1]) for each in (tony.__file__, applications.__file__))
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _CODE, root, packages], input=b"", capture_output=True, timeout=120

@@ -60,7 +60,7 @@ def test_what_is_no_style_is_none(text: str) -> None:
 
 
 def test_letters_that_are_taken_back() -> None:
-    """However many there are, each is looked at once: this is done while nobody else has a turn."""
+    """However many there are, each is read once: the rendering blocks the server's event loop."""
     assert ansi_html.render_line("abc\b\bd\b\b\be") == ("e", PLAIN)
     began = time.process_time()
     shown, _ = ansi_html.render_lines((b"a" * 9_999 + b"\b" * 9_998 + b"\n") * 50)

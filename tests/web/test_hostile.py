@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from starlette.types import ASGIApp
 
 from tests.web.home_source import HomeSource
-from tests.web.sample_jobs import ANYBODY, as_peer, fetch, keep
+from tests.web.sample_jobs import TEST_PROXY, as_peer, fetch, keep
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
@@ -30,7 +30,7 @@ from tony.web.user_authentication import AuthConfig, Authenticator
 
 JOB = "local-20260101-000000-0a1b2c"
 API = f"/api/v1/jobs/{JOB}"
-#: Something that nobody is to see here.
+#: A secret that no other user may see.
 TREASURE = "the treasure of another user"
 PAGES = ("", "/tasks", "/task/worker:0", "/log/worker:0/out", "/metrics", "/events", "/settings", "/files", "/timeline")
 
@@ -43,12 +43,12 @@ def home(tmp_path: Path) -> Home:
 
 
 def portal(home: Home) -> ASGIApp:
-    terms = AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,), admins=("boss",))
+    terms = AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,), admins=("boss",))
     return as_peer(create(HomeSource(home, "ann"), Authenticator(terms)), os.geteuid())
 
 
 def ask(app: ASGIApp, path: str, user: str = "", **more: Any) -> tuple[int, str]:
-    """Status and text, for the owner, or for somebody whom a proxy names."""
+    """Status and text, for the owner, or for a user that a proxy names."""
     headers: Mapping[str, str] = {"X-User": user} if user else {}
     answer = fetch(app, path, headers=headers, client="10.0.0.1" if user else "127.0.0.1", **more)
     return answer.status_code, answer.text

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from tests.history.test_prometheus_text import parsed, value
 from tests.web.home_source import HomeSource
-from tests.web.sample_jobs import ANYBODY, as_peer, fetch, keep
+from tests.web.sample_jobs import TEST_PROXY, as_peer, fetch, keep
 from tony.errors import RecordError
 from tony.history.job_record import read_summary
 from tony.jobs.directory.view import DirectoryJobView
@@ -49,8 +49,8 @@ def home(tmp_path: Path) -> Home:
 def portal(
     home: Home, uid: int | None = None, only: str = "", *, without: bool = False, damaged: bool = False
 ) -> ASGIApp:
-    """As its owner comes to it, or somebody else."""
-    terms = AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,))
+    """A portal for its owner, or for another user."""
+    terms = AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,))
     source = Running(home, "ann")
     source.without, source.damaged = without, damaged
     return as_peer(create(source, Authenticator(terms), only=only), os.geteuid() if uid is None else uid)
@@ -74,7 +74,7 @@ def test_a_job_that_cannot_be_opened_is_left_out(home: Home) -> None:
 
 
 def test_who_asks_is_asked(home: Home) -> None:
-    """Nobody is told of jobs that they may not see, nor anything at all if they are not let in."""
+    """A user sees only metrics of jobs that they may see; an unauthenticated one gets nothing."""
     answer = fetch(portal(home), "/metrics", headers={"X-User": "bob"}, client="10.0.0.1")
     assert answer.status_code == 200
     assert OTHER in answer.text

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 from starlette.types import ASGIApp
 
 from tests.web.home_source import HomeSource
-from tests.web.sample_jobs import ANYBODY, fetch, keep
+from tests.web.sample_jobs import TEST_PROXY, fetch, keep
 from tony.history.job_record import read_summary
 from tony.history.json_files import write_json
 from tony.model.codec import to_plain
@@ -56,7 +56,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> ASGIApp:
         folder = keep(home, job, name=CANARY, tags=(CANARY,), viewers=("vic",))
         (folder.logs / "worker-0.s1.t1.out").write_text(f"{CANARY}\n")
     _damage(home)
-    terms = AuthConfig(key=b"k" * 32, owner="root", proxies=(ANYBODY,), names=frozenset({"testserver"}))
+    terms = AuthConfig(key=b"k" * 32, owner="root", proxies=(TEST_PROXY,), names=frozenset({"testserver"}))
     return create(HomeSource(home, "ann"), Authenticator(terms))
 
 

@@ -1,4 +1,4 @@
-"""A page that somebody has open while its server does not answer, or its address leads elsewhere."""
+"""A page that stays open while its server does not answer, or its address leads elsewhere."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ class Proxied:
         await send({"type": "http.response.body", "body": b"<h1>the cluster's own page</h1>"})
 
 
-def test_what_is_old_is_said_and_what_has_moved_is_followed(tmp_path: Path) -> None:
-    """A master dies, and another comes: the page goes on. It ends for good: the page leads where its address leads."""
+def test_an_open_page_survives_an_am_restart(tmp_path: Path) -> None:
+    """The AM dies, and another one starts: the page continues. When the job ends, the page follows its address to
+    the portal."""
     if chromium() is None:
         pytest.skip("needs Chromium: scripts/system-packages")
     folder = keep(Home(tmp_path))

@@ -1,4 +1,4 @@
-"""Pages of a job on other machines: its output comes when somebody looks, and its cluster's own pages are linked."""
+"""Pages of a job on other machines: its output is fetched on demand, and its cluster's own pages are linked."""
 
 from __future__ import annotations
 

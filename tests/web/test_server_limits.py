@@ -119,7 +119,7 @@ def test_who_drips_is_left(port: int) -> None:
 
 
 def test_who_takes_nothing_is_left(port: int) -> None:
-    """An answer that nobody reads holds no file, thread and memory for ever."""
+    """A response that the client does not read must not hold a file, thread and memory for ever."""
     with connected(port) as connection:
         path = f"/api/v1/jobs/{JOB}/logs/worker-0.s1.t1.out/download"
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.web.home_source import HomeSource
-from tests.web.sample_jobs import ANYBODY, as_peer, fetch, keep
+from tests.web.sample_jobs import TEST_PROXY, as_peer, fetch, keep
 from tony.errors import RecordError
 from tony.jobs.directory.view import DirectoryJobView
 from tony.model.layout import Home
@@ -38,7 +38,7 @@ def source(tmp_path: Path) -> Damaged:
 def test_only_those_who_may_see_it_learn_that_it_is_damaged(source: Damaged, address: str) -> None:
     """To others it is not there."""
     app = as_peer(
-        create(source, Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,)))), os.geteuid()
+        create(source, Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,)))), os.geteuid()
     )
     answer = fetch(app, address, headers={"X-User": "bob"}, client="10.0.0.1")
     assert answer.status_code == 404

@@ -12,7 +12,7 @@ import pytest
 from tests.advice.fleet import simulate, write
 from tests.advice.jobs import memory_over_asked
 from tests.web.home_source import HomeSource
-from tests.web.sample_jobs import ANYBODY, fetch
+from tests.web.sample_jobs import TEST_PROXY, fetch
 from tony.history.event_log import segments
 from tony.model.layout import Home
 from tony.web import unused_resources
@@ -55,10 +55,10 @@ def test_only_what_may_be_seen_is_summed_up(source: HomeSource) -> None:
     asyncio.run(look())
 
 
-def test_what_takes_long_goes_on_when_somebody_asks_again(
+def test_a_slow_computation_continues_with_the_next_request(
     source: HomeSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was found is kept; of jobs without events nothing is known."""
+    """Results are kept; jobs without events are skipped."""
     job = "local-20260101-000000-abcdef"
     segments(Home(tmp_path).job(job).path)[0].unlink()
 
@@ -79,7 +79,7 @@ def _counts(found: unused_resources.UnusedHours) -> tuple[int, int, int]:
 
 def test_the_page(source: HomeSource) -> None:
     """Says whose hours they were, on what they went, and which job to look at; only to who may see it."""
-    terms = AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,))
+    terms = AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,))
     app = create(source, Authenticator(terms))
 
     def ask(user: str, query: str = "?weeks=520") -> str:

@@ -1,4 +1,4 @@
-"""Who is let in, and what is taken for somebody else's doing."""
+"""Which clients are authenticated, and which requests count as forged."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def status(door: Authenticator, asked: Request) -> int:
 @pytest.mark.parametrize("client", ["127.0.0.1", "::1", None])
 @pytest.mark.parametrize("uid", [ME, 0])
 def test_the_owner_and_root_need_no_login(client: str | None, uid: int) -> None:
-    """The kernel says whose process it is; whoever may read the files may see them here."""
+    """The kernel knows the process's user; a user who may read the files may see them here."""
     found = guest(Authenticator(terms()), request(client=client, uid=uid))
     assert (found.name, found.how, found.admin, found.readers) == ("owner", AuthMethod.PEER, True, ())
 
@@ -187,7 +187,7 @@ def test_a_token_and_a_cookie() -> None:
 
 
 def test_a_token_outranks_the_connection() -> None:
-    """Whoever says who they are is that one, also on the owner's machine; a wrong token is not made good by it."""
+    """The token's user counts, also on the owner's machine; a wrong token is refused even there."""
     door = Authenticator(terms())
     assert guest(door, request({"Authorization": "Bearer anns"})).name == "ann"
     assert status(door, request({"Authorization": "Bearer wrong"})) == 401
@@ -232,8 +232,8 @@ def test_a_trusted_proxy_says_who_it_is() -> None:
     assert status(door, request({}, client="10.0.0.2", uid=None)) == 401
 
 
-def test_on_this_machine_everybody_has_the_proxys_address() -> None:
-    """There the user counts as which it runs: another one cannot say that it is ann."""
+def test_a_proxy_on_this_machine_is_known_by_its_user() -> None:
+    """All local processes share its address: another user's process cannot claim to be ann."""
     door = Authenticator(terms(proxies=(SSO,)))
     assert guest(door, request({"X-Remote-User": "ann"}, uid=ME)).name == "ann"
     assert status(door, request({"X-Remote-User": "ann"}, uid=STRANGER)) == 401
@@ -246,24 +246,24 @@ def test_on_this_machine_everybody_has_the_proxys_address() -> None:
 
 @pytest.mark.parametrize("name", ["@admins", "*", "a b", "a,b", "boss\xe9 x", "/x"])
 def test_a_proxys_user_is_a_user(name: str) -> None:
-    """Not a group, not everybody, not two."""
+    """Not a group, not a wildcard, not two."""
     assert status(Authenticator(terms(proxies=(SSO,))), request({"X-Remote-User": name}, client="10.0.0.2")) == 403
 
 
 def test_two_users_are_none() -> None:
-    """A client that sends the header as well, before its proxy adds its own, is nobody."""
+    """A client that sends the header as well, before its proxy adds its own, is not authenticated."""
     sent = [("X-Remote-User", "boss"), ("X-Remote-User", "ann")]
     assert status(Authenticator(terms(proxies=(SSO,))), request(sent, client="10.0.0.2")) == 403
 
 
-def test_a_clusters_proxy_vouches_for_whom_it_lets_through() -> None:
-    """Somebody without a name may look, and change nothing; somebody with one is that one."""
+def test_users_of_a_clusters_proxy_are_trusted() -> None:
+    """Without a name they may read, but change nothing; with one they are that user."""
     door = Authenticator(terms(proxies=(YARN,), tokens=None))
-    nobody = guest(door, request(client="10.9.0.1", uid=None))
+    anonymous = guest(door, request(client="10.9.0.1", uid=None))
     named = guest(door, request({"Cookie": "proxy-user=ann"}, client="10.9.0.1", uid=None))
     job = head(user="ann")
-    assert [each.may(PortalAction.SEE, job) for each in (nobody, named)] == [True, True]
-    assert [each.may(PortalAction.CHANGE, job) for each in (nobody, named)] == [False, True]
+    assert [each.may(PortalAction.SEE, job) for each in (anonymous, named)] == [True, True]
+    assert [each.may(PortalAction.CHANGE, job) for each in (anonymous, named)] == [False, True]
     assert status(door, request({"Cookie": "proxy-user=ann"}, client="10.9.0.2", uid=None)) == 403
 
 
@@ -305,8 +305,8 @@ def person(name: str, *groups: str, **more: Any) -> User:
         (person("ann", admin=True), head(), True, True),
     ],
 )
-def test_what_a_job_lets_somebody_do(who: User, job: JobHead, sees: bool, changes: bool) -> None:
-    """Its owner, those it names, administrators; nobody else."""
+def test_permissions_of_a_jobs_users(who: User, job: JobHead, sees: bool, changes: bool) -> None:
+    """Its owner, its editors and viewers, administrators; no other user."""
     assert (who.may(PortalAction.SEE, job), who.may(PortalAction.CHANGE, job)) == (sees, changes)
 
 
@@ -318,7 +318,7 @@ def refused(door: Authenticator, asked: Request, token: str) -> bool:
 
 
 def test_a_change_needs_the_pages_token_and_its_origin() -> None:
-    """What a browser sends by itself, whoever has it do so, is not enough."""
+    """What a browser sends automatically, whichever site causes it, is not enough."""
     door = Authenticator(terms())
     token = guest(door, request()).token
     own = {"Origin": f"http://{PORTAL}"}
@@ -331,7 +331,7 @@ def test_a_change_needs_the_pages_token_and_its_origin() -> None:
 
 
 def test_a_pages_token_is_its_visitors() -> None:
-    """Somebody else's page, or another portal's, does not help."""
+    """The token of another user's page, or of another portal's, is refused."""
     door, other = Authenticator(terms()), Authenticator(terms(key=b"o" * 32))
     anns = guest(door, request({"Cookie": "tony=anns-cookie"}))
     assert refused(door, request(method="PUT"), anns.token)
@@ -365,7 +365,7 @@ VALUES = st.text(st.characters(max_codepoint=255), max_size=40) | st.sampled_fro
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(HEADERS, VALUES), max_size=6), st.sampled_from(["10.0.0.7", "127.0.0.1", "::1", "x"]))
-def test_no_headers_make_somebody_else_of_a_stranger(headers: list[tuple[str, str]], client: str) -> None:
+def test_no_headers_change_the_user_of_an_untrusted_client(headers: list[tuple[str, str]], client: str) -> None:
     """Whatever a process of another user sends, or another machine: it is refused, and nothing breaks."""
     door = Authenticator(terms(proxies=(SSO,)))
     found = comes(door, request(headers, client=client, uid=STRANGER if client != "10.0.0.7" else None))

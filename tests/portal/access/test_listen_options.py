@@ -1,4 +1,4 @@
-"""Where a portal listens and whom it lets in, as its command line says; logging in with a browser."""
+"""Listen addresses and permitted users by the command line of a portal; login with a browser."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ JOB = "local-20260101-000000-0a1b2c"
     ],
 )
 def test_what_is_let_pass(said: dict[str, Any]) -> None:
-    """This machine alone, or a way on which tokens are safe, or somebody's word."""
+    """Loopback, a connection that protects tokens, or an option that allows otherwise."""
     ListenOptions(**said).check()
 
 
@@ -53,8 +53,8 @@ def test_what_is_let_pass(said: dict[str, Any]) -> None:
         ({"trusted": ("10.0.0.7",), "proxy_users": ("no-such user",)}, ["--proxy-user no-such user"]),
     ],
 )
-def test_what_would_let_in_whom_nobody_means(said: dict[str, Any], words: list[str]) -> None:
-    """Is refused, and the message says what to say instead."""
+def test_unintended_access_is_refused(said: dict[str, Any], words: list[str]) -> None:
+    """The message says what to use instead."""
     with pytest.raises(UserError) as refused:
         ListenOptions(**said).check()
     assert [word for word in words if word not in str(refused.value)] == []
@@ -153,8 +153,8 @@ def test_a_cookie_over_https(tmp_path: Path, tokens: TokenFile) -> None:
 @pytest.mark.parametrize(
     "headers", [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}]
 )
-def test_nobody_is_logged_in_by_another_site(tmp_path: Path, tokens: TokenFile, headers: dict[str, str]) -> None:
-    """As somebody else, whose jobs they would then look at as if they were theirs."""
+def test_another_site_cannot_log_a_user_in(tmp_path: Path, tokens: TokenFile, headers: dict[str, str]) -> None:
+    """A user logged in under another account would take its jobs for their own."""
     token, _ = tokens.make("eve")
     body = f"token={token}".encode()
     answer = fetch(portal(tmp_path, tokens), "/login", method="POST", headers={**FORM, **headers}, content=body)
@@ -171,7 +171,7 @@ def test_what_is_no_token(tmp_path: Path, tokens: TokenFile, content: bytes) -> 
 @pytest.mark.parametrize(
     "after", ["//evil.example", "https://evil.example", "/\\evil.example", "../../x//y", "a\r\nX: y"]
 )
-def test_nobody_is_sent_elsewhere(tmp_path: Path, tokens: TokenFile, after: str) -> None:
+def test_login_redirects_within_the_portal_only(tmp_path: Path, tokens: TokenFile, after: str) -> None:
     token, _ = tokens.make("ann")
     body = f"token={token}&next={after}".encode()
     answer = fetch(portal(tmp_path, tokens), "/login", method="POST", headers=OWN, content=body)

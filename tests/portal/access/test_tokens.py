@@ -17,7 +17,7 @@ from tony.portal.access.tokens import SESSION, TokenFile
 
 
 def test_a_token_is_known_and_not_kept(tmp_path: Path) -> None:
-    """Whoever brings it is its user; the file has only its digest, and is nobody else's to read."""
+    """It authenticates its user; the file has only its digest, and only its owner can read it."""
     file = TokenFile(tmp_path / "portal")
     text, entry = file.make("ann", note="laptop")
     known = file.find(text)
@@ -33,7 +33,7 @@ def test_a_token_is_known_and_not_kept(tmp_path: Path) -> None:
 
 
 def test_wrong_tokens(tmp_path: Path) -> None:
-    """One with another secret, another name, or nothing of both is nobody's."""
+    """A token with another secret, another name, or neither belongs to no user."""
     file = TokenFile(tmp_path)
     text, _ = file.make("ann")
     other, _ = file.make("ben")
@@ -116,14 +116,14 @@ def test_a_forged_cookie(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("user", ["", "@team", "*", "a b", "a,b", "../x", "a\x1b[31m", "x" * 300])
-def test_nobody_is_called_so(tmp_path: Path, user: str) -> None:
-    """A name that a job's list could take for a group or for everybody gets no token."""
+def test_reserved_names_get_no_token(tmp_path: Path, user: str) -> None:
+    """A job's list could take such a name for a group or for all users."""
     with pytest.raises(UserError, match="is not a valid user name"):
         TokenFile(tmp_path).make(user)
 
 
-def test_a_damaged_file_lets_nobody_in(tmp_path: Path) -> None:
-    """The portal goes on without it; its owner is told what to do."""
+def test_a_damaged_token_file_authenticates_no_user(tmp_path: Path) -> None:
+    """The portal continues without it; its owner is told what to do."""
     file = TokenFile(tmp_path)
     text, _ = file.make("ann")
     (tmp_path / "tokens.json").write_text(json.dumps([{"name": "x"}]))

@@ -61,7 +61,7 @@ def test_too_many_that_hang() -> None:
         free.set()
 
 
-def test_whoever_stops_listening_ends_it() -> None:
+def test_closing_the_iterator_ends_its_threads() -> None:
     before = threading.active_count()
     some = Readers(str, threads=3, longest=60.0).read_each(range(100))
     next(some)

@@ -88,8 +88,8 @@ def test_files_that_grow_after_they_were_listed_are_bounded(
     assert sum(path.stat().st_size for path in folder.path.glob("events.*")) == 1500
 
 
-def test_files_of_an_event_log_that_are_gone_are_removed(record: JobFolder, tmp_path: Path) -> None:
-    """Else one that is renamed again and again fills the disk."""
+def test_removed_event_log_files_are_removed_from_the_cache(record: JobFolder, tmp_path: Path) -> None:
+    """Otherwise a file that is renamed again and again fills the disk."""
     record.summary.unlink()
     record.events(1).write_bytes(b"x")
     bring(record, tmp_path)

@@ -68,7 +68,7 @@ def test_less_is_read_of_records_of_other_users(home: Home, monkeypatch: pytest.
     assert carry_out(store, found.going[0], own=True)
 
 
-def test_it_is_only_said(home: Home) -> None:
+def test_a_plan_removes_nothing(home: Home) -> None:
     store = LocalStore(home.path)
     before = sorted(str(path) for path in home.path.rglob("*"))
     found = plan(store, RetentionRules(age=60.0))
@@ -98,8 +98,8 @@ def test_by_size(home: Home) -> None:
     assert names(plan(store, RetentionRules(size=0)).going) == [0, 1, 3, 4]
 
 
-def test_nobody_pushes_out_anothers() -> None:
-    """Records that somebody else has written in a user's name do not count as that user's newer ones."""
+def test_jobs_of_other_owners_do_not_push_out_a_users_jobs() -> None:
+    """Job directories that another user has written under a user's name do not count as that user's newer ones."""
     records = [
         RetentionCandidate(
             head=replace(head(number), user="ann", ended=NOW + number),
@@ -155,7 +155,7 @@ def test_they_are_moved_by_date(home: Home, tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["folder", "store"])
 def test_nothing_but_the_record_is_moved(home: Home, tmp_path: Path, kind: str) -> None:
-    """What a link in it leads to would be readable there for whoever has made the link."""
+    """The target of a link in it would become readable there for the user who made the link."""
     folder = home.job("local-20260101-000000-0a1b2c")
     (tmp_path / "treasure").mkdir()
     (tmp_path / "treasure" / "key").write_text("secret")

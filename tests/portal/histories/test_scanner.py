@@ -135,10 +135,10 @@ BAD: Sequence[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("why", "content"), BAD)
-def test_a_damaged_record_is_shown_and_stops_nobody(
+def test_a_damaged_job_directory_is_listed_and_stops_no_scan(
     home: Home, index: JobIndex, why: str, content: str | bytes
 ) -> None:
-    """With its reason, and whose it is as far as the file system knows; mended, it is as any other."""
+    """With its reason, and its owner as far as the file system knows; repaired, it is as any other."""
     for job in JOBS[:3]:
         ended(home, job)
     folder = home.job(JOBS[1])
@@ -200,7 +200,7 @@ def test_a_location_that_does_not_answer_damages_nothing(home: Home, index: JobI
 
         def _answer(self) -> None:
             if self.away:
-                raise StorageError("nobody answers")
+                raise StorageError("no daemon answers")
 
         def list(self, path: str = "") -> Sequence[Item]:
             self._answer()
@@ -216,7 +216,7 @@ def test_a_location_that_does_not_answer_damages_nothing(home: Home, index: JobI
     before = states(index)
     store.away = True
     for look in (scan.scan_fully, scan.scan_quickly):
-        with pytest.raises(StorageError, match="nobody answers"):
+        with pytest.raises(StorageError, match="no daemon answers"):
             look()
     assert states(index) == before == {"1": "succeeded", "2": "submitted"}
 
@@ -278,7 +278,7 @@ def test_a_store_of_fsspec(tmp_path: Path, index: JobIndex) -> None:
 
 
 class Counting(FsspecStore):
-    """One in memory that notes what is asked of it. A folder `goes` as soon as somebody has seen what is in it."""
+    """A store in memory that records its calls. A folder in `goes` disappears as soon as it has been listed."""
 
     def __init__(self) -> None:
         super().__init__(f"memory://history-{uuid.uuid4()}")
@@ -498,7 +498,7 @@ def test_what_another_look_asks_for_again(bucket: Bucket, index: JobIndex) -> No
 
 
 def test_a_job_that_moves_to_a_new_day(bucket: Bucket, index: JobIndex) -> None:
-    """Of which nobody knew: it is found as soon as it is missed, without a look at everything."""
+    """Without an event: it is found as soon as it is missed, without a full scan."""
     bucket.lay_down("finished/2026/01/01", JOBS[5])
     bucket.lay_down("intermediate", JOBS[0], over=False)
     scan = Scanner(bucket.store, index)

@@ -147,8 +147,8 @@ def test_foreign_text_is_only_text(index: JobIndex) -> None:
 
 
 @pytest.mark.parametrize("after", ["x", "1", "=", "MS4xLg", "ü", "MC45OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTku", "M" * 5000])
-def test_a_place_that_no_page_has_said_is_refused(index: JobIndex, after: str) -> None:
-    """Or leads to a page, and never further."""
+def test_an_unknown_position_is_refused(index: JobIndex, after: str) -> None:
+    """Or it leads to a page, and never further."""
     index.put([entry(1)])
     for sort in JobSort:
         with contextlib.suppress(ValueError):
@@ -239,7 +239,7 @@ def test_one_of_another_version_is_made_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["torn", "removed"])
 def test_damage_in_the_midst_is_mended(tmp_path: Path, how: str) -> None:
-    """Whoever notices begins anew, and says so by another generation: then all is put in again."""
+    """The process that notices it rebuilds the index, with a new generation: then all jobs are inserted again."""
     path = tmp_path / "index.db"
     index = JobIndex(path)
     assert index.claim()
@@ -272,7 +272,7 @@ def test_what_is_known_of_a_location(index: JobIndex) -> None:
 
 
 def test_damaged_records(index: JobIndex) -> None:
-    """They are told by themselves; also one of which nobody knows the time can be taken out again."""
+    """They are listed separately; one without a known time can be removed as well."""
     broken: dict[str, Any] = {"state": JobState.FAILED, "ended": None, "damaged": "job.json is missing"}
     index.put([entry(1, submitted=0.0, **broken), entry(2, **broken), entry(3, state=JobState.RUNNING, ended=None)])
     assert [*index.find_still_open("/here", 10, damaged=True)] == [head(2).job, head(1).job]

@@ -69,7 +69,7 @@ def test_where_settings_say(tmp_path: Path) -> None:
 
 
 def test_in_ones_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`~` is one's own, and of jobs of others nobody's."""
+    """`~` is the home directory of the portal's user, and not that of other jobs' owners."""
     folder = keep(Home(tmp_path / "home"), JOB)
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     write_events(tmp_path / "me" / "runs")

@@ -1,4 +1,4 @@
-"""TensorBoards on demand: started on jobs' event files, seen by whoever may see the jobs, ended when nobody looks."""
+"""TensorBoards on demand: started on jobs' event files, visible to the jobs' viewers, ended when idle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.web.sample_jobs import ANYBODY, as_peer, keep
+from tests.web.sample_jobs import TEST_PROXY, as_peer, keep
 from tony.errors import InfraError
 from tony.linux.process import is_alive
 from tony.model.layout import Home
@@ -96,7 +96,7 @@ class Place:
 async def place(home: Home, jobs: int, *, most: int = 4, idle: float = 600.0) -> AsyncIterator[Place]:
     """A portal that knows so many jobs."""
     portal = IndexedJobs(home, [open_location(str(home.path), home, os.environ)], "jobs of a test")
-    door = Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(ANYBODY,)))
+    door = Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,)))
     boarding = TensorBoardRoutes(home, portal, door, TensorBoardManager(home.portal / "boards", most, idle))
     app = create(portal, door, more=boarding.build_routes())
     app.state.boards = True
@@ -131,7 +131,7 @@ def run(what: Awaitable[None]) -> None:
 
 @REAL
 def test_scalars_of_jobs_that_have_ended(tmp_path: Path) -> None:
-    """Of one and of two together, by the button's way; only whoever may see the jobs sees them; nothing is left."""
+    """Of one job and of two together, through the page's button; only viewers of the jobs see them; nothing is left."""
     home = Home(tmp_path / "home")
     for job in (JOB, OTHER):
         write_events(keep(home, job, seed=3).work / "worker-0" / "logs" / "train")
