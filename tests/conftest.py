@@ -235,7 +235,7 @@ class SkipWatch:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self.strict or not self.refused:
             return
-        terminalreporter.section("skips that nobody allowed", red=True)
+        terminalreporter.section("skips that are not allowed", red=True)
         for test_id, reason in self.refused.items():
             terminalreporter.line(f"{test_id}: {reason}")
         terminalreporter.line(

@@ -20,8 +20,7 @@ from tony.mini.java import find_java, find_maven
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
 from tony.model.layout import Home
 
-#: Two queues that may both grow to the whole cluster, and two pretended GPUs on nm1: nobody is in the way of who does
-#: not ask for them.
+#: Two queues that may both grow to the whole cluster, and two simulated GPUs on nm1: jobs without GPUs are unaffected.
 SHARED = {
     "yarn.scheduler.capacity.root.queues": "default,other",
     "yarn.scheduler.capacity.root.default.capacity": "50",

@@ -10,7 +10,7 @@ from tony import clock
 from tony.clock import JobClock
 
 
-def test_it_goes_on_from_where_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_continues_from_its_start_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seconds since the job was accepted, whatever the monotonic clock shows."""
     now = 5000.0
     monkeypatch.setattr(clock, "monotonic", lambda: now)

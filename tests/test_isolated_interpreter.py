@@ -9,7 +9,7 @@ from tony import isolated_interpreter
 
 
 def test_module_of_is_the_inverse_of_command() -> None:
-    """Whoever has an argv can tell whether it is one of our programs."""
+    """An argv tells whether it is one of tony's processes."""
     assert (
         isolated_interpreter.module_of(isolated_interpreter.command("tony.executor.main", "a", "b"))
         == "tony.executor.main"

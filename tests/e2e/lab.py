@@ -24,7 +24,7 @@ from tony.model.layout import Home, JobFolder
 CEILING = 120.0
 TONY = str(Path(sys.executable).parent / "tony")
 ENDED = ("succeeded", "failed", "killed")
-#: A program with children of every kind: in its group, in another session, and one that nobody waits for.
+#: A program with children of every kind: in its group, in another session, and one that is never waited for.
 FAMILY = """
 import os, subprocess, time
 subprocess.Popen(["sleep", "3600"])
@@ -274,7 +274,7 @@ class Lab:
         return int(there["pid"]), int(there["supervisor"])
 
     def end_for_good(self, job: str) -> None:
-        """Kills a job's supervisor and its application master: nobody goes on."""
+        """Kill a job's supervisor and its application master: no further AM attempt starts."""
         for pid in reversed(self.masters(job)):
             kill(pid)
 

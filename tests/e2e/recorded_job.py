@@ -14,8 +14,8 @@ from tony.model.layout import Home, JobFolder
 #: A setting of the local scheduler: executors that have the network faults that a test injects.
 FAULTY_EXECUTORS = module_setting("executor", "faulty_executor", "orders=orders")
 TASKS = ("worker:0", "worker:1", "worker:2", "ps:0")
-#: Session 1 ends by an exit code of worker:1, once everybody runs; session 2 by its workers, once everybody runs and
-#: the gate is open.
+#: Session 1 ends by an exit code of worker:1, once all tasks run; session 2 by its workers, once all tasks run and the
+#: gate is open.
 PROGRAM = """
 import os, pathlib, sys, time
 out = pathlib.Path(os.environ["OUT"])

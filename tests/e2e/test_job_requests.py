@@ -21,7 +21,7 @@ instances = 2
 command = "echo up; exec sleep 1000"
 kind = "sidecar"
 """
-#: Hangs as long as nobody starts it again.
+#: Hangs until it is restarted.
 HANGS = """
 import os, time
 

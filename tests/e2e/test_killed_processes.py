@@ -14,7 +14,8 @@ pytestmark = pytest.mark.e2e
 
 
 def test_the_master_is_killed_for_good(lab: Lab) -> None:
-    """And whoever would have another one begin: the next who looks closes the record, and ends what is left."""
+    """With its supervisor killed as well, the next command that reads the job closes the job directory and cleans
+    up."""
     job = start_family(lab)
     lab.end_for_good(job)
     status = lab.wait(job)

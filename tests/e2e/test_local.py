@@ -13,7 +13,7 @@ pytestmark = pytest.mark.e2e
 
 
 def test_two_jobs_never_hold_one_gpu(lab: Lab) -> None:
-    """The second job waits for the first, says behind whom, and runs when the first has ended."""
+    """The second job waits for the first, names it, and runs when the first has ended."""
     text = 'command = "sleep 3600"\nstop_grace = "1s"\n[roles.worker]\ngpus = 3\n[scheduler.local]\ngpus = 4\n'
     first = lab.detach(lab.job_file(text))
     lab.wait(first, "running")

@@ -16,7 +16,7 @@ from tony.linux import process
 
 pytestmark = pytest.mark.e2e
 
-#: Events that the reference job logs when nobody is killed, but for a digest at its end.
+#: Events that the reference job logs when no process is killed, but for a digest at its end.
 EVENTS = 45
 #: How often the master of one job is killed; it may begin again so often.
 KILLS = 4

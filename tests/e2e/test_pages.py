@@ -1,4 +1,4 @@
-"""The pages of real jobs, in a real browser: a failure is understood, pictures are drawn, nobody is kept out."""
+"""The pages of real jobs, in a real browser: a failure is explained, pictures are drawn, permitted users are let in."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_failure_is_found_and_understood_in_three_clicks(stage: Stage) -> None
 
 
 def test_jobs_are_searched_and_the_address_says_for_what(stage: Stage) -> None:
-    """What a form asks stands in the address: whoever gets it sees the same, and it works without any script."""
+    """The URL contains the search, so a link shows the same jobs, and it works without any script."""
     with stage.browsing.page(stage.base, script=False) as page:
         page.goto("/")
         page.get_by_label("Search").fill("digits.csv nightly")
@@ -288,12 +288,12 @@ PATHS = (
     "/job/{runs}/task/worker:0",
     "/job/local-20000101-000000-000000",
     "/job/{failed}/timeline",
-    "/job/{failed}/tasks?text=nobody",
+    "/job/{failed}/tasks?text=unknown",
     "/job/{failed}/log/worker:0/err",
     "/job/{failed}/metrics",
     "/compare?a={failed}",
     "/waste",
-    "/waste?user=nobody",
+    "/waste?user=unknown",
     "/tensorboard/{failed}",
     "/tensorboard/{runs}",
     "/?state=odd",
@@ -303,7 +303,7 @@ SQUEEZED = """[...document.querySelectorAll("main :is(tbody th, td, dd, p, li)")
     .filter(each => each.checkVisibility() && each.textContent.trim().length > 8 && !each.closest(".unseen"))
     .filter(each => { const box = each.getBoundingClientRect(); return box.width < 40 && box.height > 5 * box.width; })
     .map(each => `${each.tagName} is squeezed: ${each.textContent.trim().slice(0, 60)}`)"""
-#: What makes of somebody a stranger, who is asked for a token.
+#: A forwarded address makes the client remote, and the portal asks it for a token.
 STRANGER = {"X-Forwarded-For": "192.0.2.1"}
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 

@@ -1,4 +1,4 @@
-"""A job that runs, changed through the portal's API: by whom it may, and so that its events say who it was."""
+"""A running job, changed through the portal's API: by permitted users, and its events record the user."""
 
 from __future__ import annotations
 

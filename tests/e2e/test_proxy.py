@@ -1,4 +1,4 @@
-"""`tony proxy`: whatever goes through it arrives, nobody is held up by it, and it ends in order."""
+"""`tony proxy`: it forwards everything, delays nothing, and ends in order."""
 
 from __future__ import annotations
 

@@ -208,7 +208,8 @@ def finish_restarted(lab: Lab, job: str) -> None:
 
 
 def test_its_place_in_the_line_is_kept(lab: Lab) -> None:
-    """A job that waits for memory waits on before those that came later, whoever dies; and what runs keeps its own."""
+    """A waiting job stays ahead of later ones, whichever of its processes dies; running programs keep their
+    resources."""
     room = "[scheduler.local]\nmemory = '1g'\n"
     first = lab.detach(holding(lab, "first", room))
     pids(lab, first)
@@ -240,7 +241,8 @@ def holding(lab: Lab, name: str, room: str) -> Path:
 
 
 def test_the_supervisor_is_killed(lab: Lab) -> None:
-    """Nobody notices. If the master follows, nobody goes on: the next who asks closes the record, and ends the rest."""
+    """The job continues. If the AM dies as well, there is no further attempt: the next command closes the job
+    directory, and cleans up."""
     job = submitted(lab)
     before = pids(lab, job)
     master, supervisor = lab.masters(job)

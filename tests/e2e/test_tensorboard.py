@@ -63,7 +63,7 @@ def fetch(address: str) -> tuple[int, str, dict[str, str]]:
 
 
 def test_of_a_running_job(lab: Lab) -> None:
-    """What its task serves comes through its master: without what says who somebody is, and nothing can be set."""
+    """What its task serves is relayed by the AM: without the credentials of the user, and read-only."""
     job = lab.detach(lab.job_file('command = "python3 -u board.py"\n', {"board.py": BOARD}))
     lab.wait_output(job, "main:0", "up")
     with portal_of(lab) as base:

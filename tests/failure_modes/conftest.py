@@ -1,4 +1,4 @@
-"""The same fresh user as in the end-to-end tests, one whom the machine does not know; and that nothing is left."""
+"""The same fresh user as in the end-to-end tests, or one unknown to the machine; and a check that nothing is left."""
 
 from tests.e2e.conftest import lab
 from tests.failure_modes.unknown_users import person, stranger

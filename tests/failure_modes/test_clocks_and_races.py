@@ -23,7 +23,7 @@ HOUR = 3600.0
 
 # --- a clock that goes back -------------------------------------------------------------------------------------------
 
-#: A clock that is an hour back as soon as a file is there. Nobody touches the machine's own.
+#: A clock that is an hour back as soon as a file is there. The machine's own clock stays untouched.
 BACKWARDS = """
 import pathlib, time
 real = time.time
@@ -60,7 +60,7 @@ TICKS = "n=0; while test ! -e {gate}; do n=$((n+1)); echo tick $n; sleep 0.1; do
 
 
 def test_a_clock_that_is_set_back_while_a_job_runs(backwards: Lab) -> None:
-    """Nobody is taken for silent or late, no time is below zero, order stays order, the log can be replayed."""
+    """No task counts as silent or late, no duration is negative, the order is kept, the log can be replayed."""
     lab = backwards
     gate = lab.root / "gate"
     text = f'command = "{TICKS.format(gate=gate)}"\nheartbeat_interval = "100ms"\nheartbeat_timeout = "2s"\n'
@@ -204,7 +204,7 @@ def test_the_am_is_killed_before_any_executor_registered(lab: Lab) -> None:
 
 
 def test_the_master_is_killed_while_it_stops_a_job(lab: Lab) -> None:
-    """Somebody had asked for the job's end, so it was killed; what ignores SIGTERM is gone all the same."""
+    """A user had requested the job's end, so it counts as killed; what ignores SIGTERM is stopped all the same."""
     command = "trap '' TERM; echo up; while true; do sleep 1; done"
     job = lab.detach(lab.job_file(f'command = "{command}"\nstop_grace = "60s"\n'))
     lab.wait_output(job, "main:0", "up")
@@ -215,7 +215,7 @@ def test_the_master_is_killed_while_it_stops_a_job(lab: Lab) -> None:
 
 
 def test_master_and_executors_are_killed_at_once(lab: Lab) -> None:
-    """Nobody of ours is left to clean up but the watchdogs; and the next one who asks."""
+    """Only the watchdogs are left to clean up, and the next command that reads the job."""
     job = family(lab)
     parts = parts_of(lab, job)
     for pid in (parts.supervisor, parts.master, *parts.executors.values()):
@@ -260,10 +260,10 @@ def test_everything_of_ours_is_killed_at_once(lab: Lab) -> None:
     follower = lab.follow("submit", lab.job_file(text))
     job = until(lab.jobs, "a job is there")[0]
     parts = parts_of(lab, job)
-    everybody = [follower.pid, parts.supervisor, parts.master, *parts.watchdogs.values(), *parts.executors.values()]
-    for pid in everybody:
+    all_pids = [follower.pid, parts.supervisor, parts.master, *parts.watchdogs.values(), *parts.executors.values()]
+    for pid in all_pids:
         os.kill(pid, signal.SIGSTOP)  # so that none of them sees another one's end
-    for pid in everybody:
+    for pid in all_pids:
         os.kill(pid, signal.SIGKILL)
     follower.communicate(timeout=30)
     lost(lab, job, "am-lost")

@@ -1,4 +1,4 @@
-"""Users without a name or a home, locales, interpreters, time zones and checkouts that nobody thought of."""
+"""Users without a name or a home, and unusual locales, interpreters, time zones and checkouts."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ UNKNOWN = f"HOME is not set and user {UID} is not in the password database."
 
 @pytest.fixture
 def nameless(stranger: Lab) -> Lab:
-    """Somebody whose name neither the password file nor the environment knows."""
+    """A user whose name neither the password file nor the environment knows."""
     for name in ("USER", "LOGNAME", "LNAME", "USERNAME"):
         stranger.env.pop(name, None)
     return stranger
@@ -139,7 +139,7 @@ def test_a_tilde_without_a_home(nameless: Lab) -> None:
     told = f'source = "~/project" (--source): {unknown}\ntony: 1 error; nothing was started\n'
     assert (2, told) == (done.returncode, done.stderr)
     nothing_left(nameless)
-    # What somebody put into a folder of that name is no site file of ours.
+    # What a user put into a folder of that name is no site file of ours.
     odd = nameless.root / "~" / ".config" / "tony" / "tony.toml"
     odd.parent.mkdir(parents=True)
     odd.write_text("no such setting = 1\n")
@@ -168,7 +168,7 @@ def test_home_unset(lab: Lab, home: str | None) -> None:
 
 
 def close(folder: Path, owner: int | None = None) -> None:
-    """Makes all of a folder read-only, and somebody else's if an owner is named."""
+    """Make all of a folder read-only, and owned by `owner` if there is one."""
     for path in (*folder.rglob("*"), folder):
         if owner is not None:
             os.chown(path, owner, owner)
@@ -187,7 +187,7 @@ def test_a_read_only_checkout(lab: Lab) -> None:
     lab.file("pkg/helper.py", "SAID = 'helped'\n")
     program = "import pkg.helper, pathlib\npathlib.Path('out').write_text('x')\nprint(pkg.helper.SAID)\n"
     lab.job_file('command = "python train.py && pwd"\n[roles.worker]\ninstances = 2\n', {"train.py": program})
-    if os.geteuid() == 0:  # for whom no permission counts
+    if os.geteuid() == 0:  # root ignores permissions
         become_stranger(lab)
     lab.env["PYTHONPATH"] = str(installed)
     close(installed, 0 if os.geteuid() == 0 else None)
@@ -240,8 +240,8 @@ def test_python_started_with_o(lab: Lab, flag: str) -> None:
     assert running(lab) == []
 
 
-def test_asserts_carry_no_logic() -> None:
-    """Outside of the checks for schedulers, they tell a type to whoever reads; without them nothing changes."""
+def test_asserts_only_narrow_types() -> None:
+    """Outside of the checks for schedulers; with `python -O` nothing changes."""
     plain = (ast.Name, ast.Attribute, ast.Compare, ast.Load, ast.Is, ast.IsNot, ast.Constant)
     told = []
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -271,7 +271,7 @@ EAST, WEST = "EEE-14", "WWW11"
 
 
 def test_a_time_zone_change(lab: Lab) -> None:
-    """Between start and listing: what is recorded is UTC, what is shown is the time of whoever looks."""
+    """Between start and listing: times are recorded in UTC and shown in the reader's time zone."""
     done = lab.tony("run", "--source", "", "--", "true", env={"TZ": EAST})
     assert (0, "") == (done.returncode, done.stderr)
     job = lab.only_job()

@@ -83,7 +83,7 @@ def test_the_order_in_which_the_kernel_ends_processes(lab: Lab) -> None:
 
 
 def test_the_order_holds_without_rights(stranger: Lab) -> None:
-    """Everybody may raise his own score; lowering it below where it began takes rights that nobody here has."""
+    """Every user may raise a process's own score; lowering it below its start takes rights that are missing here."""
     assert_order(stranger)
 
 
@@ -104,7 +104,8 @@ def test_a_task_takes_all_memory(small_machine: Lab) -> None:
 
 
 def test_a_task_takes_all_memory_where_no_control_group_can_be_made(small_machine: Lab) -> None:
-    """The kernel tells only that it killed somebody: the verdict says what is most likely, with the bytes."""
+    """The kernel tells only that it killed a process: the classification names the most likely cause, with the
+    bytes."""
     enter = small_machine.prefix
     become_stranger(small_machine)
     small_machine.prefix = (*enter, *small_machine.prefix)

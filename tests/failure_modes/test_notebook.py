@@ -119,7 +119,7 @@ def test_awaiting_in_the_loop_itself(lab: Lab) -> None:
 
 
 def test_many_threads_at_once(lab: Lab) -> None:
-    """Eight threads submit, follow and wait for a job each while the loop does so as well: nobody gets another's."""
+    """Eight threads submit, follow and wait for a job each while the loop does so as well: each gets its own job."""
     cell = """
     async def cell():
         found, problems = {}, []
@@ -160,7 +160,7 @@ def test_the_job_outlives_the_kernel(lab: Lab) -> None:
         print(job.id, file=real, flush=True)
         os.kill(os.getpid(), 9)
     """
-    done = python(lab, f"{KERNEL}\n{textwrap.dedent(cell)}\nmain()\n", str(gate))  # comes back: nobody holds its pipes
+    done = python(lab, f"{KERNEL}\n{textwrap.dedent(cell)}\nmain()\n", str(gate))  # returns: no process holds its pipes
     assert done.returncode == -9
     job = done.stdout.strip()
     lab.wait(job, "running")

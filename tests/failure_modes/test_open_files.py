@@ -45,7 +45,7 @@ def only_the_end(said: str, command: tuple[str, ...]) -> bool:
 
 
 def test_no_inotify_left(deaf: Lab) -> None:
-    """Everything works as ever, by looking again and again; nobody is bothered with it."""
+    """Everything works by polling instead; no message mentions it."""
     done = deaf.submit(deaf.job_file(TALK))
     assert (done.returncode, done.stderr) == (0, "")
     for task in ("worker:0", "worker:1"):
@@ -85,7 +85,7 @@ def test_too_few_open_files_are_refused_with_the_arithmetic(lab: Lab) -> None:
 
 
 def test_a_low_soft_limit_is_raised(lab: Lab) -> None:
-    """By the client, the application master and their executors; where the hard limit allows it, nobody need ask."""
+    """By the client, the application master and their executors; where the hard limit allows it, the user need not."""
     job = lab.job_file('command = "echo up"\n[roles.worker]\ninstances = 30\nmemory = "64m"\n')
     done = with_open_files(lab, 8, "-Sn").submit(job)
     assert (done.returncode, done.stderr) == (0, "")
@@ -173,7 +173,7 @@ def test_it_is_enough_to_tell_a_job_something(lab: Lab) -> None:
 
 
 def test_connections_beyond_the_limit_wait(lab: Lab) -> None:
-    """Somebody takes all files that a master may open: that is said with the limit, and the job is none the worse."""
+    """A client takes all files that an AM may open: that is reported with the limit, and the job is unaffected."""
     gate = lab.root / "gate"
     text = f'command = "until test -e {gate}; do sleep 0.05; done"\n'
     job = with_open_files(lab, 42).detach(lab.job_file(text))
@@ -189,5 +189,5 @@ def test_connections_beyond_the_limit_wait(lab: Lab) -> None:
         until(lambda: "cannot take another connection" in log.read_text(), "the master has no room for another one")
         assert "Too many open files: a process may have 42 files open (RLIMIT_NOFILE, ulimit -n)" in log.read_text()
         gate.touch()
-        until((folder / "summary.json").exists, "the job ends while nobody can ask for it")
+        until((folder / "summary.json").exists, "the job ends while no client can connect")
     assert lab.wait(job)["exit_code"] == 0

@@ -16,7 +16,7 @@ from tests.failure_modes.unknown_users import become_stranger
 
 pytestmark = pytest.mark.e2e
 
-#: A user of these tests alone: the limit counts all processes of a user, whoever started them.
+#: A user of these tests alone: the limit counts all processes of a user, including those of other tests.
 UID = 3_000_000 + os.getpid()
 #: As many as the job below needs, to the last one.
 MOST = 15
@@ -76,10 +76,10 @@ def test_just_enough(limited: Lab) -> None:
 
 @pytest.mark.parametrize("taken", range(3, MOST + 1))
 def test_a_full_process_table(limited: Lab, taken: int) -> None:
-    """Whoever wants the last process: the message names the limit, the job fails as the machine's fault.
+    """The message names the limit, and the job fails as the machine's fault.
 
-    So many processes of others there are that the client, supervisor, application master, an executor, its watchdog or
-    a program is the first to be refused; or nobody is, since all are not needed at the same moment.
+    Other processes leave so little room that the client, supervisor, application master, an executor, its watchdog or a
+    program is the first to be refused; or none is, since not all are needed at the same moment.
     """
     with others(taken):
         done = limited.submit(limited.job_file(JOB))
@@ -135,7 +135,7 @@ def test_a_control_group_without_room(lab: Lab) -> None:
     finally:
         lab.prefix = ()
         lab.close()
-        until(lambda: not (group / "cgroup.procs").read_text().split(), "nobody is left in the control group")
+        until(lambda: not (group / "cgroup.procs").read_text().split(), "the control group is empty")
         group.rmdir()
 
 

@@ -135,7 +135,8 @@ def test_a_variable_that_turns_out_too_long(lab: Lab) -> None:
 
 
 def test_50_mb_without_a_newline(lab: Lab) -> None:
-    """All of it arrives, in pieces; nobody's memory grows with it. What its follower says may have an x in it, too."""
+    """All of it arrives, in pieces; the memory of no process grows with it. The follower's own messages may have an
+    x in them."""
     assert 0 <= print_without_newline(lab, 50_000_000) - 50_000_000 < 100
 
 

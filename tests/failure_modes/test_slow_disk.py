@@ -1,4 +1,4 @@
-"""A disk that answers late: heartbeats go on, nobody is given up, and every line arrives in the end."""
+"""A disk that answers late: heartbeats continue, no task is given up, and every line arrives in the end."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def assert_complete(printed: str) -> None:
 
 
 def test_a_log_that_blocks(lab: Lab) -> None:
-    """A log that blocks whoever opens or writes it, as on a network file system: here, a pipe without a reader."""
+    """A log that blocks each process that opens or writes it, as on a network file system: here, a pipe without a
+    reader."""
     job = submit(lab, "max_restarts = 1\n")
     folder = lab.home / "jobs" / job / "logs"
     slow = folder / "worker-0.s2.t1.out"
@@ -82,7 +83,7 @@ class Disk:
     @contextmanager
     def frozen(self) -> Iterator[None]:
         subprocess.run(["fsfreeze", "--freeze", self.folder], check=True)
-        # Should this test be killed, nobody is to wait for ever.
+        # If this test is killed, no process must wait for ever.
         thaw = f"sleep 100; exec fsfreeze --unfreeze '{self.folder}' 2> /dev/null"
         insurance = subprocess.Popen(["sh", "-c", thaw], start_new_session=True)
         try:

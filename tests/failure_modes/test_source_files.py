@@ -72,7 +72,7 @@ def test_a_source_with_outside_links_or_too_deep_folders(lab: Lab) -> None:
 
 
 def closed(path: Path) -> Path:
-    """Nobody may do anything with it any more."""
+    """Remove all permissions."""
     path.chmod(0)
     return path
 
@@ -125,7 +125,8 @@ def big_lab(lab: Lab) -> Iterator[Lab]:
 
 
 def test_a_large_file_in_the_source(big_lab: Lab) -> None:
-    """600 MB: warned of by name before it is packed, laid down whole, and nobody's memory grows with it."""
+    """600 MB: a warning names it before it is packed, it is copied whole, and the memory of no process grows with
+    it."""
     stage_large(big_lab, 600)
 
 

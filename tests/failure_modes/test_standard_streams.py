@@ -1,4 +1,4 @@
-"""Standard streams that are closed, that nobody reads, or that take nothing: the right exit code, and no traceback."""
+"""Standard streams that are closed, without a reader, or full: the right exit code, and no traceback."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ LINES: dict[str, tuple[str, ...]] = {
     "mini": ("mini status", "mini status --json", "mini --help"),
     "version": ("version", "--version", "--help", "status --help"),
 }
-#: Lines that are refused with 2, whoever reads that.
-REFUSED = ("status nobody", "status nobody --json", "frobnicate", "status --frobnicate", "submit missing.toml", "--x")
+#: Lines that are refused with 2, whatever the standard streams are.
+REFUSED = ("status missing", "status missing --json", "frobnicate", "status --frobnicate", "submit missing.toml", "--x")
 
 #: A shell's redirection -> exit code of a command that would answer 0.
 FATES = {
@@ -119,7 +119,7 @@ def assert_quiet(done: subprocess.CompletedProcess[str], what: str) -> None:
 
 
 def test_every_command_is_here() -> None:
-    """Whoever adds a command adds its line."""
+    """A new command needs a line here."""
     assert set(LINES) == set(COMMANDS)
 
 
@@ -139,7 +139,7 @@ def test_streams_that_take_nothing(place: tuple[Lab, str, Path], name: str) -> N
 
 @pytest.mark.parametrize("name", LINES)
 def test_head(place: tuple[Lab, str, Path], name: str) -> None:
-    """It has its line, and nobody complains; what was said before the end is there."""
+    """It gets its line, without an error; what was printed before the end is there."""
     lab = place[0]
     for line in LINES[name]:
         done = bash(lab, f"{command(place, line)} | head -n 1; exit ${{PIPESTATUS[0]}}")
@@ -149,7 +149,7 @@ def test_head(place: tuple[Lab, str, Path], name: str) -> None:
 
 
 def test_head_of_a_long_output(place: tuple[Lab, str, Path]) -> None:
-    """More than a pipe holds: the command ends as soon as nobody reads."""
+    """More than a pipe holds: the command ends as soon as its reader is gone."""
     lab = place[0]
     job = lab.tony("run", "--detach", "--", "seq", "200000").stdout.strip()
     assert lab.wait(job)["state"] == "succeeded"
@@ -159,9 +159,9 @@ def test_head_of_a_long_output(place: tuple[Lab, str, Path]) -> None:
 
 
 def test_head_of_a_job_that_is_followed(place: tuple[Lab, str, Path]) -> None:
-    """The job goes on without whoever followed it, who is told so."""
+    """The job continues without the follower, which prints that."""
     lab = place[0]
-    script = "for i in $(seq 5000); do echo line $i of many that nobody reads any more; done; sleep 1; echo last"
+    script = "for i in $(seq 5000); do echo line $i of many without a reader; done; sleep 1; echo last"
     file = lab.file("many.toml", f'command = "{script}"\n')
     done = bash(lab, f"{shlex.quote(TONY)} submit {file} | head -n 3; exit ${{PIPESTATUS[0]}}")
     assert_quiet(done, "submit")

@@ -1,4 +1,4 @@
-"""Homes that are full, closed, from the future, torn, far away; and jobs with names that nobody expected."""
+"""State directories that are full, closed, from the future, torn, remote; and jobs with unexpected names."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def small_disk(lab: Lab) -> Iterator[Lab]:
 
 
 def fill(lab: Lab) -> Path:
-    """Somebody else takes all the room there is on the disk of a lab."""
-    path = lab.root / "disk" / "somebody-else"
+    """Fill the disk of a lab with a file of another user."""
+    path = lab.root / "disk" / "other-user"
     with path.open("ab") as file:
         try:
             while True:
@@ -64,14 +64,14 @@ def test_a_full_disk_while_staging(small_disk: Lab) -> None:
     )
     assert (3, told) == (done.returncode, done.stderr)
     nothing_left(small_disk)
-    somebody = fill(small_disk)
+    filler = fill(small_disk)
     (project / "noise").write_text("little\n")
     done = small_disk.tony("run", "--", "true", cwd=project)
     assert done.returncode == 3
     assert "not enough disk space" in done.stderr or "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
     nothing_left(small_disk)
-    somebody.unlink()
+    filler.unlink()
     assert small_disk.tony("run", "--", "cat", "noise", cwd=project).returncode == 0
 
 
@@ -220,7 +220,8 @@ def rewrite(path: Path, **changes: object) -> None:
 
 
 def test_a_history_folder_from_a_newer_version(lab: Lab) -> None:
-    """Said to be one, and by whom it was written; refused input, no bug; it hides no other job, and is not touched."""
+    """It is reported with the version that wrote it, as refused input and not as a bug; it hides no other job, and
+    stays as it is."""
     old, new = two_jobs(lab)
     record = lab.home / "jobs" / new / "job.json"
     rewrite(record, version=99, tony_version="7.0", something_new={"a": [1]})

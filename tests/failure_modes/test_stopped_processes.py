@@ -78,7 +78,7 @@ def gate(lab: Lab) -> Path:
 
 
 def assert_succeeds(lab: Lab, job: str) -> None:
-    """Everybody goes on from where they stood: one session, every line, nothing left."""
+    """All processes continue where they were: one session, every line, nothing left."""
     gate(lab).touch()
     status = lab.wait(job)
     assert (status["state"], status["exit_code"], status["session"]) == ("succeeded", 0, 1)

@@ -145,7 +145,7 @@ def test_odd_widths(place: tuple[Lab, str, Path], columns: int) -> None:
     assert codes == [1, 0, 0, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("terminal", ["dumb", "", "unknown-to-everybody", "vt100"])
+@pytest.mark.parametrize("terminal", ["dumb", "", "no-such-terminal", "vt100"])
 def test_terminals_that_can_do_little(place: tuple[Lab, str, Path], terminal: str) -> None:
     """Without redrawing there are plain lines."""
     _, _, file = place
@@ -157,7 +157,8 @@ def test_terminals_that_can_do_little(place: tuple[Lab, str, Path], terminal: st
 
 
 def test_no_terminal_at_all(place: tuple[Lab, str, Path]) -> None:
-    """Neither in, nor out, nor one that controls us: nothing is cut, nothing is coloured, nobody is asked."""
+    """Neither input, nor output, nor a controlling terminal: nothing is cut, nothing is coloured, no prompt is
+    shown."""
     lab, job, file = place
     done = lab.tony("submit", file, env={"TERM": "", "COLUMNS": "40"})
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""A user whom the machine does not know: no entry in the password file, no rights, a home of their own."""
+"""A user unknown to the machine: no entry in the password file, no rights, a home of their own."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 from tests.e2e.lab import TONY, Lab
 
-#: Nobody has it: Debian gives out none between its system users and 60000 but to people, who begin at 1000.
+#: A free uid: Debian assigns none between its system users and 60000 but to people, who begin at 1000.
 UID = 12345
-#: In file systems of its own, puts the folder $1 alone in place of $2, open to everybody; then runs the rest.
+#: In file systems of its own, puts the folder $1 alone in place of $2, open to all users; then runs the rest.
 _OPEN = """set -e
 exec 9<"$1"
 mount -t tmpfs -o mode=755 none "$2"
@@ -48,7 +48,7 @@ def become_stranger(lab: Lab, uid: int = UID) -> Lab:
 
 
 def _see_python() -> Sequence[str]:
-    """What stands before a command so that Python may lie in somebody's home, which is closed to others."""
+    """The command prefix that lets a test run a Python below a closed home directory."""
     base = Path(sys.base_prefix).resolve()
     closed = next((above for above in reversed(base.parents) if not above.stat().st_mode & 0o001), None)
     return ("unshare", "--mount", "sh", "-c", _OPEN, "sh", str(base), str(closed)) if closed else ()
@@ -62,11 +62,11 @@ def own(folder: Path, uid: int = UID) -> None:
 
 @pytest.fixture
 def stranger(lab: Lab) -> Lab:
-    """A lab of a user whom the machine does not know."""
+    """A lab of a user that is unknown to the machine."""
     return become_stranger(lab)
 
 
 @pytest.fixture
 def person(lab: Lab) -> Lab:
-    """Somebody for whom the permissions of files count: not root."""
+    """A user without the rights of root, so that file permissions count."""
     return become_stranger(lab) if os.geteuid() == 0 else lab

@@ -19,7 +19,7 @@ LONGEST_MESSAGE = 2000
 
 
 class BadMessageError(AssertionError):
-    """An error of the right kind with a text that helps nobody, or harms."""
+    """An error of the right class whose text is empty, useless or hostile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

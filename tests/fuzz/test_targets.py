@@ -73,7 +73,7 @@ def test_fixed_random_inputs_are_handled(name: str) -> None:
 
 
 def test_every_corpus_has_its_target() -> None:
-    """A file that nobody reads is no test."""
+    """A corpus that no target reads tests nothing."""
     assert {path.stem for path in corpus.FOLDER.glob("*.txt")} <= TARGETS.keys()
 
 

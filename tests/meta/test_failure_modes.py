@@ -61,7 +61,7 @@ def test_no_word_is_left_out(paragraph: dict[str, Any]) -> None:
 
 
 def test_no_test_here_is_without_a_case() -> None:
-    """Whoever writes a test in this folder says which case it proves."""
+    """Each test in this folder is listed with the case that it proves."""
     named = {test.partition("[")[0] for case in CASES for test in case["tests"]}
     here = {test.partition("[")[0] for test in collected() if test.startswith("tests/failure_modes/")}
     assert set() == here - named

@@ -11,8 +11,8 @@ FOLDER = ROOT / "docs" / "pictures"
 RECORDING = FOLDER / "demo.svg"
 
 
-def test_each_is_shown_and_said_in_words() -> None:
-    """By the README, with what stands in for it where no picture is seen."""
+def test_each_picture_is_shown_with_a_description() -> None:
+    """The README has a text for readers who see no pictures."""
     shown = dict(re.findall(r"!\[(.*)\]\(docs/pictures/(.*)\)", (ROOT / "README.md").read_text()))
     assert sorted(shown.values()) == sorted(path.name for path in FOLDER.iterdir())
     assert all(len(words) > 40 for words in shown)

@@ -32,7 +32,7 @@ sys.exit(3)
 
 
 def circles(printed: str) -> dict[str, dict[str, str]]:
-    """Circle -> task -> whom it met there, in the order of ranks."""
+    """Scope -> task -> the peers it met there, in the order of ranks."""
     found: dict[str, dict[str, str]] = {}
     for task, circle, met in re.findall(r"([a-z]+:\d+)[^|\n]*\| (global|local|cross) (.*)", printed):
         found.setdefault(circle, {})[task] = met.strip()

@@ -12,8 +12,8 @@ from tony.linux import process
 pytestmark = pytest.mark.e2e
 
 
-def test_what_stands_still_for_a_while_or_is_slow_harms_nobody(lab: Lab) -> None:
-    """Programs, executors and the master: shorter than the time-out it is no failure. Everybody lives on afterwards."""
+def test_faults_shorter_than_the_timeout_are_no_failure(lab: Lab) -> None:
+    """Stopped or slowed programs, executors and AM; all of them continue afterwards."""
     job = Rehearsal(lab, calm=True, gate=False, head='heartbeat_timeout = "60s"')
     pids = job.wait_running(1)
     plan = """

@@ -1,6 +1,6 @@
 """A real cluster whose masters are pairs: two ResourceManagers and two NameNodes, one of each active; and users of it.
 
-Nobody but a test says who is active: there is no ZooKeeper, and no controller that would take over by itself.
+The tests alone decide which is active: there is no ZooKeeper, and no controller that would fail over by itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tony.model.layout import Home
 PAIRS: Final = {"rm": ("rm", "rm2"), "nn": ("nn", "nn2")}
 #: The name of the file system, which is no host's.
 FILES: Final = "pair"
-#: Where Hadoop's settings without an id would lead, which count for nobody here.
+#: The target of Hadoop's settings without an id, which must not be used here.
 _NOWHERE = "127.0.0.1:1"
 #: Ports of a ResourceManager, and the settings of them.
 _DOORS = {
@@ -144,7 +144,8 @@ class PairedCluster(MiniCluster):
         return super()._spawn(state, daemon)
 
     def _explain_not_ready(self, state: ClusterState, since: Mapping[str, float]) -> str | None:
-        """Whoever lives has come up, and one of each pair is active, the first if nobody is; then as ever."""
+        """All running daemons are ready, and one of each pair is active, the first if none is; then as for any
+        cluster."""
         living = state.find_running()
         for pair, members in PAIRS.items():
             there = [name for name in members if name in living]

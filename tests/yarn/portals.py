@@ -25,7 +25,7 @@ from tony.web.user_authentication import AuthConfig, Authenticator
 
 
 def history() -> str:
-    """Where the jobs of whoever runs the tests have their records."""
+    """The staging folder of the user that runs the tests."""
     return f"hdfs:///user/{user()}/.tony"
 
 

@@ -106,7 +106,7 @@ class Keys:
 
 
 class SecureCluster(MiniCluster):
-    """A small cluster that wants proofs of everybody: `secure_options`. Its KDC has to run."""
+    """A small cluster with Kerberos: `secure_options`. Its KDC has to run."""
 
     def __init__(self, home: Home, kdc: Kdc, keys: Keys) -> None:
         super().__init__(home, os.environ)
@@ -122,7 +122,7 @@ class SecureCluster(MiniCluster):
 
     @contextlib.contextmanager
     def as_client(self, principal: str = _SUPERUSER) -> Iterator[ClusterClients]:
-        """The cluster as a client in this process sees it that has somebody's ticket, and no token file."""
+        """The cluster as seen by a client in this process with the ticket of `principal`, and no token file."""
         with as_if(self.client_environment(principal)):
             yield ClusterClients.from_configuration(Configuration.load(self.conf, {}), {})
 

@@ -165,7 +165,7 @@ def test_hdfs_is_away_while_events_come(lab: YarnLab) -> None:
 
 @pytest.mark.on_change(*CLUSTER, *RUNTIME)
 def test_a_kill_in_the_gap_is_kept(lab: YarnLab) -> None:
-    """Nobody answers, and whoever asked goes away: the next attempt obeys."""
+    """No AM answers, and the client exits: the next attempt executes the saved kill request."""
     job, programs = begin(lab, tasks=2)
     nodes = [f"nm{number + 1}" for number in range(lab.cluster.state.options.nodes)]
     for node in nodes:  # so that none comes

@@ -129,7 +129,8 @@ def test_room_runs_out_while_jobs_run(lab: YarnLab) -> None:
 
 
 def test_the_name_node_is_killed(lab: YarnLab) -> None:
-    """The job goes on and can be asked; whoever submits learns whom to ask for what. Its record is whole later."""
+    """The job continues and answers; a new submission is told which daemon does not answer. Its job directory is
+    complete later."""
     job = lab.detach(lab.roles(GATES, TWO))
     lab.wait_wrote("up0"), lab.wait_wrote("up1")
     wait_event(lab, job, "started", 2)

@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.on_change(*CLUSTER, "client", "executor", "rpc", "storage"),
 ]
 
-#: As long as a name may be, with everything that somebody could take for something else.
+#: A name of the greatest length, with all characters that could be misinterpreted.
 _ODD_NAME = "../../pwned $(touch pwned) `id` %s {role} <b>&amp;</b> 'x', \"y\" ☃ 漢字 \U0001f680 Grüße "
 NAME = _ODD_NAME.ljust(200, "n")
 RAW = rb"ok \xff\xfe \xc3( \xed\xa0\x80 end"

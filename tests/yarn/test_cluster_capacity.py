@@ -146,8 +146,8 @@ def test_gpus_that_there_are(lab: YarnLab) -> None:
     assert lab.tasks(lab.only_job())["worker:0"]["host"] == "127.0.1.1"
 
 
-def test_what_yarn_is_told(lab: YarnLab) -> None:
-    """Queue, tags, type, name and lifetime are where YARN shows them. Priorities are cut at the cluster's most, 0."""
+def test_yarn_gets_the_jobs_queue_tags_and_lifetime(lab: YarnLab) -> None:
+    """Also type and name. Priorities are cut at the cluster's maximum, 0."""
     sets = ["queue=other", "priority=3", "tags=night, mnist", "application_type=TRAINING", "lifetime=1h"]
     words = [word for each in sets for word in ("--set", f"scheduler.yarn.{each}")]
     job = lab.detach(lab.roles("import time; time.sleep(3600)", head='name = "by hand"'), *words)
@@ -162,7 +162,8 @@ def test_what_yarn_is_told(lab: YarnLab) -> None:
 
 
 def test_no_cluster(lab: YarnLab) -> None:
-    """A configuration that is not there, and daemons that nobody reaches: each told in its way, and no record."""
+    """A configuration that does not exist, and daemons that do not answer: each has its message, and no job
+    directory."""
     job = lab.job('command = "true"\n')
     done = lab.submit(job, env={"HADOOP_CONF_DIR": str(lab.root / "nothing")})
     assert done.returncode == 2, done.stderr

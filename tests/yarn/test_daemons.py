@@ -51,8 +51,9 @@ def test_the_resource_manager_is_killed(lab: YarnLab) -> None:
     assert len(events(lab, job, "granted")) == 2
 
 
-def test_the_end_is_told_when_there_is_a_resource_manager_again(lab: YarnLab) -> None:
-    """All programs end while there is none: the follower hears of it all the same, and YARN as soon as it can."""
+def test_a_job_that_ended_without_a_resource_manager_is_unregistered_later(lab: YarnLab) -> None:
+    """All programs end while there is none: the follower prints the end all the same, and YARN gets it as soon as it
+    runs."""
     follower = lab.follow("submit", lab.roles(RESUMES), "--scheduler", "yarn")
     lab.wait_wrote("0.1")
     job = lab.only_job()
@@ -69,7 +70,7 @@ def test_the_end_is_told_when_there_is_a_resource_manager_again(lab: YarnLab) ->
 
 
 def test_a_node_manager_is_killed(lab: YarnLab) -> None:
-    """Its node is missed, charged to nobody; the session begins again elsewhere, and nothing of the old one stays."""
+    """The loss of its node is not charged; the session restarts elsewhere, and no process of the old one is left."""
     text = '[roles.worker]\ninstances = 2\nmemory = "1800m"\n'  # no two beside the master
     job = lab.detach(lab.roles(RESUMES, text))
     lab.wait_wrote("0.1"), lab.wait_wrote("1.1")

@@ -31,7 +31,8 @@ memory = "3g"
 
 
 def test_two_jobs_that_need_more_than_half(lab: YarnLab) -> None:
-    """The cluster gives to its two queues by turns, so that each has two of four; nobody is charged, all succeed."""
+    """The cluster fills its two queues in turn, so that each job has two of four containers; nothing is charged, all
+    succeed."""
     hogging = 'command = "touch $OUT/$TASK_INDEX; until test -e $OUT/enough; do sleep 0.1; done"\n'
     hog = lab.detach(lab.job(hogging + HOG, name="hog.toml"))
     for index in "012":
@@ -41,7 +42,7 @@ def test_two_jobs_that_need_more_than_half(lab: YarnLab) -> None:
     for job in jobs:  # YARN reserves nodes for what does not fit yet, and lets no other application master there
         lab.wait_wrote(job)
     (lab.out / "both").touch()
-    for job in jobs:  # one after the other: whoever has given way just now waits for something else
+    for job in jobs:  # one after the other: a gang that has just backed off waits for something else
         until(partial(_lacks_room, lab, job), f"{job} waits for room")
     (lab.out / "enough").touch()  # at once: one that gives way before has nothing to give, and the other gets all
     ended = [lab.wait(job) for job in jobs]

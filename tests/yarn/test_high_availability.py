@@ -69,7 +69,7 @@ def lab(pairs: PairedCluster) -> Iterator[PairedLab]:
 
 
 def submitted(lab: YarnLab, file: Path) -> tuple[subprocess.Popen[str], str]:
-    """Somebody submits a job of `RESUMES` and follows it; both workers run."""
+    """Submit a job of `RESUMES` and follow it until both workers run."""
     follower = lab.follow("submit", file, "--scheduler", "yarn")
     lab.wait_wrote("0.1"), lab.wait_wrote("1.1")
     job = lab.only_job()
@@ -122,7 +122,7 @@ async def found_behind_a_standby(
 
 @pytest.mark.on_change(*CLUSTER)
 def test_a_resource_manager_is_killed(lab: PairedLab) -> None:
-    """The other one takes over: the job keeps what it has and gets more, and whoever asks, submits or ends is heard."""
+    """The standby takes over: the job keeps its containers and gets more, and status, submit and kill work."""
     follower, job = submitted(lab, lab.roles(RESUMES, TWO, "max_restarts = 1"))
     before, master, there = lab.tasks(job), lab.master_of(job), lab.elsewhere("there")
     other = there.detach(there.job(WAITS, name="waits.toml"))
@@ -172,7 +172,7 @@ def test_a_resource_manager_steps_back(lab: PairedLab) -> None:
     assert asyncio.run(found_behind_a_standby(addresses[::-1], _REFRESH, Nothing())) == "rm1"
     assert {task: each["pid"] for task, each in lab.tasks(job).items()} == {t: e["pid"] for t, e in before.items()}
     lab.pairs.tell("rm", Standing.STANDBY)
-    (lab.out / "gate").touch()  # nobody is there to tell the end to
+    (lab.out / "gate").touch()  # there is no ResourceManager to report the end to
     lab.pairs.activate("rm2")
     ended(follower)
     assert lab.wait_application(job)["finalStatus"] == "SUCCEEDED"

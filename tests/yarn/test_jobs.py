@@ -46,7 +46,7 @@ def test_one_task(lab: YarnLab) -> None:
 
 
 def test_parameter_servers_and_workers(lab: YarnLab) -> None:
-    """They find each other under addresses of the nodes; servers that nobody needs any more are stopped."""
+    """They find each other under addresses of the nodes; servers that are no longer needed are stopped."""
     program = """
     import json, os, socket
     spec, task = json.loads(os.environ["CLUSTER_SPEC"]), f"{os.environ['JOB_NAME']}-{os.environ['TASK_INDEX']}"
@@ -183,7 +183,7 @@ def test_no_secrets_where_others_may_look(lab: YarnLab) -> None:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether a file belongs to the application master, in a folder that nobody else may enter."""
+    """Whether a file belongs to the application master, in a folder that only its user may enter."""
     return path.parent.name == "secret" and path.parent.stat().st_mode & 0o077 == 0
 
 

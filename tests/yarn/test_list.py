@@ -40,7 +40,7 @@ def test_from_everywhere(lab: YarnLab) -> None:
     assert seen[good]["submitted"] < seen[good]["ended"]
     assert "exit code 7" in seen[bad]["reason"]
     assert set(_listed(there, "--name", "lo*", "--state", "running")) >= {long}
-    assert not {good, bad, long} & set(_listed(there, "--user", "nobody"))
+    assert not {good, bad, long} & set(_listed(there, "--user", "eve"))
     assert {good, bad, long} <= set(_listed(lab))
     assert _listed(lab)[good]["tasks"] == 1
     assert json.loads(there.tony("list", "--json").stdout) == []

@@ -124,7 +124,7 @@ def test_output_beyond_its_limit(lab: YarnLab) -> None:
 
 @pytest.mark.on_change(*CLUSTER, "executor", "jobs")
 def test_a_killed_master_takes_no_output_with_it(lab: YarnLab) -> None:
-    """Nobody is there to ask any more: who follows hears of the end, and YARN has what was printed."""
+    """The AM cannot be asked any more: a follower prints the end, and YARN has the output."""
     file = lab.roles(TALKS, "[roles.worker]\n", "am_attempts = 1")
     following, screen = shown(lab, "screen", "submit", "--scheduler", "yarn", file)
     wait_shown(screen, "up 0")

@@ -60,7 +60,8 @@ def wait_starts(lab: YarnLab, job: str, count: int, about: str, task: str) -> li
 
 
 def test_one_task_starts_again_alone(lab: YarnLab) -> None:
-    """kill -9 of its program: same container, same address. Of its executor: another container, if nobody knows it."""
+    """kill -9 of its program: same container, same address. Of its executor: another container, if no other task has
+    its address."""
     known = lab.detach(lab.roles(PROGRAM, KNOWN, f'framework = "tensorflow"\n{HEAD}', ABOUT="known"))
     free = lab.detach(lab.roles(PROGRAM, FREE, HEAD, ABOUT="free"))
     every = {(known, "known"): ("worker:0", "worker:1", "ps:0"), (free, "free"): ("worker:0", "worker:1", "lone:0")}

@@ -49,7 +49,7 @@ async def _kill(lab: YarnLab, job: str) -> None:
 
 @pytest.mark.on_change(*CLUSTER, *RUNTIME)
 def test_given_up_by_yarn(lab: YarnLab) -> None:
-    """As when the master's node is missed: nobody killed the job, the cluster failed it, and that is what is said."""
+    """As when the AM's node is lost: no user killed the job, the cluster failed it, and the outcome says so."""
     job = lab.detach(lab.roles(FAMILY), "--set", "am_attempts=1")
     lab.wait_wrote("0")
     follower = lab.follow("logs", job, "--follow")

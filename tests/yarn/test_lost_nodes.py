@@ -101,7 +101,7 @@ def wait_lost(lab: YarnLab, node: str) -> None:
 
 
 def wait_doubted(lab: YarnLab, job: str, task: str) -> None:
-    """Waits until the program of a task counts as living although nobody knows."""
+    """Wait until the program of a task counts as possibly running after its node was lost."""
     until(
         lambda: "its program may keep running there for another" in lab.tasks(job)[task]["note"],
         f"{task} is waited for",
@@ -111,7 +111,8 @@ def wait_doubted(lab: YarnLab, job: str, task: str) -> None:
 def test_nodes_are_cut_off(lab: YarnLab) -> None:
     """First one with a program, then the one with the application master, too: both run on, and are waited for.
 
-    Nobody starts what may still run there; the older of two masters finds out that it is, does nothing and goes.
+    What may still run there is not started again; the older of two AMs notices that it is superseded, does nothing and
+    exits.
     """
     job = lab.detach(lab.roles(PROGRAM, THREE))
     where = wait_session(lab, job, 1)

@@ -42,7 +42,7 @@ def test_a_job_with_its_own_staging_folder(lab: YarnLab) -> None:
 
 
 def test_what_has_no_record(lab: YarnLab) -> None:
-    """One that waits is told as YARN tells it; what nobody knows is no job."""
+    """A queued application is shown as YARN reports it; an unknown id is no job."""
     job = asyncio.run(_unmanaged(lab))
     try:
         done = lab.tony("status", job)
@@ -50,7 +50,7 @@ def test_what_has_no_record(lab: YarnLab) -> None:
         assert f"{job} (bare, type OTHER) is ACCEPTED" in done.stderr
         assert "It has no history in hdfs://127.0.0.1:" in done.stderr
         assert f"/user/{user()}/.tony/jobs/{job} until its application master has started." in done.stderr
-        done = lab.tony("kill", job)  # not of our type: it may be anybody's
+        done = lab.tony("kill", job)  # not of tony's type: it may be any application
         assert done.returncode == 3, done.stdout + done.stderr
     finally:
         asyncio.run(_kill(lab, job))
@@ -64,7 +64,7 @@ def test_what_has_no_record(lab: YarnLab) -> None:
 
 
 def test_killed_elsewhere_before_it_began(lab: YarnLab) -> None:
-    """Whoever is tired of waiting for a full queue needs nothing of Hadoop's, on no machine."""
+    """A job that waits in a full queue can be killed without Hadoop's commands, on any machine."""
     job = asyncio.run(_unmanaged(lab, "TONY"))
     done = lab.elsewhere("there").tony("kill", job)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -149,7 +149,7 @@ def _sees_charts(page: Page, address: str) -> None:
 
 
 def _only_looks(page: Page, job: str) -> None:
-    """Somebody who may not change it is told who does, and how."""
+    """A user who may not change the job is told who may, and how."""
     page.goto("./?user.name=vic")
     control = page.get_by_role("region", name="Control")
     expect(control).to_contain_text("vic")
@@ -174,7 +174,7 @@ def _strangers_change_nothing(lab: YarnLab, job: str) -> None:
         _put(rm, stop, owner["page_token"], other),
     ]
     assert told == [(403, "not-allowed"), *[(403, "not-own")] * 4]
-    # Past the proxy nobody is let in, whatever they say.
+    # Past the proxy no client is let in, whatever headers it sends.
     direct = asyncio.run(_own_page(lab, job))
     past = _get(direct, "/api/v1/me", {"Cookie": f"proxy-user={user()}"}, source="127.0.9.9")
     assert (past.status, job in past.headers["Location"], "page_token" in past.body) == (302, True, False)
@@ -221,7 +221,7 @@ def test_pages_outlive_what_serves_them_and_the_master(lab: YarnLab) -> None:
         expect(page.locator("h1 .badge")).to_have_text("running")
         os.kill(lab.master_of(job), signal.SIGKILL)
         until(lambda: not is_alive(second), "what served its pages has ended, too")
-        # Whoever has it open need not do anything.
+        # An open page updates itself.
         expect(page.locator("dl.facts")).to_contain_text("AM attempts")
         expect(page.locator("#old")).to_be_hidden()
         expect(page.locator("#tasks .badge").first).to_have_text("running")

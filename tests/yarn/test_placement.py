@@ -51,7 +51,7 @@ def test_constraints(lab: YarnLab) -> None:
     yarn.placement = "in,node,db"
     [roles.far]
     instances = 2
-    yarn.placement = "and(notin,node,store:notin,rack,all/nobody)"
+    yarn.placement = "and(notin,node,store:notin,rack,all/others)"
     [roles.free]
     """
     by_role = lab.detach(lab.roles("", roles))

@@ -1,4 +1,4 @@
-"""A portal over a history in HDFS: what jobs on YARN have left is seen by somebody who has nothing but its address."""
+"""A portal over a history in HDFS: jobs on YARN are shown to a user who has nothing but its address."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_its_output_is_read_there(trained: Trained) -> None:
 
 
 def test_output_of_a_running_job_is_read(trained: Trained) -> None:
-    """By its own user: nobody had followed it, so its application master was asked. Others learn who can show it."""
+    """By its own user: no client had followed it, so its AM was asked. Other users are told where it is shown."""
     assert f"line {LINES - 1:06d} of what" in trained.running[2]
     assert "the job is running: its output is shown by its own pages" in trained.running[3]
 
@@ -153,8 +153,8 @@ def test_links_lead_to_pages_of_the_cluster(trained: Trained) -> None:
     until(lambda: re.search(r"<code>container_(e[0-9]+_)?[0-9_]+</code>", fetch(task)[1]), "its container is named")
 
 
-def test_output_that_is_gone(trained: Trained, tmp_path: Path) -> None:
-    """The page says that it is, why, and what to do."""
+def test_removed_output_is_reported_as_removed(trained: Trained, tmp_path: Path) -> None:
+    """The page says why, and what to do."""
     place, away = f"/app-logs/{user()}", f"/app-logs-away-{user()}"
     _rename(trained.lab, place, away)
     try:
@@ -175,7 +175,7 @@ def _rename(lab: YarnLab, old: str, new: str) -> None:
 
 
 def test_tensorboards_are_few_and_end(trained: Trained, tmp_path: Path) -> None:
-    """One on event files in HDFS shows scalars; a second is refused while it is in use; it ends when nobody looks."""
+    """One on event files in HDFS shows scalars; a second is refused while it is in use; it ends when idle."""
     pytest.importorskip("tensorboard", reason="needs TensorBoard, which is not in this environment")
     write_events(keep(Home(tmp_path), OTHER, user=user()).work / "worker-0")
     job = trained.job
@@ -206,7 +206,7 @@ def test_tensorboards_are_few_and_end(trained: Trained, tmp_path: Path) -> None:
             async def ended() -> bool:
                 return portal.boards.find((job,)) is None and not any(map(is_alive, pids))
 
-            await until_true(ended, lambda: "it ends when nobody looks")
+            await until_true(ended, lambda: "it ends when idle")
             assert [200] == [(await portal.start(OTHER)).status_code]
             pids.extend(portal.boards.pids)
 

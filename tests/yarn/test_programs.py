@@ -154,7 +154,7 @@ def test_unused_objects_are_removed(lab: YarnLab) -> None:
         now = max(status.modified_ms for status in used.values())
         for name in used:
             files.set_times(f"{CACHE}/{name}", accessed_ms=1)
-        files.create(f"{CACHE}/{'0' * 64}", b"nobody's", permission=0o600, overwrite=True)
+        files.create(f"{CACHE}/{'0' * 64}", b"unused", permission=0o600, overwrite=True)
         files.set_times(f"{CACHE}/{'0' * 64}", modified_ms=now - month, accessed_ms=now - month)
         files.delete(f"{CACHE}/.evicted", recursive=True)
     assert lab.submit(job).returncode == 0

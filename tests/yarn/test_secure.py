@@ -1,4 +1,4 @@
-"""On a cluster that believes nobody: Kerberos for the client, delegation tokens for everything in the cluster."""
+"""On a cluster with Kerberos: tickets for the client, delegation tokens for everything in the cluster."""
 
 from __future__ import annotations
 
@@ -161,9 +161,9 @@ def test_a_job(lab: SecureLab) -> None:
     there = lab.elsewhere("there")
     assert there.status(job)["state"] == "running"
     assert "done with HDFS" in there.tony("logs", job).stdout
-    nobody = there.tony("status", job, env={"KRB5CCNAME": "FILE:/nowhere", "TONY_HOME": str(lab.root / "nobody")})
-    assert nobody.returncode != 0
-    assert "Get a ticket with kinit" in nobody.stderr
+    refused = there.tony("status", job, env={"KRB5CCNAME": "FILE:/nowhere", "TONY_HOME": str(lab.root / "no-ticket")})
+    assert refused.returncode != 0
+    assert "Get a ticket with kinit" in refused.stderr
 
     # Its master is killed: the next one has tokens as well, for the log and for the nodes.
     os.kill(lab.master_of(job), signal.SIGKILL)
@@ -196,7 +196,7 @@ def test_another_name(lab: SecureLab) -> None:
 
 
 def _prove_hidden(lab: SecureLab, job: str, token: HadoopToken) -> None:
-    """Neither logs nor variables nor arguments have a token, and files only where nobody else reads them."""
+    """Neither logs nor variables nor arguments have a token, and files only where no other user reads them."""
     password = token.password
     forms = (password, base64.b64encode(password), base64.urlsafe_b64encode(password), to_url_string(token).encode())
     looked = 0

@@ -21,7 +21,7 @@ CACHED = 3
 
 
 def staged_at(lab: YarnLab) -> tuple[str, list[str]]:
-    """A staging folder that nobody else uses, and the setting for it."""
+    """A staging folder of this test alone, and the setting for it."""
     place = f"/tmp/{lab.root.name}"
     return place, ["--set", f"scheduler.yarn.staging={place}"]
 

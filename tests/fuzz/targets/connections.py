@@ -191,10 +191,10 @@ def _porch() -> _Porch:
 
 
 def summons(data: bytes) -> None:
-    """Whatever comes to where an executor can be called, in pieces: nobody is obeyed who is not to be, and the next
-    application master is still heard.
+    """Any bytes at the address where an executor can be called: only the right AM is obeyed, and the next application
+    master is still heard.
 
-    The first byte says where: to a Unix socket, or to the port that speaks TLS.
+    The first byte selects a Unix socket, or the port that speaks TLS.
     """
     porch = _porch()
     _hall().run(_call(porch, bool(data[:1] == b"\x01"), data[1:].split(_PAUSE)))

@@ -48,7 +48,7 @@ def entry_list(data: bytes) -> None:
 
 def claim(data: bytes) -> None:
     """What another user's job says that it holds of the machine."""
-    found = claim_policy.decode(data, _TICKET, "somebody")
+    found = claim_policy.decode(data, _TICKET, "other")
     if found is None:
         return
     mine = Claim(ticket="1", job="j", job_name="n", memory=10, gpus=1)
@@ -56,7 +56,7 @@ def claim(data: bytes) -> None:
     if isinstance(decision, str):
         assert decision.isprintable()
         assert len(decision) < 2000
-    assert claim_policy.decode(claim_policy.encode(found), _TICKET, "somebody") == found
+    assert claim_policy.decode(claim_policy.encode(found), _TICKET, "other") == found
 
 
 def remnants(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What comes back from an address to which notices are sent: from whoever listens there."""
+"""Responses of webhook receivers, which may be hostile."""
 
 from __future__ import annotations
 

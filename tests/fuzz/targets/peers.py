@@ -1,4 +1,4 @@
-"""Both ends' minds: what application master and executor make of messages that nobody in his senses would send."""
+"""The protocol logic of application master and executor with invalid messages."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Wire:
         self.open = True
 
     def send(self, message: Message) -> None:
-        """Nobody listens."""
+        """Discard the message: there is no peer."""
 
     def refuse(self, code: str, reason: str) -> None:
         assert reason.isprintable(), ascii(reason)
@@ -179,7 +179,7 @@ def start(data: bytes) -> None:
     framework = frameworks.load(home_of(name), None)
     seen = replace(
         build_task_view(_PART, message, "h:1", None), ip_of=keep_host
-    )  # nobody is asked for the names that come
+    )  # the fuzzer's names are not looked up
     argv = build_command_line(_PART, seen)
     try:
         envs = build_environments(_PART, _CONTAINER, framework, message.shared, seen, {"PATH": "/bin"})

@@ -51,7 +51,7 @@ def terminal(data: bytes) -> None:
 
 
 class _Terminal(io.TextIOWrapper):
-    """Somebody looks at it."""
+    """A stream that is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -129,7 +129,7 @@ def kept(data: bytes) -> None:
 
 
 def names(data: bytes) -> None:
-    """Files of any name in a folder of logs that somebody looks at; the first line says what they are."""
+    """Files of any name in a folder of logs that is followed; the first line says what they are."""
     folder = scratch("logs")
     kinds, *lines = data.replace(b"\0", b"").split(b"\n")
     with LogTail(folder, Selection(), live=True) as tail:

@@ -84,7 +84,7 @@ def converse(plan: str, talk: Callable[[FaultyConnection, Wire, LinkFault], Awai
 
 
 def test_heartbeats_get_lost_and_nothing_else() -> None:
-    """The connection goes on: nobody misses a heartbeat."""
+    """The connection continues: a lost heartbeat has no effect."""
 
     async def talk(connection: FaultyConnection, wire: Wire, way: LinkFault) -> None:
         for message in (BEAT, OUTPUT, BEAT):
@@ -137,8 +137,8 @@ def test_others_are_left_alone() -> None:
     converse("drop messages of worker:1; partition worker:1", talk)
 
 
-def test_a_partition_holds_everything_up_and_tells_nobody() -> None:
-    """What was said and what came goes on when it is over; so does the end of the connection."""
+def test_a_partition_delays_all_messages_silently() -> None:
+    """Messages of both directions continue when it is over; so does the end of the connection."""
 
     async def talk(connection: FaultyConnection, wire: Wire, way: LinkFault) -> None:
         (injection,) = injections("partition worker:0")

@@ -1,4 +1,4 @@
-"""Who a target is among this machine's processes: the one that is meant, or nobody."""
+"""Which of this machine's processes a target is: exactly the intended one, or none."""
 
 from __future__ import annotations
 
@@ -50,12 +50,13 @@ def state(executor: int, program: int, *, master: int = 0, host: str = "") -> St
 
 
 def target(part: ProcessKind) -> FaultTarget:
-    """Somebody of worker:0."""
+    """A target among the processes of worker:0."""
     return FaultTarget(part=part, task=WORKER)
 
 
-def test_a_stranger_with_a_known_pid_is_left_alone(family: tuple[int, int]) -> None:
-    """A program is its executor's child and an executor one of ours: whoever is neither has got an old pid."""
+def test_another_process_with_a_reused_pid_is_left_alone(family: tuple[int, int]) -> None:
+    """A program is its executor's child and an executor one of tony's processes: any other process has reused the
+    pid."""
     executor, program = family
     around = state(executor, os.getppid())
     with pytest.raises(NoTargetError):
@@ -66,8 +67,8 @@ def test_a_stranger_with_a_known_pid_is_left_alone(family: tuple[int, int]) -> N
         find(FaultTarget(part=ProcessKind.MASTER), state(executor, program, master=executor, host="elsewhere"))
 
 
-def test_who_has_ended_is_nobody(family: tuple[int, int]) -> None:
-    """Neither the dead nor those of tasks that do not run."""
+def test_ended_processes_are_no_target(family: tuple[int, int]) -> None:
+    """Neither dead ones nor those of tasks that do not run."""
     executor, program = family
     around = state(executor, program)
     victim = find(target(ProcessKind.PROGRAM), around)
@@ -126,7 +127,7 @@ def test_a_disk_is_full_for_one_process(tmp_path: Path) -> None:
 
 
 def test_the_master_is_one_of_ours() -> None:
-    """And its supervisor is whoever started it, if that is one."""
+    """And its supervisor is its parent process, if that is one of tony's."""
     argv = module_command("executor_load")
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as running:
         around = state(0, 0, master=running.pid)
