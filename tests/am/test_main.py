@@ -34,7 +34,6 @@ from tony.model.job_spec import JobSpec
 from tony.model.layout import JobFolder
 from tony.model.states import ENDED_TASK_STATES, JobState
 from tony.protocol.client_messages import Report, Watch
-from tony.protocol.executor_messages import StartProgram
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.rpc.client_connection import connect
@@ -407,13 +406,3 @@ def test_without_a_job_it_says_so(tmp_path: Path) -> None:
     assert done.returncode == 70
     assert "cannot be read as a job" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_failed_program_exits_with_1(tmp_path: Path) -> None:
-    """The usual failure: exit code 1, with the task."""
-
-    def fail(part: TaskPart, message: StartProgram) -> ExitStatus:
-        return FAILED
-
-    report = attempted(tmp_path, workers(1), lambda: Cluster(fail))
-    assert verdict(report) == (JobState.FAILED, 1, "program")

@@ -14,12 +14,11 @@ from tests.am.in_process_job import InProcessJob, play
 from tests.core.specs import FAILED, OK, roles, workers
 from tests.support.waiting import wait_until
 from tony.core.events import ContainerEnded, EndConfirmation
-from tony.errors import ProtocolError
 from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import Role
 from tony.model.states import TaskState
 from tony.protocol.client_messages import KillJob, Report, Watch
-from tony.protocol.executor_messages import Ack, Attach, Prepare, ProgramOutput, ProgramStarted, StartProgram
+from tony.protocol.executor_messages import Prepare, StartProgram
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, TaskPart
 from tony.protocol.messages import Done, SetLogLevel
@@ -49,22 +48,6 @@ def test_a_restart_keeps_executors(tmp_path: Path) -> None:
     for executor in job.executors.values():
         assert executor.connections == 1
         assert [m.session for m in executor.received if isinstance(m, Prepare)] == [2]
-
-
-def test_a_report_may_come_after_the_containers_end(tmp_path: Path) -> None:
-    """The two travel on different ways: a program's end is judged by its report if that comes soon enough."""
-
-    async def meanwhile(job: InProcessJob) -> None:
-        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
-        (container, executor), *_ = job.executors.items()
-        job.source.end(container, "its node is gone")
-        await wait_until(lambda: container not in job.master.app.state.containers)
-        executor.exit(OK)
-
-    job, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
-    assert finish.exit_code == 0
-    kinds = [e.event.kind for e in job.entries()]
-    assert kinds.index("container-ended") < kinds.index("exited")
 
 
 def test_a_lost_connection_and_container_need_no_report(tmp_path: Path) -> None:
@@ -126,23 +109,6 @@ def test_an_executor_without_a_container_is_disconnected(tmp_path: Path) -> None
     assert finish.exit_code == 0
 
 
-def test_a_start_is_repeated_as_it_was(tmp_path: Path) -> None:
-    """An executor that comes back is told to start under the same spec version as before."""
-
-    async def meanwhile(job: InProcessJob) -> None:
-        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
-        executor = next(iter(job.executors.values()))
-        await wait_until(lambda: any(isinstance(m, StartProgram) for m in executor.received))
-        executor.break_connection()
-        await wait_until(lambda: sum(isinstance(m, StartProgram) for m in executor.received) == 2)
-        first, second = (m for m in executor.received if isinstance(m, StartProgram))
-        assert first == second
-        executor.exit(OK)
-
-    _, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
-    assert finish.exit_code == 0
-
-
 def test_what_a_user_calls_himself_cannot_forge_a_log_line(tmp_path: Path) -> None:
     """Only characters that can be shown, and not many."""
 
@@ -169,85 +135,6 @@ def test_a_broken_heart_beat_check_ends_the_job(tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="nope"):
         play(tmp_path, workers(1, heartbeat_interval=0.05), runs_on, meanwhile=meanwhile)
-
-
-def test_a_report_sent_twice_is_logged_once(tmp_path: Path) -> None:
-    """The number says that it came before; it is acknowledged again."""
-
-    async def meanwhile(job: InProcessJob) -> None:
-        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
-        executor = next(iter(job.executors.values()))
-        acks = sum(isinstance(m, Ack) for m in executor.received)
-        executor.send(ProgramStarted(n=2, session=1, try_=1, pid=4712))
-        await wait_until(lambda: sum(isinstance(m, Ack) for m in executor.received) > acks)
-        executor.exit(OK)
-
-    job, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
-    assert finish.exit_code == 0
-    assert sum(e.event.kind == "started" for e in job.entries()) == 1
-
-
-def test_an_unknown_incarnation_is_refused(tmp_path: Path) -> None:
-    """A valid token does not help: another incarnation of a running task, or a task in a container it does not have."""
-    refusals: list[str] = []
-
-    async def meanwhile(job: InProcessJob) -> None:
-        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
-        executor = next(iter(job.executors.values()))
-        for container in (executor.part.container, "c-99"):
-            connection = await connect(job.address, job.credentials.executors, PeerKind.EXECUTOR)
-            connection.send(
-                Attach(
-                    task="worker:0", container=container, incarnation="x", highest_attempt=1, pid=1, host="elsewhere"
-                )
-            )
-            with pytest.raises(ProtocolError) as refused:
-                await connection.receive()
-            refusals.append(refused.value.code)
-        executor.exit(OK)
-
-    _, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
-    assert (refusals, finish.exit_code) == (["stale", "stale"], 0)
-
-
-def test_an_executor_of_a_later_attempt_is_not_ours(tmp_path: Path) -> None:
-    """Of two living application masters the older one is powerless."""
-    codes: list[str] = []
-
-    async def meanwhile(job: InProcessJob) -> None:
-        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
-        executor = next(iter(job.executors.values()))
-        connection = await connect(job.address, job.credentials.executors, PeerKind.EXECUTOR)
-        connection.send(
-            Attach(
-                task="worker:0",
-                container=executor.part.container,
-                incarnation=executor.incarnation,
-                highest_attempt=2,
-                pid=1,
-                host="h",
-            )
-        )
-        with pytest.raises(ProtocolError) as refused:
-            await connection.receive()
-        codes.append(refused.value.code)
-        executor.exit(OK)
-
-    _, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
-    assert (codes, finish.exit_code) == (["superseded"], 0)
-
-
-def test_a_gap_in_the_reports_is_refused(tmp_path: Path) -> None:
-    """A report that skips a number means that one was lost: never pass over it. The executor is sent away."""
-
-    async def meanwhile(job: InProcessJob) -> None:
-        await wait_until(lambda: bool(job.executors) and job.report().state.value == "running")
-        executor = next(iter(job.executors.values()))
-        executor.send(ProgramOutput(n=99, session=1, try_=1))
-
-    job, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
-    assert finish.exit_code == 3
-    assert not any(e.event.kind == "first-output" for e in job.entries())
 
 
 def test_clients_watch_and_kill(tmp_path: Path) -> None:
@@ -351,16 +238,3 @@ def test_a_silent_executor_is_noticed(tmp_path: Path) -> None:
     _, finish = play(tmp_path, spec, runs_on)
     assert finish.failure
     assert (finish.exit_code, finish.failure.cause) == (3, "silent")
-
-
-def test_an_adapter_that_fails_is_named(tmp_path: Path) -> None:
-    """A bug in a plug-in's half is said to be its, not ours."""
-
-    async def meanwhile(job: InProcessJob) -> None:
-        def boom(*_: object) -> None:
-            raise KeyError("nope")
-
-        job.master._starts._framework.build_shared = boom  # type: ignore[method-assign,assignment]
-
-    with pytest.raises(Exception, match=r"adapter .* failed: KeyError"):
-        play(tmp_path, workers(1), meanwhile=meanwhile)

@@ -20,7 +20,6 @@ from tony.core.steps.containers import MAX_LAUNCHES
 from tony.errors import InvalidTransitionError
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.model.ids import TaskId
 from tony.model.job_report import FailureClass
 from tony.model.job_spec import JobSpec, Role, TimeoutAfter, Timeouts
 from tony.model.states import (
@@ -114,15 +113,6 @@ def test_registration_may_be_delivered_again() -> None:
     before = simulation.app.compute_digest()
     assert simulation.deliver(registered) == []
     assert simulation.app.compute_digest() == before
-
-
-def test_another_incarnation_is_refused() -> None:
-    """A second process that claims the same container is not believed."""
-    simulation = started(workers(1))
-    registered = next(e for e, _ in simulation.log if isinstance(e, ev.Registered))
-    assert simulation.deliver(replace(registered, incarnation="impostor")) == []
-    assert simulation.app.state.refused == 1
-    assert not simulation.app.accepts(task("worker:0"), "c-1", "impostor")
 
 
 # --- start order ------------------------------------------------------------------------------------------------------
@@ -222,10 +212,6 @@ def test_what_has_ended_by_itself_was_started() -> None:
 # --- success and failure ----------------------------------------------------------------------------------------------
 
 
-def _is_ready(event: ev.Event, who: str) -> bool:
-    return isinstance(event, ev.Registered) and str(event.task) == who
-
-
 def test_the_chiefs_success_may_end_the_job() -> None:
     """With stop_on = "chief" the rest is stopped, and counts as stopped by us."""
     simulation = started(replace(roles(chief=Role(), worker=Role(instances=2)), stop_on=StopOn.CHIEF))
@@ -256,19 +242,6 @@ def test_the_earliest_failure_is_the_cause() -> None:
     assert (failure.task, failure.signal, failure.at) == ("worker:0", "SIGSEGV", 8.0)
     assert len(failure.others) == 1
     assert "worker:1" in failure.others[0]
-
-
-def test_the_failure_carries_what_a_person_needs() -> None:
-    """Task, host, code, last lines and the path to the rest."""
-    simulation = started(workers(1))
-    simulation.exit(task("worker:0"), FAILED)
-    simulation.settle()
-    assert simulation.finished
-    failure = simulation.finished.failure
-    assert failure
-    assert (failure.task, failure.host, failure.exit_code) == ("worker:0", "h", 1)
-    assert (failure.tail, failure.log) == (("boom",), "logs/worker-0.s1.t1.err")
-    assert failure.reason == "worker:0 on h: exit code 1"
 
 
 # --- restarts ---------------------------------------------------------------------------------------------------------
@@ -314,16 +287,6 @@ def test_restarts_end_with_their_budget() -> None:
     assert 4.0 <= simulation.now < 15.1
     decisions = [v.decision for v in made(simulation, act.ReportFailure)]
     assert decisions == ["restart", "restart", "fail"]
-
-
-def test_a_port_collision_is_not_charged_three_times() -> None:
-    """Three free restarts although max_restarts = 0, then infrastructure failure."""
-    simulation = started(workers(1))
-    for _ in range(4):
-        simulation.exit(task("worker:0"), COLLISION)
-        simulation.run()
-    assert outcome(simulation) == ("failed", 3, "port-collision")
-    assert simulation.app.state.session == 4
 
 
 def test_preparation_is_not_done_twice() -> None:
@@ -496,18 +459,6 @@ def test_the_pending_reason_holds_until_no_request_is_pending() -> None:
     simulation.grant()
     simulation.run()
     assert (simulation.app.state.queue_reason, simulation.app.state.job) == ("", JobState.RUNNING)
-
-
-def test_what_can_never_be_had_ends_the_job() -> None:
-    """The scheduler's own words are the reason; a restart would not help."""
-    simulation = Simulation(workers(2, max_restarts=3), capacity=0)
-    simulation.begin()
-    simulation.run()
-    simulation.deliver(ev.Unsatisfiable(role="worker", reason="2 GPUs are needed and the machine has none"))
-    assert outcome(simulation) == ("failed", 3, "refused")
-    assert simulation.finished
-    assert simulation.finished.failure
-    assert mentions(simulation.finished.failure.reason, "2 GPUs")
 
 
 def test_unknown_containers_are_stopped() -> None:
@@ -880,26 +831,6 @@ def test_a_group_time_out_of_any_other_role_restarts() -> None:
 # --- kill and end -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("moment", ["begun", "starting", "running", "restarting"])
-def test_kill_at_any_moment(moment: str) -> None:
-    """A killed job ends as killed with exit 4, whatever it was doing."""
-    simulation = Simulation(workers(2, max_restarts=1))
-    simulation.begin()
-    if moment == "starting":
-        simulation.run(until=lambda: bool(simulation.executors))
-    elif moment != "begun":
-        simulation.run()
-        if moment == "restarting":
-            simulation.exit(task("worker:0"), FAILED)
-            simulation.deliver_pending()
-            assert simulation.app.state.job is JobState.RESTARTING
-    simulation.deliver(ev.KillRequested(actor=Actor("ann")))
-    assert outcome(simulation) == ("killed", 4, "killed")
-    assert simulation.finished
-    assert simulation.finished.failure
-    assert simulation.finished.failure.reason == "killed by ann"
-
-
 def test_a_second_kill_leaves_out_the_grace() -> None:
     """`kill-now` while stopping repeats Stop without grace."""
     simulation = started(workers(1))
@@ -926,18 +857,6 @@ def test_the_job_ends_although_a_container_never_does() -> None:
     assert simulation.app.handle(ev.Granted(container="c-1", role="worker", host="h"), now) == []
 
 
-def test_after_the_end_nothing_is_decided() -> None:
-    """Commands and grants that come too late change no result; a container that comes is given back."""
-    simulation = started(workers(1))
-    simulation.exit(task("worker:0"), OK)
-    assert outcome(simulation) == ("succeeded", 0, None)
-    assert simulation.app.handle(ev.KillRequested(actor=Actor("ann")), 9.0) == []
-    grant = ev.Granted(container="c-9", role="worker", host="h")
-    assert simulation.app.handle(grant, 9.0) == [act.Release(container="c-9")]
-    assert simulation.app.handle(grant, 9.0) == []
-    assert simulation.app.state.job is JobState.SUCCEEDED
-
-
 def test_after_the_result_the_queue_is_not_reported() -> None:
     """Queue positions from the scheduler are ignored then."""
     simulation = started(workers(1))
@@ -962,17 +881,6 @@ def test_failures_while_the_job_stops_are_listed_with_the_root_cause(kind: RoleK
     assert len(simulation.finished.failure.others) == named
 
 
-def test_the_end_is_the_last_word() -> None:
-    """A kill while a lost program's report is waited for: nothing is asked for after Finish."""
-    simulation = started(workers(1))
-    simulation.now = 5.0
-    simulation.lose("c-1")
-    simulation.run()
-    simulation.deliver(ev.KillRequested(actor=Actor("ann")))
-    assert outcome(simulation) == ("killed", 4, "killed")
-    assert isinstance(simulation.actions[-1], act.Finish)
-
-
 def test_attempts_rise() -> None:
     """An attempt that does not rise is a bug of the shell: refused, state unchanged."""
     simulation = started(workers(1))
@@ -980,13 +888,6 @@ def test_attempts_rise() -> None:
     with pytest.raises(InvalidTransitionError):
         simulation.app.handle(ev.AttemptStarted(attempt=1, wall=0.0, settings="x"), 2.0)
     assert simulation.app.compute_digest() == before
-
-
-def test_stopped_from_outside_is_infrastructure() -> None:
-    """An executor that was stopped from outside tony is no failure of the program."""
-    simulation = started(workers(1))
-    simulation.exit(TaskId("worker", 0), ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM"))
-    assert outcome(simulation) == ("failed", 3, "lost")
 
 
 @pytest.mark.parametrize(

@@ -120,40 +120,6 @@ def test_program_sees_its_place_and_no_secret(master: Master, guest: Start) -> N
 
 
 @pytest.mark.parametrize(
-    ("command", "signal", "message"),
-    [("kill -SEGV $$", "SIGSEGV", ""), ("kill -KILL $$", "SIGKILL", "")],
-)
-def test_signals_are_named(master: Master, guest: Start, command: str, signal: str, message: str) -> None:
-    """A program that a signal ended has no code."""
-    status = run(master, guest, command)
-    assert (status.code, status.signal, status.message) == (None, signal, message)
-
-
-def test_signal_below_a_shell_is_named(master: Master, guest: Start) -> None:
-    """Shells turn signals into codes above 128; we turn them back into words."""
-    status = run(master, guest, "bash -c 'kill -SEGV $$'; exit $?")
-    assert status.code == 139
-    assert "SIGSEGV" in status.message
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (("no-such-program-anywhere",), "command not found: no-such-program-anywhere (not on PATH"),
-        (("./missing.sh",), "command not found: ./missing.sh (no such file"),
-        (("/etc/passwd",), "not executable: /etc/passwd (permission denied"),
-        (("x" * 200_000,), "the command contains a string of 200001 bytes"),
-    ],
-)
-def test_commands_that_cannot_start(master: Master, guest: Start, command: tuple[str, ...], message: str) -> None:
-    """Each with what is wrong; exactly one end, and no start."""
-    status = run(master, guest, command)
-    assert status.reason is ExitReason.LAUNCH_FAILED
-    assert message in status.message
-    assert master.all(ProgramStarted) == []
-
-
-@pytest.mark.parametrize(
     ("more", "message"),
     [
         ({"work_folder": "/nowhere/at/all"}, "the working directory /nowhere/at/all does not exist"),
@@ -203,52 +169,6 @@ def test_sessions_follow_each_other_in_one_executor(master: Master, guest: Start
     assert len(master.all(ProgramExited)) == 2
 
 
-def test_repeated_commands_have_one_effect(master: Master, guest: Start) -> None:
-    """Start twice, prepare twice, stop twice: one program, one end."""
-    executor = guest("echo x >> count; sleep 600")
-    master.wait(Ready)
-    for _ in range(2):
-        master.send(Prepare(session=1))
-        master.start()
-    master.wait(ProgramStarted)
-    count = Path(executor.context.container.work_folder) / "count"
-    block_until(count.exists)
-    for _ in range(2):
-        master.send(StopProgram(session=1, grace=5.0))
-    assert ended(master).reason is ExitReason.STOPPED
-    master.start()
-    master.send(ReleaseExecutor())
-    assert executor.wait() == 0
-    assert count.read_text() == "x\n"
-    assert len(master.all(ProgramStarted)) == len(master.all(ProgramExited)) == 1
-
-
-def test_a_stop_before_the_start_is_answered_with_the_start(master: Master, guest: Start) -> None:
-    executor = guest("touch ran")
-    master.wait(Ready)
-    master.send(StopProgram(session=1, grace=5.0))
-    master.start()
-    assert ended(master).reason is ExitReason.NOT_STARTED
-    assert not (Path(executor.context.container.work_folder) / "ran").exists()
-
-
-def test_broken_connection_loses_and_doubles_nothing(master: Master, guest: Start) -> None:
-    """The same incarnation comes back; what was not acknowledged comes again, with the same numbers."""
-    master.acknowledges = False
-    guest("exit 4")
-    master.wait(Ready)
-    master.start()
-    first = master.wait(ProgramExited)
-    master.drop()
-    master.until(lambda: master.connections == 2)
-    master.until(lambda: len(master.all(ProgramExited)) == 2)
-    again = master.all(ProgramExited)[1]
-    assert (again.n, again.status) == (first.n, first.status)
-    assert again.ago > first.ago
-    assert len({attach.incarnation for attach in master.all(Attach)}) == 1
-    assert [1, 2, 3, 1, 2, 3] == [each.n for each in master.all(Message) if isinstance(each, Reported)]
-
-
 def test_several_processes_of_one_task(master: Master, guest: Start) -> None:
     """Each has its own variables; all write to the task's log; the task succeeds when all have."""
     executor = guest("echo I am $LOCAL_RANK; echo error >&2", procs={"worker": 3})
@@ -285,25 +205,9 @@ def test_chatty_program_cannot_fill_the_disk(master: Master, guest: Start) -> No
     assert resident(executor.pid) < 30 << 20
 
 
-def test_executor_is_small(master: Master, guest: Start) -> None:
-    """Less than 30 MB resident while its program runs."""
-    executor = guest("sleep 600")
-    master.wait(Ready)
-    master.start()
-    master.wait(Heartbeat, lambda beat: beat.memory is not None)
-    assert resident(executor.pid) < 30_000_000
-
-
 def resident(pid: int) -> int:
     """Bytes that a process has in memory."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def test_closed_streams_are_no_end(master: Master, guest: Start) -> None:
-    """A program may close its output and go on."""
-    status = run(master, guest, "echo last words; exec 1>&- 2>&-; sleep 0.3; exit 6")
-    assert (status.code, status.tail) == (6, ("last words",))
-    assert status.duration >= 0.3
 
 
 def test_times_of_output_are_reported(master: Master, guest: Start) -> None:
@@ -317,15 +221,6 @@ def test_times_of_output_are_reported(master: Master, guest: Start) -> None:
 def test_silence_has_no_times(master: Master, guest: Start) -> None:
     status = run(master, guest, "exit 0")
     assert (status.first_output, status.last_output) == (None, None)
-
-
-def test_full_disk_does_not_kill_the_program(master: Master, guest: Start, tmp_path: Path) -> None:
-    """It ends as it would have; the loss is said."""
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "worker-0.s1.t1.out").symlink_to("/dev/full")
-    status = run(master, guest, "echo 1234; exit 0")
-    assert (status.reason, status.code) == (ExitReason.EXITED, 0)
-    assert mentions(status.message, "code 0", "5 bytes", "lost")
 
 
 def test_taken_port_is_a_collision_before_the_start(master: Master, guest: Start) -> None:
@@ -389,14 +284,6 @@ def thief(port: int) -> socket.socket:
     server.bind(("0.0.0.0", port))
     server.listen()
     return server
-
-
-def test_exhausted_port_range_ends_the_executor_with_a_sentence(master: Master, guest: Start) -> None:
-    """Nothing can be reserved: the last line of its log, and of its container's end, names the range."""
-    with thief(29873):
-        executor = guest(port_range=(29873, 29873))
-        assert executor.wait() == 3
-    assert "port_range = 29873-29873" in executor.log().splitlines()[-1]
 
 
 def test_log_level_can_be_set(master: Master, guest: Start) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from tests.executor.conftest import Start
 from tests.executor.fake_am import Master
-from tests.support.waiting import block_until
 from tony.model.metric_definitions import series_of
 from tony.protocol import executor_messages as msg
 
@@ -46,14 +45,6 @@ def test_a_program_is_measured(master: Master, guest: Start, tmp_path: Path) -> 
     end(master, tmp_path)
 
 
-def test_without_an_interval_no_sample_is_taken(master: Master, guest: Start, tmp_path: Path) -> None:
-    """And the program gets no address to report to."""
-    start(master, guest, "import os; print('TONY_PROGRESS' in os.environ)", 0.0)
-    assert master.wait(msg.ProgramExited).status.ok
-    assert master.all(msg.Sample) == []
-    assert (tmp_path / "logs/worker-0.s1.t1.out").read_text() == "False\n"
-
-
 def test_a_program_tells_how_far_it_is(master: Master, guest: Start, tmp_path: Path) -> None:
     """Step, total and its own numbers come with a sample; a checkpoint comes once, and with its time."""
     tell = "import tony\ntony.progress(3, 10, loss=0.5)\n"
@@ -72,24 +63,3 @@ def test_a_program_tells_how_far_it_is(master: Master, guest: Start, tmp_path: P
     assert saved[0].took >= 0.05
     kinds = [type(each) for each in master.messages if isinstance(each, msg.Sample | msg.ProgramExited)]
     assert kinds[-1] is msg.ProgramExited
-
-
-def test_progress_reported_without_an_am_precedes_the_exit(master: Master, guest: Start, tmp_path: Path) -> None:
-    """The AM may end the job on that report: no later one is handled."""
-    master.sample_interval = 0.1
-    of = guest(
-        (sys.executable, "-c", f"import tony\n{_WAIT}tony.progress(9, 10)\nwith tony.checkpoint(9): pass"), lease=60.0
-    )
-    master.wait(msg.Ready)
-    master.start()
-    master.wait(msg.Sample)
-    master.stop_listening()
-    (tmp_path / "work/end").touch()
-    block_until(lambda: "task attempt 1 ended" in of.log())
-    master.listen()
-    assert master.wait(msg.ProgramExited).status.ok
-    found = [each for each in master.messages if isinstance(each, msg.Sample | msg.ProgramExited)]
-    assert isinstance(found[-1], msg.ProgramExited)
-    assert isinstance(found[-2], msg.Sample)
-    assert found[-2].values.items() >= {("step", 9.0), ("total", 10.0)}
-    assert [each.step for each in found[-2].saved] == [9]

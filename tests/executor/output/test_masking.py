@@ -43,17 +43,6 @@ def test_output_that_arrives_in_pieces(tmp_path: Path) -> None:
     assert (tmp_path / "worker-0.s1.t1.out").read_bytes() == b"Name: \r 10 %a ***************** b ******"
 
 
-def test_no_secrets_no_search(tmp_path: Path) -> None:
-    """Output of a job without secrets is passed on unread."""
-
-    async def check() -> None:
-        output = Output(tmp_path, "worker-0.s1.t1", 1 << 20, WriterThread(), lambda: None, mask=SecretMask())
-        assert output.out._masked is None
-        output.close()
-
-    asyncio.run(check())
-
-
 def test_everything_that_an_executor_tells(
     master: Master, guest: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

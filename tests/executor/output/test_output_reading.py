@@ -48,14 +48,3 @@ def test_the_last_lines_come_before_the_executor_ends(master: Master, guest: Sta
         master.send(DropLog(reader=number - 1))
     assert got == b"".join(b"%d\n" % n for n in range(1, 50_001)) + b"end"
     assert start.wait() == 0
-
-
-def test_without_a_reader_the_exit_is_not_delayed(master: Master, guest: Start) -> None:
-    """A released executor exits and sends no output."""
-    start = guest("echo x")
-    master.wait(Ready)
-    master.start()
-    master.wait(ProgramExited)
-    master.send(ReleaseExecutor())
-    assert start.wait() == 0
-    assert not master.all(LogPiece)
