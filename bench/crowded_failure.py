@@ -1,9 +1,9 @@
 """One job of very many simulated executors, of which some are lost at once together with their nodes.
 
 As in `crowded.py`, the application master is a process as in production. Connections break, and a moment later the
-scheduler reports that their containers have ended. All other executors are told to stop, confirm it, receive the next
-session and register again; replacements connect and register. The new spec is out when all have been told to start. In
-the end the surviving executors send a message of the old session.
+scheduler reports that their containers have ended. All other executors stop at the AM's request, get the next session
+and register again; replacements connect and register. The new spec is out when all have been told to start. In the end
+the surviving executors send a message of the old session.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tony.model.layout import JobFolder
 from tony.model.states import TaskState
 from tony.model.submission_record import JobRecord
 
-#: Of so many executors one is lost.
+#: One executor in this number is lost.
 _ONE_OF = 100
 #: Seconds from the end of a connection to the scheduler's word on its container: no scheduler is quicker to notice.
 _NOTICED = 0.1

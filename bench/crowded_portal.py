@@ -4,7 +4,7 @@ Each portal is a process of its own, which listens on 127.0.0.1. Its owner asks 
 the same user; another user has a token, and jobs in a file system that never answers (`HangingStore`). Two portals are
 asked in turn, one of them without such requests. For memory a third one shows records of that user: reports as long as
 they may be and longer, event logs, gangs of as many tasks as are read, tables with computed columns, lists of lists.
-Each is asked for in several ways by two requests at a time; then the process says what it had in memory at most.
+Each is requested in several ways, by two requests at a time; then the process says what it had in memory at most.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ async def _serve(home: Home, others: Path) -> None:
     terms = ListenOptions().build_auth_config(tokens)
     hanging = HangingStore()
     portal = IndexedJobs(home, [LocalStore(home.path), LocalStore(others), hanging], "jobs of a bench")
-    door = Authenticator(terms)
-    boarding = TensorBoardRoutes(home, portal, door)
-    login = LoginRoutes(door, tokens, terms.cookie, secure=False)
-    app = create(portal, door, login=True, more=[*login.build_routes(), *boarding.build_routes()])
+    authenticator = Authenticator(terms)
+    boarding = TensorBoardRoutes(home, portal, authenticator)
+    login = LoginRoutes(authenticator, tokens, terms.cookie, secure=False)
+    app = create(portal, authenticator, login=True, more=[*login.build_routes(), *boarding.build_routes()])
     portal.index.claim()
     portal.index.put([IndexEntry(head=_head(job), place=hanging.address, path=f"jobs/{job}") for job in _JOBS])
     listening = listen("127.0.0.1", 0)
@@ -312,7 +312,7 @@ def _list(portal: CrowdedPortal) -> Figures:
 
 
 def memory_with_hostile_records(folder: Path, count: int, *, quick: bool) -> int:
-    """Return the most memory of a portal of which such records are asked for in every way."""
+    """Return the most memory of a portal from which such records are requested in every way."""
     with crowded_portal(folder) as portal:
         jobs = write_hostile_records(folder / "others", count, quick=quick)
         deadline = time.monotonic() + _CEILING_SECONDS

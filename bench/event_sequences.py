@@ -32,7 +32,7 @@ def ordinary_spec(tasks: int) -> JobSpec:
 
 
 def ordinary(tasks: int) -> Story:
-    """A gang fails, restarts in its containers, and succeeds: ten events for each task, in an order by chance."""
+    """A gang fails, restarts in its containers, and succeeds: ten events for each task, in random order."""
     return _timed(_ordinary(tasks))
 
 

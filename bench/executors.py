@@ -95,7 +95,7 @@ def _figures(framework: str, tasks: int, steady: float) -> Figures:
 
 
 def _lines(tasks: int, rounds: Rounds, few: Rounds | None) -> list[Line]:
-    """The lines of one size; what a task costs there against what it costs among few, if that is asked for."""
+    """The lines of one size; what a task costs there against what it costs among few, if that is requested."""
     lines = []
     for framework in _FRAMEWORKS:
         head = f"{tasks:,} × {framework}: "

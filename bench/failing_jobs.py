@@ -32,7 +32,7 @@ from tony.model.states import JobState, TaskState
 #: Programs of a job.
 TASKS = 4
 NS = 1e-9
-#: Seconds that a job has run before a fault is injected: its start is over.
+#: Seconds that a job has run before a fault is injected: it has started completely.
 SETTLE = 1.0
 _TICK = 0.002
 _SAY = """\
@@ -110,7 +110,7 @@ class Programs:
         return [Start(rank=int(rank), pid=int(pid), at=int(at)) for rank, pid, at in (line.split() for line in lines)]
 
     def wait(self, count: int, *, patience: float = TIMEOUT_SECONDS) -> list[Start]:
-        """Waits until so many have started in all."""
+        """Wait until `count` programs have started in all."""
         return until(lambda: found if len(found := self.starts()) >= count else None, f"{count} starts", patience)
 
     def kill_one(self) -> tuple[int, int]:
@@ -120,7 +120,7 @@ class Programs:
         return kill(pid), len(before)
 
     def lost(self) -> int:
-        """How many of those that have started do not live any more."""
+        """Return the number of started programs that have ended."""
         return sum(status_of(start.pid).get("State", "Z").startswith("Z") for start in self.starts())
 
     def all_again(self, killed: int, before: int) -> float:

@@ -210,7 +210,7 @@ def main(bench: Bench) -> int:
 
 
 def run_all(benches: Sequence[Bench], arguments: Sequence[str]) -> int:
-    """Measures rows one after the other, prints one table, keeps what was measured.
+    """Measure rows one after the other, print one table, and keep the measurements.
 
     Returns:
         The exit code: 0 also when a target is missed or a row cannot run here. A bench informs, it does not judge.

@@ -1,9 +1,9 @@
 """Pages of a job of 10,000 tasks, and of a log of 1 GB: how long the server works on each, and how many bytes it sends.
 
-The job is made up: its gang failed once, started again in its containers, and succeeded; 100,000 events. It is asked
-for without a network: the application is called as its server calls it, and there are no other requests. A
-first look reads summary and events; what was read is kept, for the job has ended. Its picture takes longer than the
-page waits for it; the page's script shows it once it is there.
+The job is made up: its gang failed once, started again in its containers, and succeeded; 100,000 events. No network is
+involved: the application is called as its server calls it, and there are no other requests. A first
+look reads summary and events; what was read is kept, for the job has ended. Its picture takes longer than the page
+waits for it; the page's script shows it once it is there.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def measure(quick: bool) -> Result:
 
 
 def _copy(home: Home, original: Path, count: int) -> None:
-    """Lays down copies of a record, each under an id of its own and submitted a second before the one before."""
+    """Write copies of a job directory, each under an id of its own and submitted a second before the one before."""
     texts = {path.relative_to(original): path.read_text() for path in original.rglob("*") if path.is_file()}
     for number in range(count):
         moment = time.strftime("%Y%m%d-%H%M%S", time.localtime(1_700_000_000 - number))

@@ -2,7 +2,7 @@
 
 Full view: the next attempt answers a client that all four tasks run, and all four executors have attached to it. Asked
 over its socket every few milliseconds, as `tony status` asks; executors' coming is in the master's own log, to the
-millisecond. Programs lost are those that have started and do not live any more, or started a second time.
+millisecond. Programs lost are those that have started and have ended since, or started a second time.
 
 torchrun has nothing to compare with: its agent's workers end with it.
 """

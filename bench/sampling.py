@@ -3,7 +3,7 @@
 A tree of eight processes with eight threads each is looked at again and again, as an executor does every five seconds,
 in a thread of its own each time: the share of a core is that of one such look in five seconds. PSS, which is most of it
 and which an executor asks for more seldom, is always included. Then `tony.progress` in a loop, each call sent; and
-calls that are not sent, since so many were just before.
+calls that are not sent, since too many were sent just before.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from bench.harness import CPU, Bench, Figures, Line, Result, at_most, interleave
 from bench.measured_processes import Workshop
 
 _MB = 1_000_000
-#: A file that changed so many seconds before it was read is read again: it might change once more in the same tick.
+#: Seconds. A file that changed so shortly before it was read is read again: it might change once more in that tick.
 _SETTLED = 2.5
 _STAGE = """\
 import sys, time

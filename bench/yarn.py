@@ -136,7 +136,7 @@ class _Submission:
     lines: list[tuple[int, str]] = field(default_factory=list)
 
     def read(self, pattern: str, count: int) -> None:
-        """Reads on until so many lines fit."""
+        """Read until `count` lines match."""
         assert self.program.stdout is not None
         while sum(bool(re.search(pattern, text)) for _, text in self.lines) < count:
             line = self.program.stdout.readline()

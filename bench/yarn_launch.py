@@ -59,7 +59,7 @@ def measure(quick: bool) -> Result:
 
 @dataclass(slots=True)
 class _Generous:
-    """A ResourceManager that grants all that is asked for with the next answer, on all nodes in turn."""
+    """A ResourceManager that grants all that is requested with the next answer, on all nodes in turn."""
 
     manager: FakeResourceManager
     granted_at: float = 0.0

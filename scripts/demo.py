@@ -22,7 +22,7 @@ ACCURACY_LINE = re.compile(r"chief:0: held-out accuracy ([0-9.]+)%")  # printed 
 
 
 def main() -> int:
-    # A folder of its own for each run: training goes on from checkpoints that it finds.
+    # A folder of its own for each run: training continues from checkpoints that it finds.
     output = ROOT / "demo-output" / time.strftime("%Y%m%d-%H%M%S")
     output.mkdir(parents=True)
     # The tasks' `python` is the one that has TensorFlow.
@@ -93,7 +93,7 @@ def host(address: str) -> str:
 
 
 def free_port() -> int:
-    """A port of this machine for a portal, the usual one if nobody listens there."""
+    """Return a port of this machine for a portal: the usual one if it is free."""
     for port in (*PORTS, 0):
         with socket.socket() as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""Trains the main example twice, undisturbed and struck: what is killed comes back, and the model is as good
+"""Train the main example twice, undisturbed and disturbed: what is killed is started again, and the model is as good
 (`make demo-failure`).
 """
 
@@ -32,20 +32,20 @@ def main() -> int:
         return 1
 
     print("\nNow the same, and two processes are killed with SIGKILL: worker:1's program, then the application master.")
-    struck = Run(output / "struck")
-    before = struck.when(f"the checkpoint of step {FIRST}", lambda: struck.has_checkpoint(FIRST))
-    strike(pid_of(before, "worker:1"), "worker:1's program")
-    again = struck.when(
+    disturbed = Run(output / "disturbed")
+    before = disturbed.when(f"the checkpoint of step {FIRST}", lambda: disturbed.has_checkpoint(FIRST))
+    kill_process(pid_of(before, "worker:1"), "worker:1's program")
+    again = disturbed.when(
         f"session 2, and the checkpoint of step {SECOND}",
-        lambda: struck.has_checkpoint(SECOND) and struck.report()["session"] == 2,
+        lambda: disturbed.has_checkpoint(SECOND) and disturbed.report()["session"] == 2,
     )
     programs = pids(again)
-    strike(again["am"]["pid"], "the application master")
-    after = struck.when("attempt 2", lambda: struck.report()["attempt"] == 2)
+    kill_process(again["am"]["pid"], "the application master")
+    after = disturbed.when("attempt 2", lambda: disturbed.report()["attempt"] == 2)
     survived = sum(pid == programs.get(task) for task, pid in pids(after).items())
-    if struck.wait() != 0:
+    if disturbed.wait() != 0:
         return 1
-    return say_what_came(whole, struck, survived, len(programs))
+    return print_result(whole, disturbed, survived, len(programs))
 
 
 class Run:
@@ -67,7 +67,7 @@ class Run:
         return bool(self.job)
 
     def report(self) -> dict[str, Any]:
-        """How it stands."""
+        """Return the status of the job."""
         found: dict[str, Any] = json.loads(ask("status", self.job, "--json"))
         return found
 
@@ -76,7 +76,7 @@ class Run:
         return (self.output / "checkpoints" / f"step-{step:08}").is_dir()
 
     def when(self, what: str, condition: Callable[[], bool]) -> dict[str, Any]:
-        """Waits for something; answers how the job stands then.
+        """Wait for a condition; return the status of the job then.
 
         Raises:
             SystemExit: it does not come.
@@ -98,7 +98,7 @@ class Run:
         return float(found[1]) if found else 0.0
 
 
-def strike(pid: int, who: str) -> None:
+def kill_process(pid: int, who: str) -> None:
     print(f"\n>>> kill -9 {pid}   ({who})\n", flush=True)
     os.kill(pid, signal.SIGKILL)
 
@@ -112,13 +112,14 @@ def pid_of(report: Mapping[str, Any], task: str) -> int:
     return pids(report)[task]
 
 
-def say_what_came(whole: Run, struck: Run, survived: int, programs: int) -> int:
-    resumed = [line for line in ask("logs", struck.job, "chief:0").splitlines() if "continues from step" in line]
-    story = [line for line in ask("events", struck.job).splitlines() if any(word in line for word in TOLD)]
+def print_result(whole: Run, disturbed: Run, survived: int, programs: int) -> int:
+    status = disturbed.report()
+    resumed = [line for line in ask("logs", disturbed.job, "chief:0").splitlines() if "continues from step" in line]
+    story = [line for line in ask("events", disturbed.job).splitlines() if any(word in line for word in TOLD)]
     print(f"""
                  sessions  attempts of the master  held-out accuracy
   undisturbed    {whole.report()["session"]:>8}  {whole.report()["attempt"]:>22}  {whole.accuracy():>15.1f} %
-  struck         {struck.report()["session"]:>8}  {struck.report()["attempt"]:>22}  {struck.accuracy():>15.1f} %
+  disturbed      {status["session"]:>8}  {status["attempt"]:>22}  {disturbed.accuracy():>15.1f} %
 
 The worker's end restarted the gang in place; {resumed[0].strip() if resumed else "it began anew"}.
 The master's end was noticed by none of the programs: {survived} of {programs} ran on.
@@ -129,18 +130,18 @@ What happened, from the job's events:
 
 What to type next:
 
-  .venv/bin/tony events {struck.job}
-  .venv/bin/tony history {struck.job}
-  .venv/bin/tony replay {struck.job}
+  .venv/bin/tony events {disturbed.job}
+  .venv/bin/tony history {disturbed.job}
+  .venv/bin/tony replay {disturbed.job}
 """)
-    print(way_to_its_page(struck.job), flush=True)
+    print(way_to_its_page(disturbed.job), flush=True)
     good = (
-        struck.report()["state"] == "succeeded"
+        status["state"] == "succeeded"
         and resumed
         and survived == programs
-        and (struck.report()["session"], struck.report()["attempt"]) == (2, 2)
-        and min(whole.accuracy(), struck.accuracy()) > NEEDED_ACCURACY
-        and newest_job("digits")["job"] == struck.job
+        and (status["session"], status["attempt"]) == (2, 2)
+        and min(whole.accuracy(), disturbed.accuracy()) > NEEDED_ACCURACY
+        and newest_job("digits")["job"] == disturbed.job
     )
     if not good:
         print("That is not what was expected.", file=sys.stderr)

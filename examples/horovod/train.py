@@ -27,7 +27,7 @@ def main() -> None:
     train, test = load_data()
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(64, 96), nn.ReLU(), nn.Linear(96, 10))
-    # Everybody begins with rank 0's weights, and takes the mean of all gradients at each step.
+    # Every rank begins with rank 0's weights, and takes the mean of all gradients at each step.
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = hvd.DistributedOptimizer(torch.optim.Adam(model.parameters(), lr=0.005), model.named_parameters())
     sampler = DistributedSampler(train, hvd.size(), hvd.rank(), seed=1)  # each rank its own share

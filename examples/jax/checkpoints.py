@@ -1,7 +1,7 @@
 """Checkpoints in a folder that every task sees, or in HDFS. Standard library only; copy this file into your project.
 
 A checkpoint is a folder of its own, `step-00000040`, that appears all at once when all of it is there: it is written
-under another name and renamed. So whoever looks, at any time, finds complete checkpoints only.
+under another name and renamed. So a reader finds complete checkpoints only, at any time.
 
 A place is a path, or `webhdfs://NAMENODE:9870/user/ann/digits`: HDFS over HTTP, which needs no Java and no package. It
 is for clusters without security; on others, and for other stores, put fsspec in its place.

@@ -62,7 +62,7 @@ def main() -> None:
                     state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}
                     torch.save(state, folder / "state.pt")
 
-    # Each rank judges every world-th of the held-out images; the sums are everybody's.
+    # Each rank judges every world-th of the held-out images; the sums are those of all ranks.
     images, labels = test[rank::world]
     with torch.no_grad():
         right = (model.module(images).argmax(dim=1) == labels).sum()

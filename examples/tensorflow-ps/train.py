@@ -1,6 +1,6 @@
 """Train on handwritten digits with a parameter server.
 
-Every task runs this program; TF_CONFIG, which tony sets, says which part it plays. Workers and parameter
+Every task runs this program; TF_CONFIG, which tony sets, says which role it has. Workers and parameter
 servers serve the chief. The chief creates the weights on the parameter servers and hands out training steps;
 whichever worker is free takes the next one, reads the weights, and applies its gradients without waiting
 for the others.

@@ -98,7 +98,7 @@ class Desk:
         return self.tony("submit", str(file), "--detach", user=user).strip()
 
     def report(self, job: str) -> dict[str, Any]:
-        """How it stands."""
+        """Return the status of a job."""
         found: dict[str, Any] = json.loads(self.tony("status", job, "--json"))
         return found
 

@@ -39,7 +39,7 @@ _VALUES: tuple[Any, ...] = (
     "worker",
     "worker:0",
     "worker:1",
-    "nobody:7",
+    "missing:7",
     "c-1",
     "c-99",
     "a\nb",

@@ -1,4 +1,4 @@
-"""A meeting point of one's own for Horovod's workers, in place of tony's; for a job in the driver's debug mode.
+"""A rendezvous server for Horovod's workers, in place of tony's; for a job in the driver's debug mode.
 
 CLUSTER_WORKER_LIST says how many workers are on which host (`n1:2,n2:2`). When Horovod's server listens, a file that
 is named after its port, with the slots in it, is put into the folder DRIVER_OUTPUT_PATH: that is what the workers wait

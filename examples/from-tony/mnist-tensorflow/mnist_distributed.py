@@ -4,8 +4,8 @@ CLUSTER_SPEC says who the servers and workers are, JOB_NAME and TASK_INDEX which
 reads the weights, computes gradients on a batch of its own and applies them without waiting for the others. Sessions
 and graphs live on in TensorFlow 2 under tf.compat.v1.
 
-Worker 0 also keeps checkpoints and summaries in --working_dir, goes on from the newest checkpoint there, and shows the
-summaries with TensorBoard on TB_PORT, where the package is installed.
+Worker 0 also keeps checkpoints and summaries in --working_dir, continues from the newest checkpoint there, and shows
+the summaries with TensorBoard on TB_PORT, where the package is installed.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """What `tf.estimator.train_and_evaluate` did, now that TensorFlow has no Estimators: train, keep checkpoints, evaluate.
 
-TF_CONFIG says which part this process plays. The chief and the workers train together, with the loop of mirrored.py;
+TF_CONFIG says which role this process has. The chief and the workers train together, with the loop of mirrored.py;
 the chief keeps checkpoints and summaries in --model_dir. An evaluator, if the job has one, judges every checkpoint
-meanwhile. Started again, the job goes on from the newest checkpoint. Without a chief, worker 0 is it.
+meanwhile. Started again, the job continues from the newest checkpoint. Without a chief, worker 0 is it.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Work for a Ray cluster of one head and several workers; runs next to the head.
 
-It waits until all nodes have joined, then has every node do a piece of work whose result another one goes on with.
+It waits until all nodes have joined, then has every node do a piece of work whose result another one uses.
 """
 
 import json

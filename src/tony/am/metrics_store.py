@@ -394,7 +394,7 @@ class MetricsStore:
         return self._writer
 
     async def _restore(self) -> None:
-        """Load what an earlier AM attempt has written, before what was measured since."""
+        """Load the metrics of earlier AM attempts, before those of this one."""
         if not self._path.exists():
             return
         try:

@@ -97,7 +97,7 @@ class FailoverProxy:
         daemons: daemons that may be active.
         login: login, or a function that returns one for each daemon.
         protocol: protocol name in the connection context.
-        policy: how long to go on.
+        policy: how long to search for the active daemon.
         options: of the connections.
         connector: makes connections; for tests.
     """

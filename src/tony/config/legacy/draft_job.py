@@ -74,7 +74,7 @@ class DraftJob:
         self.problems.append(Problem(key=format_name(value.key), message=message, value=shown, source=value.place))
 
     def layers(self, base: Path) -> tuple[Layer, Layer]:
-        """Return the values as two layers: the defaults of LinkedIn TonY, and what was set.
+        """Return the values as two layers: the defaults of LinkedIn TonY, and the settings of the job.
 
         The first one is weaker than the site's defaults. Settings of roles are all in the second: no site can set them.
         """

@@ -51,7 +51,7 @@ def text_of(seconds: float) -> str:
 
 #: Default memory of a task.
 MEMORY = "2g"
-#: Endings of keys that are fine for a type without tasks.
+#: Endings of keys that are valid for a type without tasks.
 _HARMLESS = ("instances", "max-instances")
 
 

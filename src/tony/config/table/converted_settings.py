@@ -74,7 +74,7 @@ class ValueTable:
     """All valid values, and the problems of the others.
 
     Attributes:
-        found: key -> value; only what was set, no defaults.
+        found: key -> value; without defaults.
         children: key of a table -> name -> canonical value, for the same values.
         roles: names of roles in the job's order; without invalid names.
         broken: keys of invalid values.

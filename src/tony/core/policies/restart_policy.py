@@ -18,7 +18,7 @@ from tony.units import format_duration
 
 #: Restarts because another process took a reserved port: not the job's fault, so they do not count, but are limited.
 PORT_RESTARTS = 3
-#: Consecutive restarts because the executor or the program could not be started: more is hardly bad luck.
+#: Consecutive restarts because the executor or the program could not be started: more is hardly a coincidence.
 MAX_LAUNCH_RESTARTS = 2
 #: Consecutive restarts that do not count, of any kind.
 MAX_FREE_RESTARTS = 10

@@ -295,7 +295,7 @@ class WebHdfs:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Ends idle connections; the client may go on to be used."""
+        """End idle connections; the client can still be used."""
         self._pool.close()
 
     def __enter__(self) -> WebHdfs:

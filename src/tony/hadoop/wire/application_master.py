@@ -87,7 +87,7 @@ class StrictPreemption(ProtoMessage):
 
 
 class NegotiablePreemption(ProtoMessage):
-    """Resources to give back, and the containers that are killed otherwise."""
+    """Resources to release, and the containers that are killed otherwise."""
 
     containers: tuple[PreemptedContainer, ...] = repeated(2, PreemptedContainer)
 

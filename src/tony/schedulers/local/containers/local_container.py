@@ -14,7 +14,7 @@ class ContainerStage(Enum):
     GRANTED = "granted"  #: nothing runs in it
     STARTING = "starting"  #: its files are being copied
     RUNNING = "running"  #: its executor runs
-    ENDING = "ending"  #: leftovers of the executor are being killed
+    ENDING = "ending"  #: remaining processes of the executor are being killed
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -63,7 +63,7 @@ class ContainerRecovery:
         self._containers, self._master, self._nodes = containers, master, nodes
         self._own, self._usual_nodes, self._timeout, self._end = own, usual_nodes, timeout, end
         self._emit = emit
-        self._given_up: dict[str, KnownContainer] = {}  # set when recovery is over: their ends are not proven
+        self._given_up: dict[str, KnownContainer] = {}  # set when recovery has finished: their ends are not proven
         self._places: dict[str, NodeId] = {}  # nodes for which we have a token
         self._ends: dict[str, ContainerEnded] = {}
         self._reported_late = False  # the ResourceManager has reported a container late
