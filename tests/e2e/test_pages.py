@@ -364,15 +364,6 @@ def test_long_words_make_no_page_wider(stage: Stage, tmp_path: Path) -> None:
     assert not wide, "\n".join(wide)
 
 
-def test_secrets_are_on_no_page(stage: Stage) -> None:
-    """A value whose name says that it is a secret stands nowhere; others do."""
-    with stage.browsing.page(stage.base) as page:
-        for path in ("settings?all=yes", "task/worker:1", "events", "file?path=job.json"):
-            text = page.request.get(f"{stage.base}job/{stage.failed}/{path}").text()
-            assert "never-to-be-seen" not in text
-        assert "EPOCHS" in page.request.get(f"{stage.base}job/{stage.failed}/task/worker:1").text()
-
-
 def test_nothing_else_was_asked_and_nothing_was_refused(stage: Stage) -> None:
     """All that those pages loaded came from their server, and no page broke a rule of its own policy."""
     with stage.browsing.page(stage.base) as page:

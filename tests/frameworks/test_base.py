@@ -30,10 +30,3 @@ def test_variables_of_a_chief_and_of_a_restart(make_gang: GangMaker) -> None:
 def test_mode_is_written_as_in_the_original(make_gang: GangMaker, mode: DistributedMode) -> None:
     view = make_gang(JobSpec(roles=ROLES, distributed_mode=mode)).view(TaskId("worker", 0))
     assert build_common_environment(view)["DISTRIBUTED_MODE"] == mode.name
-
-
-def test_tensorboard_port(make_gang: GangMaker) -> None:
-    """TB_PORT appears only where a port was reserved for it."""
-    view = make_gang(JobSpec(roles=ROLES)).view(TaskId("chief", 0))
-    assert build_common_environment(replace(view, tb_port=6006))["TB_PORT"] == "6006"
-    assert "TB_PORT" not in build_common_environment(view)

@@ -36,38 +36,9 @@ def meetings(spec: JobSpec) -> dict[str, RendezvousKind]:
     return {task: meeting for task, meeting in found.items() if meeting is not None}
 
 
-def test_a_worker_has_its_slot_and_the_meeting_point(make_gang: GangMaker) -> None:
-    """All variables that Horovod's gloo controller reads, and LinkedIn TonY's list of addresses."""
-    gang = make_gang(job(worker=Role(instances=2)), {"worker": ("a:1", "b:2")})
-    assert gang.environments()[TaskId("worker", 1)] == [
-        {
-            "CLUSTER_SPEC": '{"worker":["a:1","b:2"]}',
-            "HOROVOD_CONTROLLER": "gloo",
-            "HOROVOD_CPU_OPERATIONS": "gloo",
-            "HOROVOD_GLOO_RENDEZVOUS_ADDR": "a",
-            "HOROVOD_GLOO_RENDEZVOUS_PORT": "1",
-            "HOROVOD_HOSTNAME": "b",
-            "HOROVOD_RANK": "1",
-            "HOROVOD_SIZE": "2",
-            "HOROVOD_LOCAL_RANK": "0",
-            "HOROVOD_LOCAL_SIZE": "1",
-            "HOROVOD_CROSS_RANK": "1",
-            "HOROVOD_CROSS_SIZE": "2",
-        }
-    ]
-    assert meetings(gang.spec) == {"worker:0": RendezvousKind.STORE}
-
-
 def test_the_time_out_may_be_set_by_the_job() -> None:
     """It is LinkedIn TonY's unless the job says otherwise; so it is none of the variables that always hold."""
     assert Horovod().defaults() == {"HOROVOD_GLOO_TIMEOUT_SECONDS": "2000"}
-
-
-def test_ranks_go_host_by_host(make_gang: GangMaker) -> None:
-    """Neighbours in rank are neighbours on a host, in whatever order the containers came."""
-    addresses = {"worker": ("a:1", "b:1", "a:2", "b:2")}
-    found = ranks(make_gang(job(worker=Role(instances=4)), addresses))
-    assert found == {"worker:0": ["0"], "worker:1": ["2"], "worker:2": ["1"], "worker:3": ["3"]}
 
 
 def test_processes_of_a_task_are_slots_of_their_own(make_gang: GangMaker) -> None:

@@ -30,7 +30,6 @@ while not os.path.exists(out + "/gate"):
     time.sleep(0.05)
 print("program", os.environ["TASK_INDEX"], "is done", flush=True)
 """
-FOUR = "[roles.worker]\ninstances = 4\n"
 
 
 def started(lab: YarnLab) -> set[str]:
@@ -109,19 +108,6 @@ def test_the_master_is_killed(lab: YarnLab) -> None:
 
 
 @pytest.mark.on_change(*CLUSTER, *RUNTIME)
-def test_killed_while_executors_come_up(lab: YarnLab) -> None:
-    """YARN keeps only what it has seen run: the others are asked for again, and none of that is charged."""
-    job = lab.detach(lab.roles(WAITS, FOUR))
-    until(lambda: len(lab.folders(job)) > 1, "a container is there beside the master's")
-    kill_am(lab, job)
-    until(lambda: lab.status(job)["attempt"] == 2, "another one goes on")
-    (lab.out / "gate").touch()
-    status = lab.wait(job)
-    assert (status["state"], status["exit_code"]) == ("succeeded", 0)
-    lab.wait_removed(job)
-
-
-@pytest.mark.on_change(*CLUSTER, *RUNTIME)
 def test_killed_together_with_the_resource_manager(lab: YarnLab) -> None:
     """Both come back, and each node tells the new one what it runs."""
     job, programs = begin(lab, tasks=2)
@@ -147,20 +133,6 @@ def test_killed_while_hdfs_takes_nothing(lab: YarnLab) -> None:
 def wait_attempt_of_any_number(lab: YarnLab, job: str) -> None:
     """One whose files a node cannot fetch meanwhile is no attempt of ours: the next one may be the third."""
     until(lambda: lab.status(job)["attempt"] > 1 and lab.status(job)["state"] == "running", "another attempt goes on")
-
-
-@pytest.mark.on_change(*CLUSTER, *RUNTIME)
-def test_hdfs_is_away_while_events_come(lab: YarnLab) -> None:
-    """A job does not hang on it: a session begins anew meanwhile. All its events are there in the end."""
-    job, _ = begin(lab, tasks=2, head="max_restarts = 1")
-    with away(lab, "dn1"):
-        os.kill(lab.pid_of(job, "worker:0"), signal.SIGKILL)
-        until(lambda: len(started(lab)) == 4, "the second session runs")
-    status = finish(lab, job)
-    assert (status["state"], status["session"], status["attempt"]) == ("succeeded", 2, 1)
-    told = events(lab, job)
-    assert [each["seq"] for each in told] == list(range(1, len(told) + 1))
-    assert told[-1]["event"] == "snapshot"
 
 
 @pytest.mark.on_change(*CLUSTER, *RUNTIME)

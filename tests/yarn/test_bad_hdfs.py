@@ -17,7 +17,6 @@ from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
 
-ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 #: No limit, as HDFS has it.
 NONE = -1
 #: Ends task after task as the test opens their gates.
@@ -77,28 +76,6 @@ def events_elsewhere(lab: YarnLab, job: str) -> list[str]:
     return kinds(done.stdout.encode())
 
 
-@pytest.mark.parametrize("limit", ["space", "names"])
-def test_no_room_to_upload(lab: YarnLab, limit: str) -> None:
-    """Refused with what was needed, what is left of which quota, and the setting; nothing is left behind."""
-    place = f"/full-{limit}"
-    staging, sets = f"{place}/staging", ("--set", f"scheduler.yarn.staging={place}/staging")
-    web(lab, "PUT", staging, "MKDIRS")
-    job, before = lab.job('command = "true"\n', {"data": "x" * 100_000}), lab.applications()
-    try:
-        set_quota(lab, place, **{limit: 1 << 20 if limit == "space" else 3})
-        done = lab.submit(job, *sets)
-    finally:
-        left = lab.listed(f"{staging}/cache")
-        web(lab, "DELETE", place, "DELETE&recursive=true")
-    assert done.returncode == 3, done.stdout + done.stderr
-    assert f"{staging} (scheduler.yarn.staging): " in done.stderr
-    assert f" have to be uploaded, but the quota of {place} leaves " in done.stderr
-    assert ("leaves 1m of 1m" if limit == "space" else "leaves 0 of 3 names") in done.stderr
-    assert "set scheduler.yarn.staging to another folder" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert (lab.jobs(), lab.applications(), set(left) - {".evicted"}) == ([], before, set())
-
-
 def test_room_runs_out_while_jobs_run(lab: YarnLab) -> None:
     """Both jobs go on and end right. The one that gets room again has a whole record; of the other it is said."""
     file = lab.roles(GATES, TWO)
@@ -150,21 +127,6 @@ def test_the_name_node_is_killed(lab: YarnLab) -> None:
     assert "Wait until its NameNode runs, or correct the address" in refused.stderr
     assert (lab.jobs(), lab.applications()) == ([job], before)
     _ends_whole(lab, job, lambda: None)
-
-
-def test_safe_mode_while_a_job_runs(lab: YarnLab) -> None:
-    """The same where the NameNode takes no changes, also at the very end of the job: its record waits a little."""
-    job = lab.detach(lab.roles(GATES, TWO))
-    lab.wait_wrote("up0"), lab.wait_wrote("up1")
-    wait_event(lab, job, "started", 2)
-    assert lab.cluster.tool(ADMIN, "-safemode", "enter").returncode == 0
-    try:
-        (lab.out / "gate0").touch()
-        until(lambda: "Name node is in safe mode" in master_said(lab, job), "its master has noticed")
-    except BaseException:
-        lab.cluster.tool(ADMIN, "-safemode", "leave")
-        raise
-    _ends_whole(lab, job, lambda: lab.cluster.tool(ADMIN, "-safemode", "leave"))
 
 
 def _ends_whole(lab: YarnLab, job: str, mend: Callable[[], object]) -> None:

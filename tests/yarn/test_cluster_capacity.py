@@ -179,12 +179,3 @@ def test_no_cluster(lab: YarnLab) -> None:
     assert "yarn-site.xml" in done.stderr
     assert "\\n" not in done.stderr
     assert lab.jobs() == []
-
-
-def test_unknown_applications(lab: YarnLab) -> None:
-    """An id that this cluster never gave: told, whatever is asked, and nothing is recorded."""
-    for command in ("status", "kill", "events", "logs"):
-        done = lab.tony(command, "application_1000000000000_0001")
-        assert done.returncode == 2, (command, done.stdout, done.stderr)
-        assert "application_1000000000000_0001" in done.stderr
-    assert lab.jobs() == []

@@ -112,31 +112,6 @@ def hdfs_name(lab: YarnLab) -> str:
     return ClusterClients.from_configuration(Configuration.load(lab.cluster.conf, {}), {}).files.uri
 
 
-def test_mistakes(lab: YarnLab) -> None:
-    """Missing ones, folders and files that are no archives: all at once, with their places; nothing is submitted."""
-    with folder(lab) as (hdfs, place):
-        hdfs.create(f"{place}/lib/plain", b"x" * 600)
-        text = f"""
-        command = "true"
-        source = "hdfs://{place}/lib"
-        [roles.worker]
-        files = ["hdfs://{place}/gone", "hdfs://{place}/lib/plain#archive"]
-        """
-        before = lab.applications()
-        done = lab.submit(lab.job(text))
-        assert done.returncode == 2, done.stdout + done.stderr
-        for words in (
-            f"source = hdfs://{place}/lib (",
-            "it is a folder. From HDFS only an archive can be used here",
-            f"roles.worker.files = hdfs://{place}/gone (",
-            "/job.toml:8): ",
-            f"{hdfs_name(lab)}{place}/gone does not exist",
-            "it is not an archive. Supported are tar, tar.gz",
-        ):
-            assert words in done.stderr
-        assert (lab.jobs(), lab.applications()) == ([], before)
-
-
 def test_hadoop_for_programs(lab: YarnLab) -> None:
     """A JVM finds the job's jars and its node's Hadoop; all containers have the job's variables for them."""
     (lab.root / "own.jar").write_bytes(zipped())

@@ -23,8 +23,6 @@ from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-FOREVER = "import time; time.sleep(3600)"
-
 
 def test_one_task(lab: YarnLab) -> None:
     """A job without roles is one task in one container; YARN, status and exit code agree. HDFS can be found in it."""
@@ -43,37 +41,6 @@ def test_one_task(lab: YarnLab) -> None:
     seen = lab.wait_application(job)
     assert (seen["state"], seen["finalStatus"], seen["applicationType"]) == ("FINISHED", "SUCCEEDED", "TONY")
     assert seen["diagnostics"].strip() == "succeeded"
-
-
-def test_parameter_servers_and_workers(lab: YarnLab) -> None:
-    """They find each other under addresses of the nodes; servers that are no longer needed are stopped."""
-    program = """
-    import json, os, socket
-    spec, task = json.loads(os.environ["CLUSTER_SPEC"]), f"{os.environ['JOB_NAME']}-{os.environ['TASK_INDEX']}"
-    with open(f"{os.environ['OUT']}/{task}", "w") as file:
-        json.dump(spec, file)
-    if "ps" in task:
-        host, _, port = spec["ps"][0].rpartition(":")
-        server = socket.create_server(("", int(port)), reuse_port=True)
-        while True:
-            server.accept()[0].sendall(b"weights")
-    host, _, port = spec["ps"][0].rpartition(":")
-    while True:
-        try:
-            assert socket.create_connection((host, int(port))).recv(100) == b"weights"
-            break
-        except ConnectionRefusedError:
-            pass
-    """
-    text = '[roles.ps]\nkind = "untracked"\n[roles.worker]\ninstances = 2\n'
-    done = lab.submit(lab.roles(program, text, 'framework = "tensorflow"'))
-    assert done.returncode == 0, done.stdout + done.stderr
-    states = {task: each["state"] for task, each in lab.tasks(lab.only_job()).items()}
-    assert states == {"ps:0": "stopped", "worker:0": "succeeded", "worker:1": "succeeded"}
-    specs = [json.loads(lab.wrote(name)) for name in ("ps-0", "worker-0", "worker-1")]
-    assert specs[0] == specs[1] == specs[2]
-    hosts = {address.rpartition(":")[0] for role in specs[0].values() for address in role}
-    assert hosts <= {"127.0.1.1", "127.0.1.2", "127.0.1.3"}
 
 
 def test_killed_from_another_machine(lab: YarnLab) -> None:
@@ -200,17 +167,6 @@ def _is_descendant(pid: int, ancestor: int) -> bool:
         return True
     mark = next(each for each in Path(f"/proc/{ancestor}/environ").read_bytes().split(b"\0") if b"TONY_TASK=" in each)
     return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-
-
-def test_killed_before_the_master_is_up(lab: YarnLab) -> None:
-    """As soon as the id is there: the job ends as killed, whatever it had just begun."""
-    job = lab.detach(lab.roles(FOREVER))
-    done = lab.tony("kill", job)
-    assert done.returncode == 0, done.stdout + done.stderr
-    status = lab.wait(job)
-    assert (status["state"], status["exit_code"]) == ("killed", 4)
-    lab.wait_application(job)
-    lab.wait_removed(job)
 
 
 def test_all_is_known_elsewhere_after_the_end(lab: YarnLab) -> None:

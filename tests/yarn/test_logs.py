@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.change_detection import CLUSTER
-from tests.e2e.lab import kill
 from tests.mini_clusters import Clusters, options
 from tests.yarn.lab import YarnLab, until, user
 from tests.yarn.portals import history, seen
@@ -77,64 +75,6 @@ def test_output_is_seen_while_programs_run(lab: YarnLab) -> None:
     assert lines == ["up 1", "error 1", "last 1"]
     for told in (end, screen.read_text().splitlines()[-1]):
         assert f"job {job} (project) succeeded" in told
-
-
-@pytest.mark.on_change(*CLUSTER, "executor", "jobs")
-def test_what_a_killed_executor_had_passed_is_not_lost(lab: YarnLab) -> None:
-    """Its node still has it, and the next container's output follows."""
-    file = lab.roles(TALKS, "[roles.worker]\n", "max_restarts = 1")
-    following, screen = shown(lab, "screen", "submit", "--scheduler", "yarn", file)
-    wait_shown(screen, "up 0")
-    job = lab.only_job()
-    kill(lab.executor_of(job, "worker:0"), signal.SIGKILL)
-    until(lambda: screen.read_text().count("up 0") == 2, "the next program runs")
-    (lab.out / "go-0").touch()
-    following.communicate(timeout=60)
-    assert following.returncode == 0, screen.read_text()
-    assert screen.read_text().count("last 0") == 1
-    away = lab.elsewhere("away")
-    lab.wait_application(job)
-    printed = away.tony("logs", job, "--stdout")
-    assert printed.stdout == "up 0\nup 0\nlast 0\n", printed.stderr
-
-
-@pytest.mark.on_change(*CLUSTER, "executor", "jobs")
-def test_output_beyond_its_limit(lab: YarnLab) -> None:
-    """What is kept is the end of it, here as there; the copies take no more room than the originals."""
-    program = """
-    import time
-    for n in range(60000):
-        print("line %06d" % n)
-        if n % 1000 == 0:
-            time.sleep(0.02)
-    """
-    done = lab.submit(lab.roles(program, head='log_limit = "64k"'))
-    assert done.returncode == 0, done.stdout + done.stderr
-    job = lab.only_job()
-    logs = lab.home / "jobs" / job / "logs"
-    assert sum(path.stat().st_size for path in logs.iterdir()) < 66_000
-    assert "line 059999" in done.stdout
-    lab.wait_application(job)
-    away = lab.elsewhere("away").tony("logs", job)
-    here = lab.tony("logs", job)
-    assert "log_limit" in away.stderr
-    assert away.stdout.splitlines()[-1] == here.stdout.splitlines()[-1] == "line 059999"
-    assert here.stdout == away.stdout
-
-
-@pytest.mark.on_change(*CLUSTER, "executor", "jobs")
-def test_a_killed_master_takes_no_output_with_it(lab: YarnLab) -> None:
-    """The AM cannot be asked any more: a follower prints the end, and YARN has the output."""
-    file = lab.roles(TALKS, "[roles.worker]\n", "am_attempts = 1")
-    following, screen = shown(lab, "screen", "submit", "--scheduler", "yarn", file)
-    wait_shown(screen, "up 0")
-    job = lab.only_job()
-    kill(lab.master_of(job), signal.SIGKILL)
-    following.communicate(timeout=60)
-    assert following.returncode != 0
-    lab.wait_application(job)
-    assert lab.tony("logs", job, "--stdout").stdout == "up 0\n"
-    assert lab.elsewhere("away").tony("logs", job, "--stdout").stdout == "up 0\n"
 
 
 @pytest.fixture

@@ -206,27 +206,6 @@ def _running(lab: YarnLab) -> set[str]:
     return {node["nodeHostName"] for node in found["node"] if node["state"] == "RUNNING"}
 
 
-def test_fifty_containers(lab: YarnLab) -> None:
-    """All of them are up at once, in one session; all are told to have ended, and none is left."""
-    program = """
-    import os, time
-    out = os.environ["OUT"]
-    open(f"{out}/{os.environ['TASK_INDEX']}", "w")
-    while len(os.listdir(out)) < 50:
-        time.sleep(0.2)
-    """
-    done = lab.submit(lab.roles(program, '[roles.worker]\ninstances = 50\nmemory = "64m"\n'), timeout=280)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    job = lab.only_job()
-    status = lab.status(job)
-    assert (status["session"], len(status["tasks"])) == (1, 50)
-    assert {task["state"] for task in status["tasks"]} == {"succeeded"}
-    granted, ended = ([each["container"] for each in events(lab, job, kind)] for kind in ("granted", "container-ended"))
-    assert len(granted) == 50
-    assert set(granted) == set(ended)
-    until(lambda: lab.wait_application(job)["finalStatus"] == "SUCCEEDED", "YARN says so")
-
-
 def test_spread(lab: YarnLab) -> None:
     """No two tasks of the role on one host; more than there are hosts without a label wait in vain, which is said."""
     text = "[roles.worker]\ninstances = {}\nspread = true\n"

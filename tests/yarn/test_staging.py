@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tarfile
-import zipfile
-from pathlib import Path
-
 import pytest
 
 from tests.yarn.lab import YarnLab
@@ -49,53 +43,6 @@ def test_a_second_submission_sends_its_record_only(lab: YarnLab) -> None:
     other = lab.detach(lab.job('command = "true"\n', {"data": "y"}), *sets)
     lab.wait(other)
     assert len(lab.stat(f"{place}/cache")) == len(cache) + 1
-
-
-def test_files_under_other_names_and_archives(lab: YarnLab) -> None:
-    """Renamed, in a folder, unpacked; of a role, of the job; two roles with different files of one name."""
-    project = lab.file("job.toml", "").parent
-    for name in ("one", "two"):
-        (project / name).mkdir()
-        (project / name / "config.ini").write_text(name)
-    with zipfile.ZipFile(project / "data.zip", "w") as archive:
-        archive.writestr("inner/a.txt", "zipped")
-    with tarfile.open(project / "more.tar.gz", "w:gz") as tar:
-        tar.add(project / "one", "folder")
-    text = """
-    command = "ls -R > $OUT/$JOB_NAME.list; cat settings/own.ini data/inner/a.txt > $OUT/$JOB_NAME"
-    files = ["data.zip::data#archive"]
-    [roles.left]
-    files = ["one/config.ini::settings/own.ini", "more.tar.gz#archive"]
-    [roles.right]
-    files = ["two/config.ini::settings/own.ini"]
-    """
-    done = lab.submit(lab.job(text))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (lab.wrote("left"), lab.wrote("right")) == ("onezipped", "twozipped")
-    assert "config.ini" in lab.wrote("left.list")
-    assert "more" not in lab.wrote("right.list")
-
-
-def test_an_environment_in_an_archive(lab: YarnLab) -> None:
-    """A virtual environment with a module that no node has: programs run in it, as `python`."""
-    folder = lab.root / "environment"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    (site,) = folder.glob("lib/python*/site-packages")
-    (site / "only_here.py").write_text("word = 'found'\n")
-    project = lab.file("job.toml", "").parent
-    with tarfile.open(project / "environment.tar.gz", "w:gz") as tar:
-        tar.add(folder, ".")
-    program = """
-    import os, sys
-    import only_here
-    open(os.environ["OUT"] + "/said", "w").write(f"{only_here.word} {sys.prefix}")
-    """
-    job = lab.job('command = "python x.py"\npython = "environment.tar.gz"\n', {"x.py": program})
-    done = lab.submit(job)
-    assert done.returncode == 0, done.stdout + done.stderr
-    word, prefix = lab.wrote("said").split()
-    assert word == "found"
-    assert not Path(prefix).is_relative_to(lab.root)
 
 
 def test_no_staging_in_safe_mode(lab: YarnLab) -> None:

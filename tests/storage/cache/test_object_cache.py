@@ -201,21 +201,6 @@ def test_what_cannot_fit_is_refused_at_once(tmp_path: Path) -> None:
     assert files(cache) == []
 
 
-def test_full_disk(small_disk: Path) -> None:
-    """A disk that fills up while we write is named, and what was written is removed."""
-    cache = cache_at(small_disk / "cache")
-
-    def fill() -> None:
-        with cache.open_writer("stage it", 10) as writer:
-            for _ in range(100):
-                writer.write(bytes(100_000))
-
-    with pytest.raises(StorageError, match=f"not enough disk space in {cache.path}: 10 bytes needed"):
-        fill()
-    assert files(cache) == []
-    put(cache, b"small")
-
-
 def test_read_only_cache_is_named(tmp_path: Path) -> None:
     """A cache that is no folder is said with its path."""
     (tmp_path / "cache").write_bytes(b"")

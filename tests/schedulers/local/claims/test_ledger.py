@@ -208,21 +208,6 @@ def test_a_locked_ledger_is_reported_and_waited_for(ledger: ResourceLedger, tmp_
 # --- the line -------------------------------------------------------------------------------------------------------
 
 
-def test_first_come_first_served(claimer: Callable[..., Claimer]) -> None:
-    """Who waits longest is next, even if a later and smaller wish would fit."""
-    first = claimer(60)
-    first.until("granted")
-    second = claimer(60)
-    assert second.next().startswith(
-        "waiting: not enough memory (60 bytes requested, 40 bytes of 100 bytes free); in use by"
-    )
-    third = claimer(40)
-    assert f"ahead in the queue: job-{second.process.pid}" in third.next()
-    first.give_back()
-    assert second.until("granted") == "granted"
-    assert third.until("granted") == "granted"
-
-
 def test_killed_holder_makes_room_at_once(claimer: Callable[..., Claimer]) -> None:
     """The next in line hears of a SIGKILL from the kernel, not from a clock."""
     first = claimer(100)
@@ -331,18 +316,6 @@ def test_a_removed_claim_is_queued_again(ledger: ResourceLedger, tmp_path: Path)
         return [path for path in tmp_path.iterdir() if path.name not in before]
 
     asyncio.run(scenario())
-
-
-def test_gpus_are_never_shared(claimer: Callable[..., Claimer]) -> None:
-    """Each holder has devices of its own; they go on to the next."""
-    first, second = claimer(1, 2), claimer(1, 2)
-    held = {first.until("granted"), second.until("granted")}
-    assert held == {"granted 0 1", "granted 2 3"}
-    third = claimer(1, 3)
-    assert third.next().startswith("waiting: not enough GPUs (3 requested, 0 of 4 free); in use by")
-    first.give_back()
-    second.give_back()
-    assert third.until("granted") == "granted 0 1 2"
 
 
 def test_crowd(claimer: Callable[..., Claimer], tmp_path: Path) -> None:
