@@ -44,8 +44,8 @@ def under(soft: int, hard: int, spec: JobSpec) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_the_limit_is_raised_to_what_is_wanted_and_not_beyond() -> None:
-    """Children inherit it: a job that needs no more leaves it as it is."""
+def test_the_limit_is_raised_only_as_far_as_needed() -> None:
+    """Children inherit it: a job that needs no more leaves it unchanged."""
     assert under(128, 4096, workers(1000)) == "1240"
     assert under(1024, 4096, workers(10)) == "1024"
     assert under(128, 1100, workers(1000)) == "1100"

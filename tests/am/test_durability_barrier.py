@@ -47,8 +47,8 @@ class Seen:
         self.done += actions
 
 
-def test_what_shows_waits_and_is_urgent() -> None:
-    """An effect is seen when its cause is in safety, and the acknowledgement with it."""
+def test_a_visible_action_waits_and_is_urgent() -> None:
+    """An effect becomes visible when its cause is durable, and the acknowledgement with it."""
     seen = Seen()
     seen.submit(10, STOP, told="exit")
     assert ([], 10) == (seen.done, seen.journal.urgent)
@@ -56,7 +56,7 @@ def test_what_shows_waits_and_is_urgent() -> None:
     assert ["exit", STOP] == seen.done
 
 
-def test_what_does_not_show_does_not_wait_for_acknowledgements() -> None:
+def test_an_invisible_action_does_not_wait_for_acknowledgements() -> None:
     """The next session opens at once although the exits before it wait to be acknowledged, which is not urgent."""
     seen = Seen()
     seen.submit(10, told="first")

@@ -105,8 +105,8 @@ def ready(n: int, session: int = 1) -> Ready:
 # --- who may speak ----------------------------------------------------------------------------------------------------
 
 
-def test_who_is_expected_is_welcome(scene: Scene) -> None:
-    """And told how often to say that it lives, and what of its reports is known."""
+def test_an_expected_executor_is_accepted(scene: Scene) -> None:
+    """It gets the heartbeat interval and the number of its last known report."""
     wire = scene.attach()
     assert wire.sent == [Welcome(attempt=1, heartbeat_interval=1.0, acked=0)]
 
@@ -122,8 +122,8 @@ def test_who_is_expected_is_welcome(scene: Scene) -> None:
         ({"highest_attempt": 2}, Code.SUPERSEDED),
     ],
 )
-def test_who_is_not_expected_is_sent_away(scene: Scene, said: dict[str, object], code: Code) -> None:
-    """Another task, another container, another master's: nothing of it is taken."""
+def test_an_unexpected_executor_is_refused(scene: Scene, said: dict[str, object], code: Code) -> None:
+    """Another task, another container, another master's: none of its messages is accepted."""
     wire = scene.attach(**said)  # type: ignore[arg-type]
     assert (wire.refused, wire.sent) == ([code], [])
     assert not scene.desk.on_message(wire.me, ready(1))
@@ -163,7 +163,7 @@ def test_a_report_is_acknowledged_when_the_log_has_it(scene: Scene) -> None:
     assert (wire.sent[1:], len(scene.fed)) == ([Ack(n=1), Ack(n=1)], 1)
 
 
-def test_what_was_acknowledged_is_known_after_a_broken_connection(scene: Scene) -> None:
+def test_acknowledged_reports_are_known_after_a_reconnect(scene: Scene) -> None:
     """The executor sends the rest again, and nothing is counted twice."""
     wire = scene.attach()
     scene.desk.on_message(wire.me, ready(1))
@@ -203,7 +203,7 @@ def test_a_gap_in_the_numbers_is_refused(scene: Scene) -> None:
     assert (wire.refused, scene.fed) == ([Code.BAD_MESSAGE], [])
 
 
-def test_what_an_executor_may_not_say(scene: Scene) -> None:
+def test_messages_that_executors_may_not_send_are_refused(scene: Scene) -> None:
     """Messages of clients and of the master itself."""
     wire = scene.attach()
     assert scene.desk.on_message(wire.me, KillJob(actor="me"))
@@ -219,8 +219,8 @@ def test_when_a_program_ended(scene: Scene, ago: float, at: float) -> None:
     assert scene.fed == [ev.Exited(task=task("worker:0"), session=1, try_=1, status=OK, at=at)]
 
 
-def test_what_a_program_hands_on_is_what_its_role_exports_and_no_longer_than_it_may_be() -> None:
-    """Whatever an executor says: other names are left out, a long value is cut, a NUL would end it."""
+def test_only_exports_of_the_role_are_accepted_and_cut() -> None:
+    """Whatever an executor sends: other names are left out, a long value is cut, a NUL would end it."""
     wanted = {"RESULT": "result: ", "LONG": "long: ", "GONE": "gone: ", "UNTOLD": "untold: "}
     scene = Scene(roles(worker=Role(instances=2, exports=wanted)))
     wire = scene.attach()
@@ -271,7 +271,7 @@ def test_silence_is_reported_once(scene: Scene) -> None:
     ]
 
 
-def test_every_word_is_a_sign_of_life(scene: Scene) -> None:
+def test_every_message_counts_as_a_heartbeat(scene: Scene) -> None:
     wire = scene.attach()
     for say in (Heartbeat(), ready(1)):
         check_for(scene, 4)
@@ -304,7 +304,7 @@ def test_heartbeats_of_large_jobs_are_rarer() -> None:
 # --- containers that end ----------------------------------------------------------------------------------------------
 
 
-def test_last_words_are_heard_for_a_while(scene: Scene) -> None:
+def test_late_reports_of_an_ended_container_count_for_a_while(scene: Scene) -> None:
     """Reports that were on their way when the container ended count; then the connection is closed."""
     wire = scene.attach()
     assert scene.desk.on_container_ended("c-1")
@@ -383,7 +383,7 @@ def test_the_last_contact_is_in_job_time(scene: Scene) -> None:
     assert scene.desk.find_last_contact("c-9") == 40.0
 
 
-def test_one_that_we_have_not_heard_may_have_been_heard_by_the_one_before_us(scene: Scene) -> None:
+def test_an_older_am_may_have_renewed_leases_until_it_is_superseded(scene: Scene) -> None:
     """An older application master may live, and renew leases, until it must know that it is not in charge any more."""
     scene.desk.on_message(scene.attach().me, ready(1))
     scene.simulation.deliver(scene.fed[0])

@@ -71,7 +71,7 @@ def test_roles_inherit_values_of_the_job(tmp_path: Path) -> None:
     assert told.job_settings.distributed_mode is DistributedMode.FCFS
 
 
-def test_what_a_role_says_itself(tmp_path: Path) -> None:
+def test_a_role_overrides_the_jobs_values(tmp_path: Path) -> None:
     """Its own command, variables, ports, grace and resources."""
     told = part(tmp_path, "worker:1")
     assert (told.command, told.env) == (("python", "w.py"), {"A": "1", "B": "2"})
@@ -106,7 +106,7 @@ def test_each_possible_chief_reserves_the_tensorboard_port(tmp_path: Path) -> No
     }
 
 
-def test_where_a_framework_wants_a_meeting_point(tmp_path: Path) -> None:
+def test_only_one_task_gets_a_rendezvous(tmp_path: Path) -> None:
     """On that task's port only."""
     spec = JobSpec(command="train", framework="horovod", roles={"worker": Role(instances=2)})
     assert [part(tmp_path, who, spec).meeting for who in ("worker:0", "worker:1")] == [
@@ -126,7 +126,7 @@ def test_an_adapter_that_breaks_is_named(tmp_path: Path) -> None:
         build_task_part(record, Broken(), 1, Launch(container="c", task=task("chief:0"), session=1), "unix:/x", 0.0)
 
 
-def test_what_a_container_is_waited_for(tmp_path: Path) -> None:
+def test_container_setup_names_the_slow_part(tmp_path: Path) -> None:
     """An environment takes longer than files, so it is named."""
     record = build_prepared_job(tmp_path, SPEC).record
     assert build_container_setup(record, "worker") == "copying its files"

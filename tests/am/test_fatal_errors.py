@@ -58,10 +58,10 @@ CAUSES = [
 
 
 @pytest.mark.parametrize(("error", "failure_class", "cause", "exit_code", "reason"), CAUSES)
-def test_whose_fault_it_is(
+def test_errors_are_classified_by_their_type(
     error: Exception, failure_class: FailureClass, cause: str, exit_code: int, reason: str
 ) -> None:
-    """By the tree of errors; exit code, word and sentence."""
+    """By the tree of errors; exit code, cause and message."""
     last = report_fatal_error(standing(), error, 1012.5)
     assert (last.state, last.exit_code, last.am, last.waiting, last.ended) == (
         JobState.FAILED,

@@ -55,7 +55,7 @@ def test_running_programs_are_kept(tmp_path: Path, tls: bool) -> None:
     assert job.replayed().mismatch is None
 
 
-def test_what_ended_meanwhile_is_heard(tmp_path: Path) -> None:
+def test_exits_between_am_attempts_are_noticed(tmp_path: Path) -> None:
     """Unacknowledged exits are kept by the executors; a removed container is noticed as well."""
 
     async def meanwhile(job: InProcessJob) -> None:
@@ -148,7 +148,7 @@ def test_that_a_scheduler_forgot_a_container_is_no_proof(tmp_path: Path, host: s
     _play_forgotten(tmp_path, host, meanwhile)
 
 
-def test_a_host_that_says_so_is_a_proof(tmp_path: Path, host: socket.socket) -> None:
+def test_a_refused_connection_confirms_a_loss(tmp_path: Path, host: socket.socket) -> None:
     """Nothing listens at the address of the forgotten container's executor any more: it is lost, and replaced."""
 
     async def meanwhile(job: InProcessJob) -> None:

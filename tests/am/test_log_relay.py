@@ -136,7 +136,7 @@ def test_a_task_without_an_executor_is_waited_for() -> None:
     assert [task for task, _ in scene.told] == [WORKER, WORKER]
 
 
-def test_a_last_word_is_kept_for_the_tasks_next_executor() -> None:
+def test_the_end_of_a_stream_is_kept_for_the_tasks_next_executor() -> None:
     """The stream continues with the task's next executor, or ends with the job."""
     scene = Scene()
     scene.on_request()
@@ -169,7 +169,7 @@ def test_readers_learn_that_an_executor_died(asked: bool) -> None:
     assert scene.client.taken() == []
 
 
-def test_late_readers_learn_what_is_missing() -> None:
+def test_late_readers_are_told_what_is_missing() -> None:
     """Output of an executor that has exited, or of one before the AM was restarted: once for each reader."""
     scene = Scene()
     scene.relay.on_executor_lost(WORKER, printed=True)

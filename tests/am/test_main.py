@@ -135,8 +135,9 @@ def test_a_job_from_start_to_end(tmp_path: Path) -> None:
     assert (kinds[0], kinds[-1]) == ("attempt-started", "snapshot")
 
 
-def test_it_refuses_what_this_site_does_not_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A site's limits are checked again where the job runs: nothing is asked for, exit code 2, and all is said."""
+def test_the_am_checks_the_limits_of_its_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site's limits are checked again where the job runs: nothing is requested, exit code 2, and all errors are
+    listed."""
     site = tmp_path / "config" / "tony" / "tony.toml"
     site.parent.mkdir(parents=True)
     site.write_text('max_restarts = 0\nfinal = ["max_restarts"]\n[limits]\ntotal_instances = 2\n')
@@ -344,8 +345,8 @@ def test_a_scheduler_that_needs_an_exit_code_gets_one(tmp_path: Path) -> None:
     assert codes == [0, 42]
 
 
-def test_an_am_listens_where_its_scheduler_says(tmp_path: Path) -> None:
-    """A forwarded connection arrives at the loopback address of the AM's machine; others are told its name."""
+def test_an_am_listens_at_its_schedulers_address(tmp_path: Path) -> None:
+    """A forwarded connection arrives at the loopback address of the AM's machine; other clients get its host name."""
     job = submitted(tmp_path, workers(1))
     job.folder.credentials.write_text(json.dumps(to_plain(make_credentials(tls=True))))
     seen: list[str] = []
@@ -398,8 +399,8 @@ def test_a_job_that_has_ended_is_not_run_again(tmp_path: Path) -> None:
     assert "test-1 has ended already" in done.stderr
 
 
-def test_without_a_job_it_says_so(tmp_path: Path) -> None:
-    """A folder whose secrets are gone is no job that could be run."""
+def test_without_a_job_the_am_reports_an_error(tmp_path: Path) -> None:
+    """A folder without its secrets is no job that could be run."""
     job = submitted(tmp_path, workers(1))
     job.folder.secret_job.unlink()
     done = run_main(job.folder)

@@ -191,8 +191,8 @@ def test_watchers_see_how_a_session_ended_however_quickly_the_next_begins(tmp_pa
     assert ("restarting", 1, ["failed"]) in seen
 
 
-def test_a_container_that_is_prepared_says_so(tmp_path: Path) -> None:
-    """Laying files down, or unpacking an environment, may take minutes: it is no executor that hangs."""
+def test_container_setup_is_shown_in_the_status(tmp_path: Path) -> None:
+    """Copying files, or unpacking an environment, may take minutes: the executor does not hang."""
     notes: list[str] = []
 
     async def meanwhile(job: InProcessJob) -> None:

@@ -193,8 +193,8 @@ def test_a_restart_on_order(tmp_path: Path) -> None:
     assert job.replayed().mismatch is None
 
 
-def test_a_restart_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
-    """The first session has not opened, or the job stops: say so."""
+def test_a_restart_without_a_running_session_is_refused(tmp_path: Path) -> None:
+    """The first session has not opened, or the job stops: the answer says so."""
 
     async def meanwhile(job: InProcessJob) -> None:
         (only,) = await runs(job)
@@ -397,7 +397,7 @@ def test_more_checkpoints_than_are_kept(tmp_path: Path, monkeypatch: pytest.Monk
         assert metrics.progress()[0].unlisted == 4.0
 
 
-def test_what_was_made_before_is_made_again(tmp_path: Path) -> None:
+def test_recomputed_work_is_measured(tmp_path: Path) -> None:
     """From the wire to the ledger: warm-up, checkpoint and steps done again, each to less than a hundredth."""
     spec = workers(1, max_restarts=1, backoff=0.0)
     cluster = started(spec)
@@ -467,7 +467,7 @@ def test_a_large_job_is_written_in_pieces(tmp_path: Path) -> None:
         assert (role.most_of[0], role.tasks[0]) == ("worker:249", 250)
 
 
-def test_without_sqlite_a_job_runs_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_sqlite_a_job_runs_with_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Python that was built without it measures in memory only."""
     import sys
 

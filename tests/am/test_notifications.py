@@ -180,8 +180,8 @@ class TestWhatIsSent:
 
         run(work())
 
-    def test_only_what_is_wanted(self, tmp_path: Path, report: JobReport) -> None:
-        """And with no address nothing is even thought of."""
+    def test_only_selected_events_are_sent(self, tmp_path: Path, report: JobReport) -> None:
+        """Without an address nothing is built."""
 
         async def work() -> None:
             async with place() as there:
@@ -432,7 +432,7 @@ def test_a_whole_job(tmp_path: Path) -> None:
     run(work())
 
 
-def test_what_a_living_job_looks_like(tmp_path: Path) -> None:
+def test_the_notification_of_a_running_job(tmp_path: Path) -> None:
     folder, record = recorded(Home(tmp_path), spec=replace(TWO_WORKERS, tags=("nightly",)))
     report = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     said = module.build_notice("restarted", "x" * 5000, replace(report, tags=("nightly",)), 5.0)

@@ -128,8 +128,8 @@ def folder(tmp_path: Path) -> JobFolder:
     return keep(Home(tmp_path))
 
 
-def test_it_begins_with_the_first_visitor(folder: JobFolder) -> None:
-    """All pages, for those who come through the proxy, with nothing of ours that others could read."""
+def test_the_process_starts_with_the_first_request(folder: JobFolder) -> None:
+    """All pages, for users that come through the proxy, with no secret that others could read."""
 
     async def do(visit: Visit) -> None:
         first = await visit.full()
@@ -264,8 +264,8 @@ def test_it_ends_with_its_master(folder: JobFolder) -> None:
         master.communicate()
 
 
-def test_a_plain_page_says_why(folder: JobFolder) -> None:
-    """It is known at once where nothing else came along; without a reason nothing is said."""
+def test_a_plain_page_states_its_reason(folder: JobFolder) -> None:
+    """The reason is known at once where no packages were shipped; without one the page has none."""
 
     async def said(why: str) -> str:
         page = WebListener(report, (), "", None, why)

@@ -76,8 +76,8 @@ def refuse(code: Code) -> Callable[[RpcConnection, Message], None]:
         (f"tls:{'h' * 300}:1", False),
     ],
 )
-def test_what_can_be_called(address: str, good: bool) -> None:
-    """What executors say becomes part of the event log, and of a socket's address."""
+def test_only_valid_addresses_can_be_called(address: str, good: bool) -> None:
+    """Addresses sent by executors become part of the event log, and of a socket's address."""
     assert is_callable(address) is good
 
 
@@ -103,7 +103,7 @@ def test_one_call() -> None:
     play(scenario)
 
 
-def test_who_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_executor_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frozen, or behind a network that drops everything."""
     monkeypatch.setattr(reattach_caller, "CALL_TIMEOUT_SECONDS", 0.2)
 

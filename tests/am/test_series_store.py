@@ -79,8 +79,8 @@ def test_older_samples_go_to_the_oldest_bucket() -> None:
     st.lists(st.tuples(st.floats(0, 50_000), st.floats(-100, 100)), min_size=1, max_size=300),
     st.sampled_from([1.0, 5.0, 33.3]),
 )
-def test_whatever_the_width_the_extremes_are_kept(samples: list[tuple[float, float]], interval: float) -> None:
-    """Least and most of all are those that came; the mean lies between; bounded, however long it went on."""
+def test_the_extremes_are_kept_at_every_bucket_width(samples: list[tuple[float, float]], interval: float) -> None:
+    """Least and most of all are those that were added; the mean lies between; bounded, however long the job ran."""
     samples.sort()
     series = fed(samples, interval, budget=2_000)
     points = one(series)
@@ -123,8 +123,8 @@ def test_series_of_a_previous_attempt_come_first() -> None:
     assert one(late).mean == pytest.approx(one(whole).mean, rel=0.05)
 
 
-def test_what_is_asked_for_and_no_more() -> None:
-    """Tasks and names pick; what does not fit into one answer is said to be missing."""
+def test_only_requested_series_are_returned() -> None:
+    """Tasks and names select; what does not fit into one answer is reported as missing."""
     series = SeriesStore([f"worker:{n}" for n in range(100)], 5.0)
     for number in range(100):
         for step in range(300):

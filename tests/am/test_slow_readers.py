@@ -75,8 +75,8 @@ def test_an_executor_that_never_reads_again_is_given_up(tmp_path: Path) -> None:
     assert finish.failure.cause == "silent"
 
 
-def test_a_follower_who_does_not_read_holds_up_nothing(tmp_path: Path) -> None:
-    """Reports that he does not read are not made for him; tasks start and end as if he were not there."""
+def test_a_follower_that_does_not_read_delays_nothing(tmp_path: Path) -> None:
+    """Reports that it does not read are not built; tasks start and end as without it."""
 
     async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: job.report().state.value == "running")

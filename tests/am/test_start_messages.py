@@ -84,8 +84,8 @@ def test_a_later_version_or_try_is_an_order_of_its_own(starts: StartMessages) ->
     assert starts.encode(start()) is first
 
 
-def test_what_was_handed_on_is_in_the_order(starts: StartMessages) -> None:
-    """Those who get the same variables get the same bytes; those who get others do not."""
+def test_exported_variables_are_in_the_start_message(starts: StartMessages) -> None:
+    """Tasks with the same variables share the encoded bytes; tasks with others do not."""
     starts.publish(cluster())
     frames = [starts.encode(start(index, PARAMS="--lr 0.1")) for index in range(2)]
     assert frames[0] is frames[1]

@@ -134,8 +134,8 @@ def test_costly_reports_come_seldom() -> None:
     asyncio.run(run())
 
 
-def test_who_does_not_read_gets_no_more_until_he_has() -> None:
-    """One client that stands still does not fill our memory, and misses nothing in the end."""
+def test_a_client_that_does_not_read_gets_no_more_until_it_has() -> None:
+    """A stuck client does not fill our memory, and misses nothing in the end."""
 
     async def run() -> None:
         client, other = FakeConnection(), FakeConnection()
@@ -206,7 +206,7 @@ def test_the_last_report_is_marked_and_waited_for_not_too_long() -> None:
     asyncio.run(run())
 
 
-def test_of_time_that_passes_only_those_hear_who_asked() -> None:
+def test_only_subscribers_that_asked_get_the_time() -> None:
     """While the job waits for resources every subscriber gets the time."""
 
     async def run() -> None:

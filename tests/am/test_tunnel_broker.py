@@ -191,7 +191,7 @@ def test_a_tunnel_carries_nothing_else() -> None:
     assert (scene.client.refused, scene.far.refused) == ([Code.BAD_MESSAGE], [Code.BAD_MESSAGE])
 
 
-def test_who_sends_more_than_the_other_takes_is_not_read() -> None:
+def test_a_fast_sender_is_not_read_until_its_peer_catches_up() -> None:
     """Until that one has taken nearly all of it."""
     scene = Scene().joined()
     scene.far.is_full = True
@@ -204,8 +204,8 @@ def test_who_sends_more_than_the_other_takes_is_not_read() -> None:
     assert not scene.client.paused
 
 
-def test_who_is_not_read_is_watched_all_the_same() -> None:
-    """One that hangs up meanwhile is over, at the second look; one that does not may wait for ever."""
+def test_a_paused_connection_is_still_watched() -> None:
+    """One that hangs up meanwhile ends at the second check; one that does not may wait for ever."""
     scene = Scene().joined()
     scene.far.is_full = True
     scene.tunnels.carry(scene.client.me, Raw.from_bytes(b"x"))
@@ -219,7 +219,7 @@ def test_who_is_not_read_is_watched_all_the_same() -> None:
     assert scene.client.over
 
 
-def test_who_does_not_answer_is_not_waited_for() -> None:
+def test_a_tunnel_without_an_answer_times_out() -> None:
     """An executor that hangs, and one that is gone."""
     scene = Scene(patience=-1.0)
     scene.tunnels.open(scene.client.me, OPEN)
@@ -330,8 +330,9 @@ def test_bytes_go_both_ways(tmp_path: Path, tls: bool) -> None:
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["unix", "tls"])
-def test_who_does_not_read_costs_little(tmp_path: Path, tls: bool) -> None:
-    """The master takes some pieces from the sender and no more; it answers others as ever, and forgets who hangs up."""
+def test_a_peer_that_does_not_read_costs_little(tmp_path: Path, tls: bool) -> None:
+    """The AM takes some pieces from the sender and no more; it answers others as before, and forgets closed
+    connections."""
 
     async def story(ends: Ends) -> None:
         client, far = await ends.joined()
@@ -389,7 +390,7 @@ def test_the_end_of_an_executor_ends_its_tunnels(tmp_path: Path) -> None:
     with_ends(tmp_path, story)
 
 
-def test_what_no_peer_may_send_is_refused(tmp_path: Path) -> None:
+def test_messages_that_no_peer_may_send_are_refused(tmp_path: Path) -> None:
     async def story(ends: Ends) -> None:
         client = await ends.client()
         client.send(Raw.from_bytes(b"x"))

@@ -44,7 +44,7 @@ def test_a_figure_may_be_compared_with_another_one() -> None:
     assert 1.5 == _rounds().line("start", "tony", "wall", against="bare", against_figure="last").ratio
 
 
-def test_what_was_too_short_to_be_measured_has_no_ratio() -> None:
+def test_a_value_too_short_to_measure_has_no_ratio() -> None:
     """CPU time is counted in ticks: a small sample of `cat` may take none."""
     rounds = Rounds({"tony": [{"load": 10.0}], "cat": [{"load": 0.0}]})
     line = rounds.line("load", "tony", "load", against="cat", target=at_most(30))

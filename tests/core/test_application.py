@@ -138,7 +138,7 @@ def test_roles_start_in_order() -> None:
     assert states(simulation)["ps:0"] == "stopped"
 
 
-def test_started_is_enough_where_asked_for() -> None:
+def test_started_satisfies_its_condition() -> None:
     """`{ started = [...] }` is satisfied once the programs run; the later spec names both roles."""
     simulation = started(roles(ps=Role(), worker=Role(after={"ps": AfterCondition.STARTED})))
     assert states(simulation) == {"ps:0": "running", "worker:0": "running"}
@@ -168,7 +168,7 @@ def test_a_sidecar_that_can_never_start_hides_no_other_role() -> None:
 
 
 @pytest.mark.parametrize("condition", AfterCondition)
-def test_who_waits_for_one_that_can_never_start_can_never_start(condition: AfterCondition) -> None:
+def test_a_role_behind_one_that_can_never_start_can_never_start(condition: AfterCondition) -> None:
     """A chain of waiting roles does not hang at a tolerated link."""
     spec = roles(
         worker=Role(instances=2),
@@ -198,8 +198,8 @@ def test_waiting_for_a_task_that_could_not_be_started_is_reported() -> None:
     assert mentions(simulation.finished.failure.reason, "worker", "board", "1 of them")
 
 
-def test_what_has_ended_by_itself_was_started() -> None:
-    """Also if the word that it runs comes after the word that it is over."""
+def test_a_task_that_has_exited_counts_as_started() -> None:
+    """Also if the report of its start comes after that of its exit."""
     simulation = Simulation(roles(prep=Role(instances=2), worker=Role(after={"prep": AfterCondition.STARTED})))
     simulation.begin()
     simulation.run(until=lambda: len(simulation.running()) == 2)
@@ -220,7 +220,7 @@ def test_the_chiefs_success_may_end_the_job() -> None:
     assert states(simulation) == {"chief:0": "succeeded", "worker:0": "stopped", "worker:1": "stopped"}
 
 
-def test_stop_on_failure_ends_the_job_whatever_restarts_are_left() -> None:
+def test_stop_on_failure_ends_the_job_despite_restarts_left() -> None:
     """Its failure is final under every policy."""
     spec = roles(worker=Role(), db=Role(stop_on_failure=True, kind=RoleKind.SIDECAR))
     simulation = started(with_restarts(replace(spec, failure_policy=FailurePolicy.CHIEF_OR_ALL), 5))
@@ -315,8 +315,9 @@ def test_an_executor_of_an_older_session_prepares_the_new_one() -> None:
     assert states(simulation)["worker:1"] == "starting"
 
 
-def test_the_next_session_waits_for_what_does_not_die() -> None:
-    """A scheduler that cannot end a container is asked again; nothing is started beside a program that may live."""
+def test_the_next_session_waits_for_running_programs() -> None:
+    """A scheduler that cannot stop a container is asked again; nothing is started beside a program that may still
+    run."""
     simulation = started(workers(2, max_restarts=1))
     simulation.app.handle(ev.Exited(task=task("worker:0"), session=1, try_=1, status=FAILED, at=1.0), 1.0)
     now, kills = 1.0, 0
@@ -429,8 +430,8 @@ def test_a_container_that_ends_before_registering_is_replaced() -> None:
     assert "disk full" in simulation.finished.failure.reason
 
 
-def test_only_what_is_wanted_is_asked_for() -> None:
-    """A task that is over and has given its container back is not asked for again with one that needs another."""
+def test_only_needed_containers_are_requested() -> None:
+    """The released container of a finished task is not requested again with one that another task needs."""
     simulation = Simulation(workers(2, distributed_mode=DistributedMode.FCFS))
     simulation.begin()
     simulation.run(until=lambda: len(simulation.executors) == 2)
@@ -485,7 +486,7 @@ def test_a_repeated_grant_of_an_exited_container_changes_nothing() -> None:
     assert simulation.app.compute_digest() == before
 
 
-def test_a_launch_that_fails_is_tried_elsewhere() -> None:
+def test_a_failed_launch_gets_another_container() -> None:
     """ActionFailed gives the task another container."""
     simulation = Simulation(workers(1))
     simulation.begin()
@@ -562,7 +563,7 @@ def test_a_task_without_container_and_connection_is_lost_at_once() -> None:
     assert simulation.app.state.job is JobState.RESTARTING
 
 
-def test_a_lost_peer_is_the_cause_of_what_follows() -> None:
+def test_a_lost_peer_is_the_root_cause() -> None:
     """The others' own errors come first by report, but not by time."""
     simulation = started(workers(2))
     simulation.now = 5.0
@@ -601,8 +602,8 @@ def test_an_executor_that_freezes_before_its_program_was_started_is_replaced(reg
     assert made(simulation, act.ReportFailure) == []
 
 
-def test_the_silence_of_an_executor_that_was_replaced_says_nothing_of_its_successor() -> None:
-    """It is about another container, even if the new executor has not said its name yet."""
+def test_silence_of_a_replaced_executor_does_not_affect_its_successor() -> None:
+    """It is about another container, even if the new executor has not registered yet."""
     simulation = Simulation(workers(1))
     simulation.begin()
     simulation.run(until=lambda: bool(simulation.executors))
@@ -615,8 +616,8 @@ def test_the_silence_of_an_executor_that_was_replaced_says_nothing_of_its_succes
     assert simulation.app.compute_digest() == before
 
 
-def test_a_lost_container_is_asked_for_again_while_the_others_still_stop() -> None:
-    """A cluster may need long to find one: it looks for it from the verdict on, not from the next session on."""
+def test_a_lost_container_is_requested_while_the_others_still_stop() -> None:
+    """A cluster may need long to find one: it is requested from the decision on, not from the next session on."""
     simulation = Simulation(workers(3, max_restarts=1))
     simulation.stubborn.add(task("worker:2"))
     simulation.begin()
@@ -636,7 +637,7 @@ def test_a_lost_container_is_asked_for_again_while_the_others_still_stop() -> No
     assert outcome(simulation) == ("succeeded", 0, None)
 
 
-def test_what_is_asked_for_ahead_and_fails_is_not_asked_for_without_end() -> None:
+def test_failing_early_requests_are_not_repeated_for_ever() -> None:
     """A long back-off does not become a loop of containers that die."""
     simulation = Simulation(workers(1, max_restarts=3, backoff=50.0))
     simulation.begin()
@@ -656,7 +657,7 @@ def test_what_is_asked_for_ahead_and_fails_is_not_asked_for_without_end() -> Non
     assert outcome(simulation) == ("succeeded", 0, None)
 
 
-def test_nothing_is_asked_for_ahead_where_there_may_be_no_room() -> None:
+def test_no_early_request_where_there_may_be_no_room() -> None:
     """A job without restarts of its own holds only what its stages need one after the other."""
     simulation = started(workers(2))
     simulation.stubborn.add(task("worker:1"))
@@ -668,8 +669,8 @@ def test_nothing_is_asked_for_ahead_where_there_may_be_no_room() -> None:
     assert simulation.containers == {"c-2": "worker"}
 
 
-def test_a_kill_calls_off_what_was_asked_for_ahead() -> None:
-    """The containers that were sought for the next session are given back with the others."""
+def test_a_kill_cancels_early_requests() -> None:
+    """The containers that were requested for the next session are released with the others."""
     simulation = Simulation(workers(2, max_restarts=1))
     simulation.stubborn.add(task("worker:1"))
     simulation.begin()
@@ -898,8 +899,9 @@ def test_attempts_rise() -> None:
         (1, False, "its executor received a stop signal that the AM did not send"),
     ],
 )
-def test_who_it_was_that_stopped_it_from_outside(order: int, forced: bool, said: str) -> None:
-    """Cluster or node may say, before the executor's report or after it; another end of the container is no answer."""
+def test_the_cause_of_a_stop_from_outside(order: int, forced: bool, said: str) -> None:
+    """The cluster or the node may report it, before the executor's report or after it; another end of the container
+    does not explain it."""
     simulation = started(workers(2))
     status = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
     exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=status, at=4.0)

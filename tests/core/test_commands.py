@@ -87,7 +87,7 @@ def test_where_there_is_nothing_to_restart_nothing_happens() -> None:
     assert seen(cluster).state is JobState.SUCCEEDED
 
 
-def test_what_fails_while_it_is_stopped_for_an_order_is_no_failure_of_the_job() -> None:
+def test_a_failure_while_stopping_for_a_request_does_not_count() -> None:
     """A sidecar as little as a worker, whatever their exit codes."""
     from dataclasses import replace
 

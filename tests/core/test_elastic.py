@@ -88,8 +88,8 @@ def test_with_room_for_all_it_starts_at_once() -> None:
     assert published(simulation)[0].spec.absent == {}
 
 
-def test_it_makes_do_with_what_there_is_after_the_wait() -> None:
-    """Not before; then the missing are sought no more, and the others learn of each other only."""
+def test_the_gang_starts_smaller_after_the_wait() -> None:
+    """Not before; then the missing tasks are not requested any more, and the others get each other's addresses only."""
     simulation = begun(capacity=3)
     assert (running(simulation), timers(simulation)) == ([], {"gang-wait"})
     assert simulation.demand == {"worker": 4}
@@ -216,8 +216,8 @@ def test_all_of_every_other_role_must_be_there() -> None:
     assert running(simulation) == ["ps:0", "worker:0", "worker:1"]
 
 
-def test_who_has_more_than_the_least_makes_room() -> None:
-    """The workers have taken all the room, and the ps has none: after the wait the last one is given up for it."""
+def test_a_role_above_its_minimum_makes_room() -> None:
+    """The workers have all containers, and the ps has none: after the wait the last worker is released for it."""
     simulation = begun(PS, capacity=4)
     assert running(simulation) == []
     simulation.advance()
@@ -282,8 +282,8 @@ def test_off_waits_for_all(later: bool) -> None:
     assert len(running(simulation)) == 4
 
 
-def test_the_allocation_timeout_takes_what_there_is() -> None:
-    """It ends the waiting, as it always does; the job only if there are too few."""
+def test_the_allocation_timeout_starts_a_smaller_gang() -> None:
+    """It ends the waiting, as always; and the job only if there are too few."""
     spec = replace(ELASTIC, timeouts=Timeouts(allocation=5.0))
     simulation = begun(spec, capacity=2)
     simulation.advance()
@@ -299,8 +299,8 @@ def test_the_allocation_timeout_takes_what_there_is() -> None:
     assert simulation.finished.failure.cause == "allocation-timeout"
 
 
-def test_who_has_enough_does_not_give_way() -> None:
-    """Where others may want the rest: it starts soon. With too few it gives all back, and later waits anew."""
+def test_a_gang_above_its_minimum_does_not_back_off() -> None:
+    """Where other gangs may want the rest: it starts soon. With too few it releases all, and later waits anew."""
     spec = replace(ELASTIC, gang_patience=1.0)
     simulation = begun(spec, capacity=2, gangs=False)
     simulation.advance()

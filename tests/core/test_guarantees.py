@@ -74,7 +74,7 @@ BROKEN: list[tuple[act.Action, str]] = [
 
 
 @pytest.mark.parametrize(("action", "sentence"), BROKEN, ids=lambda each: each if isinstance(each, str) else each.kind)
-def test_what_must_not_be_asked_for(action: act.Action, sentence: str) -> None:
+def test_forbidden_actions_are_detected(action: act.Action, sentence: str) -> None:
     """Each is told with the action."""
     with pytest.raises(BrokenGuaranteeError, match=sentence):
         ask(running(), action)
@@ -130,8 +130,10 @@ CHANGES: list[tuple[ev.Event, Callable[[State], object], str]] = [
 
 
 @pytest.mark.parametrize(("event", "change", "sentence"), CHANGES, ids=[sentence for *_, sentence in CHANGES])
-def test_what_must_not_change(event: ev.Event, change: Callable[[State], object], sentence: str) -> None:
-    """By an event that means nothing, or at all."""
+def test_forbidden_state_changes_are_detected(
+    event: ev.Event, change: Callable[[State], object], sentence: str
+) -> None:
+    """By an ignored event, or by any."""
     simulation = running()
     change(simulation.app.state)
     with pytest.raises(BrokenGuaranteeError) as caught:
@@ -139,7 +141,7 @@ def test_what_must_not_change(event: ev.Event, change: Callable[[State], object]
     assert sentence in str(caught.value)
 
 
-def test_what_is_over_stays_over_within_its_session() -> None:
+def test_an_ended_task_stays_ended_within_its_session() -> None:
     """A task does not come back to life."""
     simulation = running()
     simulation.exit(WHO, OK)

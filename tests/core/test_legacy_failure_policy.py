@@ -85,8 +85,8 @@ TABLE: list[tuple[str, JobSpec, Story, str]] = [
 
 
 @pytest.mark.parametrize(("spec", "story", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_what_ends_a_job(spec: JobSpec, story: Story, expected: str) -> None:
-    """One program ends after the other; nothing before the last one decides."""
+def test_which_exits_end_a_job(spec: JobSpec, story: Story, expected: str) -> None:
+    """The programs exit one after the other; none before the last one decides."""
     simulation = begun(spec)
     for who, status in story[:-1]:
         simulation.exit(task(who), status)

@@ -44,7 +44,7 @@ def test_an_expired_limit_names_type_and_group(name: str) -> None:
     )
 
 
-def test_a_limit_counts_for_who_has_no_container_yet() -> None:
+def test_a_limit_counts_for_tasks_without_a_container() -> None:
     """LinkedIn TonY started the limit when all had a container; tony starts it for each task, so that no task waits
     for ever."""
     simulation = begun(limited("report", worker=AfterCondition.SUCCEEDED))

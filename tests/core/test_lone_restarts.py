@@ -95,7 +95,7 @@ def test_the_budget_is_the_jobs() -> None:
     assert simulation.finished.failure.verdict == "already restarted once (max_restarts = 1)"
 
 
-def test_a_task_whose_address_no_peer_knows_moves() -> None:
+def test_a_task_unknown_to_its_peers_may_move() -> None:
     """A lost container is replaced without a new session; where its peers know the address, a new session begins."""
     for framework, expected in (("none", (1, "running", 2)), ("tensorflow", (2, "running", 1))):
         simulation = started(job(framework=framework))
@@ -107,7 +107,7 @@ def test_a_task_whose_address_no_peer_knows_moves() -> None:
         assert (simulation.app.state.restarts_charged, simulation.app.state.restarts_free) == (0, 1)
 
 
-def test_a_task_whose_address_a_placeholder_asks_for_does_not_move() -> None:
+def test_a_task_whose_address_is_in_a_placeholder_does_not_move() -> None:
     """The first of its role, whatever the framework: its peers were started with that address."""
     for lost, session in (("worker:0", 2), ("worker:1", 1)):
         simulation = started(job(command="run {address.worker}"))
@@ -182,7 +182,7 @@ def test_a_stop_that_was_lost_does_not_reach_the_next_try() -> None:
 
 
 @pytest.mark.parametrize("mode", DistributedMode)
-def test_what_cannot_be_launched_is_not_tried_for_ever(mode: DistributedMode) -> None:
+def test_a_failing_launch_is_not_repeated_for_ever(mode: DistributedMode) -> None:
     simulation = Simulation(job(replace(ALONE, instances=1), max_restarts=0, distributed_mode=mode))
     simulation.begin()
     refused = 0
@@ -231,7 +231,7 @@ def test_all_are_stopped_at_one_moment() -> None:
     assert [(str(s.task), s.grace, s.try_) for s in stops] == [(f"worker:{n}", 2.0, 1) for n in (0, 1, 3)]
 
 
-def test_preemption_does_not_count_whichever_report_is_first() -> None:
+def test_preemption_does_not_count_in_either_order_of_reports() -> None:
     """The executor reports that it was stopped, the scheduler reports later why: classified only then."""
     for report_first in (True, False):
         simulation = started(workers(2))
@@ -248,8 +248,9 @@ def test_preemption_does_not_count_whichever_report_is_first() -> None:
         assert "not caused by the job" in verdict.reason
 
 
-def test_what_peers_die_of_meanwhile_is_not_charged_either() -> None:
-    """The container of worker:0 is taken away; before that is explained worker:1 dies of it, with a code of its own."""
+def test_failures_of_peers_during_a_preemption_do_not_count() -> None:
+    """The container of worker:0 is preempted; before that is known worker:1 fails because of it, with a code of its
+    own."""
     for report_first in (True, False):
         simulation = started(workers(2))
         exited = ev.Exited(task=task("worker:0"), session=1, try_=1, status=OUTSIDE, at=1.0)
@@ -327,7 +328,7 @@ def test_a_host_on_which_tasks_failed_twice_is_left_out_for_an_hour() -> None:
     assert made(simulation, act.Include) == [act.Include(host="h")]
 
 
-def test_hosts_are_not_blamed_for_what_others_did() -> None:
+def test_hosts_are_not_excluded_for_other_causes() -> None:
     """Nor for failures an hour apart, nor where there is nothing to choose."""
     simulation = on_a_cluster(job(max_restarts=9, backoff=0.0))
     for _ in range(3):

@@ -89,7 +89,7 @@ def named(seed: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("block", range(6))
-def test_every_life_ends_and_keeps_every_promise(block: int, tmp_path: Path) -> None:
+def test_every_simulated_job_ends_and_keeps_every_guarantee(block: int, tmp_path: Path) -> None:
     """Invariants and guarantees hold after each event, the job ends with its true reason, and its log replays."""
     for seed in range(block * 50, (block + 1) * 50):
         with named(seed):

@@ -80,7 +80,7 @@ def test_an_unregistered_task_gets_nothing() -> None:
     assert told(simulation) == []
 
 
-def test_who_is_ready_waits_for_the_others() -> None:
+def test_a_ready_task_waits_for_the_others() -> None:
     """Nothing is told before the gang is complete."""
     simulation = Simulation(workers(2), capacity=1)
     simulation.begin()

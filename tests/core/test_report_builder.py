@@ -180,7 +180,7 @@ def test_the_age_of_the_last_line_is_the_shells_to_say() -> None:
 # --- who is missing, and why ------------------------------------------------------------------------------------------
 
 
-def test_who_is_missing_and_why() -> None:
+def test_missing_tasks_are_named() -> None:
     """While the gang forms, one sentence says which tasks are missing, and since when."""
     simulation = begun(workers(2), capacity=1)
     shown = seen(simulation, now=12.0)
@@ -191,7 +191,7 @@ def test_who_is_missing_and_why() -> None:
     ]
 
 
-def test_the_last_line_of_who_is_missing() -> None:
+def test_the_last_output_line_of_a_missing_task_is_shown() -> None:
     """What it says itself is the best hint there is."""
     simulation = before_registering(workers(1))
     live = {task("worker:0"): Live(last_line="unpacking env.tar.gz")}
@@ -204,8 +204,8 @@ def test_of_many_three_are_named() -> None:
     assert mentions(seen(simulation, now=5.0).waiting, "5 s", "7 more", "worker:0", "worker:1", "worker:2")
 
 
-def test_the_one_who_is_missing_longest_is_named_first() -> None:
-    """The reason that is given is the first one's; why a container was replaced is said."""
+def test_the_task_missing_longest_is_named_first() -> None:
+    """Its reason is the one that is shown; so is the reason why a container was replaced."""
     simulation = before_registering(workers(2))
     simulation.now = 5.0
     simulation.deliver(ev.ContainerEnded(container="c-1", cause="its node burned"))
@@ -223,8 +223,8 @@ def test_sidecars_are_not_missing() -> None:
     assert seen(simulation).waiting == ""
 
 
-def test_the_queue_says_its_reason() -> None:
-    """Without room the job is queued and repeats the scheduler's word; with room it goes on."""
+def test_a_queued_job_has_its_reason() -> None:
+    """Without room the job is queued and repeats the scheduler's reason; with room it continues."""
     simulation = begun(workers(1), capacity=0)
     simulation.deliver(ev.Queued(reason="4g are free, 8g are needed, behind job 7"))
     shown = seen(simulation, now=1.0)
@@ -248,7 +248,7 @@ def test_unmet_conditions_of_a_role_are_reported() -> None:
     assert one(simulation, "export:0").note == "waiting until worker has ended"
 
 
-def test_a_role_that_waits_in_vain_says_so() -> None:
+def test_a_role_that_can_never_start_is_reported() -> None:
     """A sidecar that can never start is tolerated, not forgotten."""
     spec = roles(
         prep=Role(kind=RoleKind.SIDECAR),
@@ -261,7 +261,7 @@ def test_a_role_that_waits_in_vain_says_so() -> None:
     assert mentions(one(simulation, "board:0").note, "prep", "succeeded")
 
 
-def test_a_restart_says_what_it_waits_for() -> None:
+def test_the_pending_reason_of_a_restart() -> None:
     """First for programs of the session before, then for its time."""
     simulation = Simulation(workers(2, max_restarts=3, backoff=8.0))
     simulation.stubborn.add(task("worker:1"))
@@ -288,7 +288,7 @@ def test_a_restart_says_what_it_waits_for() -> None:
     assert last.session_reason == reason != last.restarting
 
 
-def test_an_end_says_what_it_waits_for() -> None:
+def test_the_pending_reason_of_a_job_that_stops() -> None:
     simulation = Simulation(workers(2))
     simulation.stubborn |= {task("worker:0"), task("worker:1")}
     simulation.begin()

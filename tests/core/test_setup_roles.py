@@ -204,8 +204,8 @@ def test_a_later_session_may_hand_on_something_else() -> None:
         assert starts(simulation)["ps:0"] == {"RESULT": f"before {session}"}
 
 
-def test_a_role_does_not_get_what_it_hands_on_itself() -> None:
-    """Its own tasks of a later session begin as those of the first did."""
+def test_a_role_does_not_get_its_own_exports() -> None:
+    """Its own tasks of a later session start as those of the first did."""
     shape = with_restarts(roles(worker=Role(instances=2, exports=MARKS), ps=Role(kind=RoleKind.UNTRACKED)), 1)
     simulation = begun(shape)
     exits(simulation, "worker:0", RESULT="7", MORE=None)
@@ -246,7 +246,7 @@ def test_an_empty_rest_of_a_line_is_a_value() -> None:
     assert starts(simulation)["chief:0"] == {"RESULT": ""}
 
 
-def test_names_that_were_not_asked_for_are_not_taken() -> None:
+def test_only_requested_exports_are_accepted() -> None:
     simulation = begun(spec())
     exits(simulation, "prepare:1", RESULT="7", PATH="/evil")
     exits(simulation, "prepare:0", RESULT="8", LD_PRELOAD="/evil.so")
@@ -268,8 +268,8 @@ def test_a_repeated_start_has_the_exports() -> None:
     assert again.variables == {"RESULT": "7"}
 
 
-def test_what_was_handed_on_is_part_of_the_state() -> None:
-    """A replay that lost it would start others otherwise."""
+def test_exports_are_part_of_the_state() -> None:
+    """A replay that lost them would start other tasks differently."""
     digests = set()
     for value in ("7", "8", None):
         simulation = begun(spec())

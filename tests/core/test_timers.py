@@ -96,8 +96,8 @@ def test_they_behave_like_a_plain_table(steps: list[tuple[str, str, int]]) -> No
         assert timers.all == plain
 
 
-def test_what_was_cancelled_is_not_kept() -> None:
-    """A job that restarts for weeks sets millions of deadlines that never come."""
+def test_cancelled_timers_are_not_kept() -> None:
+    """A job that restarts for weeks sets millions of deadlines that never pass."""
     timers = Timers()
     for session in range(1000):
         for task in range(10):

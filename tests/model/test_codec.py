@@ -238,7 +238,7 @@ def test_hostile_data_gives_a_value_that_fits_or_a_short_error(
         ({"try_": 1}, "unknown field 'try_' in Outer"),
     ],
 )
-def test_an_error_says_where_and_what(change: dict[str, Any], text: str) -> None:
+def test_an_error_names_its_place(change: dict[str, Any], text: str) -> None:
     """The text names the place inside the value, what was expected there, and what was found; in whole data, too."""
     for rest in ({"name": "a"}, to_plain(Outer(name="a"))):
         with pytest.raises(DecodeError) as caught:
@@ -294,8 +294,8 @@ def test_a_very_deep_value_in_the_wrong_place_is_an_error_like_any_other() -> No
         deep = deep.pop()
 
 
-def test_unknown_fields_are_ignored_where_that_is_asked_for() -> None:
-    """A newer peer may say more than we understand, at every depth."""
+def test_unknown_fields_are_ignored_on_request() -> None:
+    """A newer peer may send more than we understand, at every depth."""
     plain = {"name": "a", "new": 1, "many": [{"size": 2, "new": {}}]}
     assert from_plain(Outer, plain, ignore_unknown=True) == Outer(name="a", many=(Inner(size=2),))
 
@@ -314,8 +314,8 @@ def test_a_number_that_json_lacks_is_not_written(number: float) -> None:
 
 
 @pytest.mark.parametrize("value", [{1: "x"}, {None: 1}, object(), {"x"}, b"bytes", [object()]])
-def test_what_has_no_plain_form_is_refused(value: object) -> None:
-    """A type that the codec does not know is a bug of ours, told at once."""
+def test_a_value_without_a_plain_form_is_refused(value: object) -> None:
+    """A type that the codec does not know is an error of tony's own code."""
     with pytest.raises(TypeError, match="no plain form"):
         to_plain(value)
 

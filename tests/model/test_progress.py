@@ -55,8 +55,8 @@ def test_of_a_job_that_ended() -> None:
     assert (0.2, None, None) == (found.share, found.left, found.age)
 
 
-def test_what_succeeded_did_not_stop_short() -> None:
-    """Who counts from 0 tells 49 of 50 last: that is no 98 %. Who told all of it was told to the end."""
+def test_a_succeeded_task_has_no_partial_progress() -> None:
+    """A program that counts from 0 reports 49 of 50 last: that is not 98 %. A report of all steps stays."""
     short, whole = told("a:0", 49, 30.0, total=50.0), told("a:1", 50, 30.0, total=50.0)
     found = measure_job([short], None, succeeded={"a:0"})
     assert found is not None
@@ -66,8 +66,8 @@ def test_what_succeeded_did_not_stop_short() -> None:
     assert 1.0 == found.share
 
 
-def test_who_succeeded_is_not_the_slowest() -> None:
-    """The others are what is waited for; of one that is over nothing is left, and nothing more to be told."""
+def test_a_succeeded_task_is_not_the_slowest() -> None:
+    """The job waits for the others; an ended task has no remaining time and no age."""
     done, runs = told("a:0", 49, 30.0, total=50.0), told("a:1", 99, 50.0)
     found = measure_job([done, runs], 55.0, succeeded={"a:0"})
     assert found is not None
@@ -104,7 +104,7 @@ def test_a_job_is_held_up_by_a_stalled_task() -> None:
     assert (found.task, found.stalled, found.tasks) == ("a:0", 74.0, 2)
 
 
-def test_what_does_not_run_is_not_stalled() -> None:
+def test_a_task_that_does_not_run_is_not_stalled() -> None:
     """A task that failed, and one that has made all of its steps."""
     found = measure_job([HUNG], 80.0, running=frozenset())
     assert found is not None

@@ -123,7 +123,7 @@ def test_a_frame_that_is_too_long_is_refused_by_its_length_alone() -> None:
     assert caught.value.code == Code.TOO_LONG
 
 
-def test_a_decoder_that_failed_says_so_again() -> None:
+def test_a_failed_decoder_repeats_its_error() -> None:
     """After an error no byte is taken for a frame's beginning."""
     decoder = Decoder(100)
     decoder.feed(frame(b"[]"))
@@ -134,8 +134,8 @@ def test_a_decoder_that_failed_says_so_again() -> None:
         decoder.feed(encode(Ack(n=1)))
 
 
-def test_what_came_before_a_bad_frame_counts() -> None:
-    """One read may bring a good message and a bad one; the good one is handed on first."""
+def test_messages_before_a_bad_frame_count() -> None:
+    """One read may bring a good message and a bad one; the good one is returned first."""
     data = encode(Ack(n=1)) + frame(b"[]") + encode(Ack(n=2))
     assert all_from(Decoder(100), [data]) == ([Ack(n=1)], Code.NOT_JSON)
 
@@ -146,8 +146,8 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
 
 
 @given(PLAIN, CUTS)
-def test_what_goes_to_many_is_the_same_message(shared: Any, places: list[int]) -> None:
-    """Whether or not it was worth compressing, and in whatever pieces it comes."""
+def test_a_shared_frame_decodes_to_the_same_message(shared: Any, places: list[int]) -> None:
+    """Whether or not it was worth compressing, and in whatever pieces it arrives."""
     message = StartProgram(attempt=1, session=2, try_=3, version=4, shared=shared)
     data = encode_for_many(message)
     assert all_from(Decoder(MAX_FROM_AM), cut(data, places)) == ([message], None)
@@ -181,8 +181,8 @@ def test_a_damaged_compressed_frame_is_refused(damage: bytes) -> None:
     assert all_from(Decoder(MAX_FROM_PEER), [compressed(damage)]) == ([], Code.NOT_JSON)
 
 
-def test_what_we_may_not_send_is_refused_before_it_is_sent() -> None:
-    """A sender hears of its own mistake; the other side never does."""
+def test_a_message_over_the_limit_is_refused_by_the_sender() -> None:
+    """The other side never gets it."""
     with pytest.raises(ProtocolError, match="a heartbeat of 1128 bytes; at most 1000 can be sent") as caught:
         encode(Heartbeat(last_line="x" * 1024), limit=1000)
     assert caught.value.code == Code.TOO_LONG

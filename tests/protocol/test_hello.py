@@ -35,8 +35,9 @@ def test_the_right_token_is_let_in(kind: PeerKind) -> None:
     check_answer(encode_answer(None))
 
 
-def test_the_bytes_are_what_they_are() -> None:
-    """Sizes, magic and the version's place are the same in every version, or two versions could not tell."""
+def test_the_bytes_of_the_hello_are_fixed() -> None:
+    """Sizes, magic and the version's place are the same in every version, or two versions could not recognise each
+    other."""
     expected = b"TONY\x00\x01\x01\x00" + bytes.fromhex(TOKEN)
     assert encode_hello(PeerKind.EXECUTOR, TOKEN, version=1) == expected
     assert encode_answer(Code.TOKEN, version=1) == b"TONY\x00\x01\x02\x00"
@@ -76,7 +77,7 @@ def test_an_unknown_kind_of_peer_is_refused() -> None:
 
 
 @pytest.mark.parametrize("code", [Code.VERSION, Code.TOKEN, Code.BAD_MESSAGE, Code.BUSY])
-def test_the_reason_reaches_who_was_refused(code: Code) -> None:
+def test_a_refused_peer_gets_the_reason(code: Code) -> None:
     """The connecting side raises the same error."""
     version = WIRE_VERSION + 1 if code is Code.VERSION else WIRE_VERSION
     with pytest.raises(ProtocolError) as caught:
@@ -98,7 +99,7 @@ def test_an_unknown_status_is_a_refusal() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "ab", "g" * 64, "a" * 63, "a" * 66, " ".join(["ab"] * 32), "é" * 64])
-def test_a_token_that_is_none_is_a_mistake_of_ours(token: str) -> None:
+def test_an_invalid_token_is_a_bug(token: str) -> None:
     """It is found where it is used, and not shown."""
     with pytest.raises(ValueError, match=r"^a token is 64 hex digits$"):
         encode_hello(PeerKind.CLIENT, token)

@@ -43,6 +43,6 @@ def test_an_address_is_read_and_written(text: str, address: AmAddress) -> None:
         "/run/am.sock",
     ],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not an address; write unix:/absolute/path or tls:host:port$"):
         parse(text)

@@ -76,8 +76,9 @@ async def test_a_frame_as_long_as_allowed_arrives(place: Place) -> None:
         assert diary.connections[0].backlog == 0
 
 
-async def test_one_frame_goes_to_many(place: Place) -> None:
-    """Three hundred peers at once: each is let in, each gets the same frame, and all are forgotten when they leave."""
+async def test_one_frame_is_sent_to_many(place: Place) -> None:
+    """Three hundred peers at once: each is accepted, each gets the same frame, and all are forgotten when they
+    leave."""
     count = 300
     async with serving(place) as (server, diary, address):
         crowd = await asyncio.gather(*(connect(address, place.job.executors, timeout=60) for _ in range(count)))
@@ -230,7 +231,7 @@ async def test_a_bad_frame_is_refused_with_its_code(place: Place, data: bytes, c
         assert server.get_statistics().refused == {code: 1}
 
 
-async def test_the_reason_reaches_a_peer_that_goes_on_sending(place: Place) -> None:
+async def test_the_reason_reaches_a_peer_that_still_sends(place: Place) -> None:
     """A refusal is not destroyed by bytes that were on their way: the connection closes in two steps."""
     async with serving(place) as (_, _, address), connected(place, address) as connection:
         connection.send_frame(frame(b"x" * 3 * 2**19))
@@ -268,8 +269,8 @@ async def test_a_peers_own_words_do_not_become_counters(place: Place, caplog: py
     assert all(line.isprintable() and len(line) < 1000 for line in lines)
 
 
-async def test_what_is_too_long_for_the_other_side_is_not_sent(place: Place) -> None:
-    """The connection goes on; the mistake is the sender's."""
+async def test_a_message_over_the_peers_limit_is_not_sent(place: Place) -> None:
+    """The connection continues; the error is the sender's."""
     async with serving(place) as (_, diary, address), connected(place, address) as connection:
         with pytest.raises(ProtocolError, match="at most 1048576 can be sent"):
             connection.send(Heartbeat(last_line="x" * 2**20))
@@ -324,8 +325,8 @@ async def test_a_peer_that_does_not_read_is_dropped(place: Place, monkeypatch: p
         assert server.get_statistics().refused == {"slow-reader": 1}
 
 
-async def test_who_takes_messages_slowly_slows_the_sender(place: Place) -> None:
-    """Messages wait in the sender, not in the taker's memory, and all arrive in the end."""
+async def test_a_slow_reader_slows_the_sender(place: Place) -> None:
+    """Messages wait in the sender, not in the reader's memory, and all arrive in the end."""
     count, big = 200, SetLogLevel(level="x" * 2**16)
     async with serving(place) as (_, diary, address), connected(place, address) as connection:
         await diary.until(lambda d: bool(d.connections))
@@ -379,7 +380,7 @@ async def test_a_bug_in_the_handler_costs_one_connection(place: Place) -> None:
 # --- connecting ---------------------------------------------------------------------------------------------------
 
 
-async def test_an_application_master_that_says_nothing_is_given_up(place: Place, folder: Path) -> None:
+async def test_a_silent_application_master_times_out(place: Place, folder: Path) -> None:
     """The timeout covers connection, TLS and hello; it does not mean that there is no listener."""
 
     left = asyncio.Event()
@@ -540,7 +541,7 @@ async def test_a_process_without_room_for_a_connection_takes_it_later(
 
 
 @pytest.mark.parametrize("turns", range(6))
-async def test_a_connection_that_comes_while_the_server_closes_is_closed(place: Place, turns: int) -> None:
+async def test_a_connection_accepted_during_the_servers_close_is_closed(place: Place, turns: int) -> None:
     """At whatever stage it is, its socket is not leaked."""
     with warnings.catch_warnings(record=True) as forgotten:
         warnings.simplefilter("always", ResourceWarning)

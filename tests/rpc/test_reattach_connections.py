@@ -32,8 +32,8 @@ async def listening(credentials: AmCredentials = JOB.executors) -> AsyncIterator
         await server.close()
 
 
-async def test_an_application_master_is_heard() -> None:
-    """It proves its own name, and asks for an executor's."""
+async def test_an_application_master_is_accepted() -> None:
+    """It proves its own name, and requires an executor's."""
     async with listening() as (_, diary, address):
         connection = await connect(address, JOB.am, PeerKind.MASTER)
         connection.send(CALL)

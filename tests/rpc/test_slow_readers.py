@@ -15,8 +15,9 @@ from tony.rpc.connection import READ_SIZE
 BIG = SetLogLevel(level="x" * (12 << 20))
 
 
-async def test_what_goes_to_many_who_do_not_read_is_held_once(place: Place) -> None:
-    """Ten times 12 MiB wait, and a few pieces more than the one frame are in memory; others are served meanwhile."""
+async def test_a_frame_for_many_readers_is_held_once(place: Place) -> None:
+    """Ten times 12 MiB wait, and a few pieces more than the one frame are in memory; other peers are served
+    meanwhile."""
     count = 10
     async with AsyncExitStack() as stack:
         _, diary, address = await stack.enter_async_context(serving(place))
@@ -39,8 +40,8 @@ async def test_what_goes_to_many_who_do_not_read_is_held_once(place: Place) -> N
         assert await reader.receive() == BIG
 
 
-async def test_who_reads_late_gets_everything_in_order(place: Place) -> None:
-    """What was sent while something long waited comes behind it."""
+async def test_a_late_reader_gets_everything_in_order(place: Place) -> None:
+    """Messages sent while a long one waited follow it."""
     async with serving(place) as (_, diary, address), connected(place, address) as connection:
         connection.pause_reading()
         await diary.until(lambda d: bool(d.connections))
@@ -58,7 +59,7 @@ async def test_who_reads_late_gets_everything_in_order(place: Place) -> None:
         assert peer.backlog < READ_SIZE
 
 
-async def test_breaking_off_forgets_what_waits(place: Place) -> None:
+async def test_breaking_a_connection_frees_its_queue(place: Place) -> None:
     """Nothing of it is kept until the socket is gone."""
     async with serving(place) as (_, diary, address), raw(address) as sleeper:
         sleeper.writer.transport.pause_reading()  # type: ignore[attr-defined]

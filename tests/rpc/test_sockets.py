@@ -208,7 +208,7 @@ async def test_both_families_are_numbers_without_waiting() -> None:
     assert await resolve(TlsAddress(host="::1", port=5)) == [(socket.AF_INET6, ("::1", 5, 0, 0))]
 
 
-def test_what_the_system_says_is_shown_without_numbers() -> None:
+def test_system_errors_are_shown_without_numbers() -> None:
     """Errors of sockets, of asyncio, and of name look-ups, which count below zero."""
     assert describe_error(OSError(111, "Connect call failed ('127.0.0.1', 1)")) == "Connection refused"
     assert describe_error(socket.gaierror(-2, "Name or service not known")) == "Name or service not known"

@@ -79,8 +79,8 @@ async def test_a_tunnel_that_breaks_looks_broken(place: Place) -> None:
         assert not await scene.carrying
 
 
-async def test_a_program_that_goes_away_breaks_it(place: Place) -> None:
-    """The far end hears of it at once."""
+async def test_a_closed_program_ends_the_tunnel(place: Place) -> None:
+    """The far end is told at once."""
     async with tunnel(place) as scene:
         scene.writer.transport.abort()
         await wait_until(lambda: EndTunnel() in scene.came)
@@ -91,8 +91,8 @@ async def test_a_program_that_goes_away_breaks_it(place: Place) -> None:
         await wait_until(lambda: not scene.far.is_open)
 
 
-async def test_who_does_not_read_stops_the_far_end(place: Place) -> None:
-    """What waits on the way is bounded; then it goes on, and nothing is missing."""
+async def test_a_program_that_does_not_read_stops_the_sender(place: Place) -> None:
+    """The queue is bounded; later it is delivered, and nothing is missing."""
     async with tunnel(place) as scene:
         scene.writer.transport.pause_reading()  # type: ignore[attr-defined]
         piece, sent = Raw.from_bytes(BIG[:MAX_RAW]), 0
@@ -109,7 +109,7 @@ async def test_who_does_not_read_stops_the_far_end(place: Place) -> None:
         assert await scene.carrying
 
 
-async def test_little_waits_for_who_takes_nothing(place: Place) -> None:
+async def test_the_queue_of_a_stuck_peer_is_small(place: Place) -> None:
     """A few pieces: hundreds of tunnels may end in one program."""
     async with serving(place) as (_, diary, address), connected(place, address) as connection:
         await diary.until(lambda d: bool(d.connections))

@@ -101,8 +101,8 @@ async def test_the_address_with_the_most_gives_way() -> None:
             assert not is_dropped(alone[0])
 
 
-async def test_what_a_client_shows_is_not_its_token() -> None:
-    """And another job's is another one; every TLS client of the job says it."""
+async def test_the_handshake_tag_does_not_reveal_the_token() -> None:
+    """Another job's tag is different; every TLS client of the job sends it."""
     tag = build_handshake_tag(JOB.am.token)
     assert tag != build_handshake_tag(OTHER_JOB.am.token)
     assert JOB.am.token not in tag

@@ -75,7 +75,7 @@ def test_the_last_tracked_failure_is_not_tolerated() -> None:
     assert judge(standing(spec, a="failed"), task("a:0")).effect is TOLERATE
 
 
-def test_who_never_came_to_run_is_not_tolerated() -> None:
+def test_a_task_that_never_ran_is_not_tolerated() -> None:
     """`chief-or-all` is about programs that ran; a gang without one of its members is none."""
     spec = replace(JOBS["no-chief"], failure_policy=CHIEF)
     state = standing(spec, worker="running *failed", ps="running")

@@ -96,7 +96,7 @@ def test_a_role_has_a_budget_of_its_own() -> None:
     assert decide(standing(spec, charged=3), failure(), NOW).reason == "already restarted 3 times (max_restarts = 3)"
 
 
-def test_what_is_long_ago_does_not_count() -> None:
+def test_failures_outside_the_restart_window_do_not_count() -> None:
     """With restart_window the budget comes back; they were 10, 20 and 30 seconds ago."""
     spec = workers(1, max_restarts=3, restart_window=25.0)
     assert decide(standing(spec, charged=3), failure(), NOW).reason == "restart 3 of 3 within 25 s"

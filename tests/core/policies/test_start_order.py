@@ -67,7 +67,7 @@ def test_tasks_finished_in_an_earlier_session_satisfy_conditions() -> None:
         assert list(find_newly_blocked(state.roles)) == []
 
 
-def test_reasons_name_who_is_waited_for_and_why_in_vain() -> None:
+def test_reasons_name_the_awaited_roles() -> None:
     """Each role that can never start has its own sentence, those further down the chain too."""
     spec = roles(
         a=Role(instances=3),

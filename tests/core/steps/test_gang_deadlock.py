@@ -81,8 +81,8 @@ def test_killed_while_it_waits_to_ask_again() -> None:
     assert (said.state, {each.note for each in said.tasks}) == (JobState.KILLED, {""})
 
 
-def test_each_grant_begins_the_patience_anew() -> None:
-    """As long as containers come one by one, nothing is given back."""
+def test_each_grant_restarts_gang_patience() -> None:
+    """As long as containers come one by one, nothing is released."""
     simulation = incomplete(capacity=1)
     first = simulation.app.state.timers.all[Deadline.parse("gang-patience")]
     simulation.now, simulation.capacity = 9.0, 2
@@ -122,14 +122,15 @@ def test_a_container_that_crosses_is_given_back() -> None:
     ],
     ids=["gangs are granted", "off", "fcfs", "only a sidecar is missing"],
 )
-def test_who_needs_no_patience(spec: JobSpec, gangs: bool) -> None:
+def test_when_no_gang_backoff_is_needed(spec: JobSpec, gangs: bool) -> None:
     """Nothing is released where the scheduler handles gangs, where backoff is off, and where no task waits for the
     missing ones."""
     assert timers(incomplete(spec, gangs=gangs)) == set()
 
 
-def test_what_runs_is_kept() -> None:
-    """Of an earlier stage's programs nothing is touched; what its ended ones keep for a restart is given back, too."""
+def test_running_programs_are_kept() -> None:
+    """Programs of an earlier stage are untouched; containers that its ended tasks keep for a restart are released,
+    too."""
     spec = with_restarts(
         replace(
             roles(
