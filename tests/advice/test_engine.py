@@ -80,8 +80,9 @@ def recommendation(severity: Severity, *changes: SettingChange) -> Recommendatio
     )
 
 
-def test_what_does_not_go_together_waits() -> None:
-    """Fewer servers have more to do each: less memory for them is another run's matter. So it is beside more cores."""
+def test_incompatible_changes_are_separate_recommendations() -> None:
+    """Fewer servers have more to do each, so less memory for them is left to another run; more cores can be
+    combined."""
     memory = SettingChange(key="roles.ps.memory", old='"8g"', new='"2g"')
     others = SettingChange(key="roles.worker.memory", old='"8g"', new='"2g"')
     fewer = SettingChange(key="roles.ps.instances", old="4", new="2")

@@ -113,12 +113,12 @@ def test_values_that_were_not_there(before: str, after: str | None) -> None:
     assert "\r\n" not in before or "\n" not in made.replace("\r\n", "")
 
 
-def test_what_has_no_place_is_refused() -> None:
+def test_a_change_without_a_table_is_refused() -> None:
     with pytest.raises(UserError, match="is not a table"):
         apply_changes('roles = "none"\n', [change("roles.worker.memory", '"2g"')])
 
 
-def test_what_is_so_already_changes_nothing() -> None:
+def test_a_value_that_is_set_already_changes_nothing() -> None:
     assert FILE == apply_changes(FILE, [change("roles.worker.instances", "4")])
 
 

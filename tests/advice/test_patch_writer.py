@@ -123,7 +123,7 @@ def test_a_parameter_of_the_command_line_is_given_again(path: Path) -> None:
     assert apply(path, record, [MEMORY]).made
 
 
-def test_what_would_be_refused_is_not_written(path: Path) -> None:
+def test_an_invalid_patch_is_not_written(path: Path) -> None:
     def refuse(resolved: Resolved) -> None:
         assert resolved.spec.roles["worker"].resources.memory == 2 * 1024**3
         raise ConfigError([Problem(key="roles.worker.memory", message="no machine is so small.")])

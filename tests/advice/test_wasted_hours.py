@@ -38,7 +38,7 @@ def test_containers_that_are_no_longer_needed() -> None:
     assert waste.wasted.gb_hours < waste.held.gb_hours
 
 
-def test_waste_is_never_more_than_what_was_held() -> None:
+def test_waste_is_at_most_what_was_allocated() -> None:
     """Whatever the job; and parts add up."""
     for seed in range(30):
         chance = Random(seed)

@@ -167,7 +167,7 @@ class TestStacks:
         assert (answer.code, answer.out) == (3, "")
         assert tony("stacks", JOB, "--task", "worker:0", "--json").code == 3
 
-    def test_of_more_than_are_asked_at_one_time(self, tony: Tony, home: Home) -> None:
+    def test_stacks_of_many_tasks_are_requested_in_batches(self, tony: Tony, home: Home) -> None:
         """In the order of the tasks; those whose programs do not run are left out."""
         folder, record = recorded(home, spec=replace(SPEC, roles={"worker": Role(instances=40)}))
         report = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
@@ -243,8 +243,8 @@ class TestThroughAPortal:
             *(GetStacks(actor="ann", task=f"worker:{n}") for n in (0, 1)),
         ]
 
-    def test_what_cannot_be(self, tony: Tony, running: Running, portal: str) -> None:
-        """Each with its way out, as of a job that is recorded here."""
+    def test_impossible_requests_are_refused(self, tony: Tony, running: Running, portal: str) -> None:
+        """With the same messages as for a job that is recorded here."""
         master = running.beside.master
         master.busy = "there is no session to restart: the job is restarting"
         answer = tony("restart", "--portal", portal, JOB)

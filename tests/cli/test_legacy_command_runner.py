@@ -48,8 +48,8 @@ def test_usage(tony: Tony, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_word_that_is_no_flag(tony: Tony, desk: Desk, name: str) -> None:
-    """It is named with the nearest flag, and so are all others; nothing is started, be it a cluster."""
+def test_unknown_flags_are_named(tony: Tony, desk: Desk, name: str) -> None:
+    """With the nearest flag, all of them at once; neither a job nor a cluster is started."""
     answer = tony(name, "--executes", "x.py", "-src_dri", "src", "--", "--conf=a=b", "more")
     assert answer.code == 255
     assert mentions(answer.err.replace("Did", "did"), "-src_dri (command line)", "--src_dir")

@@ -66,8 +66,8 @@ def test_help_names_every_command(tony: Tony) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_page_is_what_commands_say_of_themselves(tony: Tony, name: str) -> None:
-    """The list is written down so that nothing is loaded for it; here it is held to be true."""
+def test_the_help_page_matches_each_commands_help(tony: Tony, name: str) -> None:
+    """The list is written by hand so that nothing has to be loaded for it; this test keeps it true."""
     found = front.root.get_command(click.Context(front.root), name)
     assert found is not None
     said = found.get_short_help_str(limit=200).rstrip(".")
@@ -169,14 +169,14 @@ def test_an_unknown_command_or_option_gets_the_nearest(tony: Tony, arguments: li
     assert re.search(rf"[Dd]id you mean '?{near}", answer.err)
 
 
-def test_a_word_like_no_command_gets_no_suggestion(tony: Tony) -> None:
+def test_an_unknown_command_without_a_similar_one_gets_no_suggestion(tony: Tony) -> None:
     answer = tony("xyzzy")
     assert answer.code == 2
     assert answer.err.startswith("tony: no such command 'xyzzy'\n")
 
 
 @pytest.mark.parametrize(("alias", "command"), [("stop", "kill"), ("cancel", "kill"), ("ps", "list")])
-def test_names_of_commands_from_elsewhere(tony: Tony, alias: str, command: str) -> None:
+def test_aliases_of_other_tools_commands(tony: Tony, alias: str, command: str) -> None:
     """They are the commands that do the same here."""
     one, other = tony(alias, "--help"), tony(command, "--help")
     assert (one.code, one.err) == (0, "")

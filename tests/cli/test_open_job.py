@@ -147,7 +147,7 @@ def test_how_far_a_job_is(monkeypatch: pytest.MonkeyPatch) -> None:
         assert portal.fetch_progress(JOB) is None
 
 
-def test_what_is_not_there(portal: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_unknown_jobs_tasks_and_portals(portal: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     """An unknown job, an unknown task, a URL without a portal: each message says what to do."""
     code, _, err = tony(capfdbinary, "status", "--portal", portal, "unknown")
     assert (code, "has no job 'unknown'" in err) == (2, True)
@@ -230,7 +230,7 @@ def test_addresses(text: str, address: str, private: bool) -> None:
 @pytest.mark.parametrize(
     "text", ["", "http://", "http://u:p@host", "http://host:99999", "http://host/?x=1", "file:///x"]
 )
-def test_what_is_no_address(text: str) -> None:
+def test_invalid_addresses_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="not an address"):
         normalize_address(text)
 

@@ -333,8 +333,8 @@ class TestLogs:
         write_summary(folder, succeeded(folder, record))
         assert tony("logs", "last").out == "one\n"
 
-    def test_who_follows_hears_how_the_job_ended(self, tony: Tony, job: Recorded) -> None:
-        """In one line beside the output, as who follows a living job."""
+    def test_following_an_ended_job_prints_its_outcome(self, tony: Tony, job: Recorded) -> None:
+        """In one line beside the output, as for a running job."""
         write_summary(job[0], succeeded(*job))
         assert tony("logs", JOB, "worker:1", "-f").err.startswith(f"tony: job {JOB} (digits) succeeded after ")
 
@@ -468,7 +468,7 @@ class TestReplay:
         )
         assert tony("replay", JOB, "--json").json["identical"] is False
 
-    def test_a_record_from_elsewhere(self, tony: Tony, home: Home) -> None:
+    def test_replay_reads_a_job_directory_anywhere(self, tony: Tony, home: Home) -> None:
         """A bug report is best made of the job's folder."""
         folder, record = recorded(home)
         write_killed_job(folder, record)

@@ -118,7 +118,7 @@ class TestSubmit:
         assert desk.jobs == []
         assert os.listdir(home.path) == []
 
-    def test_mistakes(self, tony: Tony, desk: Desk, folder: Path, home: Home) -> None:
+    def test_errors_in_a_job_file(self, tony: Tony, desk: Desk, folder: Path, home: Home) -> None:
         """All at once, each with its line; exit code 2, nothing made."""
         answer = tony("submit", job_file(folder, 'command = "true"\nstop_grace = 3\n[roles.worker]\nmemry = "1g"\n'))
         assert (answer.code, answer.out) == (2, "")
@@ -127,7 +127,7 @@ class TestSubmit:
         assert answer.err.endswith("tony: 2 errors; nothing was started\n")
         assert os.listdir(home.path) == []
 
-    def test_what_can_never_run(self, tony: Tony, desk: Desk, folder: Path) -> None:
+    def test_an_unsatisfiable_job_is_refused(self, tony: Tony, desk: Desk, folder: Path) -> None:
         """The scheduler's arithmetic, and where the value was set."""
         desk.problems = [Problem(key="name", value='"digits"', message="too many digits.")]
         answer = tony("submit", job_file(folder, TWO))
@@ -259,7 +259,9 @@ class TestRun:
             (["--gpu", "1", "--", "x"], "no such option '--gpu'. Did you mean '--gpus'?\n"),
         ],
     )
-    def test_mistakes(self, tony: Tony, desk: Desk, folder: Path, arguments: list[str], said: str) -> None:
+    def test_errors_on_the_command_line(
+        self, tony: Tony, desk: Desk, folder: Path, arguments: list[str], said: str
+    ) -> None:
         answer = tony("run", *arguments)
         assert (answer.code, answer.out) == (2, "")
         assert said in answer.err
@@ -359,7 +361,7 @@ class TestValidate:
         assert not answer.json["valid"]
         assert {problem["key"] for problem in answer.json["problems"]} >= {"stop_grace"}
 
-    def test_mistakes(self, tony: Tony, desk: Desk, folder: Path) -> None:
+    def test_errors_in_a_job_file(self, tony: Tony, desk: Desk, folder: Path) -> None:
         desk.problems = [Problem(key="name", message="no.")]
         answer = tony("validate", job_file(folder, TWO))
         assert answer.code == 2

@@ -51,8 +51,8 @@ def test_the_authority_signed_both_pairs(job: JobCredentials) -> None:
 
 
 @pytest.mark.parametrize(("side", "name"), [("am", "tony-am"), ("executors", "tony-executor")])
-def test_a_certificate_says_what_it_is_for(job: JobCredentials, side: str, name: str) -> None:
-    """By a name that is no host's, to listen and to connect, to sign no other, and with a key of its own."""
+def test_a_certificate_has_its_purpose(job: JobCredentials, side: str, name: str) -> None:
+    """It has a name that is no host's; it may listen and connect, but sign no other; and it has its own key."""
     pair: AmCredentials = getattr(job, side)
     certificate = _certificate(pair.certificate)
     extensions = certificate.extensions

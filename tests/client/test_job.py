@@ -98,13 +98,13 @@ class TestSubmit:
         tony.submit(spec)
         assert desk.jobs[0].record.spec.roles == spec.roles
 
-    def test_mistakes(self, here: Home, desk: Desk) -> None:
+    def test_errors_in_a_job(self, here: Home, desk: Desk) -> None:
         with pytest.raises(tony.ConfigError) as caught:
             tony.submit({"comand": "true", "stop_grace": 3})
         assert {problem.key for problem in caught.value.problems} >= {"comand", "stop_grace"}
         assert desk.jobs == []
 
-    def test_what_is_worth_saying_is_logged(self, here: Home, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    def test_notices_are_logged(self, here: Home, desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
         """A library does not print."""
         with caplog.at_level(logging.INFO, "tony"):
             tony.submit({"command": "true"})

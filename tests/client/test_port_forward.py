@@ -69,8 +69,8 @@ async def place(home: Home, far: int, port: int | None = None) -> int:
         return proxy.port
 
 
-def test_the_port_of_a_task_elsewhere(home: Home) -> None:
-    """It is taken here as well, for the task's program tells it to its users; if it is taken already, another is."""
+def test_a_remote_tasks_port_is_used_here_too(home: Home) -> None:
+    """The program prints that port to its users; if it is taken here, another one is used."""
 
     async def story() -> None:
         far = free_port()

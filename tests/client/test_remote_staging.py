@@ -126,7 +126,7 @@ def test_fetched(desk: Desk, tmp_path: Path) -> None:
     assert desk.laid(desk.stage(spec, remote_files=lambda: far))["bin/run"][2] == b"#!/bin/bash\n"
 
 
-def test_mistakes(desk: Desk) -> None:
+def test_errors_in_remote_files(desk: Desk) -> None:
     """Each with its key, the words of the job file, the place, and what to do."""
     far = Far(True, {"/d/plain": b"x" * 600, "/lib/a": b"", "/d/z.zst": b"\x28\xb5\x2f\xfd"})
     files = (
@@ -165,8 +165,8 @@ def test_an_unknown_cluster(desk: Desk) -> None:
     assert "the cluster of this file system is unknown" in problem.message
 
 
-def test_what_may_be_missing(desk: Desk) -> None:
-    """Here or there: it is left out, and that is said; what is there is taken."""
+def test_optional_files_may_be_missing(desk: Desk) -> None:
+    """Here or in HDFS: they are left out with a notice; existing ones are staged."""
     far = Far(True, {"/a": b"a"})
     desk.write({"here": FILE})
     marks = (

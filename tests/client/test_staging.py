@@ -240,7 +240,7 @@ def test_same_entry_twice_is_no_clash(desk: Desk) -> None:
     assert len(desk.stage(JobSpec(files=(desk.path("a"),), roles=roles)).roles["worker"].items) == 1
 
 
-def test_what_every_role_names_is_not_packed_twice(desk: Desk) -> None:
+def test_a_file_named_by_every_role_is_not_packed_twice(desk: Desk) -> None:
     """`source = "."` and `files = ["data.npz"]`: the file is staged by itself, and the source goes without it."""
     desk.write({"train.py": FILE, "data.npz": (b"d" * 100_000, 0o644)})
     both = desk.stage(JobSpec(source=str(desk.files), files=(desk.path("data.npz"),)))
@@ -314,7 +314,7 @@ class TestPython:
             desk.path("link"),
         ]
 
-    def test_missing_interpreter_may_be_elsewhere(self, desk: Desk) -> None:
+    def test_a_missing_interpreter_may_exist_on_the_cluster(self, desk: Desk) -> None:
         """On a cluster the submitter's machine need not have it; an archive must be here in every case."""
         staged = desk.stage(JobSpec(python="/opt/none/bin/python"), same_host=False)
         assert staged.roles["main"].python == "/opt/none/bin/python"
@@ -332,8 +332,8 @@ class TestPython:
         assert (item.placement, item.suffix, item.name) == (Placement.PYTHON, ".tar.gz", "env.tar.gz")
         assert staged.roles["b"].python == str(place / "bin" / "python")
 
-    def test_archive_whose_base_is_missing(self, desk: Desk) -> None:
-        """Refused here when the tasks run here; elsewhere the node may have it."""
+    def test_an_archive_with_a_missing_base_interpreter(self, desk: Desk) -> None:
+        """Refused here when the tasks run here; on a cluster the node may have it."""
         tar_of(desk.files / "env.tar", {"bin/python": "python3", "bin/python3": "/opt/none/python3"})
         (problem,) = desk.problems(JobSpec(python=desk.path("env.tar")))
         assert mentions(problem.message, "/opt/none/python3")
@@ -351,7 +351,7 @@ class TestPython:
             ({"p": (b"7z\xbc\xaf\x27\x1c" + b"x" * 600, 0o644)}, "a 7z archive"),
         ],
     )
-    def test_mistakes(self, desk: Desk, tree: dict[str, Node], words: str) -> None:
+    def test_errors_in_a_python_environment(self, desk: Desk, tree: dict[str, Node], words: str) -> None:
         """Each says what it is, and what to give."""
         desk.write(tree)
         (problem,) = desk.problems(JobSpec(python=desk.path("p")))

@@ -79,7 +79,7 @@ async def test_secrets_are_kept_apart(home: Home, desk: Desk, resolved: Resolved
     assert credentials.am.certificate is None
 
 
-async def test_certificates_where_they_are_asked_for(home: Home, desk: Desk) -> None:
+async def test_certificates_on_one_machine_if_requested(home: Home, desk: Desk) -> None:
     """`tls = "always"` holds on one machine, too."""
     resolved = load(overrides={"command": "true", "tls": "always"}, environ={}, site_files=())
     folder = home.job(await submit(resolved, home, print))
@@ -87,7 +87,7 @@ async def test_certificates_where_they_are_asked_for(home: Home, desk: Desk) -> 
     assert credentials.executors.certificate is not None
 
 
-async def test_what_can_never_run_is_refused(home: Home, desk: Desk, resolved: Resolved) -> None:
+async def test_an_unsatisfiable_job_is_refused(home: Home, desk: Desk, resolved: Resolved) -> None:
     """Before anything is made; the problem says where the value was set."""
     desk.problems = [Problem(key="name", message="no.")]
     with pytest.raises(ConfigError, match=r"name \(.*job\.toml:1\): no\."):
@@ -151,7 +151,7 @@ async def test_a_home_that_cannot_be_made(home: Home, desk: Desk, resolved: Reso
     assert desk.jobs == []
 
 
-async def test_who_loses_patience_leaves_nothing_behind(
+async def test_an_interrupted_submission_leaves_nothing_behind(
     home: Home, desk: Desk, resolved: Resolved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Staging is in a thread, which cannot be stopped: what it made is removed when it is done."""
@@ -210,7 +210,7 @@ def test_a_dry_run_makes_nothing(home: Home, desk: Desk, resolved: Resolved) -> 
     assert os.listdir(home.path) == []
 
 
-def test_a_check_is_what_submit_does_first(home: Home, desk: Desk, resolved: Resolved) -> None:
+def test_a_check_makes_the_checks_of_a_submission(home: Home, desk: Desk, resolved: Resolved) -> None:
     assert check(resolved, home) is desk
     desk.problems = [Problem(key="roles.main.memory", message="too much.")]
     with pytest.raises(ConfigError, match="too much"):

@@ -52,7 +52,7 @@ def test_an_explicit_kind_wins(tmp_path: Path) -> None:
     assert untracked(resolve(tmp_path, job_text(ALL), sets=["roles.worker.kind=tracked"]).spec) == ["ps"]
 
 
-def test_a_kind_of_the_framework_says_so(tmp_path: Path) -> None:
+def test_a_kind_set_by_the_framework_has_its_source(tmp_path: Path) -> None:
     """In the note of `validate` and `submit`, and as the place of the value."""
     job = resolve(tmp_path, job_text(ALL))
     (note,) = map(str, job.notes)

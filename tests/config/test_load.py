@@ -185,7 +185,7 @@ def test_a_job_without_a_name_is_called_after_its_file(tmp_path: Path, expected:
     assert expected == resolve(tmp_path, 'command = "true"', name=name).spec.name
 
 
-def test_yaml_says_the_same_as_toml(project: Path) -> None:
+def test_yaml_is_equivalent_to_toml(project: Path) -> None:
     """The same keys, with the freedom of YAML about quotes."""
     text = """
 name: digits
@@ -352,9 +352,7 @@ def test_param_beats_set_and_file(tmp_path: Path) -> None:
     assert {"lr": "1e-3", "a": "1.50", "b": "3", "flag": "true", "text": '"x"'} == spec.params
 
 
-def test_relative_paths_are_relative_to_the_place_that_says_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_are_relative_to_their_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a file to its folder, those of command line and call to the current folder; `~` is the home."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("jobs/src", "here/src", "tree"):
@@ -506,7 +504,7 @@ def test_a_call_may_give_a_mapping(tmp_path: Path, overrides: Mapping[str, Any],
     )
 
 
-def test_scheduler_may_be_one_word(tmp_path: Path) -> None:
+def test_scheduler_may_be_a_string(tmp_path: Path) -> None:
     """`scheduler = "local"` is `scheduler.name`, in every place."""
     for more in ({}, {"sets": ["scheduler=local"]}, {"environ": {"TONY_SET_SCHEDULER": "local"}}):
         text = 'command = "x"\n' + ("" if more else 'scheduler = "local"')

@@ -34,12 +34,12 @@ def _load(folder: Path, text: str, name: str, **more: Any) -> Resolved:
 
 
 @given(spec=jobs())
-def test_a_job_file_says_all_of_a_job(folder: Path, spec: JobSpec) -> None:
+def test_a_job_round_trips_through_toml(folder: Path, spec: JobSpec) -> None:
     assert spec == _load(folder, as_toml(spec), "job.toml").spec
 
 
 @given(spec=jobs())
-def test_yaml_says_all_of_a_job(folder: Path, spec: JobSpec) -> None:
+def test_a_job_round_trips_through_yaml(folder: Path, spec: JobSpec) -> None:
     assert spec == _load(folder, yaml.safe_dump(as_tables(spec)), "job.yaml").spec
 
 

@@ -21,7 +21,7 @@ from tony.model.states import JobState, TaskState
 from tony.schedulers.client_interface import Submitter
 
 
-async def test_a_job_that_is_coming_up(home: Home) -> None:
+async def test_a_kill_waits_for_a_starting_am(home: Home) -> None:
     folder, record = recorded(home, submitted=clock.wall())
     asking = asyncio.ensure_future(kill(home, JOB))
     await asyncio.sleep(0.02)
@@ -30,7 +30,7 @@ async def test_a_job_that_is_coming_up(home: Home) -> None:
         assert master.kills or load_kill_request(folder)  # it may have been found between its lock and its first word
 
 
-async def test_a_job_that_never_comes_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_kill_times_out_without_an_am(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The waiting has an end, and is no success."""
     recorded(home, submitted=clock.wall())
     monkeypatch.setattr(actions, "ANSWER_TIMEOUT_SECONDS", 0.1)
@@ -109,7 +109,7 @@ async def test_a_gap_that_does_not_end(home: Home, monkeypatch: pytest.MonkeyPat
     assert load_kill_request(folder) == KillRequest(actor=get_user_name())
 
 
-async def test_a_master_that_dies_for_good_when_it_is_asked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_am_that_dies_during_a_kill_request(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job directory is closed with the state killed."""
     monkeypatch.setattr(actions, "_ANSWER_SECONDS", 0.02)
     folder, record = recorded(home)

@@ -118,7 +118,7 @@ async def test_a_job_that_has_ended(home: Home, job: Recorded) -> None:
     assert diary.reports == [failed(folder, record)]
 
 
-async def test_before_the_master_comes_up(home: Home) -> None:
+async def test_following_starts_before_the_am(home: Home) -> None:
     """It is waited for; the first report is that all tasks are pending."""
     job = recorded(home, submitted=clock.wall())
     folder, record = job
@@ -315,7 +315,7 @@ async def test_further_sessions_say_why(home: Home, job: Recorded) -> None:
     assert diary.sessions == [(2, "worker:1 failed"), (3, "")]
 
 
-async def test_the_report_says_why_where_the_log_cannot(
+async def test_the_reason_comes_from_the_report_without_the_log(
     home: Home, job: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log is on a remote file system that is unavailable: it is not waited for."""
@@ -376,8 +376,8 @@ async def test_whole_lines_byte_for_byte(home: Home, job: Recorded) -> None:
     assert seen == [b"\r 25%\r 50%\r", b"end"]
 
 
-async def test_another_master_goes_on(home: Home, job: Recorded) -> None:
-    """That is said once, in one sentence, and the following goes on to the end."""
+async def test_following_continues_with_the_next_am(home: Home, job: Recorded) -> None:
+    """The change is printed once, in one sentence, and following continues to the end."""
     folder, record = job
     diary = Diary()
     async with FakeAm(folder, running(job)) as master, asyncio.TaskGroup() as group:

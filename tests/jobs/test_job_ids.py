@@ -27,8 +27,8 @@ def jobs(home: Home) -> Home:
     return home
 
 
-def test_a_new_id_says_where_and_when() -> None:
-    """It is safe as a folder's name, and no two are alike."""
+def test_a_new_id_has_scheduler_and_time() -> None:
+    """It is safe as a folder's name, and unique."""
     ids = {create_job_id("local", 1_767_225_599.9) for _ in range(20)}
     assert len(ids) == 20
     assert all(re.fullmatch("local-20251231-235959-[0-9a-f]{6}", i) and JOB_ID.fullmatch(i) for i in ids)
@@ -108,7 +108,7 @@ def test_the_end_of_an_id_that_is_enough() -> None:
         ("a\x1b[2Jb", r"there is no job 'a\\x1b\[2Jb'"),
     ],
 )
-def test_what_is_no_job_gets_the_nearest(jobs: Home, text: str, said: str) -> None:
+def test_an_unknown_id_gets_a_suggestion(jobs: Home, text: str, said: str) -> None:
     """The message helps to write the right one, and shows no control character."""
     with pytest.raises(UnknownJobError, match=said):
         resolve(jobs, text)
@@ -123,7 +123,7 @@ def test_a_name_is_no_id_but_leads_to_it(home: Home) -> None:
         resolve(home, "oom")
 
 
-def test_the_cluster_was_asked_as_well(jobs: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_application_id_names_both_places(jobs: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """An application id may belong to a job of another machine; if it is unknown there too, the message says both."""
 
     async def unknown(*_: object) -> bool:
@@ -134,7 +134,7 @@ def test_the_cluster_was_asked_as_well(jobs: Home, monkeypatch: pytest.MonkeyPat
         resolve(jobs, "application_1_0001")
 
 
-def test_an_empty_home_says_so(home: Home) -> None:
+def test_an_empty_state_directory_has_its_message(home: Home) -> None:
     for text in ("x", "last"):
         with pytest.raises(UnknownJobError, match="has no jobs"):
             resolve(home, text)

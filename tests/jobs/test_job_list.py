@@ -35,8 +35,8 @@ async def ids(home: Home, **wanted: object) -> list[str]:
     return [head.job for head in (await list_jobs(home, Filter(**wanted))).heads]  # type: ignore[arg-type]
 
 
-async def test_a_living_job_is_asked(jobs: Home) -> None:
-    """Its state is what its master says, and can be asked for."""
+async def test_a_running_jobs_state_comes_from_its_am(jobs: Home) -> None:
+    """The list can be filtered by it."""
     folder, record = recorded(jobs, C, submitted=LONG_AGO + 50)
     async with FakeAm(folder, standing(folder, record, JobState.QUEUED, TaskState.REQUESTED)):
         assert await ids(jobs, states={JobState.QUEUED}) == [C]

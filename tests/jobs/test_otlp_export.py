@@ -84,8 +84,8 @@ def test_a_trace_arrives() -> None:
     assert made.headers[0]["authorization"] == "Bearer x"
 
 
-def test_one_that_is_busy_is_asked_again() -> None:
-    """After as long as it says, or longer each time."""
+def test_a_busy_collector_is_retried() -> None:
+    """After the time that it gives, or longer each time."""
     pauses: list[float] = []
     with collector() as made:
         made.answers = [(503, {}, b""), (429, {"Retry-After": "7"}, b""), (502, {"Retry-After": "soon"}, b"")]
@@ -101,8 +101,8 @@ def test_one_that_is_busy_for_ever() -> None:
             send(build_traces_url(made.url), traced(trained()), pause=lambda seconds: None)
 
 
-def test_one_that_refuses_is_not_asked_again() -> None:
-    """What it says comes along."""
+def test_a_refusing_collector_is_not_retried() -> None:
+    """The error has its response."""
     with collector() as made:
         made.answers = [(401, {}, b"no such token")]
         with pytest.raises(InfraError, match="HTTP 401, no such token"):
@@ -153,7 +153,7 @@ def test_where_traces_go(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["h:4318", "ftp://h", "http://", "file:///etc/passwd", "http://h:x", ""])
-def test_what_is_no_address(text: str) -> None:
+def test_invalid_addresses_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="http://host:4318"):
         build_traces_url(text)
 

@@ -94,8 +94,8 @@ async def test_without_the_option_the_scheduler_is_not_asked(home: Home, cluster
     assert cluster.asked == 0
 
 
-async def test_it_cannot_be_asked(home: Home, cluster: Cluster) -> None:
-    """Then there is no list, and the reason is told."""
+async def test_an_unavailable_scheduler_is_an_error(home: Home, cluster: Cluster) -> None:
+    """There is no list, and the reason is reported."""
     cluster.error = SchedulerError("there is no cluster")
     with pytest.raises(SchedulerError, match="there is no cluster"):
         await list_jobs(home, Filter(scheduler="yarn"))

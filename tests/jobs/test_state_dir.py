@@ -13,7 +13,7 @@ from tony.jobs.state_dir import find_state_dir, prepare
 from tony.model.layout import Home
 
 
-def test_the_variable_says_where() -> None:
+def test_the_variable_names_the_state_directory() -> None:
     assert find_state_dir({"TONY_HOME": "/srv/t", "HOME": "/home/u"}).path == Path("/srv/t")
 
 
@@ -55,7 +55,7 @@ def test_a_tilde_is_expanded_or_refused(monkeypatch: pytest.MonkeyPatch) -> None
         find_state_dir({"TONY_HOME": "~/t"})
 
 
-def test_what_is_made_is_private(tmp_path: Path) -> None:
+def test_created_files_are_private(tmp_path: Path) -> None:
     """Job files and logs are readable by their owner only, whatever the umask."""
     home = Home(tmp_path / "a" / "b")
     old = os.umask(0)

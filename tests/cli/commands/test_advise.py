@@ -46,8 +46,8 @@ def file_of(plan: Plan, path: Path) -> Path:
     return path
 
 
-def test_what_is_read_of_files_is_what_was_measured(home: Home) -> None:
-    """The same facts as from memory, as far as they go by peaks, steps, checkpoints and failures."""
+def test_facts_read_from_files_equal_those_in_memory(home: Home) -> None:
+    """As far as they use peaks, steps, checkpoints and failures."""
     for kind in ("checkpoint-interval", "memory-tight", "gpus-idle"):
         plan = PLANTED[kind](Random(4))
         simulated = simulate(plan, Random(4), list(PLANTED).index(kind))

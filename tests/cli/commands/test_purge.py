@@ -24,7 +24,7 @@ def jobs(home: Home) -> Home:
     return home
 
 
-def test_it_says_what_would_go(tony: Tony, jobs: Home) -> None:
+def test_without_apply_purge_lists_what_it_would_remove(tony: Tony, jobs: Home) -> None:
     answer = tony("purge", "--older-than", "1d")
     assert answer.code == 0
     lines = answer.out.splitlines()

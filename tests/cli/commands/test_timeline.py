@@ -50,8 +50,8 @@ def row(lines: list[str], name: str) -> str:
     return next(line for line in lines if line.startswith(name)).removeprefix(name).strip(" ")
 
 
-def test_a_column_shows_what_was_done_longest() -> None:
-    """In parts of the width as long as the parts of the time; what that means stands below."""
+def test_a_column_shows_the_longest_state_of_its_time() -> None:
+    """The width is divided as the time; the legend is below."""
     lines = format_timeline(told(plain_life()), 60, ASCII)
     picture = row(lines, "worker:0")
     assert picture == "." * 10 + ":" * 10 + "#" * 30

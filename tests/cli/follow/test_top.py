@@ -81,8 +81,9 @@ def running(home: Home, spec: JobSpec = WITH_GPUS) -> JobReport:
 
 
 class TestTable:
-    def test_what_is_measured(self, home: Home) -> None:
-        """Of each task the newest, of its devices mean and sum; time to its end from its steps since it began anew."""
+    def test_rows_show_the_latest_metrics(self, home: Home) -> None:
+        """For each task the newest sample, for its devices mean and sum; the remaining time from its steps since its
+        last start."""
         report = running(home)
         rows = build_rows(report, WITH_GPUS, measured(), reports())
         assert rows[0] == TopRow(
@@ -116,8 +117,8 @@ class TestTable:
         assert row.progress is not None
         assert (row.progress.step, row.progress.total, row.progress.left) == (20.0, 100.0, None)
 
-    def test_what_succeeded_did_not_stop_short(self, home: Home) -> None:
-        """Fewer steps than it said are no share of a program that succeeded, and of no task of a job that did."""
+    def test_a_succeeded_task_counts_as_complete(self, home: Home) -> None:
+        """Fewer steps than announced are no share for a succeeded program, nor for any task of a succeeded job."""
         report = running(home)
         over = replace(report.tasks[0], pid=None, state=TaskState.SUCCEEDED)
         one = replace(report, tasks=(over, *report.tasks[1:]))
@@ -183,7 +184,7 @@ class TestTable:
         orders = {sort.value: "".join(row.task for row in sort_rows(rows, sort)) for sort in TopSort}
         assert orders == {"task": "abc", "state": "bac", "cpu": "cab", "memory": "acb", "gpu": "bca", "progress": "bca"}
 
-    def test_series_that_are_asked_for(self) -> None:
+    def test_requested_series_cover_all_devices(self) -> None:
         """As many devices as any task was granted."""
         assert list_top_series(WITH_GPUS) == (
             *("cpu", "rss"),

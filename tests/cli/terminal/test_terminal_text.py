@@ -37,7 +37,7 @@ from tony.control_characters import escape
         ("\udcff", "\\udcff"),
     ],
 )
-def test_what_steers_is_written_out(text: str, expected: str) -> None:
+def test_control_characters_are_escaped(text: str, expected: str) -> None:
     assert escape(text) == expected
 
 
@@ -128,8 +128,8 @@ def test_times_are_for_people() -> None:
     assert format_age(None, now) == "-"
 
 
-def test_a_terminals_size_is_asked_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the environment says counts for more; one that knows no size, or no terminal at all, has 80 columns."""
+def test_a_terminals_size_is_queried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment takes precedence; a terminal without a size, or no terminal at all, has 80 columns."""
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.delenv("LINES", raising=False)
     ours, theirs = pty.openpty()

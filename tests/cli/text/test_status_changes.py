@@ -46,7 +46,7 @@ def story() -> StatusChanges:
     return story
 
 
-def test_the_beginning_says_which_job() -> None:
+def test_the_first_line_names_the_job() -> None:
     story = StatusChanges()
     assert mention_each(story.describe(report(), 0.0), ("1 task", "/f"))
     assert story.describe(report(), 1.0) == []
@@ -70,7 +70,7 @@ def test_a_started_program_is_reported_with_its_pid(story: StatusChanges) -> Non
     assert story.describe(replace(report(JobState.RUNNING), tasks=(replace(told, pid=9),)), 4.0) == []
 
 
-def test_a_failure_says_how(story: StatusChanges) -> None:
+def test_a_failure_has_its_reason(story: StatusChanges) -> None:
     """By its note, its signal or its code."""
     for more, said in (
         ({"note": "ran out of memory (limit 1g)"}, "worker:0 failed: ran out of memory (limit 1g)"),
@@ -179,7 +179,7 @@ def test_a_long_wait_is_reported_with_growing_intervals(story: StatusChanges) ->
     assert told == [2, 32, 92, 212]
 
 
-def test_waiting_again_begins_anew(story: StatusChanges) -> None:
+def test_the_pending_delay_starts_anew_after_an_end(story: StatusChanges) -> None:
     """An end of the waiting resets the moment."""
     story.describe(report(waiting="no room"), 1.0)
     story.describe(report(), 1.5)
@@ -187,7 +187,7 @@ def test_waiting_again_begins_anew(story: StatusChanges) -> None:
     assert story.describe(report(waiting="no room"), 3.3) == ["no room"]
 
 
-def test_a_restart_says_why(story: StatusChanges) -> None:
+def test_a_restart_has_its_reason(story: StatusChanges) -> None:
     story.describe(report(JobState.RUNNING, {"worker:0": TaskState.RUNNING}), 1.0)
     again = report(JobState.RESTARTING, {"worker:0": TaskState.RUNNING}, failure=FAILURE)
     assert story.describe(again, 2.0) == ["Restarting: worker:1 on here: exit code 3"]
@@ -197,7 +197,7 @@ def test_a_restart_says_why(story: StatusChanges) -> None:
     assert story.describe(second, 3.0) == ["Started worker:0 on here (pid 7)"]
 
 
-def test_stopping_says_why_if_something_failed(story: StatusChanges) -> None:
+def test_stopping_has_its_reason_if_a_task_failed(story: StatusChanges) -> None:
     assert story.describe(report(JobState.STOPPING), 1.0) == []
     again = StatusChanges()
     again.describe(report(), 0.0)

@@ -76,7 +76,7 @@ def test_a_job_with_fewer_tasks_than_it_asks_for(running: JobReport) -> None:
         (JobState.FAILED, "stopped stopped", "requested 2 of 2 tasks (min 1); none of them ran"),
     ],
 )
-def test_a_job_whose_tasks_lack_containers(state: JobState, states: str, said: str) -> None:
+def test_container_counts_of_a_queued_or_restarting_job(state: JobState, states: str, said: str) -> None:
     """How many are wanted, and how many are there: a container is not taken for granted."""
     session = 0 if "none" in said else 1
     tasks = tuple(task(f"worker:{n}", TaskState(word), session=session) for n, word in enumerate(states.split()))
@@ -178,7 +178,7 @@ def test_the_live_table_of_a_large_job() -> None:
     ]
 
 
-def test_the_live_table_says_how_programs_ended() -> None:
+def test_the_live_table_shows_how_programs_ended() -> None:
     tasks = (
         task("a:0", TaskState.FAILED, signal="SIGSEGV", since=NOON),
         task("a:1", TaskState.FAILED, exit_code=2, since=NOON),
@@ -188,7 +188,7 @@ def test_the_live_table_says_how_programs_ended() -> None:
     assert [row.split()[-1] for row in rows[2:]] == ["SIGSEGV", "2", "-"]
 
 
-def test_who_is_still_waited_for_is_on_every_page_of_a_job(running: JobReport) -> None:
+def test_unfinished_tasks_are_on_every_report_of_a_job(running: JobReport) -> None:
     """`tony status` and the live table have a line for it."""
     text = "chief:0 has succeeded; still waiting for worker:0-1"
     shown = replace(running, waiting="", unfinished=text)

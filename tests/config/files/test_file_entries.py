@@ -36,6 +36,6 @@ def test_entries(text: str, path: str, name: str, unpack: bool) -> None:
         ("/a::.", "inside the working directory"),
     ],
 )
-def test_mistakes(text: str, words: str) -> None:
+def test_invalid_file_entries_are_refused(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse_file_entry(text)

@@ -103,8 +103,8 @@ def _refusal(path: str | Path, cwd: Path) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_a_file_that_cannot_be_used_says_why(tmp_path: Path) -> None:
-    """Missing, a folder, of another kind, not text, too large, a name that is none."""
+def test_an_unusable_file_is_refused_with_its_reason(tmp_path: Path) -> None:
+    """Missing, a folder, of another kind, not text, too large, an invalid name."""
     write(tmp_path, "", "folder/job.yaml")
     (tmp_path / "empty").mkdir()
     (tmp_path / "jobs.toml").mkdir()

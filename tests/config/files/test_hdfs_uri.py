@@ -42,7 +42,7 @@ def test_one_form(text: str, address: str) -> None:
         ("hdfs:///a/../b", "must not contain `.` or `..`"),
     ],
 )
-def test_what_is_none(text: str, words: str) -> None:
+def test_invalid_hdfs_uris_are_refused(text: str, words: str) -> None:
     assert is_address(text)
     with pytest.raises(ValueError, match="^.*" + words.replace(".", r"\.")):
         normalize_hdfs_uri(text)

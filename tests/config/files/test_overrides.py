@@ -113,7 +113,7 @@ def test_set_takes_every_kind_of_setting(tmp_path: Path) -> None:
     )
 
 
-def test_set_of_a_table_is_laid_over_what_is_there(tmp_path: Path) -> None:
+def test_a_table_is_merged_into_existing_values(tmp_path: Path) -> None:
     """Key by key, like everything else; `scheduler` as a variable's name is just a name."""
     spec = resolve(
         tmp_path, JOB, sets=["env.A=1", "env={ B = 2, scheduler = 'x' }", "scheduler=local", "scheduler.local.gpus=1"]

@@ -40,8 +40,8 @@ def test_references_are_followed_at_submission(tmp_path: Path) -> None:
     assert resolve_reference(spec, {"HOOK": HOOK}, {}).notify == Notify(webhook=HOOK, secret="k3y", on=("failed",))
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
-    """All of it at once, with where it was set; nothing of a secret is told."""
+def test_missing_secrets_are_reported(tmp_path: Path) -> None:
+    """All at once, with the place where each was set, and without any part of a secret."""
     spec = job(tmp_path, JOB)
     with pytest.raises(ConfigError) as caught:
         resolve_reference(spec, {}, {"notify.webhook": "job.toml:3"})
@@ -84,7 +84,7 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     ],
     ids=lambda mistake: mistake.partition(" ")[0],
 )
-def test_mistakes(tmp_path: Path, mistake: str) -> None:
+def test_errors_do_not_show_secrets(tmp_path: Path, mistake: str) -> None:
     with pytest.raises(ConfigError) as caught:
         job(tmp_path, f'command = "true"\n[notify]\n{mistake}\n')
     assert "XYZZY" not in str(caught.value)

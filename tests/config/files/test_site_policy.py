@@ -70,8 +70,8 @@ def test_a_site_gives_defaults(tmp_path: Path, etc: Path, own: Path) -> None:
     assert (f"{own}:1", f"{etc}:2") == (resolved.sources["max_restarts"], resolved.sources["stop_grace"])
 
 
-def test_a_site_cannot_say_what_is_a_jobs(tmp_path: Path, etc: Path) -> None:
-    """Names, roles and commands belong to one job; all mistakes in a site file are told."""
+def test_a_site_file_cannot_set_values_of_one_job(tmp_path: Path, etc: Path) -> None:
+    """Names, roles and commands belong to one job; all errors in a site file are reported."""
     put(
         etc,
         'name = "x"\ncommand = "y"\nmax_restart = 1\nfinal = ["tsl", 3, "name", "roles", "roles.*.gpus"]\n'
@@ -277,8 +277,8 @@ def test_the_am_finds_nothing_wrong_with_a_job_that_the_client_passed(tmp_path: 
     assert [] == check_again(spec, [tmp_path / "gone.toml"])
 
 
-def test_the_am_finds_what_another_machines_site_would_refuse(tmp_path: Path, etc: Path) -> None:
-    """A job that was resolved elsewhere, or tampered with on its way."""
+def test_the_am_enforces_the_rules_of_its_own_site(tmp_path: Path, etc: Path) -> None:
+    """Against a job that was resolved on another machine, or tampered with on its way."""
     put(
         etc,
         'tls = "always"\nfinal = ["tls", "env", "roles.*.gpus", "scheduler.local", "job_timeout"]\n'
@@ -312,8 +312,8 @@ def test_the_am_finds_what_another_machines_site_would_refuse(tmp_path: Path, et
     assert [] == check_again(mended, [etc])
 
 
-def test_the_am_says_when_a_site_file_cannot_be_read(etc: Path) -> None:
-    """Its rules are not passed over."""
+def test_the_am_reports_an_unreadable_site_file(etc: Path) -> None:
+    """Its rules are not skipped."""
     put(etc, "tls = ")
     assert 1 == len(check_again(JobSpec(command="x"), [etc]))
 

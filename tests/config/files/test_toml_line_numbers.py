@@ -69,8 +69,8 @@ def test_the_line_of_every_kind_of_key() -> None:
     }.items() <= lines.items()
 
 
-def test_an_unknown_key_has_the_line_of_what_is_around_it() -> None:
-    """A key that is missing is looked for where it would stand."""
+def test_an_unknown_key_has_the_line_of_its_table() -> None:
+    """A missing key is reported where it would be."""
     lines = scan("a = 1\n[b]\nc = 2\n")
     assert (2, 3, 1) == (lines.find_line(("b", "x")), lines.find_line(("b", "c", "0")), lines.find_line(("z", "y")))
 
@@ -112,7 +112,7 @@ def _keys(values: dict[str, Any], place: tuple[str, ...] = ()) -> set[tuple[str,
 
 
 @given(documents)
-def test_every_key_that_tomllib_sees_has_a_line(document: dict[str, Any]) -> None:
+def test_every_key_of_tomllib_has_a_line(document: dict[str, Any]) -> None:
     """What tomlkit writes is found again, each top-level key at a line that holds it."""
     text = tomlkit.dumps(document)
     values = tomllib.loads(text)

@@ -39,7 +39,7 @@ from tony.config.files.yaml_reader import read_yaml
         ("|\n  two\n  lines\n", "two\nlines\n"),
     ],
 )
-def test_a_scalar_means_what_it_looks_like(text: str, expected: Any) -> None:
+def test_scalars_follow_the_core_schema(text: str, expected: Any) -> None:
     """The core schema of YAML 1.2; numbers keep the text they were written as."""
     values, _ = read_yaml(f"a: {text}")
     assert {"a": expected} == values
@@ -55,6 +55,6 @@ def test_merge_keys_and_aliases_are_understood() -> None:
     assert (4, 1, 2) == (lines["w", "memory"], lines["w", "env"], lines["w", "gpus"])
 
 
-def test_keys_are_text_whatever_they_look_like() -> None:
+def test_keys_are_always_text() -> None:
     """`on`, `1` and `null` are names like others."""
     assert {"on", "1", "null", "1.5"} == set(read_yaml("on: a\n1: b\nnull: c\n1.5: d")[0])

@@ -52,7 +52,7 @@ class TestResources:
         said = "a/x is left out: b/x (tony.xml:4) has the same name, and the last one wins."
         assert notes(tmp_path, settings) == [f"{RESOURCES} (tony.xml:4): {said}"]
 
-    def test_what_is_not_there_stops(self, tmp_path: Path) -> None:
+    def test_a_missing_file_is_an_error(self, tmp_path: Path) -> None:
         assert mistakes(tmp_path, {**ONE, RESOURCES: "x"}) == [
             f'files[0] = "x" (tony.xml:4): {tmp_path}/x does not exist.'
         ]

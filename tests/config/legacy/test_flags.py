@@ -30,7 +30,7 @@ def test_every_flag_fills_its_field() -> None:
         assert found == (("x",) if row.repeated else "x" if row.argument else True)
 
 
-def test_what_may_be_repeated_is_kept_in_order() -> None:
+def test_repeatable_flags_keep_their_order() -> None:
     """Two `--conf` of one key both count: LinkedIn TonY's parser kept the last one."""
     words = ["--shell_env", "A=1", "--shell_env", "B=2", "--conf", "k=1", "--conf", "k=2"]
     assert parse(words) == Flags(shell_env=("A=1", "B=2"), conf=("k=1", "k=2"))

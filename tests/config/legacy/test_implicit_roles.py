@@ -18,7 +18,7 @@ HOROVOD = {"tony.application.framework": "horovod"}
 class TestAlone:
     """No type has tasks."""
 
-    def test_it_is_one_task_with_what_the_application_master_had(self, tmp_path: Path) -> None:
+    def test_it_is_one_task_with_the_resources_of_the_application_master(self, tmp_path: Path) -> None:
         """Memory, vcores, GPUs; no framework; the port for a page; the chief, whose HOME is its folder on clusters."""
         job = spec(tmp_path, {"tony.am.memory": "3g", "tony.am.vcores": "2", "tony.am.gpus": "1"})
         role = job.roles["main"]

@@ -126,8 +126,8 @@ def answer(folder: Path, file: str, scheduler: str) -> JobSpec | int:
 
 
 @given(settings=jobs(), scheduler=st.sampled_from(["local", "yarn"]))
-def test_the_job_file_says_all_that_the_xml_says(folder: Path, settings: dict[str, str], scheduler: str) -> None:
-    """Whatever the settings: the same JobSpec, or as many mistakes."""
+def test_the_job_file_is_equivalent_to_the_xml(folder: Path, settings: dict[str, str], scheduler: str) -> None:
+    """Whatever the settings: the same JobSpec, or as many errors."""
     draft = drafted(folder, settings)
     if draft.problems:
         return

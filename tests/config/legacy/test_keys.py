@@ -112,8 +112,8 @@ def test_the_table_covers_every_setting() -> None:
 
 
 @pytest.mark.parametrize("name", BECOMES)
-def test_what_a_setting_becomes(tmp_path: Path, name: str) -> None:
-    """Its value stands where the table says, and its place is known there."""
+def test_each_key_becomes_its_setting(tmp_path: Path, name: str) -> None:
+    """Its value has the place that the table names, and its source is known there."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "core-site.xml").touch()
     key, value, more, ours, expected = BECOMES[name]

@@ -27,7 +27,7 @@ def test_the_driver_is_not_the_users(tmp_path: Path, key: str) -> None:
         ({"tony.chief.instances": "1", "tony.application.tensorboard-log-dir": "/logs"}, "tensorboard:0"),
     ],
 )
-def test_who_has_a_port_for_tensorboard(tmp_path: Path, settings: dict[str, str], task: str) -> None:
+def test_which_task_has_a_port_for_tensorboard(tmp_path: Path, settings: dict[str, str], task: str) -> None:
     """The chief alone; with a TensorBoard beside the job that one alone."""
     assert str(spec(tmp_path, {"tony.worker.instances": "2", **settings}).tensorboard_task) == task
 

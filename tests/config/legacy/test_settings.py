@@ -34,11 +34,11 @@ def test_the_site_file_beats_the_users_file(tmp_path: Path) -> None:
     assert queue(tmp_path, "mine", "ours") == ("ours", f"{tmp_path}/site/tony-site.xml:2")
 
 
-def test_what_the_user_makes_final_stays(tmp_path: Path) -> None:
+def test_a_users_final_value_is_kept(tmp_path: Path) -> None:
     assert queue(tmp_path, "mine", "ours", final=("user",)) == ("mine", "tony.xml:4")
 
 
-def test_conf_beats_all_files_even_what_is_final(tmp_path: Path) -> None:
+def test_conf_overrides_all_files_even_final_values(tmp_path: Path) -> None:
     """As LinkedIn TonY has it: of two the last one."""
     assert queue(tmp_path, "mine", "ours", "a", "b", final=("user", "site")) == ("b", "--conf")
 
@@ -207,7 +207,7 @@ def test_a_secret_is_not_shown(tmp_path: Path) -> None:
     assert not any("geheim" in each for each in found)
 
 
-def test_a_file_says_what_it_is_by_its_name(tmp_path: Path) -> None:
+def test_a_files_type_is_known_by_its_name(tmp_path: Path) -> None:
     write_file(tmp_path, xml(ONE), "JOB.XML")
     assert "worker" in load("JOB.XML", environ=NOWHERE, cwd=tmp_path, site_files=[]).spec.roles
 

@@ -45,8 +45,8 @@ class TestNoSettingsFile:
         assert notes(tmp_path, {}, *RUN) == []
 
     @pytest.mark.parametrize("folder", ["x" * 5000, "a\0b/src"])
-    def test_of_what_is_no_path(self, tmp_path: Path, folder: str) -> None:
-        """Nothing is suggested, and the mistake is found elsewhere."""
+    def test_an_invalid_path_gets_no_suggestion(self, tmp_path: Path, folder: str) -> None:
+        """The error is found by another check."""
         with pytest.raises(ConfigError):
             told(tmp_path, "--src_dir", folder)
 
@@ -64,7 +64,7 @@ class TestNoInterpreter:
             file.writestr(link, "venv")
         return (*RUN, "--python_venv", archive, "--python_binary_path", path)
 
-    def test_it_is_refused_with_what_to_write(self, tmp_path: Path) -> None:
+    def test_it_is_refused_with_the_right_path(self, tmp_path: Path) -> None:
         """As LinkedIn TonY's page on PyTorch has it, whose archive has another folder."""
         (found,) = mistakes(tmp_path, ONE, *self.flags(tmp_path, "bin/python"))
         assert mentions(

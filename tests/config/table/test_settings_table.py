@@ -70,13 +70,13 @@ def test_a_default_as_it_is_shown_is_read_as_the_default(setting: Setting) -> No
     assert setting.default == convert(setting, raw, Path("/"))
 
 
-def test_what_a_person_tries_is_not_a_key_itself() -> None:
+def test_aliases_shadow_no_key() -> None:
     """A hint that names another word for a key must not shadow a real one beside it."""
     beside = {setting.path[-1] for setting in SETTINGS if len(setting.path) == 1}
     assert not [s.key for s in SETTINGS if len(s.path) == 1 and beside & set(s.also)]
 
 
-def test_the_table_tells_name_type_unit_default_and_meaning() -> None:
+def test_the_table_has_name_type_unit_default_and_meaning() -> None:
     rows = {row.name: row for row in settings_rows()}
     memory, kind, limit = rows["roles.<role>.memory"], rows["roles.<role>.kind"], rows["job_timeout"]
     assert ("size", "b k m g t", '"1g"', "scheduler") == (memory.type, memory.unit, memory.default, memory.reader)

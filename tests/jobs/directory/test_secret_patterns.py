@@ -49,13 +49,13 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("printed", "shown"), HIDDEN)
-def test_what_looks_like_a_secret(printed: str, shown: str) -> None:
-    """Is stars, as many as it had bytes."""
+def test_text_that_looks_like_a_secret_is_masked(printed: str, shown: str) -> None:
+    """With as many stars as it had bytes."""
     assert PRINTED.mask_text(printed) == shown
 
 
 @pytest.mark.parametrize("printed", SHOWN)
-def test_what_does_not(printed: str) -> None:
+def test_other_text_is_not_masked(printed: str) -> None:
     assert PRINTED.mask_text(printed) == printed
 
 

@@ -33,8 +33,8 @@ def logs(tmp_path: Path) -> TaskLogs:
     return TaskLogs(LocalStore(tmp_path), "", "worker:1")
 
 
-def test_what_there_is(logs: TaskLogs) -> None:
-    """Plain files of this task's programs, halves as one, in order."""
+def test_the_log_files_of_a_task(logs: TaskLogs) -> None:
+    """Plain files of this task's programs, rotated halves as one, in order."""
     files = asyncio.run(logs.files())
     assert [("worker-1.s1.t1.out", 0), (NAME, 51)] == [(file.name, file.size) for file in files]
 
@@ -102,8 +102,8 @@ def test_a_search_reads_each_byte_once() -> None:
     assert time.process_time() - began < 20
 
 
-def test_a_search_of_a_long_log_goes_on(tmp_path: Path) -> None:
-    """One search looks through a part only, and says from where to go on: in the end the line is found."""
+def test_a_search_of_a_long_log_continues(tmp_path: Path) -> None:
+    """One search reads a part only, and says where to continue: in the end the line is found."""
     line = b"nothing of the kind\n"
     before = line * (100 * LOG_PIECE // len(line))
     (tmp_path / NAME).write_bytes(before + b"the needle\n" + line)
@@ -127,7 +127,7 @@ def test_a_search_of_a_long_log_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["worker-10.s1.t1.out", f"{NAME}.1", "../secret", "worker-1.executor.log", "worker-1.s3.t1.out", "", "x\0y"]
 )
-def test_what_is_not_its_own_is_not_there(logs: TaskLogs, name: str) -> None:
-    """Other tasks' logs, links and everything else are no log of this task."""
+def test_other_files_are_no_log_of_the_task(logs: TaskLogs, name: str) -> None:
+    """Other tasks' logs, links and everything else."""
     with pytest.raises(LookupError):
         asyncio.run(logs.read(name, 0, 10))

@@ -13,8 +13,8 @@ from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 
 
-async def test_what_happens_from_now_on(home: Home) -> None:
-    """It ends with the job, and not before the last event."""
+async def test_new_events_are_followed(home: Home) -> None:
+    """Following ends with the job, and not before the last event."""
     folder, record = recorded(home)
     header = Header(format=FORMAT, version=VERSION, job=JOB, attempt=1, settings="")
     writer = LogWriter(folder.events(1), header)

@@ -39,8 +39,8 @@ async def test_lines_come_as_they_are_printed(folder: JobFolder) -> None:
         assert sorted(await waiting) == ["worker:0 b", "worker:1 c"]
 
 
-async def test_only_what_was_asked_for(folder: JobFolder) -> None:
-    """Other files wake us, and are passed over."""
+async def test_only_selected_logs_are_followed(folder: JobFolder) -> None:
+    """Changes of other files are ignored."""
     with LogTail(folder.logs, Selection(tasks={"worker:1"})) as tail:
         write_log(folder, "worker-0.s1.t1.out", "a\n")
         write_log(folder, "worker-0.executor.log", "b\n")

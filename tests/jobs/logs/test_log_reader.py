@@ -46,7 +46,7 @@ def rotate(folder: Path, file: str = FILE) -> None:
         ("worker-0.s1.t1.out\n", None),
     ],
 )
-def test_a_name_says_whose_output_it_is(file: str, expected: LogName | None) -> None:
+def test_a_log_name_has_its_task_and_stream(file: str, expected: LogName | None) -> None:
     """Anything else is no log of a task's program."""
     assert LogName.parse(file) == expected
 
@@ -80,8 +80,8 @@ def test_finding_selects_and_sorts(tmp_path: Path) -> None:
     assert find(tmp_path / "nowhere", Selection()) == []
 
 
-def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    """A line comes out once it has an end."""
+def test_reading_continues_at_its_offset(tmp_path: Path) -> None:
+    """A line is returned once it has an end."""
     reader = LogReader(tmp_path, OUT)
     assert texts(reader.read()) == []
     append(tmp_path, b"one\ntw")
@@ -107,7 +107,7 @@ def test_a_character_in_two_pieces_is_one(tmp_path: Path) -> None:
     assert texts(reader.read()) == ["ä"]
 
 
-def test_a_line_without_end_comes_in_pieces(tmp_path: Path) -> None:
+def test_a_line_without_end_is_returned_in_pieces(tmp_path: Path) -> None:
     """It must not fill our memory."""
     append(tmp_path, b"x" * (2 * MAX_LINE_BYTES + 5))
     reader = LogReader(tmp_path, OUT)
@@ -159,7 +159,7 @@ def test_a_first_look_takes_the_rotated_file_too(tmp_path: Path) -> None:
     assert texts(LogReader(tmp_path, OUT).drain()) == ["one", "two"]
 
 
-def test_a_file_that_was_cut_is_read_anew(tmp_path: Path) -> None:
+def test_a_truncated_file_is_read_from_its_start(tmp_path: Path) -> None:
     """An inode number may be given again to a new file."""
     append(tmp_path, b"one\ntwo\n")
     reader = LogReader(tmp_path, OUT)

@@ -41,8 +41,8 @@ def test_a_prompt_shows_and_its_answer_is_a_line_of_its_own(tmp_path: Path) -> N
     assert texts(reader.drain()) == ["rest"]
 
 
-def test_due_says_how_long_an_unfinished_line_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From when its first byte was read, however often it grows; a line's end begins anew."""
+def test_the_age_of_an_unfinished_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From when its first byte was read, however often it grows; a line's end starts anew."""
     now = 100.0
     monkeypatch.setattr(clock, "monotonic", lambda: now)
     reader = LiveReader(tmp_path, OUT)

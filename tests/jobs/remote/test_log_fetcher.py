@@ -197,8 +197,8 @@ class Notes(list[str]):
         self.append(text)
 
 
-async def test_output_comes_as_it_is_printed(home: Home, remote_job: RemoteJob) -> None:
-    """Every stream of every task, over a further try, to the end; then it is known to be complete."""
+async def test_output_is_shown_as_it_is_printed(home: Home, remote_job: RemoteJob) -> None:
+    """Every stream of every task, over a further task attempt, to the end; then it is known to be complete."""
     folder, record, far = remote_job
     notes = Notes()
     async with TalkingMaster(folder, running(folder, record)) as master:
@@ -218,8 +218,8 @@ async def test_output_comes_as_it_is_printed(home: Home, remote_job: RemoteJob) 
     assert (notes, far.asked) == ([], [])
 
 
-async def test_only_what_is_wanted_is_asked_for_and_nothing_twice(home: Home, remote_job: RemoteJob) -> None:
-    """One stream; what is here already is not brought again."""
+async def test_only_missing_output_is_requested(home: Home, remote_job: RemoteJob) -> None:
+    """One stream; what is here already is not fetched again."""
     folder, record, _ = remote_job
     (folder.logs / "worker-1.s1.t1.out").write_bytes(b"had ")
     async with TalkingMaster(folder, running(folder, record)) as master:
@@ -246,7 +246,7 @@ async def test_a_connection_that_breaks_costs_nothing(home: Home, remote_job: Re
     assert notes == []
 
 
-async def test_two_who_follow_do_not_write_twice(home: Home, remote_job: RemoteJob) -> None:
+async def test_two_followers_do_not_write_twice(home: Home, remote_job: RemoteJob) -> None:
     """The second one writes as soon as the first one has gone."""
     folder, record, _ = remote_job
     early = fetch_logs(home, record, Selection(), Notes())
@@ -266,8 +266,8 @@ async def test_two_who_follow_do_not_write_twice(home: Home, remote_job: RemoteJ
     assert read(folder, "worker-0.s1.t1.out") == b"".join(b"%d\n" % n for n in range(50)) + b"last\n"
 
 
-async def test_what_the_master_missed_is_fetched(home: Home, remote_job: RemoteJob) -> None:
-    """From containers that have ended; the stream goes on meanwhile, and is not noted as complete."""
+async def test_output_of_ended_containers_is_fetched_from_the_scheduler(home: Home, remote_job: RemoteJob) -> None:
+    """The stream continues meanwhile, and is not noted as complete."""
     folder, record, far = remote_job
     events: list[Event] = [
         Granted(container="c1", role="worker", host="h1"),
@@ -299,8 +299,8 @@ async def test_what_the_master_missed_is_fetched(home: Home, remote_job: RemoteJ
     ]
 
 
-async def test_what_is_missed_is_asked_for_once(home: Home, remote_job: RemoteJob) -> None:
-    """Of what there is now; a scheduler that is away costs its time once."""
+async def test_missing_output_is_requested_once(home: Home, remote_job: RemoteJob) -> None:
+    """A scheduler that is away costs its timeout once."""
     folder, record, far = remote_job
     logged(folder, [Granted(container="c1", role="worker", host="h1"), ContainerEnded(container="c1", cause="over")])
     far.error = SchedulerError("no daemon answers")
@@ -319,7 +319,7 @@ async def test_what_is_missed_is_asked_for_once(home: Home, remote_job: RemoteJo
     assert (len(far.asked), notes) == (1, ["some output may be missing: no daemon answers"])
 
 
-async def test_after_the_end_the_scheduler_is_asked_once(home: Home, remote_job: RemoteJob) -> None:
+async def test_after_the_end_output_is_requested_once(home: Home, remote_job: RemoteJob) -> None:
     """Rotated files too; a copy that does not match is replaced; then no further request is made."""
     folder, record, far = remote_job
     write_summary(folder, succeeded(folder, record))

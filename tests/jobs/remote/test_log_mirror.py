@@ -88,8 +88,8 @@ def test_a_mirror_resumes_after_a_kill_during_rotation(tmp_path: Path) -> None:
     assert Mirror(tmp_path).end(NAME) == 5  # read again from there
 
 
-def test_a_reader_sees_a_rotated_copy_as_it_sees_the_original(tmp_path: Path) -> None:
-    """Lines across the place where the file was begun anew come whole."""
+def test_a_rotated_copy_reads_like_the_source(tmp_path: Path) -> None:
+    """Lines across the rotation are whole."""
     mirror = Mirror(tmp_path)
     reader = LogReader(tmp_path, NAME)
     mirror.write(NAME, 0, 0, b"one\ntw")
@@ -113,8 +113,8 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
     assert first.take(4)
 
 
-def test_what_is_complete_is_remembered(tmp_path: Path) -> None:
-    """Stream by stream; nothing before there is a note, or if it cannot be read."""
+def test_complete_streams_are_remembered(tmp_path: Path) -> None:
+    """Stream by stream; none before there is a note, or if it cannot be read."""
     assert complete(tmp_path) == frozenset()
     note_complete(tmp_path, ["worker:0 out"])
     note_complete(tmp_path, [])

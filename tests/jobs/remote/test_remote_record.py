@@ -181,9 +181,9 @@ async def test_a_copy_of_another_users_job(home: Home, remote_job: RemoteJob, mo
     assert read(folder, "worker-1.s1.t1.out") == b""
 
 
-async def test_what_is_not_far(home: Home, remote_job: RemoteJob) -> None:
-    """Of a job of this machine all is here; of LinkedIn TonY's, the cluster's own tools show it; a damaged record says
-    that it is."""
+async def test_output_that_needs_no_fetch(home: Home, remote_job: RemoteJob) -> None:
+    """A job of this machine has all of it here; LinkedIn TonY's is shown by the cluster's own tools; a damaged job
+    directory is reported."""
     folder, record, scheduler = remote_job
     write_json(folder.job, to_plain(replace(record, tony_version=LINKEDIN_TONY)))
     assert "yarn logs -applicationId" in await RemoteRecord(home, folder).bring("worker:0")

@@ -63,8 +63,9 @@ def test_a_job_that_is_whole_stays(home: Home) -> None:
     assert os.listdir(home.submitting) == []
 
 
-def test_whatever_else_lies_there_is_passed_over(home: Home, tmp_path: Path) -> None:
-    """Names that are no job's are left alone; a home that lacks the folder, or cannot be written, is no trouble."""
+def test_other_entries_are_skipped(home: Home, tmp_path: Path) -> None:
+    """Names that are no job's are left alone; a state directory that lacks the folder, or cannot be written, is no
+    error."""
     prepare(home)
     remove_aborted_submissions(home)
     home.submitting.mkdir()

@@ -33,8 +33,9 @@ from tony.model.states import JobState, TaskState
 from tony.schedulers import registry
 
 
-def test_who_follows_keeps_what_he_heard_last(home: Home) -> None:
-    """When he hears no more, or leaves; but not what the end has made old, and nothing of a job of this machine."""
+def test_a_follower_caches_the_last_status(home: Home) -> None:
+    """When its connection is lost, or it exits; but not a status that the end has outdated, and nothing for a job of
+    this machine."""
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     for where, last, kept in ((None, running, None), (folder, None, None), (folder, running, running)):
@@ -66,7 +67,7 @@ def stopped() -> Iterator[tuple[int, int]]:
         other.kill()
 
 
-async def test_a_dead_master_whose_supervisor_was_stopped(
+async def test_a_dead_am_with_a_stopped_supervisor(
     home: Home, stopped: tuple[int, int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """This is reported at once, with what to do and the last known state; a follower prints it once."""
@@ -101,8 +102,8 @@ async def test_a_dead_master_whose_supervisor_was_stopped(
         assert f"kill -CONT {supervisor}" in page.err
 
 
-def test_the_way_out_of_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is replaced after a while, and the job can be ended."""
+def test_the_hint_for_a_remote_am_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is replaced after a while, and the job can be killed."""
     folder, _ = recorded(home)
     silent = ConnectionFailedError("no answer from tls:far:1 within 10 s")
     assert add_stop_hint(home, JOB, silent) is silent  # of this machine: that is said elsewhere

@@ -141,8 +141,8 @@ def test_never_started(job: Recorded) -> None:
     assert report.ended == record.submitted
 
 
-def test_a_decided_result_stands(job: Recorded) -> None:
-    """The job had succeeded; only giving back its containers was left to do."""
+def test_a_decided_success_is_kept(job: Recorded) -> None:
+    """The job had succeeded; only its containers had not been released."""
     folder, record = job
     logged(folder, [*started(), exited(WORKERS[0], 0, 5.0), exited(WORKERS[1], 0, 6.0)])
     report = build_last_report(folder, record)
@@ -150,8 +150,8 @@ def test_a_decided_result_stands(job: Recorded) -> None:
     assert states(report) == [TaskState.SUCCEEDED] * 2
 
 
-def test_a_decided_failure_stands(job: Recorded) -> None:
-    """A program had failed: that, not the master's death, is the first cause."""
+def test_a_decided_failure_is_kept(job: Recorded) -> None:
+    """A program had failed: that, not the AM's death, is the root cause."""
     folder, record = job
     logged(folder, [*started(), exited(WORKERS[1], 3, 5.0)])
     report = build_last_report(folder, record)
@@ -161,7 +161,7 @@ def test_a_decided_failure_stands(job: Recorded) -> None:
     assert states(report) == [TaskState.STOPPED, TaskState.FAILED]
 
 
-def test_a_kill_stands(job: Recorded) -> None:
+def test_a_kill_is_kept(job: Recorded) -> None:
     """A user killed the job, and then its AM."""
     folder, record = job
     logged(folder, [*started(), ev.KillRequested(actor=Actor("ann"))])
@@ -195,7 +195,7 @@ def test_a_bug_in_the_machine_is_no_obstacle(job: Recorded, monkeypatch: pytest.
     assert mentions(report.failure.reason, "LookupError", "a bug in tony")
 
 
-async def test_closing_removes_what_must_not_stay(home: Home, job: Recorded) -> None:
+async def test_closing_removes_secrets_and_addresses(home: Home, job: Recorded) -> None:
     """Secrets, and the address of a process that is gone."""
     folder, record = job
     folder.am.write_text("{}")
@@ -227,8 +227,8 @@ async def test_a_living_master_keeps_closers_out(home: Home, job: Recorded) -> N
         os.close(lock)
 
 
-async def test_a_master_that_ended_meanwhile_had_the_last_word(home: Home, job: Recorded) -> None:
-    """It wrote its summary between our look at its lock and ours."""
+async def test_the_summary_of_an_am_that_ended_meanwhile_counts(home: Home, job: Recorded) -> None:
+    """It was written between the two checks of its lock."""
     folder, record = job
     write_summary(folder, succeeded(folder, record))
     assert await close_lost(folder, record, submitter(home, record)) == succeeded(folder, record)

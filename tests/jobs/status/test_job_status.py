@@ -56,8 +56,8 @@ async def test_a_job_that_is_just_submitted_is_pending(home: Home) -> None:
     assert not folder.summary.exists()
 
 
-async def test_a_master_that_comes_up_is_not_asked_yet(home: Home) -> None:
-    """It lives, and has not logged anything: every task is pending."""
+async def test_a_starting_am_is_not_asked_yet(home: Home) -> None:
+    """It runs, and has not logged anything: every task is pending."""
     folder, record = recorded(home)
     async with FakeAm(folder, build_pending_report(folder, record)) as master:
         folder.am.unlink()
@@ -91,8 +91,8 @@ async def test_a_dead_master_closes_the_job(home: Home) -> None:
     assert await job_status.load_report(home, JOB) == report
 
 
-async def test_a_master_that_dies_while_it_is_asked(home: Home) -> None:
-    """The question is not lost: the job is closed."""
+async def test_an_am_that_dies_during_a_request(home: Home) -> None:
+    """The job is closed, and its last report is the answer."""
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     async with FakeAm(folder, running) as master:

@@ -101,8 +101,8 @@ async def test_queue_timeout_applies_when_the_scheduler_is_back(home: Home, queu
     assert (last.failure.cause, len(queue.withdrawn)) == ("queue-timeout", 1)
 
 
-async def test_a_master_that_came_up_just_then_has_the_last_word(home: Home, queue: Queue) -> None:
-    """What it has written says what became of the job."""
+async def test_an_am_that_started_just_then_decides_the_outcome(home: Home, queue: Queue) -> None:
+    """Its summary counts."""
     recorded(home, spec=LIMITED)
     queue.begun = [ev.AttemptStarted(attempt=1, wall=1.0, settings="x", pid=4711, host="far")]
     *_, last = await followed(home)

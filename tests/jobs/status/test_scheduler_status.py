@@ -209,8 +209,8 @@ async def test_its_time_was_over(home: Home) -> None:
 
 
 @pytest.mark.parametrize("away", [False, True])
-async def test_a_follower_asks_whose_signal_it_was(home: Home, away: bool) -> None:
-    """What a master says last of a signal is not all: its scheduler is asked, once it says that the job has ended."""
+async def test_a_follower_asks_the_scheduler_for_the_cause_of_a_signal(home: Home, away: bool) -> None:
+    """The AM's last report has the signal only: its scheduler is asked, once it reports that the job has ended."""
     folder, record = recorded(home)
     by_signal = killed_by(SIGTERM)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
@@ -235,8 +235,8 @@ async def test_a_follower_asks_whose_signal_it_was(home: Home, away: bool) -> No
 
 
 @pytest.mark.parametrize("result", [JobState.KILLED, None])
-async def test_whose_signal_it_was(home: Home, result: JobState | None) -> None:
-    """The master has heard a signal only; where the scheduler was told to end the job, it knows why."""
+async def test_the_cause_of_a_signal(home: Home, result: JobState | None) -> None:
+    """The AM has got a signal only; where the scheduler was told to end the job, it knows why."""
     folder, record = recorded(home)
     killed = closed(folder, record, SIGTERM)
     submitter = Bringing(
@@ -258,8 +258,8 @@ async def test_whose_signal_it_was(home: Home, result: JobState | None) -> None:
         (Actor("YARN: no", ActorKind.SCHEDULER), "killed by YARN: no"),
     ],
 )
-async def test_whose_signal_it_was_where_only_the_log_is_left(home: Home, actor: Actor, told: str) -> None:
-    """The same for a master that could write no summary; who is named in the log has the word."""
+async def test_the_cause_of_a_signal_from_the_log_alone(home: Home, actor: Actor, told: str) -> None:
+    """The same for an AM that could write no summary; an actor in the log takes precedence."""
     folder, record = recorded(home)
     logged(folder, [*started(), KillRequested(actor=actor, now=True)])
     submitter = Elsewhere(folder, ApplicationStatus(alive=False, result=JobState.KILLED, note="by user bob"))
@@ -340,8 +340,8 @@ async def test_a_scheduler_that_is_away_and_a_record_that_is_not(home: Home, end
         assert folder.am.exists() is not ended
 
 
-async def test_a_scheduler_that_began_anew(home: Home) -> None:
-    """It knows the job, and no master of it again yet: one that we know tells, else the log. The job has begun."""
+async def test_a_restarted_scheduler(home: Home) -> None:
+    """It knows the job, but no AM of it yet: a known AM gives the status, else the log. The job has started."""
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
     submitter = Elsewhere(folder, ApplicationStatus(alive=True))
@@ -423,7 +423,7 @@ def closed(folder: JobFolder, record: JobRecord, actor: Actor) -> str:
     return json.dumps(to_plain(report))
 
 
-async def test_a_master_elsewhere_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_remote_am_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process of another machine cannot be killed from here: the scheduler does it."""
     folder, record = recorded(home)
     running = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)

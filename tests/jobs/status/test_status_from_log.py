@@ -58,8 +58,8 @@ def test_it_reads_nothing_twice(job: tuple[JobFolder, JobRecord]) -> None:
     assert standing.load_report().tasks == before.tasks
 
 
-def test_a_log_that_is_another_one_is_read_anew(job: tuple[JobFolder, JobRecord]) -> None:
-    """A record may be taken away, and come back."""
+def test_a_replaced_log_is_read_from_its_start(job: tuple[JobFolder, JobRecord]) -> None:
+    """A job directory may be removed, and come back."""
     folder, record = job
     begun(folder, record)
     standing = StatusFromLog(folder)
