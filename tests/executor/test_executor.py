@@ -88,7 +88,7 @@ def test_over_tls_all_is_the_same(tmp_path: Path) -> None:
         master.close()
 
 
-def test_attach_says_who_it_is(master: Master, guest: Start) -> None:
+def test_an_executor_attaches_with_its_identity(master: Master, guest: Start) -> None:
     """Task, container, process; a nonce of its own."""
     executor = guest()
     attach = master.wait(Attach)
@@ -97,7 +97,7 @@ def test_attach_says_who_it_is(master: Master, guest: Start) -> None:
     assert len(attach.incarnation) >= 16
 
 
-def test_program_sees_its_place_and_no_secret(master: Master, guest: Start) -> None:
+def test_a_program_sees_its_folder_and_no_secret(master: Master, guest: Start) -> None:
     """Own session and group, its working directory, standard input empty; the token is nowhere in sight."""
     show = (
         "import os, sys; print(os.getpid() == os.getsid(0) == os.getpgid(0), os.getcwd(), repr(sys.stdin.read()),"
@@ -134,7 +134,7 @@ def test_surroundings_that_do_not_fit(master: Master, guest: Start, more: dict[s
     assert (status.reason, message in status.message) == (ExitReason.LAUNCH_FAILED, True), status
 
 
-def test_heartbeats_tell_of_output_and_memory(master: Master, guest: Start) -> None:
+def test_heartbeats_have_output_age_and_memory(master: Master, guest: Start) -> None:
     """The age of the last output, the last line, what is used; both clocks."""
     guest("echo one; printf two; exec sleep 600")
     master.wait(Ready)

@@ -79,7 +79,7 @@ def told(spec: JobSpec, cluster: ClusterSpec) -> dict[str, Any]:
 
 @pytest.mark.parametrize("framework", sorted(set(names()) - {"standalone"}))
 @given(data=st.data())
-def test_programs_cannot_tell(framework: str, data: st.DataObject) -> None:
+def test_programs_see_a_smaller_job(framework: str, data: st.DataObject) -> None:
     """Whichever tasks are left out, the variables of the others are those of a smaller job, without gaps in any
     count."""
     most = data.draw(st.integers(2, 6))
@@ -103,8 +103,8 @@ def test_programs_cannot_tell(framework: str, data: st.DataObject) -> None:
         ("mxnet", "server", "each server keeps a part of the model"),
     ],
 )
-def test_who_cannot_do_without(framework: str, role: str, why: str) -> None:
-    """A role that keeps what others need is refused, with the key, the value and the way out."""
+def test_roles_that_cannot_be_elastic_are_refused(framework: str, role: str, why: str) -> None:
+    """A role with a task that the others need: with the key, the value and the fix."""
     spec = job(framework, 3, 1)
     own = replace(spec.roles[role], instances=3, min_instances=2)
     with pytest.raises(ConfigError) as error:
@@ -136,8 +136,8 @@ def test_where_there_is_no_gang(more: dict[str, Any], said: str) -> None:
     assert said in problem.message
 
 
-def test_any_worker_may_keep_the_meeting_point() -> None:
-    """Horovod's programs meet at the first that takes part, whichever that is; a whole gang at its first task."""
+def test_any_worker_may_run_the_rendezvous() -> None:
+    """That of Horovod is at the first task that takes part, whichever that is; in a whole gang at its first task."""
     spec = job("horovod", 3, 1)
     assert [Horovod().choose_rendezvous(spec, task) for task in spec.task_ids] == [RendezvousKind.STORE] * 3
     whole = replace(spec, roles={"worker": Role(instances=3)})

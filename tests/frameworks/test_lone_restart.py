@@ -31,8 +31,8 @@ def job(*names: str, **more: object) -> JobSpec:
 
 
 @pytest.mark.parametrize(("name", "can", "cannot"), TABLE)
-def test_who_can(name: str, can: str, cannot: str) -> None:
-    """Who computes together cannot; who stands beside that can."""
+def test_which_roles_may_restart_alone(name: str, can: str, cannot: str) -> None:
+    """Tasks that compute together may not; the others may."""
     adapter = load(home_of(name))
     spec = job(*can.split(), *cannot.split(), framework=name)
     found = {role: adapter.check_lone_restart(spec, role) for role in spec.roles}
@@ -54,8 +54,8 @@ def test_tensorflow_without_servers_or_without_a_gang() -> None:
     assert adapter.check_lone_restart(job("worker", "ps", distributed_mode=DistributedMode.FCFS), "ps") is None
 
 
-def test_a_plug_in_that_says_nothing_cannot() -> None:
-    """It was made before the question."""
+def test_a_plug_in_without_an_answer_may_not_restart_alone() -> None:
+    """It was written before the method existed."""
     assert Framework.check_lone_restart(load(home_of("none")), job("worker"), "worker")
 
 

@@ -84,5 +84,5 @@ def test_a_job_without_roles() -> None:
         ({"worker": Role(after={"server": AfterCondition.STARTED})}, "roles.worker.after"),
     ],
 )
-def test_mistakes(roles: dict[str, Role], key: str | None) -> None:
+def test_errors_of_a_job(roles: dict[str, Role], key: str | None) -> None:
     assert keys(job(**roles)) == ([] if key is None else [key])

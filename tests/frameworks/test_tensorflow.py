@@ -49,7 +49,7 @@ def test_evaluators_and_sidecars_in_the_cluster(make_gang: GangMaker, task: str,
     assert list(json.loads(variables["CLUSTER_SPEC"])) == list(ALL_KINDS)
 
 
-def test_evaluator_as_a_sidecar_still_sees_itself(make_gang: GangMaker) -> None:
+def test_an_evaluator_as_a_sidecar_still_sees_itself(make_gang: GangMaker) -> None:
     """Its kind is about the job's result, not about TensorFlow."""
     roles = {"worker": Role(), "evaluator": Role(kind=RoleKind.SIDECAR)}
     found = make_gang(spec_of(roles)).environments()
@@ -58,13 +58,13 @@ def test_evaluator_as_a_sidecar_still_sees_itself(make_gang: GangMaker) -> None:
     assert list(configs["worker"]["cluster"]) == ["worker"]
 
 
-def test_tensorboard_is_left_out_whatever_its_kind(make_gang: GangMaker) -> None:
+def test_tensorboard_is_left_out_of_the_cluster(make_gang: GangMaker) -> None:
     """TensorFlow would wait for it."""
     found = make_gang(spec_of({"worker": Role(), "tensorboard": Role()})).environments()
     assert list(json.loads(found[TaskId("worker", 0)][0]["TF_CONFIG"])["cluster"]) == ["worker"]
 
 
-def test_fcfs_has_neither(make_gang: GangMaker) -> None:
+def test_fcfs_has_no_cluster(make_gang: GangMaker) -> None:
     """The others' addresses are unknown when the first task starts."""
     gang = make_gang(spec_of(ALL_KINDS, DistributedMode.FCFS))
     assert all(processes == [{}] for processes in gang.environments().values())

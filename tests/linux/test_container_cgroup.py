@@ -113,8 +113,8 @@ def test_counters_are_read_in_both_versions(version: str, request: pytest.Fixtur
     )
 
 
-def test_v1_peak_starts_anew(v1: Path) -> None:
-    """The next try's peak is its own."""
+def test_the_v1_peak_is_reset(v1: Path) -> None:
+    """The next task attempt's peak is its own."""
     folders = container_cgroup.create("job-1", None, None, root=v1)
     cgroup_measures.reset_peak(folders)
     assert (Path(folders[0]) / "memory.max_usage_in_bytes").read_text().startswith("0")

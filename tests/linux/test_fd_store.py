@@ -28,8 +28,8 @@ def put_by_a_fork(box: FdStore, *paths: Path) -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_a_lock_outlives_who_took_it(tmp_path: Path) -> None:
-    """In the box, and as the descriptor that is taken out; programs that are started do not get that."""
+def test_a_lock_outlives_its_taker(tmp_path: Path) -> None:
+    """In the store, and as the descriptor that is taken out; started programs do not get that."""
     box = FdStore()
     put_by_a_fork(box, tmp_path / "a")
     assert locked(tmp_path / "a")

@@ -101,7 +101,7 @@ def test_below_are_those_that_descend_from_us(marker: str, listed: bool, monkeyp
         child.wait()
 
 
-def test_start_time_tells_two_processes_apart() -> None:
+def test_start_time_identifies_a_process() -> None:
     """A process has a start time, a pid that is gone has none."""
     assert process.start_time(os.getpid()) == process.start_time(os.getpid())
     child = subprocess.Popen(["true"])
@@ -120,7 +120,7 @@ def test_send_spares_a_successor_of_the_pid() -> None:
     assert not process.send(child.pid, signal.SIGKILL)
 
 
-def test_memory_grows_with_what_a_process_touches(marker: str) -> None:
+def test_memory_includes_touched_pages(marker: str) -> None:
     """64 MiB that were written are seen, by both measures."""
     code = "import time; x = bytearray(b'x') * (64 << 20); print('ready', flush=True); time.sleep(600)"
     with start(marker, sys.executable, "-c", code) as child:

@@ -41,8 +41,8 @@ def test_all_is_replaced() -> None:
     assert seen["marked"]
 
 
-def test_what_finds_no_room_is_cut_off_in_proc_only() -> None:
-    """The kernel's memory has the size that it had at exec; what stands first is found all the same."""
+def test_a_long_title_is_truncated_in_proc_only() -> None:
+    """The kernel's memory has the size that it had at exec; the first variables are kept all the same."""
     environ = {"MARK": "here/", "PATH": "/usr/bin:/bin", "LONG": "y" * 5000}
     seen = assumed("t" * 100_000, environ)
     assert set(seen["title"]) == {"t"}

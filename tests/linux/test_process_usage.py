@@ -90,7 +90,7 @@ def passed(used: ProcessUsage, pids: list[int]) -> tuple[dict[str, float], float
     return values, used._at - before
 
 
-def test_what_a_process_uses(program: Program) -> None:
+def test_usage_of_a_process(program: Program) -> None:
     """Processor time since it was started, open files, threads, memory."""
     used = ProcessUsage(since=clock.monotonic() - 10)  # it may have been started long ago
     program.do("burn", 0.3)
@@ -103,8 +103,8 @@ def test_what_a_process_uses(program: Program) -> None:
     assert 0 < before["pss"] <= before["rss"]
 
 
-def test_the_first_look_at_an_old_process_says_no_rate(program: Program) -> None:
-    """What it did before we knew of it is not counted as done just now."""
+def test_the_first_sample_of_an_old_process_has_no_rate(program: Program) -> None:
+    """Its use before the first sample does not count as current."""
     program.do("burn", 0.3)
     used = ProcessUsage()
     assert "cpu" not in used.measure([program.pid])
@@ -166,7 +166,7 @@ def test_an_exited_process_has_no_usage() -> None:
     assert (values["rss"], values["threads"], values["files"]) == (0, 0, 0)
 
 
-def test_pss_is_not_asked_for_all_the_time(program: Program) -> None:
+def test_pss_is_not_read_every_time(program: Program) -> None:
     """The kernel walks all pages for it."""
     used = ProcessUsage()
     assert "pss" in used.measure([program.pid])

@@ -46,7 +46,7 @@ async def begin(lane: Lane, user: str | None, gate: threading.Event) -> asyncio.
     return task
 
 
-def test_a_user_whose_work_hangs_delays_no_other_user(gate: threading.Event) -> None:
+def test_hanging_work_of_one_user_delays_no_other(gate: threading.Event) -> None:
     async def test() -> None:
         lane = Lane("a page", CEILING)
         hanging = [await begin(lane, "ben", gate) for _ in range(2)]

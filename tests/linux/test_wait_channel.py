@@ -6,7 +6,7 @@ import sys
 from tony.linux.process import command_of, wait_channel
 
 
-def test_a_process_that_sleeps_says_so() -> None:
+def test_a_sleeping_process_shows_its_wait_channel() -> None:
     """State, name and, where that is known, the place; each thread a line of its own."""
     code = (
         "import threading, time\n"

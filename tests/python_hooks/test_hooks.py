@@ -50,8 +50,8 @@ def stacks(code: str) -> tuple[str, str]:
             program.kill()
 
 
-def test_a_program_shows_where_it_stands() -> None:
-    """All threads, also those that wait in C; as often as it is asked, each time anew."""
+def test_a_program_dumps_its_stacks() -> None:
+    """All threads, also those that wait in C; as often as it is requested, each time anew."""
     text, _ = stacks(
         "import threading, time\n"
         "def one(): time.sleep(600)\n"
@@ -70,20 +70,20 @@ def test_a_program_that_took_the_signal_keeps_it() -> None:
     assert text == ""
 
 
-def test_who_ignores_or_forgot_it_is_not_signalled() -> None:
+def test_a_program_without_the_handler_is_not_signalled() -> None:
     """A signal without a handler ends a process."""
     code = f"import signal, time\nsignal.signal({int(STACKS_SIGNAL)}, signal.SIG_DFL)\nprint(1, flush=True)\n"
     text, _ = stacks(code + "time.sleep(600)\n")
     assert text == ""
 
 
-def test_who_closed_all_files_is_not_signalled() -> None:
-    """As daemons do: what has our number now is not ours."""
+def test_a_program_that_closed_all_files_is_not_signalled() -> None:
+    """As daemons do: the descriptor's number belongs to another file now."""
     text, _ = stacks("import os, time\nos.closerange(3, 4096)\nprint(1, flush=True)\ntime.sleep(600)\n")
     assert text == ""
 
 
-def test_a_fork_shows_where_it_stands_itself() -> None:
+def test_a_fork_dumps_its_own_stacks() -> None:
     """It has its parent's file, and writes for itself alone when it alone is asked."""
     code = (
         "import os, time\n"
@@ -136,8 +136,8 @@ def test_without_one_there_is_none() -> None:
     assert run(code, environment()) == theirs
 
 
-def test_one_that_fails_says_so_as_ever(tmp_path: Path) -> None:
-    """Its error is told by Python as if ours were not there, and the program starts."""
+def test_a_failing_sitecustomize_is_reported_as_usual(tmp_path: Path) -> None:
+    """Python prints its error as without tony's hook, and the program starts."""
     (tmp_path / "sitecustomize.py").write_text("raise ValueError('mine')\n")
     env = environment()
     env["PYTHONPATH"] += f"{os.pathsep}{tmp_path}"
@@ -146,7 +146,7 @@ def test_one_that_fails_says_so_as_ever(tmp_path: Path) -> None:
     assert "ValueError: mine" in done.stderr
 
 
-def test_variables_keep_what_the_program_has() -> None:
+def test_variables_keep_the_programs_own() -> None:
     """Its own PYTHONPATH goes first; without hooks only the library is added; an empty one is none."""
     base = find_folder()
     assert base is not None
@@ -158,8 +158,10 @@ def test_variables_keep_what_the_program_has() -> None:
     assert build_variables({"PYTHONPATH": ""}, None, hooks=False) == {"PYTHONPATH": f"{base}/library"}
 
 
-def test_on_a_node_the_sources_lie_beside_what_was_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are none, there is nothing to point to."""
+def test_on_a_node_the_sources_are_next_to_the_compiled_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without sources there is no folder to add."""
     monkeypatch.setattr(tony, "__file__", f"{tmp_path}/programs-cpython-311.zip/tony/__init__.pyc")
     (tmp_path / "programs-cpython-311.zip").touch()
     assert find_folder() is None

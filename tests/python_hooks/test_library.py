@@ -51,7 +51,7 @@ def heard(hearer: socket.socket) -> list[Advance | CheckpointReport | None]:
             return found
 
 
-def test_a_program_tells(hearer: socket.socket) -> None:
+def test_a_program_reports(hearer: socket.socket) -> None:
     """Step, total, numbers of its own; a checkpoint with its time; in order."""
     run(
         "import tony, time\n"
@@ -135,8 +135,8 @@ def test_a_stuck_listener_does_not_block_the_program(hearer: socket.socket) -> N
     run(code, environment(hearer))
 
 
-def test_a_fork_does_not_tell_what_its_parent_has_to_tell(hearer: socket.socket) -> None:
-    """Checkpoints that wait are told once, and both go on telling."""
+def test_a_fork_does_not_repeat_its_parents_reports(hearer: socket.socket) -> None:
+    """Pending checkpoints are sent once, and both processes continue to report."""
     reporter = _Reporter()
     reporter.name = hearer.getsockname()
     while reporter.send(b"x"):
@@ -153,8 +153,8 @@ def test_a_fork_does_not_tell_what_its_parent_has_to_tell(hearer: socket.socket)
     assert len(heard(hearer)) == 1
 
 
-def test_what_has_our_number_afterwards_is_the_programs(hearer: socket.socket) -> None:
-    """A program that closes all files, as daemons do: what it opens then gets nothing of ours, and is not closed."""
+def test_a_reused_descriptor_belongs_to_the_program(hearer: socket.socket) -> None:
+    """A program that closes all files, as daemons do: a file that it opens then gets no reports, and is not closed."""
     code = (
         "import os, socket, tony\n"
         "with tony.checkpoint(1): pass\n"
@@ -175,7 +175,7 @@ def test_what_has_our_number_afterwards_is_the_programs(hearer: socket.socket) -
     assert [each.step for each in heard(hearer) if isinstance(each, CheckpointReport)] == [1, 2, 3]
 
 
-def test_any_thread_and_any_process_may_tell(hearer: socket.socket) -> None:
+def test_any_thread_and_process_may_report(hearer: socket.socket) -> None:
     code = (
         "import os, threading, tony\n"
         "def tell():\n"
@@ -194,8 +194,8 @@ def test_any_thread_and_any_process_may_tell(hearer: socket.socket) -> None:
     assert None not in found
 
 
-def test_a_package_of_the_programs_own_goes_first(hearer: socket.socket, tmp_path: Path) -> None:
-    """Beside the program, on its path behind ours, installed: it is that one which is imported, and whole."""
+def test_the_programs_own_package_goes_first(hearer: socket.socket, tmp_path: Path) -> None:
+    """Next to the program, on its path after tony's, or installed: it is the one that is imported, and whole."""
     (tmp_path / "site/tony").mkdir(parents=True)
     (tmp_path / "site/tony/__init__.py").write_text("who = 'mine'\nfrom tony import part\n")
     (tmp_path / "site/tony/part.py").write_text("import tony\nname = tony.__name__ + '.part'\n")
@@ -225,6 +225,6 @@ def test_a_package_that_fails_fails(tmp_path: Path) -> None:
     assert run(code, environment(None)) == "broken False\n"
 
 
-def test_what_is_installed_has_the_same() -> None:
+def test_the_installed_package_has_the_same_functions() -> None:
     """`tony` itself, for programs whose Python has it."""
     assert (tony.progress, tony.checkpoint) == (progress, checkpoint)

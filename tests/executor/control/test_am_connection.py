@@ -149,7 +149,7 @@ def test_unknown_trouble_is_borne_for_the_connect_timeout() -> None:
 
 
 @pytest.mark.parametrize("code", ["token", "version", "stale", "bad-message"])
-def test_who_is_refused_at_the_beginning_ends(code: str) -> None:
+def test_an_executor_refused_at_the_start_exits(code: str) -> None:
     """Nothing runs yet, and trying again would be of no use: at the hello and after it."""
 
     async def scenario() -> None:
@@ -163,8 +163,8 @@ def test_who_is_refused_at_the_beginning_ends(code: str) -> None:
     play(scenario)
 
 
-def test_who_is_not_wanted_any_more_ends_at_once() -> None:
-    """Whatever is left of the lease: another may have its place."""
+def test_an_executor_refused_as_stale_exits_at_once() -> None:
+    """Whatever is left of the lease: another one may have its place."""
 
     async def scenario() -> None:
         world = World(Line([welcome(), None]), Line([ProtocolError("stale", "another has it")]), length=600.0)
@@ -326,8 +326,8 @@ def test_only_an_answer_renews_the_lease(last: object) -> None:
     play(scenario)
 
 
-def test_a_lease_runs_from_when_we_asked() -> None:
-    """Not from when the answer came: the application master counts from when it heard us."""
+def test_a_lease_runs_from_the_time_of_the_request() -> None:
+    """Not from when the answer came: the application master counts from when it got the request."""
 
     async def scenario() -> None:
         world = World(length=60.0)
@@ -346,8 +346,8 @@ def test_a_lease_runs_from_when_we_asked() -> None:
     play(scenario)
 
 
-def test_an_answer_is_asked_for_in_time() -> None:
-    """Whatever the interval of heartbeats is, and however long the other side says nothing by itself."""
+def test_an_answer_is_requested_in_time() -> None:
+    """Whatever the heartbeat interval is, and however long the AM sends nothing by itself."""
 
     async def scenario() -> None:
         world = World(length=0.5, patience=0.5)
@@ -394,8 +394,8 @@ def test_a_laptop_may_sleep() -> None:
     play(scenario)
 
 
-def test_what_waited_while_we_stood_still_starts_nothing() -> None:
-    """A start that is as old as the lease is asked for anew: on a connection on which all is said once more."""
+def test_a_start_message_older_than_the_lease_is_not_executed() -> None:
+    """It is requested again on a new connection, on which all messages are sent once more."""
 
     async def scenario() -> None:
         start = StartProgram(attempt=1, session=1, try_=1, version=1, shared=None)

@@ -20,7 +20,7 @@ def test_the_lease_ends_sooner_without_a_listener(
     assert lease.compute_time_left(210.0, no_listener=False) == left_if_unknown
 
 
-def test_a_renewal_is_asked_for_when_a_tenth_of_the_term_has_passed() -> None:
+def test_a_renewal_is_requested_after_a_tenth_of_the_term() -> None:
     """Ten thousand executors with ten minutes each cost their application master 170 answers a second."""
     lease = Lease(600.0, 60.0, now=0.0)
     assert not lease.needs_renewal(59.0)

@@ -205,7 +205,7 @@ def test_from_when_a_later_master_calls_the_older_one_is_not_heeded(dialog: Sess
     assert dialog.on_message(stop(1)) == [StopTaskAttempt(session=1, try_=1, grace=3.0, reason="why")]
 
 
-def test_who_attaches_says_where_it_is(dialog: SessionProtocol) -> None:
+def test_an_attaching_executor_sends_its_address_and_state(dialog: SessionProtocol) -> None:
     """Where it can be called, the newest session, the last report that was acknowledged: never more than it made."""
     dialog.on_disconnected()
     dialog.set_listen_address("tls:h:1")
@@ -294,7 +294,7 @@ class Shell:
 
 @settings(max_examples=300)
 @given(STEPS)
-def test_promises_hold_whatever_arrives(steps: list[object]) -> None:
+def test_guarantees_hold_for_any_messages(steps: list[object]) -> None:
     """Duplicates, reordering, broken connections: one program at a time, one end per start, dense report numbers."""
     shell = Shell()
     dialog = shell.dialog

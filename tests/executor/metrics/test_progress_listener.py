@@ -43,8 +43,8 @@ from tony.executor.metrics.progress_listener import Advance, CheckpointReport, P
         (b"x\t7\t999\t1", None),
     ],
 )
-def test_what_makes_sense_is_taken(data: bytes, expected: Advance | CheckpointReport | None) -> None:
-    """All else is nothing; a checkpoint of the future was written just now."""
+def test_valid_progress_messages_are_parsed(data: bytes, expected: Advance | CheckpointReport | None) -> None:
+    """All others are ignored; a checkpoint of the future counts as written just now."""
     assert parse(data, now=1000.0) == expected
 
 
@@ -88,7 +88,7 @@ def in_loop(work: Callable[[ProgressListener, socket.socket], Coroutine[Any, Any
     asyncio.run(body())
 
 
-def test_the_newest_word_counts_and_every_checkpoint() -> None:
+def test_the_newest_step_and_every_checkpoint_are_kept() -> None:
     async def work(progress: ProgressListener, teller: socket.socket) -> None:
         progress.begin()
         now = clock.monotonic()
@@ -123,8 +123,8 @@ def test_a_flood_of_reports_is_throttled_and_bounded() -> None:
     in_loop(work)
 
 
-def test_too_long_a_word_is_refused() -> None:
-    """What was cut may mean something else."""
+def test_a_message_that_is_too_long_is_refused() -> None:
+    """Once cut, it could mean something else."""
 
     async def work(progress: ProgressListener, teller: socket.socket) -> None:
         teller.send(b"p\t1\t\ta=" + b"1" * 5000)

@@ -86,8 +86,8 @@ def test_without_an_interval_nothing_is_looked_at() -> None:
     asyncio.run(body())
 
 
-def test_what_is_much_to_look_at_is_looked_at_less_often() -> None:
-    """A look that takes a tenth of a second of a core is not followed by another one within seconds."""
+def test_expensive_samples_are_taken_less_often() -> None:
+    """A sample that takes a tenth of a second of a core is not followed by another one within seconds."""
 
     def burn() -> None:
         end = time.thread_time() + 0.1
@@ -106,7 +106,7 @@ def test_what_is_much_to_look_at_is_looked_at_less_often() -> None:
     asyncio.run(body())
 
 
-def test_a_sample_that_hangs_delays_neither_heartbeats_nor_the_exit() -> None:
+def test_a_hanging_sample_delays_neither_heartbeats_nor_the_exit() -> None:
     """The exit for a moment at most."""
 
     async def body() -> None:
@@ -193,8 +193,8 @@ def test_the_last_progress_waits_for_a_connection(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_what_waited_says_how_long_ago_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times are told as ages, which grow."""
+def test_a_delayed_sample_has_its_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times are sent as ages, which grow."""
     now = 100.0
     monkeypatch.setattr(clock, "monotonic", lambda: now)
     hearer = Hearer()

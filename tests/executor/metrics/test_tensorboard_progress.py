@@ -44,14 +44,14 @@ def test_the_sum_is_that_of_the_format() -> None:
         (b"", None),
     ],
 )
-def test_an_event_says_what_it_says(data: bytes, expected: Scalars | None) -> None:
-    """Scalars in all their forms; nothing of all else."""
+def test_scalars_of_an_event_are_parsed(data: bytes, expected: Scalars | None) -> None:
+    """In all their forms; other values are ignored."""
     framed_data = framed(data)
     assert parse_record(framed_data[12:]).parse_scalars() == expected
     assert read_length(framed_data[:12]) == len(data)
 
 
-def test_what_does_not_add_up_is_nothing() -> None:
+def test_damaged_records_are_rejected() -> None:
     """One bit wrong in the data, or in its length."""
     good = framed(scalar(7, loss=0.5))
     assert parse_record(good[12:-5] + bytes([good[-5] ^ 1]) + good[-4:]).parse_scalars() is None
@@ -129,8 +129,8 @@ def test_of_very_much_the_end_is_read(tmp_path: Path) -> None:
     assert advance.step == 20_000
 
 
-def test_damage_in_the_midst_loses_what_was_there(tmp_path: Path) -> None:
-    """Reading goes on with what comes afterwards."""
+def test_damage_in_the_middle_loses_only_existing_records(tmp_path: Path) -> None:
+    """Reading continues with what is written afterwards."""
     summaries = TensorBoardProgress(tmp_path, time.time())
     path = tmp_path / NAME
     write(path, VERSION, framed(scalar(1, loss=1.0)))
@@ -141,7 +141,7 @@ def test_damage_in_the_midst_loses_what_was_there(tmp_path: Path) -> None:
     assert summaries.poll() == Advance(2.0, None, {"user.loss": 0.5})
 
 
-def test_what_is_no_event_file_is_nothing(tmp_path: Path) -> None:
+def test_files_that_are_no_event_files_are_ignored(tmp_path: Path) -> None:
     """Text, a folder, a pipe without a writer, a length beyond all bounds."""
     write(tmp_path / "a.tfevents", b"hello, world, this is text\n" * 10)
     (tmp_path / "b.tfevents").mkdir()
@@ -152,8 +152,8 @@ def test_what_is_no_event_file_is_nothing(tmp_path: Path) -> None:
     assert (summaries.poll(), summaries.poll()) == (None, None)
 
 
-def test_a_file_that_begins_anew_is_read_anew(tmp_path: Path) -> None:
-    """Some programs use one name again."""
+def test_a_rewritten_file_is_read_from_its_start(tmp_path: Path) -> None:
+    """Some programs reuse a name."""
     summaries = TensorBoardProgress(tmp_path, time.time())
     write(tmp_path / NAME, VERSION, framed(scalar(1, loss=1.0)), framed(scalar(2, loss=1.0)))
     assert summaries.poll() is not None

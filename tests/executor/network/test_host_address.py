@@ -22,8 +22,8 @@ def resolving(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.1.2.3"])
-def test_what_is_plain_is_taken_as_it_is(host: str) -> None:
-    """Numbers, and this machine for jobs that never leave it."""
+def test_an_ip_address_is_kept(host: str) -> None:
+    """Also `localhost`, for jobs that never leave this machine."""
     assert resolve_ip(host) == ("127.0.0.1" if host == "localhost" else host)
 
 

@@ -76,8 +76,8 @@ def test_last_words_about_an_address_in_use(words: str, ours: bool) -> None:
     ports.close()
 
 
-def test_who_was_kept_out_by_our_own_hold_gets_in_next_time() -> None:
-    """A server that sets no option fails once; then its port is given up when it starts."""
+def test_a_port_blocked_by_its_own_reservation_is_released_at_the_next_start() -> None:
+    """A server that sets no socket option fails once; then its port is released when it starts."""
     ports = TaskPorts(None, wants_tb_port=False)
     ports.renew()
     ports.release_before_start()

@@ -92,8 +92,8 @@ def test_an_exit_is_logged(master: Master, guest: Start) -> None:
             ask(port, "GET", "/global/0")
 
 
-def test_a_relay_knows_where_the_program_leaves_word(master: Master, guest: Start, tmp_path: Path) -> None:
-    """In the folder that the framework's adapter names, which is there already."""
+def test_a_relay_finds_the_port_that_the_program_announces(master: Master, guest: Start, tmp_path: Path) -> None:
+    """In the folder that the framework's adapter names, which exists already."""
     code = (
         "import os, socket, sys, time; s = socket.create_server(('127.0.0.1', 0));"
         "open(f'{os.environ[\"DRIVER_OUTPUT_PATH\"]}/{s.getsockname()[1]}____HOROVOD_RENDEZVOUS_SERVER____', 'w');"

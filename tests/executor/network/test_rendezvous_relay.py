@@ -74,8 +74,8 @@ def test_an_early_connection_waits(tmp_path: Path, where: str) -> None:
     assert run(Relay(str(tmp_path / "told"), str(tmp_path / "source"), since=0), guest) == b"you said hello"
 
 
-def test_a_driver_that_never_says_where(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The guest is sent away, and the executor's log says why."""
+def test_a_driver_that_never_announces_its_port(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The connection is closed, and the executor's log says why."""
     assert run(Relay(str(tmp_path), str(tmp_path), since=0, timeout=0.1), knock) == b""
     warning = capfd.readouterr().err
     assert "the driver has not announced its port" in warning
@@ -92,8 +92,8 @@ def test_a_driver_that_does_not_listen(tmp_path: Path, capfd: pytest.CaptureFixt
     assert mentions(capfd.readouterr().err, f"port {port}")
 
 
-def test_which_word_counts(tmp_path: Path) -> None:
-    """The newest, and none from before; other files are no word."""
+def test_the_newest_announced_port_counts(tmp_path: Path) -> None:
+    """Not one from before; other files announce nothing."""
     assert find_announced_port(str(tmp_path / "nowhere")) is None
     for name in ("notes.txt", NAME.format("x"), NAME.format(0), NAME.format(99999)):
         (tmp_path / name).touch()

@@ -118,8 +118,8 @@ def test_one_connection_may_ask_again(port: Port) -> None:
         (b"", b""),
     ],
 )
-def test_what_makes_no_sense_is_refused(port: Port, said: bytes, status: bytes) -> None:
-    """With a word or without, and the next one is served."""
+def test_invalid_requests_are_refused(port: Port, said: bytes, status: bytes) -> None:
+    """With a response or without, and the next one is served."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
         connection.sendall(said)
         connection.shutdown(socket.SHUT_WR)
@@ -145,7 +145,7 @@ def test_no_more_than_it_can_hold() -> None:
     assert asyncio.run(store.get((b"s", b"b"), 0.0)) is None
 
 
-def test_a_full_store_says_so() -> None:
+def test_a_full_store_answers_with_an_error() -> None:
     """Horovod tries again, and then ends with an error; it does not hang."""
     with served(RendezvousStore(max_bytes=100), hold=0.0) as port:
         assert ask(port, "PUT", "/s/k", b"x" * 200)[0] == 507

@@ -95,7 +95,7 @@ def test_a_waiting_reader_is_answered_when_something_is_printed(tmp_path: Path) 
     run(story())
 
 
-def test_who_does_not_wait_is_answered_at_once(tmp_path: Path) -> None:
+def test_a_request_that_does_not_wait_is_answered_at_once(tmp_path: Path) -> None:
     """With what there is, or with nothing; also before there is any file."""
 
     async def story() -> None:
@@ -138,8 +138,9 @@ def test_a_reader_continues_with_the_next_task_attempt(tmp_path: Path) -> None:
     run(story())
 
 
-def test_the_end_gives_what_is_left_and_then_says_so(tmp_path: Path) -> None:
-    """A reader that is behind gets everything before the last word; one that waits gets the last word; then it ends."""
+def test_the_end_sends_the_rest_and_then_the_last_piece(tmp_path: Path) -> None:
+    """A reader that is behind gets everything before the last piece; one that waits gets the last piece; then it
+    ends."""
 
     async def story() -> None:
         desk = Desk(tmp_path)
@@ -214,10 +215,10 @@ def test_number_of_readers_is_bounded(tmp_path: Path) -> None:
     most=st.integers(1, 90),
     pause=st.integers(1, 4),
 )
-def test_every_byte_once_whatever_is_rotated_away(
+def test_a_reader_gets_every_byte_at_most_once_despite_rotation(
     tmp_path_factory: pytest.TempPathFactory, writes: list[bytes], limit: int, most: int, pause: int
 ) -> None:
-    """Pieces never overlap and go back never; what a slow reader gets is a part of what was written, its end whole."""
+    """Pieces never overlap and never go back; a slow reader gets a part of what was written, with its end."""
 
     async def story() -> None:
         desk = Desk(tmp_path_factory.mktemp("logs"), limit)

@@ -42,10 +42,8 @@ def test_rotation_keeps_the_newest_within_the_limit(tmp_path: Path) -> None:
 
 @settings(max_examples=100)
 @given(st.lists(st.binary(max_size=300) | st.just(b"\n"), max_size=30), st.integers(2, 400))
-def test_rotation_whatever_is_written(
-    tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], limit: int
-) -> None:
-    """Never more than the limit, always the end of it, never nothing."""
+def test_a_rotated_log_keeps_its_end(tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], limit: int) -> None:
+    """Never more than the limit, always the end of the output, never nothing."""
     path = tmp_path_factory.mktemp("log") / "log"
     file = BoundedLogFile(path, limit)
     file.create()
@@ -221,10 +219,10 @@ def write_each(descriptor: int, pieces: list[bytes]) -> None:
     os.close(descriptor)
 
 
-def test_what_gathers_is_taken_at_once_when_the_program_has_ended(
+def test_pending_output_is_taken_at_once_when_the_program_has_exited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long gathering might take, the end does not wait for it."""
+    """However long a batch may wait, the end does not wait for it."""
     monkeypatch.setattr("tony.executor.output.output_capture._GATHER_SECONDS", 3600.0)
 
     async def speak() -> None:

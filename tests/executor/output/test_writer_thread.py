@@ -24,7 +24,7 @@ def pens() -> Callable[[], int]:
     return lambda: count() - before
 
 
-def test_jobs_are_done_in_order_and_beside(pens: Callable[[], int]) -> None:
+def test_jobs_run_in_order_in_another_thread(pens: Callable[[], int]) -> None:
     """None is done in the loop's own thread."""
     done: list[tuple[int, bool]] = []
 

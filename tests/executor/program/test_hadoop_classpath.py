@@ -56,16 +56,15 @@ def said(master: Master, guest: Start, folder: Path, home: str, **more: Any) -> 
     return executor.read("worker-0.s1.t1.out").strip(), executor.log()
 
 
-def test_what_the_node_says(master: Master, guest: Start, jars: Path) -> None:
-    """In that order, with the jars of a folder each by its name, as programs need it that make a JVM themselves."""
+def test_the_nodes_hadoop_gives_the_class_path(master: Master, guest: Start, jars: Path) -> None:
+    """In that order, with each jar of a folder by its name, as programs need it that start a JVM themselves."""
     home = hadoop(jars, '[ "$*" = classpath ] && echo "warning" >&2 && echo "$CONF:$LIB/*:$LIB/b.jar:/not/there/*"')
     classpath, log = said(master, guest, jars, home)
     assert classpath == f"./*:{jars}/work/own.jar:{jars}/conf:{jars}/lib/a.JAR:{jars}/lib/b.jar"
     assert "hadoop_classpath" not in log
 
 
-def test_a_hadoop_that_wants_to_be_asked_otherwise(master: Master, guest: Start, jars: Path) -> None:
-    """The long form is tried when the short one is refused."""
+def test_the_long_form_is_tried_when_the_short_one_is_refused(master: Master, guest: Start, jars: Path) -> None:
     home = hadoop(jars, '[ "$*" = "classpath --glob" ] && echo /x/one.jar || { echo no such command >&2; exit 3; }')
     classpath, log = said(master, guest, jars, home)
     assert classpath == f"./*:{jars}/work/own.jar:/x/one.jar"
@@ -131,7 +130,7 @@ def test_a_class_path_too_long_for_linux(jars: Path, monkeypatch: pytest.MonkeyP
     assert f":{jars}/lib/*:/x/x" in asked_twice(home, container)
 
 
-def test_what_the_author_says_is_stronger(master: Master, guest: Start, jars: Path) -> None:
+def test_a_classpath_in_env_replaces_the_nodes(master: Master, guest: Start, jars: Path) -> None:
     """A CLASSPATH in `env` is all of it."""
     home = hadoop(jars, "echo /x")
     classpath, _ = said(master, guest, jars, home, env={"CLASSPATH": "/mine"})
@@ -157,7 +156,7 @@ def test_without_the_setting_there_is_no_variable(master: Master, guest: Start, 
         (False, {"SKIP_HADOOP_PATH": "true"}, {}),
     ],
 )
-def test_who_wants_it(wanted: bool, own: dict[str, str], more: dict[str, Any]) -> None:
+def test_who_gets_the_hadoop_class_path(wanted: bool, own: dict[str, str], more: dict[str, Any]) -> None:
     """LinkedIn TonY's users switch it off by SKIP_HADOOP_PATH."""
     task = task_with(**{"hadoop_classpath": True, **more})
     assert is_enabled(task, CONTAINER, own) == wanted

@@ -87,8 +87,7 @@ def test_of_an_endless_line_only_the_beginning_is_kept_and_looked_at(size: int) 
     assert exports.collect_values() == {"V": "in time"}
 
 
-def test_what_was_printed_last_counts_whichever_stream_it_was() -> None:
-    """Both streams are looked at."""
+def test_the_last_printed_value_counts_on_both_streams() -> None:
     exports = Exports({"V": "v=", "W": "w="})
     out, err = exports.create_reader(), exports.create_reader()
     out.feed(b"v=1\nw=1\n")
@@ -123,8 +122,8 @@ def test_looking_is_as_quick_as_a_search_in_memory() -> None:
 
 
 @pytest.mark.slow
-def test_a_real_program_hands_on_what_it_printed(master: Master, guest: Start) -> None:
-    """The report of its end has it, and what is missing; its output is in the log files as always."""
+def test_a_real_program_exports_its_output(master: Master, guest: Start) -> None:
+    """The report of its exit has the values, and which are missing; its output is in the log files as always."""
     command = f"echo '{MARK}1'; echo '{MARK}2' >&2; sleep 0.2; printf '{MARK}three'"
     executor = guest(command, exports={"PARAMS": MARK, "GONE": "never said: "})
     master.wait(msg.Ready)
@@ -134,8 +133,8 @@ def test_a_real_program_hands_on_what_it_printed(master: Master, guest: Start) -
 
 
 @pytest.mark.slow
-def test_a_program_finds_what_others_handed_on(master: Master, guest: Start) -> None:
-    """Stronger than the job's own variables, weaker than those that every program gets."""
+def test_a_program_gets_the_exports_of_other_tasks(master: Master, guest: Start) -> None:
+    """They take precedence over the job's own variables, but not over those that every program gets."""
     executor = guest("echo $PARAMS $OWN $TASK_INDEX", env={"PARAMS": "default", "OWN": "own"})
     master.wait(msg.Ready)
     variables = {"PARAMS": "--lr 0.1", "TASK_INDEX": "77"}

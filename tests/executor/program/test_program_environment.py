@@ -88,15 +88,15 @@ class Suggests(NoFramework):
         return {"LIMIT": "2000"}
 
 
-def test_what_a_framework_suggests_gives_way() -> None:
-    """To the job, and to the shell that a job on this machine inherits from."""
+def test_defaults_of_a_framework_have_the_lowest_precedence() -> None:
+    """Below the job's, and the shell's that a job on this machine inherits."""
     assert built({}, Suggests())[0]["LIMIT"] == "2000"
     assert built({"LIMIT": "60"}, Suggests())[0]["LIMIT"] == "60"
     assert built({"LIMIT": "60"}, Suggests(), env={"LIMIT": "30"})[0]["LIMIT"] == "30"
     assert built({"LIMIT": "60"}, Suggests(), inherit_env=False)[0]["LIMIT"] == "2000"
 
 
-def test_view_is_what_a_framework_sees() -> None:
+def test_the_view_has_all_that_a_framework_needs() -> None:
     """Identity, shape and ports of the task."""
     seen = build_task_view(TASK, START, "h1:5000", 6006)
     assert (seen.task, seen.chief) == (TaskId("worker", 2), TaskId("worker", 0))
@@ -146,8 +146,8 @@ def test_every_program_gets_the_common_variables_and_the_marker() -> None:
     assert "TONY_EXECUTOR" not in env
 
 
-def test_who_wins() -> None:
-    """The user over what is inherited; common variables, the framework and the marker over the user."""
+def test_precedence_of_variables() -> None:
+    """The user's over inherited ones; common variables, the framework's and the marker over the user's."""
     user = {"A": "user {index}", "RANK": "user", "JOB_ID": "user", "TONY_TASK": "user", "PYTHONUNBUFFERED": ""}
     envs = built({"A": "own", "B": "own"}, TwoProcesses(), "s", env=user)
     assert [env["RANK"] for env in envs] == ["0", "1"]
@@ -246,8 +246,8 @@ def test_variables_of_the_container() -> None:
     assert (env["LIB"], env["MODE"], "ROOT" in env, "SECRET" in env) == ("/opt/lib", "container", False, False)
 
 
-def test_of_a_session_without_some_a_task_sees_the_others_only() -> None:
-    """Its index is its place among them; the board is the first one's, and so is being the chief."""
+def test_a_task_of_a_smaller_gang_sees_only_its_members() -> None:
+    """Its index is its place among them; TensorBoard belongs to the first one, which is also the chief."""
     task = replace(
         TASK, role="worker", index=2, instances={"worker": 4}, chief="worker:0", board="worker:0", num_tasks=4
     )

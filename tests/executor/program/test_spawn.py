@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", ["bin/python train.py --lr 0.1", "  ./bin/python\n", "bin/../bin/python"])
-def test_the_first_word_gets_its_bits(folder: Path, command: str) -> None:
+def test_the_command_gets_its_execute_bits(folder: Path, command: str) -> None:
     """Those that go with its read bits; other files stay as they are."""
     make_executable(command, str(folder))
     assert (mode(folder / "bin/python"), mode(folder / "train.sh")) == (0o750, 0o640)

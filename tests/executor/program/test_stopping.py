@@ -52,8 +52,8 @@ def test_program_gets_the_chance_to_end_in_order(master: Master, guest: Start) -
     assert executor.read("worker-0.s1.t1.out") == "bye\n"
 
 
-def test_what_a_shell_runs_has_its_grace_too(master: Master, guest: Start) -> None:
-    """Bash dies of SIGTERM at once; the program that it runs may still put its things in order."""
+def test_children_of_a_shell_get_the_grace_period_too(master: Master, guest: Start) -> None:
+    """Bash dies of SIGTERM at once; the program that it runs may still clean up."""
     child = (
         "import signal, sys, time, os\n"
         "def end(*_):\n    time.sleep(0.3); print('in order'); sys.exit(0)\n"
@@ -66,15 +66,15 @@ def test_what_a_shell_runs_has_its_grace_too(master: Master, guest: Start) -> No
     assert status.signal == "SIGTERM"
 
 
-def test_who_was_stopped_is_woken_to_end(master: Master, guest: Start) -> None:
-    """SIGSTOP, by hand or by a debugger, does not use up the grace: SIGCONT comes right behind SIGTERM."""
+def test_a_suspended_program_is_continued_to_stop(master: Master, guest: Start) -> None:
+    """SIGSTOP, by hand or by a debugger, does not use up the grace period: SIGCONT follows SIGTERM at once."""
     executor = guest("trap 'echo bye; exit 9' TERM; echo $$ > pid; kill -STOP $$")
     (pid,) = started(master, executor, "pid")
     block_until(lambda: "\nState:\tT" in Path(f"/proc/{pid}/status").read_text())
     assert (stopped(master, 600.0).code, executor.read("worker-0.s1.t1.out")) == (9, "bye\n")
 
 
-def test_who_ignores_sigterm_is_killed_after_the_grace(master: Master, guest: Start) -> None:
+def test_a_program_that_ignores_sigterm_is_killed_after_the_grace_period(master: Master, guest: Start) -> None:
     executor = guest("trap '' TERM; echo $$ > pid; while true; do sleep 600; done")
     started(master, executor, "pid")
     status = stopped(master, 0.3)
@@ -120,8 +120,8 @@ def test_daemons_do_not_outlive_a_stop(master: Master, guest: Start) -> None:
     assert not process.is_alive(daemon)
 
 
-def test_release_stops_what_runs_and_reports_it(master: Master, guest: Start) -> None:
-    """Nothing is left, and nothing is left unsaid."""
+def test_release_stops_the_program_and_reports_its_exit(master: Master, guest: Start) -> None:
+    """No process is left, and no report is lost."""
     executor = guest("echo $$ > pid; exec sleep 600")
     (pid,) = started(master, executor, "pid")
     master.send(msg.ReleaseExecutor(grace=5.0))

@@ -18,7 +18,7 @@ from tony.linux import process
 
 
 @pytest.mark.parametrize("farewell", [b"bye\n", b""])
-def test_control_group_is_removed_whether_or_not_the_executor_lived(tmp_path: Path, farewell: bytes) -> None:
+def test_the_control_group_is_removed_after_the_executor(tmp_path: Path, farewell: bytes) -> None:
     """The application master that made it may have been killed: no other process would remove it."""
     groups = [tmp_path / "memory" / "tony" / "c-1", tmp_path / "cpu" / "tony" / "c-1"]
     for group in groups:

@@ -91,8 +91,8 @@ def test_every_thread_of_every_python_is_dumped(master: Master, guest: Start, tm
     assert not master.all(ProgramExited), "it goes on as if nothing had happened"
 
 
-def test_a_spy_is_asked_first(master: Master, guest: Start, tmp_path: Path) -> None:
-    """`py-spy` beside the job's Python sees without the program's help, and without stopping it if that will do."""
+def test_py_spy_is_tried_first(master: Master, guest: Start, tmp_path: Path) -> None:
+    """`py-spy` next to the job's Python needs no help of the program, and does not stop it where that is possible."""
     code = "import time; print(1, flush=True); time.sleep(600)"
     run(master, guest, spied(tmp_path, _SPY), "-c", code)
     stacks = ask(master)
