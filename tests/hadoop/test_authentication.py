@@ -62,8 +62,8 @@ def test_a_name_is_enough_where_nothing_is_proved() -> None:
     assert mine == find_user_name(Configuration.load(given=KERBEROS), {"HADOOP_USER_NAME": "alice"})
 
 
-def test_the_name_of_who_has_a_token() -> None:
-    """The owner's: without a ticket, and whatever the process's user is called."""
+def test_the_user_name_is_the_tokens_owner() -> None:
+    """Without a ticket, and whatever the process's user is called."""
     identifier = b"\0" + b"".join(
         [*(bytes([len(each)]) + each for each in (b"ann/node1@EXAMPLE.COM", b"rm", b"")), b"\1\2\3\4"]
     )

@@ -147,7 +147,7 @@ async def test_an_idle_connection_that_broke_is_made_again_at_once() -> None:
         assert ("d0", 0) == (both.active.id, two.connections)
 
 
-async def test_what_may_have_been_carried_out_is_sent_again_only_if_the_method_bears_it() -> None:
+async def test_calls_that_may_have_run_are_repeated_only_if_idempotent() -> None:
     async with pair() as (one, two, both):
         for fault, error in ((DropResponse(executed=True), ConnectionLostError), (Silence(), CallTimeoutError)):
             for server in (one, two):
@@ -198,8 +198,8 @@ async def test_a_call_that_times_out_leaves_others_alone() -> None:
         assert not only._retired
 
 
-async def test_retriable_is_asked_again_in_place() -> None:
-    """After a pause, on the same connection."""
+async def test_a_retriable_call_is_repeated_on_its_connection() -> None:
+    """After a pause."""
     async with pair() as (one, two, both):
         one.order(retriable(), times=3)
         assert HI == await both.call(ECHO, HI)
@@ -326,7 +326,7 @@ async def test_a_new_login_takes_a_new_connection() -> None:
         assert "for-d0 None None" == (await only.call(WHO, HI)).text
 
 
-async def test_a_caller_who_gives_up_while_connecting_does_not_stop_the_others() -> None:
+async def test_a_cancelled_caller_does_not_stop_the_others() -> None:
     """The one that connects for all may be cancelled."""
     async with daemon() as server, proxy(server) as only:
         connector, first = only._connector, asyncio.Event()

@@ -46,7 +46,7 @@ def test_names_there_and_back(number: int, attempt: int, sequence: int) -> None:
     assert parse_container_id(format_container(each)) == each
 
 
-def test_whose_container_it_is() -> None:
+def test_the_application_of_a_container_id() -> None:
     """By its name, whatever the epoch; an invalid name belongs to no application."""
     application = "application_1410901177871_0001"
     for name in ("container_1410901177871_0001_01_000005", "container_e17_1410901177871_0001_01_000005"):

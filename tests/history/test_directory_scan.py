@@ -96,8 +96,8 @@ def test_closing_a_job_directory_adds_it_to_the_index(home: Home) -> None:
     assert home.index.read_text().count("{") == 2
 
 
-def test_a_record_that_lies_elsewhere_has_no_index(tmp_path: Path) -> None:
-    """A copy of a job's folder is looked at and closed without leaving a file beside it."""
+def test_a_copied_job_directory_has_no_index(tmp_path: Path) -> None:
+    """A copy of a job's folder is read and closed without leaving a file beside it."""
     folder, record = recorded(Home(tmp_path / "home"))
     copy = JobFolder(tmp_path / "copy" / JOB)
     copy.path.mkdir(parents=True)
@@ -143,7 +143,7 @@ def test_unreadable_records_are_named(home: Home) -> None:
     assert "version 99" in listing.unreadable[OTHER]
 
 
-def test_what_is_no_job_is_passed_over(home: Home) -> None:
+def test_other_entries_are_skipped(home: Home) -> None:
     """A stray file, a hidden folder, a job that is only being made."""
     (home.jobs / ".hidden").mkdir()
     (home.jobs / "stray").write_text("x")
@@ -163,8 +163,8 @@ def test_a_home_that_cannot_be_written_is_listed(home: Home) -> None:
     assert scan(home).ended == (head(),)
 
 
-def test_the_head_of_a_report_says_the_same(home: Home) -> None:
-    """A living job looks in a list as it will when it has ended."""
+def test_the_head_of_a_report_equals_that_of_the_summary(home: Home) -> None:
+    """A running job looks in a list as it will when it has ended."""
     folder = home.job(JOB)
     _, record = recorded(home)
     assert head_of_report(succeeded(folder, record)) == head()

@@ -195,8 +195,8 @@ def test_a_line_that_is_no_event_is_named(tmp_path: Path, line: object) -> None:
         list(read([path]))
 
 
-def test_what_a_newer_version_adds_is_passed_over(tmp_path: Path) -> None:
-    """Unknown fields are ignored, in the envelope and in the event."""
+def test_fields_of_a_newer_version_are_ignored(tmp_path: Path) -> None:
+    """In the envelope and in the event."""
     path = logged(tmp_path, [])
     with path.open("a") as file:
         file.write(json.dumps({**GOOD, "more": 1, "data": {"reason": "full", "since": 7}}) + "\n")
@@ -340,6 +340,6 @@ def test_a_record_without_secrets_has_the_digest_of_the_job() -> None:
     assert settings_digest(redact(spec)) == settings_digest(spec)
 
 
-def test_a_setting_at_its_default_says_nothing() -> None:
-    """So a digest holds when a later version knows more settings."""
+def test_a_setting_at_its_default_is_not_in_the_digest() -> None:
+    """So a digest holds when a later version has more settings."""
     assert settings_digest(JobSpec()) == hashlib.sha256(b'{"job":{},"roles":{}}').hexdigest()

@@ -26,8 +26,8 @@ def test_before_the_first_event_there_is_nothing(folder: JobFolder) -> None:
     assert [entry.event for entry in tail.read_new()] == [Queued(reason="a")]
 
 
-def test_it_reads_what_the_whole_log_says(folder: JobFolder) -> None:
-    """Over attempts, too: the same entries as reading the log at once."""
+def test_the_tail_reads_the_same_events_as_the_whole_log(folder: JobFolder) -> None:
+    """Over AM attempts, too."""
     tail = EventTail(folder)
     logged(folder, [Queued(reason="a"), Queued(reason="no room")])
     first = list(tail.read_new())

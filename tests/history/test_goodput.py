@@ -109,8 +109,8 @@ EXPECTED = {
 }
 
 
-def test_a_job_whose_phases_are_known() -> None:
-    """Each bucket of a synthetic job is what it was made of, to less than a hundredth."""
+def test_buckets_of_a_job_with_known_phases() -> None:
+    """Each bucket of a synthetic job has the time it was made of, to less than a hundredth."""
     line = drawn(trained())
     made = ledger(line, SAID)
     found = known(made)
@@ -203,8 +203,8 @@ def test_a_session_that_made_no_step_was_warming_up() -> None:
     assert known(made)["productive"] == pytest.approx(2 * 965.0, rel=0.01)
 
 
-def test_who_follows_one_that_is_over_is_not_silent() -> None:
-    """Where the one that told of steps does not run any more, nothing is known of the others."""
+def test_steps_of_an_ended_task_do_not_count_for_others() -> None:
+    """Where the task that reported steps does not run any more, the others' productive time is unknown."""
     others = [replace(SAID.progress()[0], task="worker:0", session=7)]
     made = ledger(drawn(trained()), Said(others))
     assert known(made).get("productive", 0.0) == 0.0
@@ -267,8 +267,8 @@ def test_preparation_is_set_up_and_a_stop_at_the_end_is_idle() -> None:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_whatever_happens_it_adds_up(block: int) -> None:
-    """Random lives with restarts, lone ones, deaths of masters, elastic gangs, and programs that say anything."""
+def test_buckets_always_add_up(block: int) -> None:
+    """For random jobs with restarts, lone ones, deaths of masters, elastic gangs, and programs that report anything."""
     for seed in range(block * 40, (block + 1) * 40):
         line = drawn(life(seed).cluster)
         said = _anything(line, seed)

@@ -12,8 +12,8 @@ from tony.history import json_files
 from tony.history.json_files import read_json, write_json
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    """Any JSON value makes the round trip, and the file is for its owner only."""
+def test_json_round_trips(tmp_path: Path) -> None:
+    """Any JSON value, and the file is for its owner only."""
     path = tmp_path / "x.json"
     write_json(path, {"a": [1, None, "ä"]})
     assert read_json(path) == {"a": [1, None, "ä"]}
@@ -56,7 +56,7 @@ def test_file_system_errors_are_reported(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["folder"]
 
 
-def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
     """A link may lead to what its maker may not read; a pipe would never be read to its end."""
     (tmp_path / "treasure.json").write_text("1")
     (tmp_path / "link.json").symlink_to(tmp_path / "treasure.json")
@@ -67,8 +67,8 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
         read_json(tmp_path / "pipe.json")
 
 
-def test_what_has_no_end_is_not_read(tmp_path: Path) -> None:
-    """A file that takes no room on a disk would take all memory."""
+def test_a_file_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    """A sparse file would take all memory."""
     with (tmp_path / "x.json").open("wb") as file:
         file.truncate(json_files.MAX_JSON_BYTES + 1)
     with pytest.raises(RecordError, match=r"x\.json is longer than 64 MiB"):

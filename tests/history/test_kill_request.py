@@ -33,7 +33,7 @@ def test_the_first_one_counts_and_the_one_without_patience(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"actor": 1}', '{"actor": "ann", "now": "yes"}'])
-def test_what_makes_no_sense_is_nothing(tmp_path: Path, text: str) -> None:
+def test_an_invalid_kill_request_is_ignored(tmp_path: Path, text: str) -> None:
     folder = JobFolder(tmp_path)
     folder.kill_request.write_text(text)
     assert load_kill_request(folder) is None

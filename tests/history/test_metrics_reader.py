@@ -54,8 +54,8 @@ def written(path: Path, *parts: TaskMetricsUpdate) -> None:
     writer.close()
 
 
-def test_what_was_written_is_read(path: Path) -> None:
-    """Names, tasks, numbers, what programs told; readable by its owner only."""
+def test_metrics_round_trip(path: Path) -> None:
+    """Names, tasks, numbers, what programs reported; readable by its owner only."""
     written(path, part(cpu=[0.5, 1.5, 1.0], rss=[1000.0, 2000.0, 3000.0]), part("ps:0", first=40, cpu=[2.0]))
     assert path.stat().st_mode & 0o777 == 0o600
     with open_metrics(path) as metrics:
@@ -99,7 +99,7 @@ def test_a_row_is_written_again_as_it_fills(path: Path) -> None:
         assert points.mean[-1] == 3.0
 
 
-def test_a_task_with_wider_buckets_is_written_anew(path: Path) -> None:
+def test_a_task_with_wider_buckets_is_rewritten(path: Path) -> None:
     writer = MetricsWriter(path, "job-1", 5.0)
     writer.write([part(cpu=[1.0] * 200, rss=[1.0] * 200), part("worker:1", cpu=[7.0])])
     writer.write([part(cpu=[2.0] * 10, anew=True, width=10.0)])
@@ -111,8 +111,8 @@ def test_a_task_with_wider_buckets_is_written_anew(path: Path) -> None:
         assert metrics.points("worker:1", "cpu").mean == (7.0,)
 
 
-def test_a_later_attempt_goes_on(path: Path) -> None:
-    """It finds all that was kept, and adds to it."""
+def test_a_later_attempt_continues_the_file(path: Path) -> None:
+    """It finds all that was stored, and adds to it."""
     written(path, part(first=35, cpu=[1.0] * 60, rss=[5.0] * 60), part("worker:1", cpu=[7.0]))
     writer = MetricsWriter(path, "job-1", 5.0)
     assert writer.went_on
@@ -155,8 +155,8 @@ def test_an_unusable_metrics_file_is_replaced(path: Path, content: bytes) -> Non
         assert metrics.tasks() == ("worker:0",)
 
 
-def test_what_sqlite_cannot_even_tell_is_begun_anew(path: Path) -> None:
-    """Its words repeat what is damaged, which is no text: that is another error than all others."""
+def test_a_file_with_an_undecodable_sqlite_error_is_replaced(path: Path) -> None:
+    """SQLite's message repeats the damaged bytes, which are no text: that is another error than all others."""
     written(path, part(cpu=[1.0]))
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE series", b"CRE\x80TE TABLE series"))
     with open_metrics(path) as metrics:
@@ -166,8 +166,8 @@ def test_what_sqlite_cannot_even_tell_is_begun_anew(path: Path) -> None:
     writer.close()
 
 
-def test_what_is_missing_is_not_known(path: Path) -> None:
-    """No file, no numbers, no error, and no file made by who asked."""
+def test_a_missing_file_has_no_metrics(path: Path) -> None:
+    """No file, no numbers, no error, and reading makes no file."""
     with open_metrics(path) as metrics:
         assert (metrics.known, metrics.problem) == (False, "no metrics were recorded")
         assert (metrics.progress(), metrics.checkpoints(), metrics.peaks(), metrics.series()) == ((), (), {}, ())
@@ -185,8 +185,8 @@ def test_a_file_of_another_version_is_not_known(path: Path) -> None:
         assert not metrics.known
 
 
-def test_damage_in_the_middle_hides_what_is_damaged(path: Path) -> None:
-    """Wherever the bytes of a file are wrong, a reader answers something, and never raises."""
+def test_damage_in_the_middle_never_raises(path: Path) -> None:
+    """Wherever the bytes of a file are wrong, a reader returns something."""
     written(path, *(part(f"worker:{n}", cpu=[1.0] * 100, rss=[float(n)] * 100) for n in range(20)))
     sound = path.read_bytes()
     chance = Random(7)
@@ -294,7 +294,7 @@ def test_a_full_disk_is_a_storage_error(path: Path) -> None:
         assert metrics.tasks() == ("worker:0",)
 
 
-def test_the_median_of_a_role_and_who_is_far_from_it(path: Path) -> None:
+def test_the_median_of_a_role_and_its_outliers(path: Path) -> None:
     """Over tasks whose buckets may have different widths."""
     parts = [part(f"worker:{n}", cpu=[float(n)] * 40) for n in range(5)]
     written(path, *parts, part("worker:9", cpu=[90.0] * 10, width=20.0), part("ps:0", cpu=[1000.0] * 40))
@@ -338,8 +338,8 @@ def test_numbers_keep_their_digits(values: list[float], many: bool) -> None:
 
 
 @given(st.integers(0, 511), st.integers(0, 9_999), st.integers(0, 1 << 20))
-def test_ids_say_whose_row_it_is(series: int, task: int, chunk: int) -> None:
-    """And a task's rows of one series stand together."""
+def test_ids_encode_series_task_and_chunk(series: int, task: int, chunk: int) -> None:
+    """And a task's rows of one series are adjacent."""
     number = layout.row_id(series, task, chunk)
     assert layout.parts(number) == (series, task, chunk)
     first, last = layout.ids(series, task)
@@ -358,8 +358,8 @@ def test_ten_thousand_tasks_fit_into_the_file(path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["series", "task", "chunk", "progress", "checkpoint"])
-def test_what_is_no_table_is_not_asked(path: Path, table: str) -> None:
-    """A view in a table's place runs a query of the file's author, which could fill memory and disk."""
+def test_a_view_in_place_of_a_table_is_not_queried(path: Path, table: str) -> None:
+    """It would run a query of the file's author, which could fill memory and disk."""
     written(path, part(cpu=[1.0]))
     endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x AS id FROM c"
     with sqlite3.connect(path) as database:
@@ -428,8 +428,8 @@ def test_a_journal_removes_no_file(path: Path, tmp_path: Path, monkeypatch: pyte
     assert journal.exists()
 
 
-def test_nothing_is_made_beside_what_others_wrote(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of another mode asks for two others beside it, which could be links."""
+def test_reading_creates_no_files_next_to_a_database(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file in another mode needs two others beside it, which could be links."""
     written(path, part(cpu=[1.0]))
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA journal_mode = WAL")

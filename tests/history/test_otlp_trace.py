@@ -52,7 +52,7 @@ def seconds(spans: list[Any], name: str) -> float:
     return sum(int(s["endTimeUnixNano"]) - int(s["startTimeUnixNano"]) for s in spans if s["name"] == name) / 1e9
 
 
-def test_a_job_whose_phases_are_known() -> None:
+def test_spans_of_a_job_with_known_phases() -> None:
     """Queue, allocate, set-up, rendezvous, warm-up, run, checkpoint, restart: as the ledger has them."""
     spans = spans_of(traced(trained(), SAID))
     check(spans)

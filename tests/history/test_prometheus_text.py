@@ -72,7 +72,7 @@ def value(found: Read, metric: str, /, **labels: str) -> float:
     return number
 
 
-def test_a_job_and_what_is_measured() -> None:
+def test_metrics_of_a_job() -> None:
     """State, tasks, restarts, hours; numbers with their units in their names."""
     latest = {
         "worker:0": {"cpu": 1.5, "rss": 2**30, "gpu1.util": 0.25, "user.loss": 0.125, "net-in": 7.0, "??": 1.0},
@@ -121,8 +121,8 @@ def test_no_jobs_are_an_empty_answer() -> None:
 
 
 @given(st.text(max_size=100), st.floats(), st.text(max_size=30))
-def test_whatever_names_hold(name: str, number: float, series: str) -> None:
-    """Quotation marks, line ends, half characters and numbers that are none break no line."""
+def test_special_characters_in_names_are_escaped(name: str, number: float, series: str) -> None:
+    """Quotation marks, line ends, half characters and invalid numbers break no line."""
     latest = {"worker:0": {"cpu": number, f"user.{series}": 1.0, series: 2.0}}
     found = parsed(exposition([JobSnapshot(report=job(name=name), latest=latest)]))
     info = next(dict(labels) for (each, labels) in found if each == "tony_job_info")

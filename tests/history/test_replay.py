@@ -64,8 +64,8 @@ def test_every_log_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
-def test_a_real_job_comes_to_the_same_end(name: str) -> None:
-    """Every digest is met, every invariant holds on the way, and the end is the one that was."""
+def test_a_real_job_replays_to_the_same_end(name: str) -> None:
+    """Every digest matches, every invariant holds on the way, and the outcome is the same."""
     job = record(name)
     wrong: list[tuple[int, str]] = []
 
@@ -95,7 +95,7 @@ def test_digests_are_compared(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
-def test_the_log_of_a_master_that_died_replays_as_far_as_it_goes(name: str) -> None:
+def test_every_prefix_of_a_log_replays(name: str) -> None:
     """Every beginning of a log is a log."""
     events = entries(name)
     for length in range(len(events)):
@@ -135,8 +135,8 @@ def test_another_job_is_found() -> None:
     assert result.mismatch.startswith("event 1: the log was written with other settings")
 
 
-def test_what_cannot_have_happened_is_found() -> None:
-    """The machine refuses an attempt that does not rise."""
+def test_an_impossible_event_is_found() -> None:
+    """The machine refuses an AM attempt whose number does not rise."""
     events = entries("failure")
     twice = [*events[:3], replace(events[0], seq=4)]
     result = replayed("failure", twice)

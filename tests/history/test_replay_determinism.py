@@ -160,15 +160,15 @@ def record_long_life(folder: Path, tasks: int, restarts: int) -> Recorder:
 
 
 @pytest.mark.parametrize("seed", [0, 4711])
-def test_random_lives_elsewhere(seed: int, tmp_path: Path) -> None:
-    """Every digest of thirty lives is met, whatever the order of hashes."""
+def test_random_jobs_replay_in_another_process(seed: int, tmp_path: Path) -> None:
+    """Every digest of thirty jobs matches, whatever the order of hashes."""
     records = [record_life(tmp_path / f"life-{number}", number) for number in range(30)]
     found = elsewhere(seed, *(record.folder for record in records))
     assert found == [[record.events, record.digests, None] for record in records]
     assert sum(record.digests for record in records) > 100
 
 
-def test_a_long_life_elsewhere(tmp_path: Path) -> None:
+def test_a_long_job_replays_in_another_process(tmp_path: Path) -> None:
     """A few thousand events of a few hundred tasks."""
     record = record_long_life(tmp_path / "long", tasks=300, restarts=2)
     assert elsewhere(99, record.folder) == [[record.events, record.digests, None]]
@@ -177,7 +177,7 @@ def test_a_long_life_elsewhere(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_very_long_life_elsewhere(seed: int, tmp_path: Path) -> None:
+def test_a_very_long_job_replays_in_another_process(seed: int, tmp_path: Path) -> None:
     """A hundred thousand events of ten thousand tasks."""
     record = record_long_life(tmp_path / "long", tasks=10_000, restarts=2)
     assert record.events > 100_000

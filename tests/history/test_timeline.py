@@ -168,8 +168,8 @@ def test_one_that_starts_again_alone() -> None:
     assert [mark.task for mark in line.marks if mark.what is MarkerKind.DEATH] == ["worker:0"]
 
 
-def test_what_runs_goes_on_to_the_present() -> None:
-    """Of a job that lives, open spans end now; told again later, they are longer and nothing else has changed."""
+def test_open_spans_end_now() -> None:
+    """For a running job; read again later, they are longer and nothing else has changed."""
     cluster = started(workers(2))
     step(cluster, 0.0)
     chronicle = TimelineReader(record(cluster.app.state.spec))
@@ -206,8 +206,8 @@ def test_checkpoints_are_marks_among_the_others() -> None:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_whatever_happens_no_second_is_missing(block: int) -> None:
-    """Random lives with restarts, lone ones, deaths of masters, elastic gangs: each task's spans cover all of it."""
+def test_spans_cover_every_second(block: int) -> None:
+    """Random jobs with restarts, lone ones, deaths of masters, elastic gangs: each task's spans cover all of it."""
     for seed in range(block * 40, (block + 1) * 40):
         try:
             line = drawn(life(seed).cluster)

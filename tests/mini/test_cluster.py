@@ -86,8 +86,8 @@ def test_daemons_listen_on_loopback_only(cluster: MiniCluster) -> None:
 
 @pytest.mark.parametrize("name", ["rm", "nm2", "dn1"])
 @pytest.mark.on_change(*CLUSTER)
-def test_a_killed_daemon_comes_back(cluster: MiniCluster, name: str) -> None:
-    """With the same ports; meanwhile the status tells of it."""
+def test_a_killed_daemon_can_be_restarted(cluster: MiniCluster, name: str) -> None:
+    """With the same ports; meanwhile the status shows it."""
     before = cluster.state
     killed = cluster.kill(name)
     assert killed == before.processes[name]
@@ -203,8 +203,8 @@ def submitted(home: Path, folder: Path) -> str:
     return done.stdout.strip()
 
 
-def test_a_daemon_that_dies_at_once_says_why(tmp_path: Path) -> None:
-    """The end of its log is shown, the others are ended, and the log stays until the next start or stop."""
+def test_a_daemon_that_dies_at_once_is_reported_with_its_log(tmp_path: Path) -> None:
+    """The end of its log is shown, the others are stopped, and the log stays until the next start or stop."""
     cluster = MiniCluster(Home(tmp_path / "home"), os.environ)
     wrong = {"yarn.scheduler.capacity.root.default.capacity": "50"}
     try:
@@ -219,8 +219,8 @@ def test_a_daemon_that_dies_at_once_says_why(tmp_path: Path) -> None:
     assert not cluster.places.path.exists()
 
 
-def test_what_a_damaged_note_hides_is_ended_all_the_same(tmp_path: Path) -> None:
-    """Nothing readable says what runs."""
+def test_daemons_are_stopped_despite_a_damaged_state_file(tmp_path: Path) -> None:
+    """No readable file lists them."""
     cluster = MiniCluster(Home(tmp_path / "home"), os.environ)
     cluster.places.path.mkdir(parents=True)
     cluster.places.state.write_text("{")

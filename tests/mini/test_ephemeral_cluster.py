@@ -32,7 +32,7 @@ with run_ephemeral_cluster(MiniOptions(nodes=1), os.environ, print) as cluster:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_nothing_outlives_who_wanted_it(machine: Machine, number: signal.Signals) -> None:
+def test_an_ephemeral_cluster_does_not_outlive_its_owner(machine: Machine, number: signal.Signals) -> None:
     """No daemon and no file, also when no process is left to stop them."""
     machine.fill_cache()
     machine.install_java()
@@ -59,7 +59,7 @@ def test_nothing_outlives_who_wanted_it(machine: Machine, number: signal.Signals
         process.wait()
 
 
-def test_what_cannot_start_leaves_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_leaves_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.fill_cache()
     machine.install_java(daemon="exit 1")
     temp = machine.folder / "temp"

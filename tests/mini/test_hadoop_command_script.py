@@ -37,7 +37,7 @@ def test_programs(tmp_path: Path) -> None:
     assert hadoop(tmp_path, "org.example.Main", "x").stdout.splitlines()[-2:] == ["org.example.Main", "x"]
 
 
-def test_what_it_cannot_do(tmp_path: Path) -> None:
+def test_an_unknown_subcommand_is_refused(tmp_path: Path) -> None:
     done = hadoop(tmp_path, "distcp")
     assert (done.returncode, done.stdout) == (1, "")
     assert "unknown subcommand distcp; this small cluster has classpath, fs, dfs" in done.stderr

@@ -20,8 +20,8 @@ def java(tmp_path: Path) -> Java:
     return Java(home=tmp_path, version=17, source="test")
 
 
-def test_the_pom_names_what_runs() -> None:
-    """Every archive is of the release that was asked for, and none of them is named twice."""
+def test_the_pom_lists_all_artifacts() -> None:
+    """Every archive is of the requested release, and none of them is named twice."""
     space = {"m": "http://maven.apache.org/POM/4.0.0"}
     found = ElementTree.parse(POM).findall("m:dependencies/m:dependency", space)
     names = [each.findtext("m:artifactId", namespaces=space) for each in found]
@@ -60,7 +60,7 @@ def test_maven_fails(machine: Machine, java: Java) -> None:
     assert [] == list(cache_folder(machine.environment).iterdir())
 
 
-def test_what_a_killed_one_left_is_removed(machine: Machine, java: Java) -> None:
+def test_leftovers_of_a_killed_download_are_removed(machine: Machine, java: Java) -> None:
     machine.install_maven()
     left = cache_folder(machine.environment) / ".partial-x"
     left.mkdir(parents=True)

@@ -30,7 +30,7 @@ def test_versions(text: str, version: int | None) -> None:
 @pytest.mark.parametrize(
     ("hadoop", "versions"), [("3.4.2", [11, 17, 21]), ("3.3.6", [11, 17, 21]), ("3.5.0", [17, 21, 25])]
 )
-def test_what_fits(hadoop: str, versions: list[int]) -> None:
+def test_java_versions_that_hadoop_supports(hadoop: str, versions: list[int]) -> None:
     """Hadoop before 3.5 ends where Java lost its security manager; 3.5 begins with 17."""
     assert versions == [version for version in (8, 11, 17, 21, 25) if fits(version, hadoop)]
 

@@ -67,7 +67,7 @@ def test_where_a_setting_belongs(key: str, file: str) -> None:
     assert "a < b & c" == files(f"{key}=a < b & c")[f"conf/{file}"][key]
 
 
-def test_it_is_known_for_what_it_is() -> None:
+def test_a_mini_cluster_is_marked_in_its_configuration() -> None:
     """The message for an unreachable cluster says how to start it."""
     assert "true" == files()["conf/core-site.xml"][PROPERTY]
 
@@ -133,8 +133,8 @@ def test_hosts() -> None:
     assert ["127.0.0.1 localhost", "127.0.0.1 box", "127.0.1.1 127.0.1.1"] == lines
 
 
-def test_a_nodes_own_folder_goes_first() -> None:
-    """On the class path; HDFS needs its pages' folder as well."""
+def test_a_nodes_own_folder_is_first_on_the_class_path() -> None:
+    """HDFS needs its pages' folder as well."""
     line = command(MiniDaemon("nm2"), Path("/java"), Path("/jars"), PLACES)
     path = line[line.index("-cp") + 1]
     assert "/home/me/.tony/mini/nm2/conf:/home/me/.tony/mini/conf:/jars/*" == path
@@ -143,8 +143,8 @@ def test_a_nodes_own_folder_goes_first() -> None:
     assert "-format" == line[-1]
 
 
-def test_daemons_beside_those_of_the_options() -> None:
-    """As a pair of ResourceManagers has them: named, with settings of their own, found first on their class path."""
+def test_additional_daemons() -> None:
+    """As a pair of ResourceManagers needs them: named, with settings of their own, found first on their class path."""
     own = HadoopProperty(key="yarn.resourcemanager.ha.id", value="rm2", daemon="rm2")
     state = replace(state_of(MiniOptions(nodes=1, settings=(own,))), others=("rm2",))
     assert ["rm2", "nn", "rm", "dn1", "nm1"] == [daemon.name for daemon in state.daemons]

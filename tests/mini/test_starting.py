@@ -119,7 +119,7 @@ def test_no_cluster(cluster: MiniCluster) -> None:
     assert not cluster.status().running
 
 
-def test_what_is_written_down_is_read_back(tmp_path: Path) -> None:
+def test_options_round_trip(tmp_path: Path) -> None:
     options = MiniOptions(
         settings=(HadoopProperty.read("a=b"), HadoopProperty.read("nm1:c=d")),
         labels=(Label.read("gpu=nm1,nm2"),),

@@ -37,8 +37,8 @@ def test_a_value_knows_file_and_line(tmp_path: Path) -> None:
     assert (core, yarn) == settings.files
 
 
-def test_a_default_tells_of_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """A folder without a site file is perhaps the wrong one."""
+def test_a_default_names_the_missing_file(tmp_path: Path) -> None:
+    """A folder without a site file may be the wrong one."""
     site(tmp_path, "core", a="1")
     settings = Configuration.load(tmp_path)
     assert "Hadoop's default (core-default.xml)" == settings.find_source("fs.defaultFS")
@@ -125,8 +125,8 @@ def test_whole_numbers(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1_000", "٣", "1.0", "9223372036854775808", "0x" + "f" * 16])
-def test_what_is_no_whole_number(text: str) -> None:
-    """Neither what Python would take beyond Java, nor what does not fit."""
+def test_numbers_that_java_refuses(text: str) -> None:
+    """Neither what Python would accept beyond Java, nor what does not fit."""
     with pytest.raises(ValueError, match="wanted"):
         parse_int(text)
 

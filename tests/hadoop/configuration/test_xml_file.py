@@ -46,8 +46,8 @@ _BOMB = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10 if n else "lol"}">' for n i
         ('<configuration><include href="a&#10;b"/></configuration>', "does not exist"),
     ],
 )
-def test_what_is_refused_is_refused_with_its_place(tmp_path: Path, text: str | bytes, said: str) -> None:
-    """Entities of all sorts, other files than Hadoop's, includes from elsewhere, circles."""
+def test_invalid_files_are_refused_with_their_place(tmp_path: Path, text: str | bytes, said: str) -> None:
+    """Entities of all sorts, other files than Hadoop's, remote includes, cycles."""
     with pytest.raises(ConfigurationError) as caught:
         read(tmp_path, text)
     assert said in str(caught.value)

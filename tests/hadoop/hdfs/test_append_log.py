@@ -154,8 +154,8 @@ def test_a_time_limit_is_no_loss(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     assert client.read(_PATH) == b"x\n"
 
 
-def test_who_waits_is_not_kept_waiting(client: WebHdfs, cluster: FakeWebHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pauses of a long trouble grow to minutes here; a flush asks again soon."""
+def test_a_flush_shortens_the_pauses(client: WebHdfs, cluster: FakeWebHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pauses of a long failure grow to minutes here; a flush tries again soon."""
     monkeypatch.setattr("tony.hadoop.hdfs.append_log._HURRIED_PAUSE_SECONDS", 0.01)
     log = AppendLog(client, _PATH, AppendOptions(interval=0.0, longest_pause=1000.0))
     assert log.flush(_CEILING)
@@ -179,7 +179,7 @@ def test_log_gives_up_after_its_timeout(client: WebHdfs, cluster: FakeWebHdfs) -
         log.close(_CEILING)
 
 
-def test_what_patience_does_not_cure(client: WebHdfs, cluster: FakeWebHdfs) -> None:
+def test_permission_errors_are_not_retried(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     """Permissions do not come back by asking again."""
     cluster.fail_next("APPEND", Trouble.FORBIDDEN)
     log = AppendLog(client, _PATH, _QUICK)

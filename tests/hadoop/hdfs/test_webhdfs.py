@@ -137,7 +137,7 @@ def test_names_and_attributes(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     assert sorted(cluster.files) == ["/"]
 
 
-def test_what_is_not_there(client: WebHdfs) -> None:
+def test_missing_files_raise_their_own_error(client: WebHdfs) -> None:
     """A missing file is one error everywhere, and a second file of a name another."""
     for ask in (client.get_status, client.list, client.read, client.open):
         with pytest.raises(FileMissingError):
@@ -190,8 +190,8 @@ def test_servers_that_are_no_namenodes(client: WebHdfs, cluster: FakeWebHdfs) ->
         client.get_status("/")
 
 
-def test_later_is_asked_again(client: WebHdfs, cluster: FakeWebHdfs) -> None:
-    """A NameNode that starts says so, and is asked again until it has."""
+def test_a_retriable_error_is_retried(client: WebHdfs, cluster: FakeWebHdfs) -> None:
+    """A NameNode that is starting asks for it, and is called again until it runs."""
     cluster.fail_next("GETFILESTATUS", Trouble.RETRIABLE, Trouble.RETRIABLE)
     assert client.get_status("/").kind is FileKind.DIRECTORY
     cluster.fail_next("GETFILESTATUS", *[Trouble.RETRIABLE] * 30)
@@ -249,8 +249,8 @@ def test_the_error_for_an_unreachable_namenode() -> None:
             WebHdfs([url], WebLogin(), impatient, known_as="It is nn").get_status("/")
 
 
-def test_what_may_lie_below_a_folder(client: WebHdfs, cluster: FakeWebHdfs) -> None:
-    """Quotas of names and bytes, where there are some; and what there is room for in all."""
+def test_usage_and_quotas_of_a_folder(client: WebHdfs, cluster: FakeWebHdfs) -> None:
+    """Quotas of names and bytes, where there are some; and the remaining capacity."""
     client.make_directories("/a")
     client.create("/a/f", b"12345")
     assert client.get_usage("/a") == SpaceUsage(names=2, most_names=None, space=5, most_space=None)

@@ -88,8 +88,8 @@ def test_garbage(value: Any, data: bytes, status: int) -> None:
         ("", RemoteError),
     ],
 )
-def test_what_a_token_meets(message: str, kind: type[RemoteError]) -> None:
-    """While the NameNode finds out whose token it is, it says everything with a SecurityException."""
+def test_errors_of_a_token_are_unwrapped(message: str, kind: type[RemoteError]) -> None:
+    """While the NameNode resolves a token's user, it reports every failure as a SecurityException."""
     told = {
         "javaClassName": "java.lang.SecurityException",
         "message": f"Failed to obtain user group information: {message}",

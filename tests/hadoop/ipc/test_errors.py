@@ -55,8 +55,8 @@ def test_every_line_of_a_remote_text_is_printable() -> None:
     assert len(str(error)) < 3000
 
 
-def test_what_the_resource_manager_wraps_is_unwrapped() -> None:
-    """`YarnException: <class>: <message>`: the class inside says what it is."""
+def test_errors_wrapped_by_the_resource_manager_are_unwrapped() -> None:
+    """`YarnException: <class>: <message>`: the inner class counts."""
     wrapper = "org.apache.hadoop.yarn.exceptions.YarnException"
     inner = "org.apache.hadoop.security.token.SecretManager$InvalidToken"
     assert type(build_remote_error(wrapper, f"{inner}: Renewal request for unknown token")) is errors.InvalidTokenError

@@ -67,7 +67,7 @@ def test_an_empty_sasl_token_is_present() -> None:
     assert encode_delimited(RpcSasl(state=SaslState.RESPONSE, token=b"")).hex() == "0410041a00"
 
 
-def test_a_token_says_no_user() -> None:
+def test_a_token_names_no_user() -> None:
     """The user's part of the context is there and empty."""
     assert bytes.fromhex("1200") + b"\x1a" in build_context_frame("p")
 
@@ -136,7 +136,7 @@ def test_a_great_frame() -> None:
         reader.feed((size + 1).to_bytes(4, "big"))
 
 
-def test_what_the_other_side_may_be_instead() -> None:
+def test_another_servers_first_bytes_are_reported_safely() -> None:
     """Control characters of an unknown server do not reach a terminal."""
     with pytest.raises(IpcProtocolError, match=str(int.from_bytes(b"SSH-", "big"))) as caught:
         FrameReader().feed(b"SSH-2.0-\x1b[31m\r\n")

@@ -251,7 +251,7 @@ async def test_no_kdc(daemon: JavaDaemon, alice: Kdc, monkeypatch: pytest.Monkey
 
 
 @with_kerberos
-async def test_a_kdc_that_says_nothing(daemon: JavaDaemon, alice: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_kdc_times_out(daemon: JavaDaemon, alice: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
     """The login is given up while the library still waits for the KDC in its thread; nothing breaks when it ends."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings = alice.folder / "silent.conf"

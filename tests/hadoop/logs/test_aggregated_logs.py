@@ -61,8 +61,8 @@ def test_a_file_that_grew_between_rounds_is_there_once() -> None:
     assert log.length == 14_013
 
 
-def test_what_is_being_written_waits() -> None:
-    """Temporary files are left out; an indexed file with a round under way gives the rounds before."""
+def test_files_that_are_being_written_are_skipped() -> None:
+    """Temporary files are left out; of an indexed file that is being appended to only the earlier rounds are read."""
     whole = _golden("ifile-none")
     files = {f"{_NEW}/localhost_40259.tmp": b"", f"{_NEW}/host_1": whole + b"\nmore"}
     with pytest.raises(MalformedLogFileError, match="host_1"):

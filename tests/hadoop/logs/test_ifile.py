@@ -130,8 +130,8 @@ def test_other_objects() -> None:
         java_serialization.MAGIC + b"v",
     ],
 )
-def test_what_is_refused(data: bytes) -> None:
-    """Other versions, references to nothing, bare bytes, classes that wrote themselves, sizes and depths beyond all."""
+def test_malformed_data_is_refused(data: bytes) -> None:
+    """Other versions, dangling references, bare bytes, classes with their own format, excessive sizes and depths."""
     with pytest.raises(MalformedLogFileError):
         java_serialization.load(data)
 

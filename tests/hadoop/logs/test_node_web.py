@@ -139,8 +139,8 @@ def test_a_node_that_is_down() -> None:
         b"x" * 100_000,
     ],
 )
-def test_what_is_no_log(node: FakeNodeWeb, web: NodeWeb, body: bytes) -> None:
-    """Answers of something else are refused, in bounded memory."""
+def test_other_responses_are_refused(node: FakeNodeWeb, web: NodeWeb, body: bytes) -> None:
+    """In bounded memory."""
     node.answer = lambda path: (200, {}, body)
     with pytest.raises(NodeWebError):
         web.open(_C, "stdout")

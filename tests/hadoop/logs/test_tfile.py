@@ -154,8 +154,8 @@ def test_a_long_log_needs_little() -> None:
         (make([], "lzo"), "lzo"),
     ],
 )
-def test_what_is_none(data: bytes, message: str) -> None:
-    """Files of another kind, half written ones, and other compressions are told apart."""
+def test_malformed_files_are_refused(data: bytes, message: str) -> None:
+    """Files of another kind, half written ones, and other compressions have different messages."""
     with pytest.raises(MalformedLogFileError, match=message):
         contents(MemoryFile(data))
 

@@ -28,8 +28,8 @@ CNONCE = "M+KwIJq5Y9n9QFrnHjbYfxyKj/M++idcdw9gD8ZW"
 USER = "Cg0KCQgqEIDQlf+8MRABEAU="
 
 
-def test_what_hadoop_accepted() -> None:
-    """Recorded from a login at Hadoop 3.4.1."""
+def test_a_recorded_login_of_hadoop() -> None:
+    """From Hadoop 3.4.1."""
     client = DigestClient(a2b_base64(USER), PASSWORD, cnonce=CNONCE)
     challenge = f'realm="default",nonce="{NONCE}",qop="auth",charset=utf-8,algorithm=md5-sess'
     said = parse_directives(client.answer(challenge.encode()))

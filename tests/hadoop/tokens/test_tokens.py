@@ -212,8 +212,8 @@ def test_selection() -> None:
     assert tokens[4] == select(credentials, HDFS_DELEGATION)
 
 
-def test_what_tasks_get() -> None:
-    """Everything but the application master's own; new tokens lie under their services."""
+def test_tasks_get_all_tokens_but_the_masters() -> None:
+    """New tokens are stored under their services."""
     credentials = TokenCredentials(tokens={"": _token(AM_RM, ""), "a": TOKEN}, secrets={"k": b"v"})
     assert {"a": TOKEN} == credentials.to_reduced(AM_RM).tokens
     assert {"k": b"v"} == credentials.to_reduced(AM_RM).secrets

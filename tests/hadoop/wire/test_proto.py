@@ -272,7 +272,7 @@ def test_required_fields() -> None:
         ({"numbers": ("x",)}, "Everything.numbers"),
     ],
 )
-def test_what_a_field_cannot_hold(given_: dict[str, Any], said: str) -> None:
+def test_values_that_a_field_cannot_hold(given_: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         encode(Everything(**given_))
 

@@ -116,8 +116,8 @@ OURS = {
 
 
 @pytest.mark.parametrize("name", sorted(GOLDEN))
-def test_what_hadoops_own_records_write(name: str) -> None:
-    """Byte by byte, there and back."""
+def test_bytes_equal_those_of_hadoops_own_records(name: str) -> None:
+    """In both directions."""
     ours = OURS[name]
     assert encode(ours).hex() == GOLDEN[name]
     assert decode(type(ours), bytes.fromhex(GOLDEN[name])) == ours

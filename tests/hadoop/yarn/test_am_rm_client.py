@@ -162,8 +162,8 @@ async def test_many_wishes_in_one_go_are_few_heartbeats() -> None:
 @pytest.mark.parametrize(
     "fault", [DropResponse(executed=True), DropResponse(executed=False), Cut(after=9), DelayResponse(seconds=0.2)]
 )
-async def test_lost_answers_are_asked_for_again(fault: DropResponse | Cut | DelayResponse) -> None:
-    """Nothing is granted or told twice, nothing is lost."""
+async def test_lost_responses_are_requested_again(fault: DropResponse | Cut | DelayResponse) -> None:
+    """Nothing is granted or reported twice, nothing is lost."""
     manager = FakeResourceManager(nodes=NODES)
     async with mastering(manager) as story:
         for turn in range(1, 4):
@@ -310,8 +310,8 @@ async def test_containers_of_the_second_registration_are_reported() -> None:
         assert story.news[0].recovered == (old,)
 
 
-async def test_a_registration_whose_answer_was_lost() -> None:
-    """The second one is told that there was a first: go on."""
+async def test_a_registration_whose_response_was_lost() -> None:
+    """The second one is refused as a duplicate, and counts as success."""
     manager = FakeResourceManager()
     async with mastering(manager, registers=False) as story:
         manager.server.order(DropResponse(executed=True), method="registerApplicationMaster")
@@ -495,8 +495,8 @@ async def test_the_door_of_a_configuration(paired: bool, expiry: int, timeout: i
     await made.close()
 
 
-async def test_what_finds_no_place_is_asked_for_after_ever_longer_pauses() -> None:
-    """Until there is one: then all of it comes, and the pauses are short again."""
+async def test_rejected_requests_are_repeated_after_growing_pauses() -> None:
+    """Until there is room: then all of it is granted, and the pauses are short again."""
     apart_from_each_other = ContainerRequest(resource=SMALL.resource, tags=("w",), constraint=forbid_tags(NODE, "w"))
     manager = FakeResourceManager(places=1)
     async with mastering(manager, pace=HeartbeatInterval(retry_delays=Backoff(first=0.02, most=0.08))) as story:

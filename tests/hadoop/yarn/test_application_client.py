@@ -127,7 +127,7 @@ async def test_an_application_that_ran_and_failed_was_not_rejected() -> None:
         assert "exit 1" == (await client.submit(context(new))).diagnostics
 
 
-async def test_what_is_too_large_is_refused_at_once() -> None:
+async def test_a_request_that_is_too_large_is_refused_at_once() -> None:
     async with fake_managers() as (client, _, _):
         with pytest.raises(InvalidResourceRequestError):
             await client.submit(
@@ -147,7 +147,7 @@ async def test_patience_ends() -> None:
             await client.kill(new.id, timeout=0.2)
 
 
-async def test_a_kill_is_asked_until_it_is_done() -> None:
+async def test_a_kill_is_repeated_until_it_is_confirmed() -> None:
     """And again without harm; but not for an unknown application."""
     async with fake_managers(kill_takes=3) as (client, _, (server,)):
         new = await client.request_new_application()

@@ -193,7 +193,7 @@ def texts(draw: st.DrawFn) -> tuple[PlacementConstraint, str]:
 
 
 @given(texts())
-def test_what_is_written_is_read(pair: tuple[PlacementConstraint, str]) -> None:
+def test_constraints_round_trip(pair: tuple[PlacementConstraint, str]) -> None:
     constraint, text = pair
     assert spelled_out(constraint) == parse(text)
 
@@ -240,7 +240,7 @@ def spelled_out(constraint: PlacementConstraint) -> PlacementConstraint:
         ("x" * 100, f"`{'x' * 40}...` is not a constraint (character 1)"),
     ],
 )
-def test_mistakes(text: str, said: str) -> None:
+def test_errors_in_constraints(text: str, said: str) -> None:
     """What is wrong, where, and what to write instead."""
     with pytest.raises(ConstraintError) as found:
         parse(text)

@@ -91,7 +91,7 @@ async def test_start_status_stop() -> None:
         await nodes.close()
 
 
-async def test_nothing_to_ask_is_not_asked() -> None:
+async def test_an_empty_request_makes_no_call() -> None:
     nodes = NodeClients(NodeTokens())
     assert await nodes.stop(NodeId(host="nowhere", port=1), []) == {}
     assert await nodes.fetch_statuses(NodeId(host="nowhere", port=1), []) == {}
@@ -152,8 +152,8 @@ async def test_a_token_that_the_node_does_not_know() -> None:
 
 
 @pytest.mark.parametrize("executed", [True, False])
-async def test_a_start_whose_answer_was_lost(executed: bool) -> None:
-    """It is said again; that it runs already is what was wanted."""
+async def test_a_start_whose_response_was_lost(executed: bool) -> None:
+    """It is sent again; that the container runs already counts as success."""
     node = Node(tokens := NodeTokens())
     async with node.server:
         node.let_in(b"one")

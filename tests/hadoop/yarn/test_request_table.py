@@ -66,8 +66,8 @@ def test_a_request_is_sent_once_and_counted_down() -> None:
     assert table.build_request().asks == ()
 
 
-def test_a_host_is_asked_for_with_its_rack_and_anywhere() -> None:
-    """Three kinds of entries with the same total; a label stands with `*` only."""
+def test_a_host_is_requested_with_its_rack_and_any() -> None:
+    """Three kinds of entries with the same total; a label is set with `*` only."""
     table = AskTable()
     table.want(1, 2, ContainerRequest(resource=Resource(memory=1), hosts=("a", "b"), label="gpu", priority=5))
     asks = {ask.resource_name: ask for ask in table.build_request().asks}
@@ -274,8 +274,8 @@ def counts_apart(request: AllocateRequest) -> list[int | None]:
     return [each.sizing.count for each in request.scheduling_requests if each.sizing]
 
 
-def test_what_finds_no_place_now_is_asked_for_again() -> None:
-    """Only that, for such a ResourceManager adds up; what was granted beside it is kept."""
+def test_rejected_containers_are_requested_again() -> None:
+    """Only those, because such a ResourceManager adds up; granted ones are kept."""
     table, manager = AskTable(), registered(places=1)
     table.want(1, 3, APART)
     news = beat(table, manager)
@@ -293,8 +293,8 @@ def test_what_finds_no_place_now_is_asked_for_again() -> None:
     assert (table.count_outstanding(1), table.is_changed, len(manager.live)) == (0, False, 3)
 
 
-def test_rejections_of_what_is_wanted_no_more() -> None:
-    """They are ignored: the demand fell, the rest was granted, or there was no such request."""
+def test_rejections_of_withdrawn_requests_are_ignored() -> None:
+    """The demand fell, the rest was granted, or there was no such request."""
     table, manager = AskTable(), registered(places=0)
     table.repeat_rejected(1)
     table.want(1, 3, APART)
@@ -361,7 +361,7 @@ def test_a_new_resource_manager_gets_rejected_requests() -> None:
     assert not table.is_changed
 
 
-def test_what_makes_no_sense() -> None:
+def test_invalid_requests_are_refused() -> None:
     """Numbers below zero, keys without an ask, tags with hosts."""
     table = AskTable()
     for key, total, ask in [(-1, 1, SMALL), (1, -1, SMALL), (1, 1, None)]:

@@ -121,8 +121,8 @@ def measured(folder: JobFolder) -> tuple[bytes | None, list[str]]:
     return folder.metrics.read_bytes() if folder.metrics.exists() else None, drafts
 
 
-def test_what_was_measured_is_brought_when_it_has_changed(files: FakeWebHdfs, folder: JobFolder) -> None:
-    """It is written anew there as the job runs; the same is not read twice."""
+def test_changed_metrics_are_downloaded(files: FakeWebHdfs, folder: JobFolder) -> None:
+    """They are rewritten as the job runs; the same file is not read twice."""
     name = f"{THERE}/metrics.db"
     reads: list[str] = []
     for content, modified, count in ((b"one", 1000, 1), (b"one", 1000, 1), (b"two", 2000, 2), (b"longer", 2000, 3)):
@@ -134,7 +134,7 @@ def test_what_was_measured_is_brought_when_it_has_changed(files: FakeWebHdfs, fo
         assert len([path for path in reads if "metrics" in path]) >= count - 1
 
 
-def test_what_changes_while_it_is_brought_comes_the_next_time(files: FakeWebHdfs, folder: JobFolder) -> None:
+def test_a_file_that_changes_during_its_download_comes_the_next_time(files: FakeWebHdfs, folder: JobFolder) -> None:
     """Never half of one and half of another."""
     name = f"{THERE}/metrics.db"
     files.files[name] = FakeFile(content=b"old", modified_ms=1000)
@@ -149,10 +149,10 @@ def test_what_changes_while_it_is_brought_comes_the_next_time(files: FakeWebHdfs
     assert measured(folder) == (b"new", [])
 
 
-def test_much_that_was_measured_comes_at_the_end(
+def test_large_metrics_are_downloaded_at_the_end(
     files: FakeWebHdfs, folder: JobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A large file would be brought again and again for little."""
+    """A large file would be transferred again and again for little."""
     monkeypatch.setattr("tony.schedulers.job_store.record_download._MAX_REPEATED_BYTES", 10)
     files.files[f"{THERE}/metrics.db"] = FakeFile(content=b"x" * 11)
     record(files, folder).fetch()

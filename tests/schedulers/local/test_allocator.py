@@ -319,8 +319,9 @@ class Inherited:
         """Discard the message: there is no subscriber."""
 
 
-def test_a_later_master_adopts_what_lives(tmp_path: Path) -> None:
-    """Executors go on with what they hold; what has died is not found; nothing of it is left; no number comes twice."""
+def test_a_later_am_recovers_running_containers(tmp_path: Path) -> None:
+    """Executors continue with their resources; dead ones are not recovered; nothing of them is left; no number is
+    given twice."""
 
     async def scenario(made: LocalBench, events: list[Event]) -> None:
         found = await granted(made, events, "worker", 3)
@@ -382,8 +383,8 @@ def successor(made: LocalBench, claim: int) -> LocalAllocator:
     return later
 
 
-def test_nothing_is_granted_before_it_is_known_what_lives(tmp_path: Path) -> None:
-    """Else a later master would give the ids of living containers to new ones."""
+def test_nothing_is_granted_before_recovery(tmp_path: Path) -> None:
+    """Otherwise a later AM would give the ids of running containers to new ones."""
 
     async def scenario(made: LocalBench, events: list[Event]) -> None:
         (container,) = await granted(made, events, "worker", 1)

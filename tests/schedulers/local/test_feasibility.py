@@ -75,8 +75,8 @@ def test_too_few_ports() -> None:
     assert find_unsatisfiable_requests(replace(spec, port_range=(45000, 45004)), MACHINE) == []
 
 
-def test_who_can_do_with_fewer_tasks_is_asked_for_the_least() -> None:
-    """What does not fit with all tasks may fit with some; ports are needed for all that there may be."""
+def test_an_elastic_role_is_checked_with_its_minimum() -> None:
+    """A job that does not fit with all tasks may fit with fewer; ports are needed for the maximum."""
     most = replace(role(1000, GIB), min_instances=2)
     assert find_unsatisfiable_requests(job(worker=most), MACHINE) == []
     (problem,) = find_unsatisfiable_requests(job(worker=replace(most, min_instances=900)), MACHINE)

@@ -38,8 +38,8 @@ def test_all_set() -> None:
     assert read_settings({**values, "memory": 4 << 30}) == (expected, [])
 
 
-def test_all_mistakes_at_once() -> None:
-    """Each wrong value is told with its key, and what would be right."""
+def test_all_errors_are_reported_at_once() -> None:
+    """Each wrong value with its key, and what would be right."""
     _, problems = read_settings({"memory": "4", "gpus": -1, "ledger": "here", "executor": "", "speed": 1})
     assert problems == [
         Problem(key="scheduler.local.memory", value="4", message=problems[0].message),

@@ -24,8 +24,8 @@ print(hashlib.sha256(_build_archive()).hexdigest())
 """
 
 
-def test_what_else_is_loaded_does_not_count() -> None:
-    """The whole archive of our programs, by two processes that know different strings."""
+def test_the_archive_does_not_depend_on_loaded_modules() -> None:
+    """The whole archive of tony's own files, built by two processes with different interned strings."""
     source = str(Path(tony.__file__).parents[1])
     digests = set()
     for loads in ("", "import asyncio, json, unittest, email.mime.text, tony.am.main, tony.executor.main"):
@@ -36,8 +36,8 @@ def test_what_else_is_loaded_does_not_count() -> None:
     assert len(digests) == 1
 
 
-def test_with_and_without_what_is_installed(tmp_path: Path) -> None:
-    """The same bytes, whether it was compiled here before, there is nothing, or what is there is old or damaged."""
+def test_compiled_code_does_not_depend_on_installed_files(tmp_path: Path) -> None:
+    """The same bytes, whether it was compiled here before, there is no such file, or it is old or damaged."""
     path = tmp_path / "a b.py"
     path.write_text("y = 'ä'\ndef f(x): return x + 1\n", encoding="utf-8")
     source = path.read_bytes()
@@ -59,8 +59,8 @@ def test_with_and_without_what_is_installed(tmp_path: Path) -> None:
     assert marshal.loads(compile_pyc(b"y = 1\n", path, "tony/a.py")[16:]).co_consts[0] == 1
 
 
-def test_what_is_installed_is_used(tmp_path: Path) -> None:
-    """Its code, not the source's, is in the file that comes of it."""
+def test_installed_compiled_code_is_reused(tmp_path: Path) -> None:
+    """Its code, not the source's, is in the result."""
     path = tmp_path / "a.py"
     path.write_text("y = 1\n")
     installed = Path(py_compile.compile(str(path), doraise=True) or "")
@@ -69,6 +69,6 @@ def test_what_is_installed_is_used(tmp_path: Path) -> None:
     assert marshal.loads(compile_pyc(b"y = 1\n", path, "a.py")[16:]).co_consts[0] == 2
 
 
-def test_what_is_no_python(tmp_path: Path) -> None:
+def test_invalid_python_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SyntaxError):
         compile_pyc(b"x =", tmp_path / "a.py", "a.py")

@@ -84,8 +84,8 @@ def test_an_image_that_the_node_did_not_use(container: Path) -> None:
 
 
 @pytest.mark.parametrize(("ancestor", "environ"), [("dockerd", DOCKER), (NODE_MANAGER, {})], ids=["docker", "no-image"])
-def test_a_container_as_it_was_asked_for(container: Path, ancestor: str, environ: Mapping[str, str]) -> None:
-    """In Docker no NodeManager is above the program; and without an image it may be."""
+def test_a_container_with_its_requested_image(container: Path, ancestor: str, environ: Mapping[str, str]) -> None:
+    """In Docker no NodeManager is an ancestor of the program; without an image there may be one."""
     python(container / "bin/python3")
     done = start_below(ancestor, container, environ)
     assert (done.stderr, done.returncode) == ("", 7)
@@ -123,7 +123,7 @@ def test_python_with_another_name(container: Path) -> None:
     assert start(container).stdout.startswith(f"{found} ")
 
 
-def test_setting_comes_first(container: Path) -> None:
+def test_the_setting_takes_precedence(container: Path) -> None:
     """A path, a name on PATH, or a path in the container's own folder."""
     python(container / "bin/python3")
     there = python(container / "elsewhere/python")
@@ -223,7 +223,7 @@ def test_old_python(container: Path) -> None:
     )
 
 
-def test_newer_one_beside_an_old_one(container: Path) -> None:
+def test_a_newer_python_next_to_an_old_one(container: Path) -> None:
     """`python3` of an older system, with a newer one installed beside it."""
     old_python(container / "bin/python3")
     found = python(container / "bin/python3.12")

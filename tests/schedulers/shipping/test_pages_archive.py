@@ -61,8 +61,8 @@ def test_it_is_complete(unpacked: Path, kind: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "charts True\n", "")
 
 
-def test_what_is_in_it(unpacked: Path) -> None:
-    """Python and what pages show; no machine's code, nothing of ours that pages do not need."""
+def test_contents_of_the_archive(unpacked: Path) -> None:
+    """Python and what pages show; no compiled extensions, and no modules that pages do not need."""
     for archive in (unpacked / "pages").iterdir():
         with zipfile.ZipFile(archive) as opened:
             names = opened.namelist()

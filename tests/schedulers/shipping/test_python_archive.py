@@ -56,8 +56,8 @@ def run(place: Path, code: str, *options: str, folder: Path | None = None) -> su
     )
 
 
-def test_works_elsewhere(place: Path) -> None:
-    """It is found by its parts and uses nothing from where it comes from, not even its shared library."""
+def test_it_works_in_another_place(place: Path) -> None:
+    """It is found by its parts and uses nothing of its origin, not even its shared library."""
     code = (
         "import sys, json, ssl, asyncio, ctypes; maps = [l.split(None, 5)[5].strip() for l in open('/proc/self/maps') "
         "if 'libpython' in l]; print(json.dumps([sys.version, sys.base_prefix, ssl.__file__, maps]))"
@@ -146,8 +146,8 @@ def with_elf(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_archive, "read_libraries", lambda _: Libraries())
 
 
-def test_does_not_work_elsewhere(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own words are told."""
+def test_a_python_that_does_not_run_is_refused(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has its own error."""
     with_elf(monkeypatch)
     own = small(tmp_path, "#!/bin/sh\necho first >&2\necho no modules here >&2\nexit 3\n")
     assert mentions(refusal(cache, own), "here")
@@ -160,7 +160,7 @@ def test_still_uses_the_old_place(cache: Cache, tmp_path: Path, monkeypatch: pyt
     assert refusal(cache, own).startswith("in another folder it still uses /")
 
 
-def test_modules_elsewhere(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_outside_the_prefix_are_refused(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build that was put together from two places."""
     with_elf(monkeypatch)
     own = replace(small(tmp_path, "#!/bin/sh\n"), prefix=tmp_path / "other")

@@ -140,8 +140,8 @@ def test_our_programs_start_from_it(unpacked: Path) -> None:
     assert {Path(line).is_relative_to(unpacked) for line in done.stdout.split("\n") if line} == {True}
 
 
-def test_the_starter_takes_what_fits(unpacked: Path) -> None:
-    """What was compiled for the very Python that runs it; the sources if there is no such."""
+def test_the_starter_selects_the_fitting_archive(unpacked: Path) -> None:
+    """Compiled for the very Python that runs it; the sources if there is none."""
     place = unpacked.parent / "other"
     shutil.copytree(unpacked, place)
     start = [sys.executable, "-I", "-S", str(place / "start.py"), "tony.isolated_interpreter"]

@@ -64,8 +64,8 @@ def test_no_container(environ: dict[str, str], missing: str) -> None:
         ContainerEnv.from_environ(environ)
 
 
-def test_papers_are_taken(environ: dict[str, str], tmp_path: Path) -> None:
-    """They are gone from the file that the user's programs may read; everything else in it stays."""
+def test_a_launch_payload_is_taken(environ: dict[str, str], tmp_path: Path) -> None:
+    """It is removed from the file that the user's programs may read; everything else in it stays."""
     before = ContainerEnv.from_environ(environ)
     taken, inside = before.take_payload(JOB, JobPayload)
     assert taken == payload()
@@ -78,8 +78,8 @@ def test_papers_are_taken(environ: dict[str, str], tmp_path: Path) -> None:
     assert not [path for path in tmp_path.iterdir() if path.name != "container_tokens"]
 
 
-def test_no_papers(environ: dict[str, str]) -> None:
-    """Neither none, nor others, nor those taken before."""
+def test_a_missing_launch_payload_is_an_error(environ: dict[str, str]) -> None:
+    """Neither none, nor another kind, nor one taken before."""
     inside = ContainerEnv.from_environ(environ)
     with pytest.raises(PlatformError, match=r"container_tokens.*tony\.task"):
         inside.take_payload(TASK, TaskLaunch)

@@ -54,7 +54,7 @@ def image(name: str, mounts: str = "") -> dict[str, str]:
         ({"editors": ("@ops",)}, {}, {AccessType.VIEW: " ops", AccessType.MODIFY: " ops"}),
     ],
 )
-def test_who_may_look(people: dict[str, Any], settings: dict[str, Any], expected: dict[AccessType, str]) -> None:
+def test_acls_of_a_container(people: dict[str, Any], settings: dict[str, Any], expected: dict[AccessType, str]) -> None:
     """The job's viewers, unless the YARN settings say otherwise: users, a blank, groups."""
     made = build_master_container(YarnSettings(**settings), {}, TokenCredentials(), spec=JobSpec(**people))
     assert {acl.access: acl.acl for acl in made.acls} == expected
@@ -86,8 +86,8 @@ def test_only_the_master_or_only_a_role() -> None:
     assert (of_master(), of_task(yarn_role(image="train", mounts="/b:/b:rw"))) == ({}, image("train", "/b:/b:rw"))
 
 
-def test_what_there_is_no_setting_for() -> None:
-    """YARN's other variables come with `container_env`; where there is a setting, it wins."""
+def test_container_env_without_a_setting() -> None:
+    """YARN's other variables come with `container_env`; where there is a setting, it takes precedence."""
     given = {f"{DOCKER}DOCKER_CONTAINER_NETWORK": "bridge", f"{DOCKER}DOCKER_IMAGE": "other"}
     assert of_task(Role(image="train"), given) == {"DOCKER_CONTAINER_NETWORK": "bridge", **image("train")}
     assert of_task(Role(), given) == {"DOCKER_CONTAINER_NETWORK": "bridge", "DOCKER_IMAGE": "other"}

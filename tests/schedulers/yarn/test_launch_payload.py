@@ -28,7 +28,7 @@ def test_newer_fields_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff", b'{"record":null}', b"[" * 100_000])
-def test_what_is_no_papers(data: bytes) -> None:
+def test_an_invalid_launch_payload_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - every ValueError is right
         decode_payload(JobPayload, data)
 

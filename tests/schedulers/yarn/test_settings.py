@@ -81,8 +81,8 @@ def test_all_set() -> None:
         ("portal", "https://portal/?job=", WRONG_PORTAL),
     ],
 )
-def test_mistakes(name: str, value: object, message: str) -> None:
-    """Each wrong value is told with its key and what would be right, and the default stands."""
+def test_invalid_values_keep_the_default(name: str, value: object, message: str) -> None:
+    """Each error has its key and what would be right."""
     assert read_settings({name: value}) == (
         YarnSettings(),
         [Problem(key=f"scheduler.yarn.{name}", value=str(value), message=message)],

@@ -28,7 +28,7 @@ def test_a_nodes_script_and_an_executor_make_the_same_of_it(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", ['/a:/b:ro,/c "d"', "$X"])
-def test_what_yarn_reads_itself_is_sent_as_it_is(value: str) -> None:
+def test_variables_that_yarn_reads_are_not_escaped(value: str) -> None:
     assert escape_for_shell({"YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS": value}) == {
         "YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS": value
     }

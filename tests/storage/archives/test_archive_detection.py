@@ -19,7 +19,7 @@ from tony.storage.archives.archive_detection import Format, detect, find_unsuppo
     ("mode", "expected"),
     [("w", Format.TAR), ("w:gz", Format.TAR_GZ), ("w:bz2", Format.TAR_BZ2), ("w:xz", Format.TAR_XZ)],
 )
-def test_tars_are_known_whatever_their_name(tmp_path: Path, mode: str, expected: Format) -> None:
+def test_tars_are_detected_by_their_content(tmp_path: Path, mode: str, expected: Format) -> None:
     assert detect(tar_of(tmp_path / "data.npz", {"a": (b"x", 0o644)}, mode)) is expected
 
 

@@ -101,7 +101,7 @@ def test_file_that_grows_is_packed_as_it_was(tmp_path: Path) -> None:
     assert (b"".join(parts), read.stamp.inode) == (b"begin", 0)
 
 
-def test_file_that_shrinks_or_goes_is_noticed(tmp_path: Path) -> None:
+def test_a_file_that_shrinks_or_disappears_is_noticed(tmp_path: Path) -> None:
     """Half a file is never packed as a whole one."""
     write_tree(tmp_path, {"log": (b"begin", 0o644)})
 

@@ -231,8 +231,8 @@ def test_encrypted_zip_is_refused(tmp_path: Path) -> None:
     assert "encrypted" in refusal(path)
 
 
-def test_looking_tells_what_is_inside(tmp_path: Path) -> None:
-    """Folders that no member names are known as well."""
+def test_the_check_lists_all_entries(tmp_path: Path) -> None:
+    """Folders that no member names are listed as well."""
     contents = check(tar_of(tmp_path / "t", {"d/e/x": (b"", 0o644), "l": "d"}), Format.TAR, "t", outside_links=False)
     assert contents.kinds == {
         "d": ManifestEntryKind.FOLDER,
@@ -251,7 +251,7 @@ def test_root_member_and_dots_are_fine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("method", "name"), [(zipfile.ZIP_LZMA, "LZMA"), (zipfile.ZIP_BZIP2, "bzip2")])
 @pytest.mark.parametrize("kind", [stat.S_IFREG, stat.S_IFLNK])
-def test_what_python_unpacks_without_a_bound_is_refused(tmp_path: Path, method: int, name: str, kind: int) -> None:
+def test_unbounded_decompression_is_refused(tmp_path: Path, method: int, name: str, kind: int) -> None:
     """In files and in links; the same in a tar is read piece by piece."""
     info = zipfile.ZipInfo("a")
     info.create_system, info.compress_type, info.external_attr = 3, method, (kind | 0o777) << 16

@@ -61,8 +61,8 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "a").is_symlink()
 
 
-def test_laying_mends_what_is_half_there(tmp_path: Path) -> None:
-    """Whatever is in the way of an entry goes, whatever its kind; the rest of the folder stays."""
+def test_a_copy_repairs_partial_content(tmp_path: Path) -> None:
+    """Whatever is in the way of an entry is removed, whatever its kind; the rest of the folder stays."""
     write_tree(tmp_path / "content", {"d/x": (b"x", 0o644), "f": (b"f", 0o644)})
     entries = [
         ManifestEntry(path="d", kind=ManifestEntryKind.FOLDER, mode=0o750),

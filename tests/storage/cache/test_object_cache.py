@@ -159,8 +159,8 @@ def test_old_parts_are_removed(tmp_path: Path) -> None:
         writer.commit()
 
 
-def test_what_is_being_taken_is_no_old_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tasks of the node make the cache ready in the middle of it, and the file is years old."""
+def test_a_file_that_is_being_stored_is_not_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tasks of the node prepare the cache in the middle of it, and the file is years old."""
     origin = tmp_path / "localized"
     origin.write_bytes(CONTENT)
     os.utime(origin, (FIXED_TIME, FIXED_TIME))
@@ -192,8 +192,8 @@ def test_old_parts_where_locks_do_not_work(tmp_path: Path, monkeypatch: pytest.M
     assert files(cache) == [".young.part"]
 
 
-def test_what_cannot_fit_is_refused_at_once(tmp_path: Path) -> None:
-    """The disk is not filled first; the message has place, need and room."""
+def test_an_object_that_cannot_fit_is_refused_at_once(tmp_path: Path) -> None:
+    """The disk is not filled first; the message has path, need and free space."""
     cache = cache_at(tmp_path)
     expected = r"cannot stage it: not enough disk space in .*: 1024t needed, .* free.*TONY_HOME"
     with pytest.raises(StorageError, match=expected), cache.open_writer("stage it", 1024**5):

@@ -265,8 +265,8 @@ class TestOnTheNode:
         with pytest.raises(StorageError, match='python = "nopython": not found on PATH on '):
             from_node("nopython", tmp_path / "b")
 
-    def test_mistakes(self, tmp_path: Path) -> None:
-        """Missing, not executable, a link that leads nowhere: each is named."""
+    def test_invalid_interpreters_are_named(self, tmp_path: Path) -> None:
+        """Missing, not executable, or a dangling link."""
         write_tree(tmp_path, {"plain": (b"", 0o644), "dangling": "/nowhere/python"})
         with pytest.raises(StorageError, match=f'python = "{tmp_path}/none": {tmp_path}/none does not exist on '):
             from_node(str(tmp_path / "none"), tmp_path / "b")

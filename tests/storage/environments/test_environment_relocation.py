@@ -96,7 +96,7 @@ def test_only_real_files_in_a_real_folder_are_touched(open_folder: Path) -> None
     assert snapshot(victims) == before
 
 
-def test_hard_linked_script_is_not_changed_elsewhere(open_folder: Path) -> None:
+def test_a_hard_linked_script_keeps_its_other_link(open_folder: Path) -> None:
     """Scripts are replaced, not written into."""
     prefix = environment(open_folder / "e", {"tool": f"#!{OLD}/bin/python\n"})
     (open_folder / "other").hardlink_to(prefix / "bin" / "tool")

@@ -96,8 +96,8 @@ def test_fetched_files_are_private(hdfs: FakeWebHdfs) -> None:
     assert hdfs.requests == [("GETFILESTATUS", "/open/x")]
 
 
-def test_what_is_wrong(hdfs: FakeWebHdfs) -> None:
-    """Missing, forbidden, a file system that is not known: mistakes of the job file. One that is down is not."""
+def test_errors_of_remote_files(hdfs: FakeWebHdfs) -> None:
+    """Missing, forbidden, an unknown file system: errors of the job file. One that is down is not."""
     with known(hdfs) as files:
         with pytest.raises(RemoteFileNotFoundError, match=r"hdfs://nn:8020/gone does not exist\."):
             files.stat("hdfs:///gone")

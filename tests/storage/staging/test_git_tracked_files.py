@@ -90,8 +90,8 @@ def test_a_tonyignore_leaves_out_tracked_files(tmp_path: Path) -> None:
     assert found.left_out == LeftOut(ignore_file=".tonyignore", files=1, size=1, paths=("a.dat",))
 
 
-def test_git_is_asked_only_where_something_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without git the patterns alone count, which is said if they left something out."""
+def test_git_is_called_only_where_patterns_ignore_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without git the patterns alone count, with a notice if they excluded something."""
     tree = {".gitignore": ignoring("*.dat"), "a.py": FILE}
     repository(tmp_path, tree, "a.py")
     monkeypatch.setenv("PATH", "")

@@ -24,8 +24,8 @@ def regex_of(glob: str) -> str | None:
 
 @settings(max_examples=500)
 @given(GLOBS.map("".join), PATHS)
-def test_it_matches_what_it_matched(glob: str, path: str) -> None:
-    """But for sets, which never take a slash."""
+def test_patterns_match_as_fnmatch(glob: str, path: str) -> None:
+    """But for sets, which never match a slash."""
     try:
         regex = regex_of(glob)
     except ValueError:

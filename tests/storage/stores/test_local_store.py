@@ -59,8 +59,8 @@ def test_the_root_may_be_a_link(history: LocalStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("link", [True, False])
-def test_what_is_held_stays(history: LocalStore, tmp_path: Path, link: bool) -> None:
-    """Whatever stands at its place then, and that is told apart."""
+def test_a_held_folder_is_kept(history: LocalStore, tmp_path: Path, link: bool) -> None:
+    """Whatever is at its place then, and the two are distinguished."""
     held = hold(history)
     place = tmp_path / "history/jobs/one"
     place.rename(tmp_path / "aside")

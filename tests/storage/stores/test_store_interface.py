@@ -50,8 +50,8 @@ def test_nothing_is_there(store: FileStore) -> None:
     store.remove("a")
 
 
-def test_what_is_written_is_there(store: FileStore, tmp_path: Path) -> None:
-    """With the folders above it; from bytes or from a file."""
+def test_files_round_trip(store: FileStore, tmp_path: Path) -> None:
+    """With the folders above; from bytes or from a file."""
     store.write("a/b/one", b"1234567")
     big = tmp_path / "big"
     big.write_bytes(b"x" * (PIECE + 5))
@@ -75,14 +75,14 @@ def test_what_is_written_is_there(store: FileStore, tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_is_larger_is_refused(store: FileStore) -> None:
+def test_a_file_over_the_limit_is_refused(store: FileStore) -> None:
     store.write("a", b"12345")
     with pytest.raises(ValueError, match="larger than"):
         store.read("a", 4)
 
 
-def test_what_goes_after_it_was_found(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not there: who finds may know that from before, and nothing is no content of it."""
+def test_a_file_removed_after_it_was_found(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads as missing: `find` may return a cached result, and empty bytes would be a content."""
     store.write("a", b"12345")
     found = store.find("a")
     store.remove("a")
@@ -135,7 +135,7 @@ def test_unsupported_addresses() -> None:
         FsspecStore("nothing://x/y")
 
 
-def test_what_a_driver_raises_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_a_driver_are_converted(monkeypatch: pytest.MonkeyPatch) -> None:
     store = FsspecStore(f"memory://stores-{uuid.uuid4()}")
 
     def fail(*_: object, **__: object) -> object:

@@ -36,8 +36,7 @@ def test_the_pending_reason_names_amounts_and_holders() -> None:
     assert mentions(reason, "50 bytes", "40 bytes of 100 bytes", 'job-1 "name" of ann', "60 bytes", "1 GPU")
 
 
-def test_waits_for_gpus_behind_those_who_have_some() -> None:
-    """A job that lacks GPUs does not name holders of memory alone."""
+def test_a_claim_for_gpus_names_only_holders_of_gpus() -> None:
     others = [claim("1", 10, 3, ("a", "b", "c")), claim("0", 10, 0, ())]
     reason = decide(claim("2", 10, 2), others, MACHINE)
     assert mentions(reason, "2 requested", "1 of 4", 'job-1 "name" of ann', "10 bytes", "3 GPUs")
@@ -188,8 +187,9 @@ def test_a_claim_waits_behind_the_nearest_that_lacks_the_same() -> None:
 
 @example([(2, 0, 0), (1, 1, 0), (98, 4, 0), (1, 0, 0)])
 @given(wishes)
-def test_who_only_hears_of_one_sleeps_through_nothing(wanted: list[tuple[int, int, int]]) -> None:
-    """Who has a blocker looks only when that one changes, who has none at every end: all that may be granted is."""
+def test_a_claim_that_watches_only_its_blocker_misses_nothing(wanted: list[tuple[int, int, int]]) -> None:
+    """A claim with a blocker is decided only when that one changes, one without at every end: all that may be
+    granted is."""
     line = Line()
     for number, (memory, gpus, ends) in enumerate(wanted):
         line.come(claim(f"{number:03d}", memory, gpus))
@@ -244,9 +244,8 @@ class Line:
         assert sum(behind is None for behind in self._listens.values()) <= 2
 
 
-def test_a_claim_grows_beside_all_others() -> None:
-    """Into resources that no other claim holds or waits for, older or younger; it keeps its devices and gets further
-    ones."""
+def test_a_claim_grows_into_free_resources() -> None:
+    """Those that no other claim holds or waits for, older or younger; it keeps its devices and gets further ones."""
     mine = claim("2", 20, 1, ("b",))
     assert grow_claim(mine, 60, 3, [claim("1", 40, 1, ("a",))], MACHINE) == claim("2", 60, 3, ("b", "c", "d"))
     assert grow_claim(mine, 61, 3, [claim("1", 40, 1, ("a",))], MACHINE) is None

@@ -407,8 +407,8 @@ def test_two_users() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_another_user_who_wants_to_stop_all_jobs() -> None:
-    """A claim of more than the machine counts for nothing. A lock does; who has it is said, and what can be done."""
+def test_another_user_cannot_stop_all_jobs() -> None:
+    """A claim over the machine's size does not count. A lock does; its holder is named, with what can be done."""
     if os.geteuid() != 0:
         pytest.skip("only root can be two users")
     with tempfile.TemporaryDirectory() as name:

@@ -72,8 +72,8 @@ def test_missing_folder_is_no_trouble(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_asked_for_and_unusable(tmp_path: Path) -> None:
-    """A place that was asked for is not silently replaced by another."""
+def test_an_unusable_configured_ledger_is_an_error(tmp_path: Path) -> None:
+    """It is not silently replaced by another."""
     file(tmp_path / "it")
     with pytest.raises(SchedulerError, match=r"it cannot be used: it is not a folder\. Set scheduler\.local\.ledger"):
         open_ledger(LocalSettings(ledger=tmp_path / "it"), Home(tmp_path))

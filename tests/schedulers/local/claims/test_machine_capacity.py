@@ -86,7 +86,7 @@ def test_gpus_are_not_looked_for_without_need(root: Path) -> None:
     assert measure(LocalSettings(), with_gpus=False, root=root).gpus == ()
 
 
-def test_sleeping_driver_is_asked_by_its_tool(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sleeping_driver_is_queried_with_nvidia_smi(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its first use a device has no UUID in /proc: nvidia-smi wakes it."""
     gpu(root, 0, "GPU-????????-????-????-????-????????????")
     tool = root / "bin/nvidia-smi"

@@ -71,8 +71,8 @@ def test_removed_claim_is_put_back(place: Path, monkeypatch: pytest.MonkeyPatch)
     asyncio.run(scenario())
 
 
-def test_ledger_that_goes_away_while_waiting(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is said, and the claim is made in the new one."""
+def test_a_ledger_removed_while_waiting(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says so, and the claim is made in the new one."""
     monkeypatch.setattr(resource_claim, "_REOPEN_SECONDS", 0.01)
 
     async def scenario() -> list[str]:

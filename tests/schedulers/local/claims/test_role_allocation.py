@@ -48,8 +48,8 @@ def test_missing_resources_are_reported(allocation: RoleAllocation) -> None:
     assert mentions(allocation.find_pending_reason(), "0 bytes", "0 GPUs", "1 of worker", "1 of ps")
 
 
-def test_what_ends_makes_room(allocation: RoleAllocation) -> None:
-    """Memory and devices go round; a demand that stands is filled again."""
+def test_a_release_makes_room(allocation: RoleAllocation) -> None:
+    """Memory and devices are reused; an open demand is filled again."""
     allocation.set_demand("worker", 2)
     list(allocation.allocate())
     allocation.release("worker", ("a",))
@@ -67,8 +67,8 @@ def test_impossible_demand(allocation: RoleAllocation) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["adopted first", "admitted first"])
-def test_what_was_granted_by_an_earlier_master_counts(first: bool) -> None:
-    """Its memory and its devices are its own until it ends, whichever of the two is heard first."""
+def test_containers_of_an_earlier_am_keep_their_resources(first: bool) -> None:
+    """Until they end, whichever of the two is reported first."""
     roles = {"worker": Role(instances=3, resources=Resources(memory=4, gpus=1))}
     allocation = RoleAllocation(JobSpec(roles=roles, command="true"))
     if first:

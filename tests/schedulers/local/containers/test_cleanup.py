@@ -88,8 +88,8 @@ def test_watchdog_may_finish(start: Start, tmp_path: Path) -> None:
     assert (tmp_path / "done").exists()
 
 
-def test_what_a_dead_master_leaves_is_noted(tmp_path: Path, start: Start) -> None:
-    """The list grows, and need not be there; a pid is noted with its process's birth."""
+def test_a_launch_is_recorded_for_the_cleanup(tmp_path: Path, start: Start) -> None:
+    """The record grows, and may be missing; a pid is recorded with its process's start time."""
     file = tmp_path / "remains"
     assert cleanup.read_launch_record(file) == NOTHING
     cleanup.record_launch(file, groups=("/a b", "/c"))

@@ -106,8 +106,8 @@ def test_a_program_of_ours_is_a_fork(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_what_is_not_there_is_named(tmp_path: Path) -> None:
-    """An error of the start is the one that the system gave, and the server goes on."""
+def test_a_missing_program_is_an_error(tmp_path: Path) -> None:
+    """A failed start raises the system's error, and the server continues."""
 
     async def scene(bench: Bench) -> None:
         with pytest.raises(FileNotFoundError, match="/no/such/program"):

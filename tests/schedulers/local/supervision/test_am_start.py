@@ -59,7 +59,7 @@ def test_a_job_that_is_over_at_once_has_been_started(folder: JobFolder) -> None:
     assert folder.summary.exists()
 
 
-def test_says_why_it_did_not_come_up(folder: JobFolder) -> None:
+def test_a_failed_start_has_its_reason(folder: JobFolder) -> None:
     """Its exit code and the end of its log."""
     folder.am_log.write_text("".join(f"line {i}\n" for i in range(100)))
     with pytest.raises(SchedulerError) as caught:
@@ -76,8 +76,8 @@ def test_silent_death(folder: JobFolder) -> None:
         asyncio.run(start_master(folder, program("os.kill(os.getpid(), 9)")))
 
 
-def test_one_that_never_comes_up_is_ended(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is left behind of a start that failed."""
+def test_an_am_that_never_starts_is_stopped(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left of a failed start."""
     monkeypatch.setattr(am_start, "_START_SECONDS", 0.5)
     with pytest.raises(SchedulerError, match=r"did not start within 0\.5 s"):
         asyncio.run(start_master(folder, program("open('pid', 'w').write(str(os.getpid())); time.sleep(600)")))

@@ -149,7 +149,7 @@ def test_a_job_that_has_ended_or_was_killed_gets_no_further_attempt(folder: JobF
     assert (code == 0) == (word == "summary")
 
 
-def test_what_lost_its_parent_is_waited_for(folder: JobFolder) -> None:
+def test_orphans_are_reaped(folder: JobFolder) -> None:
     """An executor of a dead master is the supervisor's child: it leaves no zombie."""
     job = start(folder, "orphan", "wait")
     orphan = folder.path / "orphan"
@@ -162,21 +162,21 @@ def test_what_lost_its_parent_is_waited_for(folder: JobFolder) -> None:
     job.communicate()
 
 
-def test_when_it_gives_up_it_tells_the_others_to_end(folder: JobFolder) -> None:
-    """And waits for them; the job's lock is released at once, so that any command can close the job directory."""
+def test_when_it_gives_up_executors_are_stopped(folder: JobFolder) -> None:
+    """And waited for; the job's lock is released at once, so that any command can close the job directory."""
     folder.job.write_text(json.dumps({"spec": {"am_attempts": 1}}))
     assert play(folder, "orphan")[0] == 128 + signal.SIGKILL
     assert process.start_time(int((folder.path / "orphan").read_text())) is None
 
 
-def test_when_it_gives_up_it_tells_those_who_come_later(folder: JobFolder) -> None:
-    """Executors are the fork server's children until that has ended as well."""
+def test_when_it_gives_up_the_fork_server_is_stopped_too(folder: JobFolder) -> None:
+    """Executors are the fork server's children until it has ended as well."""
     folder.job.write_text(json.dumps({"spec": {"am_attempts": 1}}))
     assert play(folder, "fork-server")[0] == 128 + signal.SIGKILL
     assert (folder.path / "told").exists()
 
 
-def test_what_was_handed_on_comes_to_the_next(folder: JobFolder) -> None:
+def test_a_claim_is_passed_to_the_next_attempt(folder: JobFolder) -> None:
     assert [claim for *_, claim, _ in play(folder, "hand-on", "kill", "0")[2]] == ["False", "True", "True"]
 
 

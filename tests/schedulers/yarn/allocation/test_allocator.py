@@ -102,8 +102,9 @@ async def test_missing_containers_are_reported(tmp_path: Path) -> None:
         assert cluster.events[-1] == Queued(reason="")
 
 
-async def test_what_finds_no_place_is_waited_for(tmp_path: Path) -> None:
-    """A role with `spread` on a cluster that rejects what does not fit now: told why, granted when there is room."""
+async def test_a_rejected_request_waits_for_room(tmp_path: Path) -> None:
+    """A role with `spread` on a cluster that rejects what does not fit now: the reason is reported, and it is
+    granted when there is room."""
     async with start_fake_cluster(tmp_path, spec=with_worker(spread=True)) as cluster:
         cluster.manager.places = 1
         cluster.source.set_demand("worker", 3)
@@ -354,8 +355,8 @@ async def test_nodes_that_come_make_room_to_leave_one_out(tmp_path: Path) -> Non
         await cluster.until(lambda: cluster.of(Excluded) == [Excluded(hosts=("bad",))])
 
 
-async def test_where_there_is_no_room_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that is left out is taken back when a job waits for long and gets nothing."""
+async def test_exclusions_end_where_no_other_host_has_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An excluded host is used again when a job waits for long and gets nothing."""
     monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._MAX_EXCLUSION_WAIT_SECONDS", 0.2)
     async with start_fake_cluster(tmp_path) as cluster:
         cluster.manager.nodes *= 3  # all on one host
@@ -386,8 +387,8 @@ async def test_its_node_knows_first(tmp_path: Path) -> None:
         assert len(cluster.causes()) == 1
 
 
-async def test_a_node_that_says_nothing(tmp_path: Path) -> None:
-    """Is asked no more: the ResourceManager will tell."""
+async def test_a_silent_node_is_not_polled_any_more(tmp_path: Path) -> None:
+    """The ResourceManager will report."""
     async with start_fake_cluster(tmp_path) as cluster:
         (container,) = await cluster.launched()
         cluster.source.set_demand("worker", 0)
@@ -412,7 +413,7 @@ async def test_a_node_that_does_not_end_it(tmp_path: Path) -> None:
         assert cluster.manager.released == [parse_container_id(container)]
 
 
-async def test_close_ends_what_was_granted_and_what_runs(tmp_path: Path) -> None:
+async def test_close_releases_granted_and_running_containers(tmp_path: Path) -> None:
     async with start_fake_cluster(tmp_path) as cluster:
         await cluster.launched(2)
         await cluster.granted("ps", 3)
@@ -562,8 +563,8 @@ async def test_nothing_is_ended_while_another_master_may_have_it(tmp_path: Path)
         assert cluster.running() == []
 
 
-async def test_a_bug_in_the_heartbeat_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It never ends in silence: YARN would wait ten minutes before it missed us."""
+async def test_a_bug_in_the_heartbeat_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It never ends silently: YARN would wait ten minutes before it missed the AM."""
     async with start_fake_cluster(tmp_path) as cluster:
 
         def stumble(*_: object) -> None:
@@ -644,10 +645,10 @@ async def test_hdfs_refuses_at_the_beginning(tmp_path: Path) -> None:
         await cluster.until(lambda: cluster.file("access.json"))
 
 
-async def test_what_ends_before_it_has_begun_tells_no_secret(
+async def test_a_closed_allocator_publishes_no_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who kills the master in between would leave it there for good."""
+    """A kill of the AM in between would leave it there for good."""
     put: list[str] = []
     really = HdfsJobStore.put_json
 

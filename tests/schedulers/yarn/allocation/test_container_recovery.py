@@ -63,8 +63,8 @@ def runs(cluster: FakeCluster, number: int, epoch: int = 0) -> Container:
     return container
 
 
-async def test_what_runs_is_ours(tmp_path: Path) -> None:
-    """It counts for the demand, is ended and released as any other, and its end is told."""
+async def test_recovered_containers_count(tmp_path: Path) -> None:
+    """For the demand; they are stopped and released as any other, and their end is reported."""
     async with second(tmp_path, 1, 2) as cluster:
         await cluster.open()
         assert await cluster.source.recover([known(1), known(2)]) == [name(1), name(2)]
@@ -78,8 +78,8 @@ async def test_what_runs_is_ours(tmp_path: Path) -> None:
         assert len(cluster.of(Granted)) == 1
 
 
-async def test_what_the_log_does_not_know_is_ended(tmp_path: Path) -> None:
-    """It was launched, and that had not come to safety."""
+async def test_containers_unknown_to_the_log_are_released(tmp_path: Path) -> None:
+    """They were launched, and their event was not durable yet."""
     async with second(tmp_path, 1, 2) as cluster:
         await cluster.open()
         assert await cluster.source.recover([known(1)]) == [name(1)]
@@ -110,8 +110,8 @@ async def test_containers_that_were_not_kept_are_gone(tmp_path: Path) -> None:
         assert cluster.events == []
 
 
-async def test_its_node_says_how_it_ended(tmp_path: Path) -> None:
-    """The ResourceManager has told the first attempt, which has not written it down."""
+async def test_a_recovered_containers_exit_comes_from_its_node(tmp_path: Path) -> None:
+    """The ResourceManager has reported it to the first attempt, which did not record it."""
     async with second(tmp_path, 1) as cluster:
         cluster.nodes[0].ended[name(2)] = 143
         await cluster.open()
@@ -146,8 +146,8 @@ async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytes
         assert (end.blameless, end.is_unconfirmed) == (True, True)
 
 
-async def test_a_node_that_comes_back_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others do the work of its containers: those that run are ended, and of each its end is certain then."""
+async def test_a_node_that_returns_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other containers have replaced its own: running ones are stopped, and their end is confirmed then."""
     monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._NODES_RETURN_SECONDS", -59.5)
     async with second(tmp_path, nodes=5) as cluster:
         await cluster.open()
@@ -227,7 +227,7 @@ def closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-async def test_the_log_is_taken_and_brought(tmp_path: Path, closes: list[str]) -> None:
+async def test_the_event_log_is_fetched_and_renamed(tmp_path: Path, closes: list[str]) -> None:
     """Whole, with its torn end; the earlier attempt's file is renamed, so it cannot write to it any more."""
     async with start_fake_cluster(tmp_path, attempt=3, opens=False) as cluster:
         cluster.files.files[f"{scene.FOLDER}/events.1.jsonl"] = FakeFile(content=b'{"a":1}\n{"b')

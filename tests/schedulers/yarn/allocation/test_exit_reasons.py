@@ -236,8 +236,8 @@ def test_words_that_a_terminal_would_obey() -> None:
         (NodeState.LOST, None, "", "its node nm2 is lost"),
     ],
 )
-def test_what_becomes_of_its_node(state: NodeState | None, timeout: int | None, health: str, said: str) -> None:
-    """A sentence for those whose containers are there, with nothing in it that a terminal obeys."""
+def test_the_state_of_a_node_is_described(state: NodeState | None, timeout: int | None, health: str, said: str) -> None:
+    """A sentence for its containers' tasks, without control characters."""
     node = NodeId(host="nm2", port=1)
     told = format_warning(NodeReport(id=node, state=state, decommissioning_timeout=timeout, health_report=health))
     assert said in told

@@ -60,7 +60,7 @@ async def door_of(
     ],
     ids=["one", "https", "proxy of its own", "pair"],
 )
-async def test_who_is_answered(
+async def test_only_the_proxy_is_served(
     tmp_path: Path, configuration: Mapping[str, str], peers: tuple[str, ...], proxy: str, origins: set[str]
 ) -> None:
     """Only hosts of the proxy, under all names that browsers use for it; all other clients are redirected to it."""
@@ -69,7 +69,7 @@ async def test_who_is_answered(
     assert door.runs_as == ("yarn",)
 
 
-async def test_who_may_see(tmp_path: Path) -> None:
+async def test_users_that_may_see_the_page(tmp_path: Path) -> None:
     """All users that YARN lets through, as it shows them all output; unless it has ACLs."""
     assert (await door_of(tmp_path / "open", RM)).vouches
     listed = {**RM, "yarn.acl.enable": "true", "yarn.resourcemanager.principal": "resman/_HOST@EXAMPLE.ORG"}
@@ -77,8 +77,9 @@ async def test_who_may_see(tmp_path: Path) -> None:
     assert (door.vouches, door.runs_as) == (False, ("resman", "yarn"))
 
 
-async def test_what_serves_it(tmp_path: Path) -> None:
-    """What came along, compiled for this Python if it is; else it is said why there is only one page."""
+async def test_packages_that_serve_the_page(tmp_path: Path) -> None:
+    """The shipped archive, compiled for this Python if possible; otherwise the plain page says why it is the only
+    one."""
     door = await door_of(tmp_path, RM)
     assert (door.packages, door.plain) == (str(tmp_path / "tony-pages/pages.zip"), "")
     compiled = tmp_path / f"tony-pages/pages-{sys.implementation.cache_tag}.zip"

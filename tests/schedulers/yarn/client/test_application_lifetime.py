@@ -37,8 +37,10 @@ def ended(took: float | None, said: str = SAID, state: ApplicationState = Applic
         (ended(None), None, None, "YARN killed the job: it exceeded the application lifetime of its queue. Ask"),
     ],
 )
-def test_whose_limit_it_was(report: ApplicationReport, limit: float | None, source: str | None, told: str) -> None:
-    """The job's, with its place, or the queue's where the application has not lived as long as the job wants."""
+def test_the_origin_of_a_lifetime_limit(
+    report: ApplicationReport, limit: float | None, source: str | None, told: str
+) -> None:
+    """The job's, with its place, or the queue's where the application has not run as long as the job allows."""
     assert told in explain_exceeded_limit(report, YarnSettings(lifetime=limit), source)
 
 

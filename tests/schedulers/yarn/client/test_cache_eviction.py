@@ -50,7 +50,7 @@ def store() -> Iterator[Store]:
         made.files.close()
 
 
-def test_only_what_was_not_used_for_long(store: Store) -> None:
+def test_only_objects_unused_for_long_are_evicted(store: Store) -> None:
     """A use counts as much as the upload; unfinished uploads are removed as well."""
     store.put("old", modified=100, accessed=31)
     store.put("old.f00.part", modified=31)
@@ -61,8 +61,8 @@ def test_only_what_was_not_used_for_long(store: Store) -> None:
     assert store.names == [MARKER, "folder", "new", "noted", "used"]
 
 
-def test_never_what_a_live_application_may_use(store: Store) -> None:
-    """It noted what it uses, at most a day before its start; clocks may differ by another."""
+def test_objects_of_a_running_application_are_kept(store: Store) -> None:
+    """It notes its use at most a day before its start; clocks may differ by another."""
     store.put("maybe", modified=400, accessed=41.9)
     store.put("surely not", modified=400, accessed=42.1)
     assert store.evict(oldest_live=40) == 1
@@ -130,8 +130,8 @@ def test_two_at_once(store: Store) -> None:
     assert store.names == [MARKER, "used"]
 
 
-def test_remains_of_one_who_was_killed(store: Store) -> None:
-    """What lay aside goes after a day; what another one has just put there stays."""
+def test_leftovers_of_a_killed_eviction(store: Store) -> None:
+    """Objects put aside are removed after a day; those that another client has just put there stay."""
     for name, age in (("killed", 2), ("busy", 0)):
         store.hdfs.files[f"{CACHE}/{MARKER}/{name}"] = FakeFile(modified_ms=NOW - age * DAY)
         store.put(f"{MARKER}/{name}/object", modified=400)

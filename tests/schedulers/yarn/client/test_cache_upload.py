@@ -91,7 +91,7 @@ def test_first_and_second_submission(cluster: FakeClusterClients, wanted: list[U
     assert asked <= {"LISTSTATUS_BATCH", "LISTSTATUS", "GETFILESTATUS"}
 
 
-def test_who_may_read(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
+def test_permissions_of_uploads(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
     """The user's files are readable by their owner only, also where folders are open to all."""
     provide(cluster, wanted)
     modes = {path: f"{file.permission:o}" for path, file in cluster.hdfs.files.items()}

@@ -47,7 +47,7 @@ def offered(
     )
 
 
-def test_brought_together() -> None:
+def test_capacity_from_all_responses() -> None:
     """The limit is that of nodes without a label."""
     assert offered() == ClusterCapacity(
         maximum={"memory-mb": 4096, "vcores": 8},
@@ -60,7 +60,7 @@ def test_brought_together() -> None:
     )
 
 
-def test_a_scheduler_that_says_less() -> None:
+def test_a_scheduler_with_fewer_fields() -> None:
     """A missing limit means no limit; a queue without a state does not count as stopped."""
     assert offered(queue=QueueInfo(name="a")).queue == Queue(running=True, labels=(), path="a")
     nothing = QueueConfiguration(effective_max_capacity=Resource(memory=0), absolute_max_capacity=0.0)

@@ -117,8 +117,9 @@ def node(cluster: FakeCluster) -> Iterator[FakeNodeWeb]:
         yield node
 
 
-async def test_while_it_runs_the_nodes_are_asked(cluster: FakeCluster, node: FakeNodeWeb) -> None:
-    """For the containers that have ended; the older part of a file comes first, and what is here is not asked for."""
+async def test_logs_of_a_running_application_come_from_its_nodes(cluster: FakeCluster, node: FakeNodeWeb) -> None:
+    """For the containers that have ended; the older part of a file comes first, and existing parts are not
+    requested."""
     cluster.running()
     node.containers[ONE] = {"a.out": b"newer", "a.out.1": b"older ", "stderr": b"not this"}
     node.containers[TWO] = {"b.out": b"had and new", "c.out": b""}

@@ -48,8 +48,8 @@ def test_spread_and_more() -> None:
     assert build_constraint(spec, "ps", NONE) == forbid_tags("node", "ps")
 
 
-def test_who_is_spoken_of_has_tags() -> None:
-    """YARN knows no tags of what is asked for otherwise: `worker` would be anywhere."""
+def test_roles_named_in_constraints_have_tags() -> None:
+    """YARN knows no tags of containers requested otherwise: `worker` would match none."""
     spec = job(
         worker=yarn_role(placement="notin,node,ps,all/db,not-self/etl"), ps=Role(), db=Role(), etl=Role(), other=Role()
     )

@@ -79,8 +79,8 @@ async def test_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("brings", [False, True])
-async def test_whose_tokens_are_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brings: bool) -> None:
-    """Those that were fetched for the job; never those that the user has brought, of which others may have need."""
+async def test_only_fetched_tokens_are_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brings: bool) -> None:
+    """Those that were fetched for the job; never the user's own, which others may need."""
     async with scene(tmp_path, monkeypatch) as made:
         token = HadoopToken(identifier=b"i", password=b"p", kind="HIVE_DELEGATION_TOKEN", service="hive")
         brought = TokenCredentials(tokens={"hive": token}) if brings else TokenCredentials()
@@ -131,10 +131,10 @@ async def test_thrown_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         (ApplicationState.KILLED, FinalStatus.KILLED, JobState.KILLED),
     ],
 )
-def test_what_yarn_knows_of_the_end(
+def test_the_outcome_that_yarn_reports(
     state: ApplicationState, final: FinalStatus | None, result: JobState | None
 ) -> None:
-    """What the master told counts; that it failed without a word says nothing of the job's programs."""
+    """The AM's final status counts; an AM that failed without one says nothing about the job's programs."""
     seen = to_application_status(ApplicationReport(id=ID, state=state, final_status=final))
     assert (seen.result, seen.alive) == (result, state is ApplicationState.RUNNING)
 
@@ -151,7 +151,7 @@ def test_the_pending_reason_of_an_application_has_no_numbers() -> None:
     assert ended.note == said.strip()
 
 
-def test_a_configuration_that_is_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job names a folder of the machine that submitted it; on others the environment does."""
     site = "<configuration><property><name>fs.defaultFS</name><value>hdfs://nn:8020</value></property></configuration>"
     (tmp_path / "core-site.xml").write_text(site)

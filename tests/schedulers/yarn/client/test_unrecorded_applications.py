@@ -35,8 +35,8 @@ def test_a_staging_folder_is_encoded_in_a_tag(staging: str, tag: str) -> None:
     assert find_staging(tags) == staging
 
 
-def test_what_needs_no_tag_or_has_no_room_for_it() -> None:
-    """The usual folder; ten tags already; a name of more than a tag's length."""
+def test_cases_without_a_staging_tag() -> None:
+    """The default folder; ten tags already; a name of more than a tag's length."""
     ten = tuple(map(str, range(10)))
     assert build_tags(YarnSettings(tags=("a",))) == ("a",)
     assert build_tags(YarnSettings(tags=ten, staging="/x", application_type="MINE")) == ten

@@ -42,7 +42,7 @@ def test_all_that_cannot_be_read() -> None:
     assert told(worker=yarn_role(instances=0, placement="nonsense")) == []
 
 
-def test_no_cluster_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cluster_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There need not even be one."""
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     spec = JobSpec(command="true", scheduler="yarn", roles={"worker": yarn_role(placement="in,node")})
@@ -91,8 +91,8 @@ def test_with_a_label() -> None:
         },
     ],
 )
-def test_what_can_be(roles: dict[str, Role]) -> None:
-    """As far as it is up to the job itself."""
+def test_satisfiable_constraints(roles: dict[str, Role]) -> None:
+    """As far as it depends on the job itself."""
     assert told_of(roles) == []
 
 
@@ -117,8 +117,8 @@ def test_what_can_be(roles: dict[str, Role]) -> None:
         ),
     ],
 )
-def test_what_can_never_be(roles: dict[str, Role], why: str) -> None:
-    """YARN would wait for it in silence."""
+def test_unsatisfiable_constraints(roles: dict[str, Role], why: str) -> None:
+    """YARN would wait for them silently."""
     (problem,) = told_of(roles)
     text = read_role_settings(roles["worker"]).placement
     assert mentions(str(problem), f"roles.worker.yarn.placement = {text}", why)
@@ -131,6 +131,6 @@ def test_waiting_for_each_other() -> None:
     assert (problem.key, problem.value) == ("scheduler.yarn.placement", "in,node,b")
 
 
-def test_who_is_not_there() -> None:
+def test_unknown_roles_get_a_hint() -> None:
     spec = JobSpec(roles={"worker": yarn_role(placement="and(notin,node,pss,worker:notin,node,all/x)"), "ps": Role()})
     assert mention_each(find_constraint_hints(spec, YarnSettings()), ("roles.worker.yarn.placement", "pss", "ps"))

@@ -122,7 +122,7 @@ def test_pages_of_an_application(said: Mapping[str, str], ended: bool, links: Ma
     assert links == {link.label: link.href for link in found}
 
 
-def test_a_configuration_that_says_too_little() -> None:
+def test_an_incomplete_configuration() -> None:
     with pytest.raises(TonyError, match=r"ha\.rm-ids"):
         list_application_links(Configuration.load(given={"yarn.resourcemanager.ha.enabled": "true"}), JOB, ended=True)
 

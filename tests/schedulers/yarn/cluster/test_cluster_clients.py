@@ -92,7 +92,7 @@ async def test_a_file_system_that_gives_none() -> None:
         assert not (await of_job({"fs.defaultFS": f"hdfs://{address}", **ALWAYS}, ANN)).tokens
 
 
-async def test_what_the_user_brings(tmp_path: Path) -> None:
+async def test_tokens_that_the_user_brings(tmp_path: Path) -> None:
     """It is used, nothing is fetched for it, and tokens that YARN gave to the submitting program are not passed on."""
     ours = token("HDFS_DELEGATION_TOKEN", "127.0.0.1:1")
     hive = token("HIVE_DELEGATION_TOKEN")
@@ -114,7 +114,7 @@ async def test_what_the_user_brings(tmp_path: Path) -> None:
         ({**KERBEROS, "yarn.resourcemanager.principal": "yarn@X"}, "yarn@X"),
     ],
 )
-def test_who_renews(given: Mapping[str, str], expected: str) -> None:
+def test_the_renewer_of_tokens(given: Mapping[str, str], expected: str) -> None:
     """The ResourceManager, where there is security."""
     assert expected == find_token_renewer(Configuration.load(None, {}, given=given), "ann")
 
