@@ -59,8 +59,8 @@ def is_victims(text: str) -> bool:
 
 
 @pytest.mark.parametrize("how", ["link", "link to a link", "pipe", pytest.param("another user's", marks=ROOT)])
-def test_no_address_shows_what_a_job_directory_leads_to(near: Neighbourhood, how: str) -> None:
-    """Before it is known to the portal, and afterwards."""
+def test_no_url_shows_the_target_of_a_link_in_a_job_directory(near: Neighbourhood, how: str) -> None:
+    """Before the portal knows the job, and afterwards."""
     groups: list[Sequence[str]] = [FILES[1:], FOLDERS, FILES[:1]]
     spoiled = [near.add(number) for number in range(len(groups))]
     later: list[Sequence[str]] = [[name] for name in (*FILES, "logs")] if how == "link" else groups[:2]
@@ -214,7 +214,7 @@ def test_nothing_is_called_that_another_users_job_names(near: Neighbourhood, use
     run(check())
 
 
-def test_no_secret_is_guessed_by_what_is_masked(near: Neighbourhood) -> None:
+def test_masking_does_not_reveal_guessed_secrets(near: Neighbourhood) -> None:
     """Secrets behind a link would be masked in the neighbour's own output, wrong guesses not."""
     folder = near.add(1)
     folder.secret.rmdir()
@@ -248,8 +248,9 @@ def test_a_state_directory_that_others_can_write_is_another_users(near: Neighbou
 # --- who opens --------------------------------------------------------------------------------------------------------
 
 
-def test_only_the_reader_opens_what_lies_in_a_shared_history(tmp_path: Path) -> None:
-    """It opens relative to descriptors alone, so any whole path that is opened below the history is by other code."""
+def test_only_the_safe_reader_opens_files_of_a_shared_history(tmp_path: Path) -> None:
+    """It opens relative to descriptors alone, so any absolute path that is opened below the history is by other
+    code."""
     module = "tests.portal.hostile_jobs"
     command, root = [sys.executable, "-m", module, str(tmp_path)], Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)

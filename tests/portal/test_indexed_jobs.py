@@ -85,8 +85,8 @@ def test_ones_own_home(tmp_path: Path) -> None:
     run(check())
 
 
-def test_a_job_of_ones_own_comes_and_ends(tmp_path: Path) -> None:
-    """It appears by itself, as its master says that it stands, and ends."""
+def test_a_users_own_job_appears_and_ends(tmp_path: Path) -> None:
+    """It appears by itself, with the status of its AM, and ends."""
     home = Home(tmp_path)
 
     async def check() -> None:
@@ -109,8 +109,8 @@ def test_a_job_of_ones_own_comes_and_ends(tmp_path: Path) -> None:
     run(check())
 
 
-def test_jobs_of_others_are_not_asked(tmp_path: Path) -> None:
-    """How they stand their logs say; their masters hear nothing of us, and nothing of theirs is written."""
+def test_ams_of_other_users_are_not_asked(tmp_path: Path) -> None:
+    """The status comes from their logs; their AMs get no request, and none of their files is written."""
     home, other = Home(tmp_path / "mine"), Home(tmp_path / "theirs")
     home.path.mkdir()
 
@@ -318,7 +318,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "hdfs://", "nothing://x", __file__])
-def test_what_is_no_location(tmp_path: Path, text: str) -> None:
+def test_invalid_locations_are_refused(tmp_path: Path, text: str) -> None:
     from tony.errors import TonyError
 
     with pytest.raises(TonyError):

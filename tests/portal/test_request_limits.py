@@ -125,7 +125,7 @@ def hanging() -> Iterator[HangingStore]:
     store.let_go()
 
 
-def test_what_takes_too_long_is_answered_with_the_reason(
+def test_a_slow_request_is_answered_with_the_reason(
     tmp_path: Path, hanging: HangingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On pages and by the API; the third request is not even begun."""
@@ -176,8 +176,8 @@ def head(job: str) -> JobHead:
     )
 
 
-def test_two_users_who_look_at_one_job_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    """Though what one of them has read serves the other: ben's own requests may hang."""
+def test_two_users_of_one_job_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """Though files read for one of them serve the other: ben's own requests may hang."""
     folder = ended(Home(tmp_path), JOBS[0])
     gate = threading.Event()
 

@@ -84,7 +84,7 @@ def test_editors_have_buttons(app: ASGIApp) -> None:
         ("", "does not identify you"),
     ],
 )
-def test_all_others_read_who_may(app: ASGIApp, user: str, said: str) -> None:
+def test_other_users_read_who_may(app: ASGIApp, user: str, said: str) -> None:
     """The page also says how it is done otherwise; without security a ResourceManager authenticates no user."""
     text = re.sub(r"</?bd?i?>", "", shown(app, user))
     assert "<button data-do" not in text
@@ -93,8 +93,8 @@ def test_all_others_read_who_may(app: ASGIApp, user: str, said: str) -> None:
     assert re.search(r"<code>tony kill local-\S+</code>", text)
 
 
-def test_a_log_is_asked_for_again(app: ASGIApp) -> None:
-    """What would be told by itself held a thread of the proxy for minutes, and arrived in one piece."""
+def test_a_log_is_polled(app: ASGIApp) -> None:
+    """A streamed log would hold a thread of the proxy for minutes, and arrive in one piece."""
     text = fetch(app, "/log/worker:0/out", client=RM).text
     assert "data-more=" in text
     assert "data-follow" not in text
@@ -102,8 +102,8 @@ def test_a_log_is_asked_for_again(app: ASGIApp) -> None:
     assert fetch(app, "/log/worker:0/out/more?at=0", client=RM).json()["at"] > 0
 
 
-def test_what_is_served_for_real(tmp_path: Path) -> None:
-    """The job alone, and nothing that takes minutes; a client that bypasses the proxy is redirected to it."""
+def test_the_real_server_serves_one_job(tmp_path: Path) -> None:
+    """Only that job, and nothing that takes minutes; a client that bypasses the proxy is redirected to it."""
     folder = keep(Home(tmp_path))
     served = AmServer(replace(PAPERS, folder=str(folder.path), address="http://rm/proxy/x/"))
     assert "Timeline" in fetch(served, "/", client=RM).text

@@ -54,8 +54,8 @@ def test_colours_go_on_over_lines_and_pieces() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "f1 onclick=", "f1.", "f99999", "b" * 100, "<b>"])
-def test_what_is_no_style_is_none(text: str) -> None:
-    """What an address says of a style is one, or nothing."""
+def test_an_invalid_style_is_ignored(text: str) -> None:
+    """A style in a URL is one, or nothing."""
     assert PLAIN == TextStyle.parse(text)
 
 

@@ -41,8 +41,8 @@ CASES = [(each, mode) for each in OPERATIONS for mode in GenerationMode if each.
 
 
 @pytest.mark.parametrize(("operation", "mode"), CASES, ids=[f"{each.name}-{mode.value}" for each, mode in CASES])
-def test_whatever_is_sent(schema: Any, operation: Operation, mode: GenerationMode) -> None:
-    """No operation fails, what is right is taken, what is wrong refused, and all answers are as the document says."""
+def test_any_request_is_answered_by_the_schema(schema: Any, operation: Operation, mode: GenerationMode) -> None:
+    """No operation fails, valid requests are accepted, invalid ones refused, and all responses are as documented."""
     strategy = schema[operation.path][operation.method].as_strategy(generation_mode=mode)
 
     @settings(max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))

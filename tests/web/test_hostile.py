@@ -427,8 +427,8 @@ def test_headers_of_every_answer(home: Home, path: str, method: str) -> None:
         assert "server" not in headers
 
 
-def test_what_is_downloaded_is_no_page(home: Home) -> None:
-    """A log that looks like HTML is a file to keep."""
+def test_a_downloaded_log_is_not_rendered(home: Home) -> None:
+    """A log that looks like HTML is a file to save."""
     folder = keep(home)
     (folder.logs / "worker-0.s1.t1.out").write_text("<html><script>alert(1)</script>")
     app = portal(home)

@@ -56,8 +56,8 @@ def portal(
     return as_peer(create(source, Authenticator(terms), only=only), os.geteuid() if uid is None else uid)
 
 
-def test_what_runs(home: Home) -> None:
-    """Each job with what was measured of it, as Prometheus reads it."""
+def test_metrics_of_running_jobs(home: Home) -> None:
+    """Each job with its metrics, as Prometheus reads them."""
     answer = fetch(portal(home), "/metrics", headers={"Accept": "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
     found = parsed(answer.text)
@@ -73,7 +73,7 @@ def test_a_job_that_cannot_be_opened_is_left_out(home: Home) -> None:
     assert OTHER not in answer.text
 
 
-def test_who_asks_is_asked(home: Home) -> None:
+def test_metrics_need_authentication(home: Home) -> None:
     """A user sees only metrics of jobs that they may see; an unauthenticated one gets nothing."""
     answer = fetch(portal(home), "/metrics", headers={"X-User": "bob"}, client="10.0.0.1")
     assert answer.status_code == 200
@@ -93,8 +93,8 @@ def test_one_job_alone(home: Home) -> None:
     assert page.headers["content-type"].startswith("text/html")
 
 
-def test_what_cannot_be_read_is_left_out(home: Home) -> None:
-    """A job that has gone meanwhile, measurements that are damaged, and a record that is."""
+def test_unreadable_jobs_are_left_out(home: Home) -> None:
+    """A job that was removed meanwhile, damaged metrics, and a damaged job directory."""
     home.job(JOB).metrics.write_bytes(b"no database")
     text = fetch(portal(home, without=True), "/metrics").text
     assert OTHER not in text

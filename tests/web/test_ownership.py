@@ -85,8 +85,8 @@ def as_user(app: ASGIApp, user: str) -> ASGIApp:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
 @pytest.mark.parametrize("user", USERS)
-def test_what_each_user_is_answered(app: ASGIApp, user: str, operation: Operation) -> None:
-    """A stranger is told the same of this job and of one that does not exist."""
+def test_responses_by_user(app: ASGIApp, user: str, operation: Operation) -> None:
+    """A user without permission gets the same response for this job and for one that does not exist."""
     mine = as_user(app, user)
     token = json.loads(fetch(mine, "/api/v1/me").text)["page_token"]
     wanted = {each.name: VALUES[each.name] for each in operation.parameters if each.required}

@@ -16,6 +16,6 @@ from tony.web import page_text
         ("<b>\u202e", "&lt;b&gt;\\u202e"),
     ],
 )
-def test_what_is_to_be_typed_looks_so(said: str, html: str) -> None:
-    """What stands between backticks; the rest stays text, and nothing in it steers."""
+def test_text_to_be_typed_is_code(said: str, html: str) -> None:
+    """Text between backticks; the rest stays text, and nothing in it is markup."""
     assert html == str(page_text.render_sentence(said))

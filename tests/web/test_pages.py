@@ -169,8 +169,8 @@ def test_a_job_alone(home: Home) -> None:
     assert not [path for path in seen if "compare" in path]
 
 
-def test_the_failure_comes_first(app: ASGIApp) -> None:
-    """Reason, last lines in their colours, the way to all of them; before everything else of the page."""
+def test_the_failure_is_first(app: ASGIApp) -> None:
+    """Reason, last lines in their colours, the link to all of them; before everything else on the page."""
     text = fetch(app, f"/job/{JOB}").text
     assert text.index("worker:0 on node7: exit code 3") < text.index("Timeline")
     assert '<span class="f1">no such file</span>' in text
@@ -185,8 +185,8 @@ def test_the_failure_comes_first(app: ASGIApp) -> None:
         (JobState.FAILED, "</strong> · step 49 of 50", 1),
     ],
 )
-def test_how_far_it_came(tmp_path: Path, state: JobState, said: str, bars: int) -> None:
-    """A job that counts from 0 and succeeded did not stop short of its end: no bar stands at 98 %."""
+def test_a_succeeded_job_has_no_partial_progress(tmp_path: Path, state: JobState, said: str, bars: int) -> None:
+    """A job that counts from 0 and succeeded is complete: no bar at 98 %."""
     home = Home(tmp_path)
     folder = keep(home, JOB)
     report = _report(folder)
@@ -255,8 +255,8 @@ def test_any_place_of_a_log(app: ASGIApp, query: str, first: str, last: str) -> 
         assert '<mark id="hit">line 015000 of the log</mark>' in text
 
 
-def test_a_search_goes_on(app: ASGIApp) -> None:
-    """From one find to the next, and back; where there is nothing more, that is said."""
+def test_a_search_has_next_and_previous_links(app: ASGIApp) -> None:
+    """From one match to the next, and back; the page says where there are no more."""
     at = f"/job/{JOB}/log/worker:0/out"
     text = fetch(app, f"{at}?find=00007").text
     assert '<mark id="hit">line 000007' in text
@@ -286,8 +286,8 @@ def test_following_a_log(app: ASGIApp, home: Home) -> None:
         file.unlink()
 
 
-def test_a_log_tells_by_itself(app: ASGIApp, home: Home) -> None:
-    """As server-sent events: what there is from a place on, and that nothing more will come of a job that has ended."""
+def test_a_log_is_streamed(app: ASGIApp, home: Home) -> None:
+    """As server-sent events: the output from an offset on, and that the log of an ended job is complete."""
     answer = fetch(app, f"/job/{JOB}/log/worker:0/err/follow?at={len('line of err' * 90) + 90}")
     assert answer.headers["content-type"].startswith("text/event-stream")
     (event,) = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")]
@@ -375,8 +375,8 @@ def test_tasks_are_chosen_and_ordered(tmp_path: Path) -> None:
     assert 404 == fetch(app, f"/job/{folder.job_id}/task/worker:999").status_code
 
 
-def test_the_first_page_of_a_large_job_shows_what_matters(tmp_path: Path) -> None:
-    """What failed, then what was lost or runs, then the others, each in the order of the job file; a dozen of them."""
+def test_the_first_page_of_a_large_job_shows_important_tasks(tmp_path: Path) -> None:
+    """Failed tasks, then lost or running ones, then the others, each in the order of the job file; a dozen of them."""
     home = Home(tmp_path)
     folder = keep(home)
     states = {3: TaskState.RUNNING, 17: TaskState.LOST, 21: TaskState.FAILED, 30: TaskState.FAILED}
@@ -404,7 +404,7 @@ def test_a_job_without_other_runs_can_be_compared(tmp_path: Path) -> None:
     assert ">Metrics</a>" in text
 
 
-def test_the_same_note_stands_once(tmp_path: Path) -> None:
+def test_a_repeated_note_is_shown_once(tmp_path: Path) -> None:
     """Of tasks that were stopped for one failure the others refer to the first."""
     home = Home(tmp_path)
     folder = keep(home, JOB)
@@ -417,8 +417,8 @@ def test_the_same_note_stands_once(tmp_path: Path) -> None:
     assert text.count(f">same as {report.tasks[0].task}<") == len(report.tasks) - 1
 
 
-def test_what_its_owner_ended_is_no_failure(tmp_path: Path) -> None:
-    """The card that says why has not the colour of failures."""
+def test_a_job_stopped_by_its_owner_is_no_failure(tmp_path: Path) -> None:
+    """The card with the reason has not the colour of failures."""
     home = Home(tmp_path)
     folder = keep(home, JOB)
     _fail(folder)
@@ -442,8 +442,8 @@ def test_a_job_that_hangs_has_no_rate(tmp_path: Path, monkeypatch: pytest.Monkey
     assert " left" not in part
 
 
-def test_a_comparison_shows_what_differs(app: ASGIApp) -> None:
-    """Values of both runs side by side; what is the same is only counted."""
+def test_a_comparison_shows_differences(app: ASGIApp) -> None:
+    """Values of both runs side by side; equal ones are only counted."""
     text = fetch(app, f"/compare?a={JOB}&b={OTHER}").text
     assert re.search(r"env.EPOCHS</bdi></th><td>&#34;3&#34; <span[^>]*>[^<]*</span></td><td>&#34;4&#34; <span", text)
     assert "identical" in text
@@ -482,8 +482,8 @@ def test_errors_have_a_page(app: ASGIApp, path: str, status: int, said: str) -> 
     assert 'class="button"' in answer.text
 
 
-def test_an_empty_home_says_how_to_begin(tmp_path: Path) -> None:
-    """No job yet, and none that matches, are different things."""
+def test_an_empty_state_directory_shows_how_to_begin(tmp_path: Path) -> None:
+    """Having no jobs and having no matching jobs are different pages."""
     app = _app(Home(tmp_path))
     assert "tony run" in fetch(app, "/").text
     assert "No matching jobs" in fetch(app, "/?text=x").text

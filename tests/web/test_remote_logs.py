@@ -38,9 +38,9 @@ class Cluster(Scheduler):
         return {each: (WebLink(label="log server", href=f"http://{host}/{each}"),) for each, host in containers.items()}
 
 
-def test_output_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be had is said with its reason, on the task's page, the log's and in the API; then it is there, whole
-    to its last line."""
+def test_output_of_a_remote_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missing output is reported with its reason, on the task's page, the log's and in the API; later it is there,
+    whole to its last line."""
     cluster = FarScheduler.theirs = Cluster()
     monkeypatch.setitem(registry._BUILT_IN, "far", "tests.jobs.remote.test_log_fetcher:FarScheduler")
     monkeypatch.setattr(remote_record, "_REPEAT_SECONDS", 0.0)

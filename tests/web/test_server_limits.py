@@ -89,8 +89,8 @@ def works(port: int) -> bool:
         b"PUT /api/v1/jobs/x/stop HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
     ],
 )
-def test_who_comes_slowly_is_left(port: int, said: bytes) -> None:
-    """A request that is not whole in time is not waited for."""
+def test_a_slow_request_is_closed(port: int, said: bytes) -> None:
+    """A request that is not complete in time is not waited for."""
     with connected(port) as connection:
         connection.sendall(said)
         began = time.monotonic()
@@ -99,8 +99,8 @@ def test_who_comes_slowly_is_left(port: int, said: bytes) -> None:
     assert works(port)
 
 
-def test_who_drips_is_left(port: int) -> None:
-    """That there is something now and then is not enough."""
+def test_a_dripping_request_is_closed(port: int) -> None:
+    """A byte now and then is not enough."""
     with connected(port) as connection:
         connection.settimeout(0.05)
         connection.sendall(b"GET / HTTP/1.1\r\n")
@@ -118,7 +118,7 @@ def test_who_drips_is_left(port: int) -> None:
     assert works(port)
 
 
-def test_who_takes_nothing_is_left(port: int) -> None:
+def test_a_response_that_is_not_read_is_closed(port: int) -> None:
     """A response that the client does not read must not hold a file, thread and memory for ever."""
     with connected(port) as connection:
         path = f"/api/v1/jobs/{JOB}/logs/worker-0.s1.t1.out/download"
@@ -162,7 +162,7 @@ def test_heads_without_end(port: int, said: bytes) -> None:
         b"\0" * 100 + b"\r\n\r\n",
     ],
 )
-def test_what_is_no_http(port: int, said: bytes) -> None:
+def test_invalid_http_is_refused(port: int, said: bytes) -> None:
     with connected(port) as connection:
         connection.sendall(said)
         connection.shutdown(socket.SHUT_WR)
@@ -198,7 +198,7 @@ class Transport(asyncio.Transport):
         self.aborted = True
 
 
-def test_the_oldest_silent_connection_goes_first() -> None:
+def test_the_oldest_silent_connection_is_closed_first() -> None:
     """Of the same peer, where that one has too many; else of all."""
     connections = uvicorn_server.Connections(64)  # 32 at one time, 16 of one, 8 of them silent
     busy = [Transport() for _ in range(16)]

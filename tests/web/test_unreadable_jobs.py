@@ -35,8 +35,8 @@ def source(tmp_path: Path) -> Damaged:
 
 
 @pytest.mark.parametrize("address", [f"/job/{DAMAGED}", f"/api/v1/jobs/{DAMAGED}", f"/compare?a={DAMAGED}"])
-def test_only_those_who_may_see_it_learn_that_it_is_damaged(source: Damaged, address: str) -> None:
-    """To others it is not there."""
+def test_only_permitted_users_see_that_a_job_is_damaged(source: Damaged, address: str) -> None:
+    """For others it does not exist."""
     app = as_peer(
         create(source, Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,)))), os.geteuid()
     )
@@ -46,7 +46,7 @@ def test_only_those_who_may_see_it_learn_that_it_is_damaged(source: Damaged, add
     assert "cannot be copied" in fetch(app, address).text
 
 
-def test_advice_goes_without_it(source: Damaged) -> None:
+def test_advice_skips_an_unreadable_job(source: Damaged) -> None:
     """It is an earlier run of the same job."""
     app = as_peer(create(source, Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))), os.geteuid())
     answer = fetch(app, f"/api/v1/jobs/{JOB}/advice")

@@ -40,8 +40,8 @@ def visitor(name: str) -> User:
     return User(name=name, how=AuthMethod.TOKEN, token="t", earlier="")
 
 
-def test_only_what_may_be_seen_is_summed_up(source: HomeSource) -> None:
-    """By week and user; a record without events is counted as not known; older than wanted is left out."""
+def test_only_visible_jobs_are_summed_up(source: HomeSource) -> None:
+    """By week and user; a job without events counts as unknown; older ones than requested are left out."""
 
     async def look() -> None:
         mine = await compute_waste(visitor("ann"), source, since=0.0)

@@ -101,8 +101,8 @@ def test_other_users_do(uid: int | None, tokens: FewTokens | None, expected: int
     assert status(Authenticator(terms(tokens=tokens)), request(uid=uid)) == expected
 
 
-def test_who_comes_from_elsewhere_logs_in() -> None:
-    """There the kernel knows nothing."""
+def test_remote_users_need_a_login() -> None:
+    """The kernel does not know the user of a remote client."""
     assert status(Authenticator(terms()), request(client="10.0.0.7", uid=None)) == 401
 
 
@@ -121,7 +121,7 @@ def test_who_comes_from_elsewhere_logs_in() -> None:
         "Via",
     ],
 )
-def test_what_came_through_an_unknown_proxy_is_not_the_owners(name: str) -> None:
+def test_requests_through_an_unknown_proxy_are_not_the_owners(name: str) -> None:
     """A proxy of the owner's own, or an ssh tunnel, is not the person behind it."""
     found = comes(Authenticator(terms()), request({name: "for=1.2.3.4"}))
     assert isinstance(found, AccessDenied)
@@ -222,8 +222,8 @@ SSO = TrustedProxy(
 YARN = TrustedProxy(addresses=(ipaddress.ip_network("10.9.0.1/32"),), cookie="proxy-user", vouches=True)
 
 
-def test_a_trusted_proxy_says_who_it_is() -> None:
-    """From its addresses only; from all others the header is noise."""
+def test_a_trusted_proxy_names_the_user() -> None:
+    """From its addresses only; from all others the header is ignored."""
     door = Authenticator(terms(proxies=(SSO,)))
     sent = {"X-Remote-User": "ann", "X-Forwarded-For": "1.2.3.4"}
     found = guest(door, request(sent, client="10.0.0.2", uid=None, host="portal.example"))
@@ -338,7 +338,7 @@ def test_a_pages_token_is_its_visitors() -> None:
     assert refused(door, request(method="PUT"), guest(other, request()).token)
 
 
-def test_a_token_of_ones_own_is_meant() -> None:
+def test_a_bearer_token_needs_no_page_token() -> None:
     """Programs that send `Authorization` need no page."""
     assert not refused(Authenticator(terms()), request({"Authorization": "Bearer anns"}, method="PUT"), "")
 

@@ -36,7 +36,7 @@ JOB = "local-20260101-000000-0a1b2c"
         {"host": OUTSIDE, "certificate": Path("c"), "private_key": Path("k")},
     ],
 )
-def test_what_is_let_pass(said: dict[str, Any]) -> None:
+def test_safe_listen_options_are_accepted(said: dict[str, Any]) -> None:
     """Loopback, a connection that protects tokens, or an option that allows otherwise."""
     ListenOptions(**said).check()
 
@@ -162,7 +162,7 @@ def test_another_site_cannot_log_a_user_in(tmp_path: Path, tokens: TokenFile, he
 
 
 @pytest.mark.parametrize("content", [b"", b"token=", b"token=no", b"x" * 100_000, b"&" * 5000, b"\xff\xfe=\0"])
-def test_what_is_no_token(tmp_path: Path, tokens: TokenFile, content: bytes) -> None:
+def test_an_invalid_token_is_refused(tmp_path: Path, tokens: TokenFile, content: bytes) -> None:
     answer = fetch(portal(tmp_path, tokens), "/login", method="POST", headers=OWN, content=content)
     assert (answer.status_code, "set-cookie" in answer.headers) == (401, False)
     assert 'name="token"' in answer.text
@@ -182,8 +182,8 @@ def test_login_redirects_within_the_portal_only(tmp_path: Path, tokens: TokenFil
     assert "\\" not in where
 
 
-def test_a_link_from_elsewhere_is_followed_at_the_second_try(tmp_path: Path, tokens: TokenFile) -> None:
-    """A strict cookie does not come with it; our own page asks once more, and then it does."""
+def test_a_cross_site_link_is_followed_by_a_refresh(tmp_path: Path, tokens: TokenFile) -> None:
+    """A strict cookie is not sent with it; the portal's own page loads itself again, and then it is."""
     cross = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     app = portal(tmp_path, tokens)
     assert fetch(app, "/", headers=cross).headers["refresh"] == "0"

@@ -49,8 +49,8 @@ def test_no_text_breaks_it(tmp_path_factory: pytest.TempPathFactory, text: str) 
     assert (file.find(text), file.find_session(text)) == (None, None)
 
 
-def test_a_running_portal_sees_what_changes(tmp_path: Path) -> None:
-    """A token that another process makes is known at once, and one that it revokes is not any more."""
+def test_a_running_portal_sees_changed_tokens(tmp_path: Path) -> None:
+    """A token that another process makes is accepted at once, and one that it revokes is not any more."""
     portal, owner = TokenFile(tmp_path), TokenFile(tmp_path)
     assert portal.find("tony_01234567_x") is None
     text, entry = owner.make("ann")

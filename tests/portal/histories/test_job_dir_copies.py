@@ -22,8 +22,8 @@ class Noting(LocalStore):
         return super().list(path)
 
 
-def test_a_folder_is_asked_for_once(tmp_path: Path) -> None:
-    """Whatever is looked for in it, until it is forgotten or something is written."""
+def test_a_folder_is_listed_once(tmp_path: Path) -> None:
+    """Whatever is searched in it, until it is forgotten or something is written."""
     store = Noting(tmp_path)
     store.write("a/one", b"1")
     known = Listings(store)

@@ -194,8 +194,8 @@ def test_a_directory_that_is_replaced_while_it_is_moved(home: Home, tmp_path: Pa
     assert folder.job.read_text() == "of another user"
 
 
-def test_what_lies_there_already_stays(home: Home, tmp_path: Path) -> None:
-    """A history that is moved by date into itself, by whatever name, is as it was: nothing is removed as if moved."""
+def test_a_move_into_the_same_history_removes_nothing(home: Home, tmp_path: Path) -> None:
+    """A history that is moved by date into itself, by whatever name, stays unchanged."""
     place = tmp_path / "archive"
     for going in plan(LocalStore(home.path), RetentionRules(jobs=0)).going:
         assert carry_out(LocalStore(home.path), going, LocalStore(place))
@@ -208,8 +208,8 @@ def test_what_lies_there_already_stays(home: Home, tmp_path: Path) -> None:
         assert {str(path): path.stat().st_size for path in place.rglob("*") if path.is_file()} == before
 
 
-def test_what_fails_on_the_way_leaves_it_whole(home: Home, tmp_path: Path) -> None:
-    """And the next try goes on."""
+def test_a_failed_move_leaves_the_job_directory_whole(home: Home, tmp_path: Path) -> None:
+    """And the next run continues."""
 
     class Full(LocalStore):
         room = 1
@@ -265,8 +265,8 @@ rules = st.builds(
 
 
 @given(records, rules)
-def test_whatever_there_is(made: list[RetentionCandidate], asked: RetentionRules) -> None:
-    """What may not go stays; what stays keeps the rules; nothing is lost from the count."""
+def test_retention_rules_hold_for_any_history(made: list[RetentionCandidate], asked: RetentionRules) -> None:
+    """What must not go stays; what stays obeys the rules; the counts add up."""
     found = decide(made, asked, NOW)
     going = {each.record.head.job for each in found.going}
     for each in made:

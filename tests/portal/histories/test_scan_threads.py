@@ -65,8 +65,8 @@ def paid() -> FileStore:
     return FsspecStore(f"memory://watched-{uuid.uuid4()}")
 
 
-def test_what_is_new_is_looked_for_within_five_seconds(tmp_path: Path, paid: FileStore) -> None:
-    """In every kind of store, if a look is what it usually is: one request a folder, and ten for those that run."""
+def test_new_jobs_are_found_within_five_seconds(tmp_path: Path, paid: FileStore) -> None:
+    """In every kind of store, if a scan has its usual cost: one request a folder, and ten for running jobs."""
     for store in (LocalStore(tmp_path), paid):
         assert compute_quick_pause(store, took=0.5, requests=14) < 5.0
 
@@ -110,8 +110,8 @@ def test_a_look_at_everything_that_fails_is_not_repeated_at_once(
         watches.close()
 
 
-def test_a_look_for_what_is_new_that_fails_has_its_price(index: JobIndex, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As any other, at a folder on the way to which others were asked for."""
+def test_a_failed_scan_has_its_cost(index: JobIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As any other, if a folder fails after others were listed."""
     monkeypatch.setattr(scan_threads, "_QUICK_SCANS_PER_SECOND", 1e-9)
     store = Refusing("intermediate")
     store.write("jobs/x/am.log", b"x")
@@ -123,8 +123,8 @@ def test_a_look_for_what_is_new_that_fails_has_its_price(index: JobIndex, monkey
     assert watch.quick_at > 1e8
 
 
-def test_what_fails_is_tried_again_as_soon_as_its_price_allows(tmp_path: Path, paid: FileStore) -> None:
-    """At once, if it asked for little: the whole store may have been away for a moment."""
+def test_a_failed_scan_is_repeated_as_soon_as_its_cost_allows(tmp_path: Path, paid: FileStore) -> None:
+    """At once, if it made few requests: the whole store may have been away for a moment."""
     assert compute_failed_pause(paid, 1) == compute_failed_pause(LocalStore(tmp_path), 1_000_000) < 10.0
     assert compute_failed_pause(paid, 4_000) == 4_000.0
     assert compute_failed_pause(paid, 1_000_000) < 86_400.0

@@ -85,8 +85,9 @@ def test_a_home(home: Home, index: JobIndex) -> None:
     assert mentions(head.reason, "worker:1 on here: exit code 3")
 
 
-def test_what_happens_is_seen(home: Home, index: JobIndex) -> None:
-    """A job comes, becomes whole, runs, ends, is pinned, goes; each look reads only what may have changed."""
+def test_changes_of_jobs_are_found(home: Home, index: JobIndex) -> None:
+    """A job appears, becomes complete, runs, ends, is pinned, disappears; each scan reads only what may have
+    changed."""
     scan = Scanner(LocalStore(home.path), index)
     scan.scan_fully()
     (home.jobs / JOBS[0]).mkdir()
@@ -155,7 +156,7 @@ def test_a_damaged_job_directory_is_listed_and_stops_no_scan(
     assert states(index)["2"] == "succeeded"
 
 
-def test_what_cannot_be_a_record(home: Home, index: JobIndex) -> None:
+def test_entries_that_cannot_be_job_directories(home: Home, index: JobIndex) -> None:
     """A pipe, a folder, a link in place of a file: nothing hangs, nothing is followed."""
     for job in JOBS[:4]:
         ended(home, job)
@@ -345,8 +346,8 @@ def many(number: int, day: int = 1) -> list[str]:
     return [f"local-202601{day:02d}-{each:06d}-0a1b2c" for each in range(number)]
 
 
-def test_what_a_quick_look_costs_does_not_grow_with_what_is_old(bucket: Bucket, index: JobIndex) -> None:
-    """Where requests cost money: one for each folder in which something new can be, and a few for those that run."""
+def test_the_cost_of_a_quick_scan_does_not_grow_with_old_jobs(bucket: Bucket, index: JobIndex) -> None:
+    """Where requests cost money: one for each folder in which something new can be, and a few for running jobs."""
     bucket.lay_down("jobs", *many(2))
     bucket.lay_down("jobs", *many(2, day=20), over=False)
     bucket.lay_down("2025/12/31", *many(2, day=2))
@@ -368,8 +369,8 @@ def test_what_a_quick_look_costs_does_not_grow_with_what_is_old(bucket: Bucket, 
     assert scan.requests - before == len(listed)
 
 
-def test_a_quick_look_finds_what_is_new(bucket: Bucket, index: JobIndex) -> None:
-    """Running or over, in a home or a day's folder; each is read once."""
+def test_a_quick_scan_finds_new_jobs(bucket: Bucket, index: JobIndex) -> None:
+    """Running or ended, in a state directory or a day's folder; each is read once."""
     bucket.lay_down("jobs", *many(3))
     bucket.lay_down("2026/01/01", *many(2, day=5))
     scan = Scanner(bucket.store, index)
@@ -397,8 +398,8 @@ def test_an_empty_store_gets_its_first_job(bucket: Bucket, index: JobIndex) -> N
     assert states(index) == {"1": "running"}
 
 
-def test_a_record_that_comes_piece_by_piece(bucket: Bucket, index: JobIndex) -> None:
-    """It is damaged, and looked at again, but read again only when there is more of it."""
+def test_an_incomplete_job_directory_is_read_again_when_it_grows(bucket: Bucket, index: JobIndex) -> None:
+    """It is damaged, and listed again, but read again only when there is more of it."""
     scan = Scanner(bucket.store, index)
     scan.scan_fully()
     bucket.store.write(f"jobs/{JOBS[0]}/work/model", b"of no record yet")
@@ -477,8 +478,8 @@ def test_a_damaged_record_that_was_known_before(bucket: Bucket, index: JobIndex)
 
 
 @pytest.mark.parametrize("over", [True, False])
-def test_a_record_that_goes_while_it_is_read(bucket: Bucket, index: JobIndex, over: bool) -> None:
-    """It is gone, not damaged, whatever else lay in it."""
+def test_a_job_directory_removed_while_it_is_read(bucket: Bucket, index: JobIndex, over: bool) -> None:
+    """It is gone, not damaged, whatever else was in it."""
     bucket.lay_down("jobs", *JOBS[:2], over=over)
     bucket.store.write(f"jobs/{JOBS[0]}/am.log", b"x")
     bucket.store.goes = f"jobs/{JOBS[0]}"
@@ -486,8 +487,8 @@ def test_a_record_that_goes_while_it_is_read(bucket: Bucket, index: JobIndex, ov
     assert states(index) == {"2": "succeeded" if over else "running"}
 
 
-def test_what_another_look_asks_for_again(bucket: Bucket, index: JobIndex) -> None:
-    """Folders, and what runs or is damaged, but none of what has ended."""
+def test_a_full_scan_reads_no_ended_job_again(bucket: Bucket, index: JobIndex) -> None:
+    """Only folders, and jobs that run or are damaged."""
     bucket.lay_down("jobs", *many(30))
     bucket.lay_down("jobs", *many(3, day=2), over=False)
     scan = Scanner(bucket.store, index)
@@ -543,7 +544,7 @@ def test_one_job_in_two_locations(tmp_path: Path, index: JobIndex) -> None:
     assert index.find_entry(JOBS[0]).place == str(second.path)  # type: ignore[union-attr]
 
 
-def test_what_it_reads_is_bounded(home: Home, index: JobIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_text_read_from_a_job_is_bounded(home: Home, index: JobIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     running, _ = recorded(home, JOBS[0])
     logged(
         running,

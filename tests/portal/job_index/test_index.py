@@ -57,10 +57,10 @@ _ONE_FILE = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 
 @settings(max_examples=25, deadline=None, suppress_health_check=_ONE_FILE)
 @given(made=heads(), asked=st.lists(queries, min_size=1, max_size=12), few=st.sampled_from([0, 3, 20_000]))
-def test_every_query_finds_what_a_look_at_every_job_finds(
+def test_every_query_equals_a_scan_of_all_jobs(
     index: JobIndex, made: Sequence[JobHead], asked: Sequence[Query], few: int
 ) -> None:
-    """Each job once, over all pages, in the order that was asked for; whether few match or many."""
+    """Each job once, over all pages, in the requested order; whether few match or many."""
     before = index_query.FEW, index_query.COUNTED
     index_query.FEW = index_query.COUNTED = few
     try:
@@ -84,8 +84,8 @@ def check(index: JobIndex, made: Sequence[JobHead], query: Query) -> None:
     assert known == sorted(known, reverse=query.descending), query
 
 
-def test_what_changed_is_found_anew(index: JobIndex) -> None:
-    """The text, the filters and the counts are those of now; the order of submission stays."""
+def test_changed_jobs_are_found_by_their_new_values(index: JobIndex) -> None:
+    """Text, filters and counts are the current ones; the order of submission stays."""
     index.put([entry(1, state=JobState.RUNNING, ended=None), entry(2)])
     index.put([entry(1, state=JobState.FAILED, reason="disk full", name="other")])
     assert [each.job[-4:] for each in index.query_page(Query()).heads] == ["0002", "0001"]
@@ -99,10 +99,10 @@ def test_what_changed_is_found_anew(index: JobIndex) -> None:
 
 @settings(max_examples=10, deadline=None, suppress_health_check=_ONE_FILE)
 @given(first=heads(), second=heads(), data=st.data())
-def test_after_any_changes_it_is_as_one_made_anew(
+def test_an_updated_index_equals_a_new_one(
     index: JobIndex, first: Sequence[JobHead], second: Sequence[JobHead], data: st.DataObject
 ) -> None:
-    """Full text and counts hold nothing of what was there before."""
+    """Full text and counts contain nothing of removed jobs."""
     gone = data.draw(st.sets(st.sampled_from([each.job for each in (*first, *second)] or ["x"])))
     index.put(map(as_entry, first))
     index.put(map(as_entry, second))
@@ -184,8 +184,8 @@ def test_only_one_writes_and_all_read(tmp_path: Path) -> None:
     second.close()
 
 
-def test_all_read_what_was_made_anew(tmp_path: Path) -> None:
-    """Not only the one who writes: another process does not go on with a file that was put aside."""
+def test_all_processes_read_a_rebuilt_index(tmp_path: Path) -> None:
+    """Also the readers: another process does not continue with the replaced file."""
     writer, reader = JobIndex(tmp_path / "index.db"), JobIndex(tmp_path / "index.db")
     assert writer.claim()
     writer.put([entry(1)])
@@ -210,8 +210,8 @@ def test_a_file_that_is_no_index_is_put_aside(tmp_path: Path, content: bytes) ->
     index.close()
 
 
-def test_one_of_which_sqlite_cannot_tell_what_is_wrong_is_made_anew(tmp_path: Path) -> None:
-    """Its words repeat what is damaged, which is no text: that is another error than all others."""
+def test_an_index_with_an_undecodable_sqlite_error_is_rebuilt(tmp_path: Path) -> None:
+    """SQLite's message repeats the damaged bytes, which are no text: that is another error than all others."""
     path = tmp_path / "index.db"
     index = JobIndex(path)
     assert index.claim()
@@ -225,8 +225,8 @@ def test_one_of_which_sqlite_cannot_tell_what_is_wrong_is_made_anew(tmp_path: Pa
     index.close()
 
 
-def test_one_of_another_version_is_made_anew(tmp_path: Path) -> None:
-    """Its tables may be others."""
+def test_an_index_of_another_version_is_rebuilt(tmp_path: Path) -> None:
+    """Its tables may differ."""
     path = tmp_path / "index.db"
     with sqlite3.connect(path) as connection:
         connection.execute("create table job (x)")
@@ -261,8 +261,8 @@ def test_damage_in_the_midst_is_mended(tmp_path: Path, how: str) -> None:
     index.close()
 
 
-def test_what_is_known_of_a_location(index: JobIndex) -> None:
-    """By job: where its record is, and what it looked like."""
+def test_known_jobs_of_a_location(index: JobIndex) -> None:
+    """By job: where its directory is, and its last state."""
     index.put([entry(1), entry(2, state=JobState.RUNNING, ended=None), entry(3, place="/there")])
     known = index.find_known(head(number).job for number in (1, 2, 4))
     assert {job[-1]: each.ended for job, each in known.items()} == {"1": True, "2": False}

@@ -405,8 +405,9 @@ def test_no_orphan_of_a_portal_that_was_killed(tmp_path: Path) -> None:
     run(check())
 
 
-def test_what_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Links, and files of others that a record only names; what does not exist is said, and where it was looked."""
+def test_event_files_that_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links, and files of other users that a job directory only names; missing ones are reported with the places
+    that were searched."""
     monkeypatch.setattr(TensorBoardManager, "is_installed", staticmethod(lambda: True))
     home = Home(tmp_path / "home")
     elsewhere = write_events(tmp_path / "elsewhere")
