@@ -23,7 +23,7 @@ def test_parse(text: str, host: str, port: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":1", "a:", "a:b", "a:65536", "a:-1", "a b:1", "a:1:2]", "hdfs://a:1", "a\x1b:1"])
-def test_what_is_none(text: str) -> None:
+def test_invalid_addresses_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="write host:port"):
         parse_address(text)
 

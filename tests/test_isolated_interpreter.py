@@ -28,7 +28,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
-def test_a_secluded_fork_sees_what_a_fresh_interpreter_sees() -> None:
+def test_a_secluded_fork_has_the_path_of_a_fresh_interpreter() -> None:
     """No site-packages, no current folder, no PYTHONPATH."""
     code = "import sys; from tony import isolated_interpreter; isolated_interpreter.seclude(); print(sys.path)"
     fresh = "import sys; sys.path.pop(0); print([p for p in sys.path if not p.endswith('.zip')])"

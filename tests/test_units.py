@@ -61,7 +61,7 @@ def test_a_size_is_read_in_powers_of_1024(expected: int, text: str) -> None:
         ('not a size. Write a number with a unit: "512m", "2g", "1.5g", "1t".', "9" * 10_000),
     ],
 )
-def test_what_is_no_size_is_refused_with_the_fix(expected: str, text: str) -> None:
+def test_an_invalid_size_is_refused_with_the_fix(expected: str, text: str) -> None:
     """The message says what to write; a bare number shows the two likely meanings."""
     with pytest.raises(ValueError, match=r".") as caught:
         parse_size(text)
@@ -99,7 +99,7 @@ def test_a_duration_is_read_as_seconds(expected: float, text: str) -> None:
         ('not a duration. Write a number with a unit: "30s", "10m", "2h".', ""),
     ],
 )
-def test_what_is_no_duration_is_refused_with_the_fix(expected: str, text: str) -> None:
+def test_an_invalid_duration_is_refused_with_the_fix(expected: str, text: str) -> None:
     """The message says what to write; a bare number shows the two likely meanings."""
     with pytest.raises(ValueError, match=r".") as caught:
         parse_duration(text)

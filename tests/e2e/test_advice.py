@@ -115,7 +115,7 @@ def _as_its_commands(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, lab.env[name])
 
 
-def test_jobs_run_again_with_what_was_proposed(lab: Lab) -> None:
+def test_jobs_run_with_the_recommended_settings(lab: Lab) -> None:
     """Less memory, fewer cores, fewer checkpoints; enough memory; an end to restarts. The work is the same."""
     roomy, tight, vain = (job_file(lab, *each) for each in (("roomy", ROOMY), ("tight", TIGHT), ("vain", VAIN)))
     failed = lab.detach(vain), lab.detach(tight)

@@ -40,8 +40,8 @@ while not os.path.exists(end):
 """
 
 
-def test_where_the_time_of_a_job_went(lab: Lab) -> None:
-    """What is measured goes on over a master's death; the ledger knows each of the job's phases."""
+def test_the_time_of_a_job_is_accounted_for(lab: Lab) -> None:
+    """Measuring continues across the death of an AM; the ledger has each of the job's phases."""
     go, end = lab.root / "go", lab.root / "end"
     job = lab.detach(lab.job_file(JOB.format(go=go, end=end), {"train.py": TRAIN}))
     home = Home(lab.home)

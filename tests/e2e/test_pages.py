@@ -139,7 +139,7 @@ def test_a_failure_is_found_and_understood_in_three_clicks(stage: Stage) -> None
         assert log.locator("span.f1").inner_text() == "FileNotFoundError"
 
 
-def test_jobs_are_searched_and_the_address_says_for_what(stage: Stage) -> None:
+def test_a_search_is_part_of_the_url(stage: Stage) -> None:
     """The URL contains the search, so a link shows the same jobs, and it works without any script."""
     with stage.browsing.page(stage.base, script=False) as page:
         page.goto("/")

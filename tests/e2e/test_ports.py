@@ -24,8 +24,8 @@ with socket.create_server((host, int(port))) as server:
 """
 
 
-def test_a_program_can_bind_what_was_reserved(lab: Lab) -> None:
-    """Each task listens on its own address of the cluster spec, inside the range that was asked for."""
+def test_a_program_can_bind_its_reserved_port(lab: Lab) -> None:
+    """Each task listens on its own address of the cluster spec, inside the configured range."""
     (lab.root / "gate").touch()
     text = f"""
     framework = "tensorflow"

@@ -144,8 +144,8 @@ def test_from_python(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.tony("kill", job, "--now")
 
 
-def test_what_cannot_be(lab: Lab) -> None:
-    """Refused with 2, in words, before anything listens."""
+def test_impossible_requests_are_refused(lab: Lab) -> None:
+    """With exit code 2 and a message, before anything listens."""
     job = lab.detach(lab.job_file('command = "sleep 3600"\n[roles.worker]\ninstances = 2\nmemory = "64m"\n'))
     lab.wait(job, "running")
     taken = socket.create_server(("127.0.0.1", 0))

@@ -47,11 +47,11 @@ def rehearse(lab: Lab, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [3, 38])
-def test_whatever_happens(lab: Lab, seed: int) -> None:
+def test_a_job_survives_random_faults(lab: Lab, seed: int) -> None:
     rehearse(lab, seed)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 160))
-def test_whatever_happens_many_times(lab: Lab, seed: int) -> None:
+def test_a_job_survives_random_faults_many_times(lab: Lab, seed: int) -> None:
     rehearse(lab, seed)

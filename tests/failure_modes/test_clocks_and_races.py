@@ -103,7 +103,7 @@ def test_time_limits_when_the_clock_is_set_back(backwards: Lab) -> None:
 
 
 def test_a_follower_whose_clock_is_set_back(backwards: Lab) -> None:
-    """What comes is shown as it comes, and the end is the end."""
+    """Output is shown as it arrives, and the end is seen."""
     lab = backwards
     gate = lab.root / "gate"
     follower = lab.follow("submit", lab.job_file(f'command = "{TICKS.format(gate=gate)}"\n'))

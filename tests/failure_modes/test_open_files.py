@@ -145,7 +145,7 @@ def test_every_command_with_few_open_files(lab: Lab) -> None:
     assert not list(lab.home.glob("crash-*"))
 
 
-def test_what_a_command_says_it_needs_is_enough(lab: Lab) -> None:
+def test_the_number_of_files_in_the_message_is_enough(lab: Lab) -> None:
     """The number in the message is no guess."""
     from tony.cli import main
 
@@ -157,8 +157,8 @@ def test_what_a_command_says_it_needs_is_enough(lab: Lab) -> None:
         assert (done.returncode, only_the_end(done.stderr, line)) == (0, True), (line, done.stderr)
 
 
-def test_it_is_enough_to_tell_a_job_something(lab: Lab) -> None:
-    """Of more tasks than are asked at one time, too: all over one connection."""
+def test_a_low_limit_is_enough_for_requests_to_many_tasks(lab: Lab) -> None:
+    """Also for more tasks than one batch: all over one connection."""
     from tony.cli import main
 
     file = lab.job_file('command = "echo up; exec sleep 1000"\nstop_grace = "0s"\n[roles.worker]\ninstances = 20\n')

@@ -30,8 +30,8 @@ class _Input:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_proper_is_taken(name: str) -> None:
-    """The inputs that fuzzing begins with are what a target is for, or nearly: they get far."""
+def test_seeds_are_accepted(name: str) -> None:
+    """The inputs that fuzzing begins with are valid, or nearly: they reach deep."""
     target = TARGETS[name]
     seeds = target.seeds()
     assert seeds
@@ -40,8 +40,8 @@ def test_what_is_proper_is_taken(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_was_kept_is_taken(name: str) -> None:
-    """Each input of the corpus once took a way that no other took."""
+def test_corpus_inputs_cause_no_error(name: str) -> None:
+    """Each input of the corpus once covered code that no other covered."""
     for data in corpus.load(name):
         check(TARGETS[name], data)
 

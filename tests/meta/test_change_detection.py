@@ -96,7 +96,7 @@ def test_everything_counts_after_a_change_to_a_shared_file(clone: Path, path: st
     assert find_changed_packages(clone) is None
 
 
-def test_what_is_due() -> None:
+def test_a_test_is_due_when_its_packages_changed() -> None:
     test = "tests/yarn/test_jobs.py"
     assert is_due(test, ["hadoop"], None)
     assert is_due(test, ["hadoop"], {"hadoop"})

@@ -55,8 +55,8 @@ def _anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("text", list(_blocks("toml")))
-def test_a_toml_sample_has_no_mistake(tmp_path: Path, text: str) -> None:
-    """Job files load, whole or with a command added; site files do, too. What belongs to other programs is TOML."""
+def test_a_toml_sample_loads(tmp_path: Path, text: str) -> None:
+    """Job files load, whole or with a command added; site files do, too. Samples for other programs are TOML."""
     values = tomllib.loads(text)
     path = tmp_path / "job.toml"
     path.write_text(text, encoding="utf-8")
@@ -75,8 +75,8 @@ def test_a_toml_sample_has_no_mistake(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", list(_blocks("python")))
-def test_a_python_sample_compiles_and_names_what_is_there(text: str) -> None:
-    """Whatever it takes from `tony` is a public name."""
+def test_a_python_sample_compiles_and_uses_public_names(text: str) -> None:
+    """Whatever it imports from `tony` is a public name."""
     compile(text, "sample", "exec")
     for name in re.findall(r"\btony\.([A-Za-z_]+)", text):
         if f"from tony.{name}" not in text:

@@ -39,7 +39,7 @@ CLAIMS: Mapping[str, Callable[[], bool]] = {
 }
 
 
-def test_what_a_page_calls_missing_is_missing() -> None:
+def test_features_that_a_page_calls_missing_are_missing() -> None:
     """Each such line is a claim of this test, with a check."""
     for line in (line for page in PAGES for line in page.read_text(encoding="utf-8").splitlines()):
         if _MISSING.search(line):
@@ -74,7 +74,7 @@ _HERE = [
 ]
 
 
-def test_settings_for_those_who_come_from_elsewhere_exist(tmp_path: Path) -> None:
+def test_settings_named_for_migration_exist(tmp_path: Path) -> None:
     """Each `key = value`, and all of them together load, on the role or on the job."""
     known = {setting.path[-1] for setting in SETTINGS} | {setting.path[0] for setting in SETTINGS}
     lines = [part for part in _HERE if re.match(r"[a-z_]+ = ", part)]
@@ -89,7 +89,7 @@ def test_settings_for_those_who_come_from_elsewhere_exist(tmp_path: Path) -> Non
         resolve(tmp_path, text, overrides={"command": "true"} if key != "command" else None)
 
 
-def test_commands_for_those_who_come_from_elsewhere_exist() -> None:
+def test_commands_named_for_migration_exist() -> None:
     lines = [part for part in _HERE if part.startswith("tony ")]
     assert len(lines) > 4
     for line in lines:

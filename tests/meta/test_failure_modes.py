@@ -50,8 +50,8 @@ def test_a_case_is_proved(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("paragraph", PARAGRAPHS, ids=[paragraph["text"][:20].strip() for paragraph in PARAGRAPHS])
-def test_no_word_is_left_out(paragraph: dict[str, Any]) -> None:
-    """The cases, one after the other, are the whole text but for what stands between them."""
+def test_the_cases_cover_the_whole_text(paragraph: dict[str, Any]) -> None:
+    """One after the other, except for connecting words."""
     text = re.sub(r"\s+", " ", paragraph["text"]).strip()
     for case in paragraph["case"]:
         text = text[BETWEEN.match(text).end() :]  # type: ignore[union-attr]

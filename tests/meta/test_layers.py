@@ -123,7 +123,7 @@ def test_deciding_does_no_io() -> None:
 
 
 @pytest.mark.parametrize("module", ["tony.executor.main", "tony.am.main", "tony.schedulers.local.allocator"])
-def test_what_runs_in_a_container_needs_only_the_standard_library(module: str) -> None:
+def test_code_in_containers_needs_only_the_standard_library(module: str) -> None:
     """Executor and application master import with site-packages switched off."""
     code = (
         f"import sys; sys.path.insert(0, {str(PACKAGE.parent)!r}); import {module}; "
@@ -133,8 +133,8 @@ def test_what_runs_in_a_container_needs_only_the_standard_library(module: str) -
     assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
 
 
-def test_public_names_are_what_they_say() -> None:
-    """Everything in `tony.__all__` can be had, and nothing else is public."""
+def test_public_names_exist() -> None:
+    """Everything in `tony.__all__` can be imported, and nothing else is public."""
     assert sorted(tony.__all__) == [*dir(tony)]
     for name in tony.__all__:
         assert getattr(tony, name) is not None

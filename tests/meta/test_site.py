@@ -50,7 +50,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.shutdown()
 
 
-def test_pages_and_search_load_nothing_from_elsewhere(address: str) -> None:
+def test_pages_and_search_load_nothing_from_other_hosts(address: str) -> None:
     with browsing() as browser, browser.page(address) as page:
         for name in PAGES:
             page.goto(f"{name}.html", wait_until="load")

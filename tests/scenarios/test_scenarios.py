@@ -173,8 +173,8 @@ def test_run(batch: Batch, name: str) -> None:
 _STAGES = ("db", "dbloader", "worker", "ps")
 
 
-def test_e7_an_executor_that_stands_still(lab: Lab) -> None:
-    """Its container with all in it is ended by its node, and the gang begins again: that counts against no limit."""
+def test_e7_a_suspended_executor(lab: Lab) -> None:
+    """Its container is stopped by its node, and the gang starts again: that counts against no limit."""
     head = 'heartbeat_interval = "200ms"\nheartbeat_timeout = "2s"'
     job = lab.detach(lab.roles(FOREVER, PS_AND_WORKER, head))
     lab.wait_wrote("up")
@@ -186,8 +186,8 @@ def test_e7_an_executor_that_stands_still(lab: Lab) -> None:
     lab.wait_removed(job)
 
 
-def test_e8_an_executor_that_tells_late(lab: Lab) -> None:
-    """Its program has ended, and it stands still for a moment: that is waited for."""
+def test_e8_an_executor_that_reports_late(lab: Lab) -> None:
+    """Its program has exited, and it is suspended for a moment: the report is waited for."""
     job = lab.detach(lab.roles(GATE, "[roles.worker]\ninstances = 2\n", 'heartbeat_timeout = "20s"'))
     program, executor = lab.pid_of(job, "worker:0"), lab.executor_of(job, "worker:0")
     lab.pid_of(job, "worker:1")
@@ -264,7 +264,7 @@ def test_e18_a_late_completion_should_pass(lab: Lab) -> None:
 
 
 @only_on("yarn", why="local has no node that reports the end of a container: the executor is a child of ours")
-def test_e18_a_nodes_late_word(lab: YarnLab) -> None:
+def test_e18_a_late_report_of_a_node(lab: YarnLab) -> None:
     """Its NodeManager reports the end of a container seconds after its executor did: nothing is lost by it."""
     head = 'heartbeat_interval = "200ms"\nheartbeat_timeout = "1s"'
     job = lab.detach(lab.roles(GATE, head=head))

@@ -125,8 +125,8 @@ def test_the_indexed_format(tmp_path: Path, other_format: MiniCluster, monkeypat
 
 
 @pytest.mark.on_change(*CLUSTER, "executor", "jobs")
-def test_files_that_are_brought_while_a_job_runs(tmp_path: Path, other_format: MiniCluster) -> None:
-    """Those that are included are, and of a job that includes none, none; what comes later is brought in the end."""
+def test_logs_aggregated_while_a_job_runs(tmp_path: Path, other_format: MiniCluster) -> None:
+    """Those that are included are, and of a job that includes none, none; the rest is aggregated in the end."""
     lab = YarnLab(tmp_path, other_format)
     file = lab.roles(TALKS, "[roles.worker]\n")
     usual = lab.detach(file)

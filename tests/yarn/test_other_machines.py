@@ -41,7 +41,7 @@ def test_a_job_with_its_own_staging_folder(lab: YarnLab) -> None:
         web(lab, "DELETE", "/Projects", "DELETE&recursive=true")
 
 
-def test_what_has_no_record(lab: YarnLab) -> None:
+def test_applications_without_a_job_directory(lab: YarnLab) -> None:
     """A queued application is shown as YARN reports it; an unknown id is no job."""
     job = asyncio.run(_unmanaged(lab))
     try:
@@ -63,7 +63,7 @@ def test_what_has_no_record(lab: YarnLab) -> None:
     assert lab.jobs() == []
 
 
-def test_killed_elsewhere_before_it_began(lab: YarnLab) -> None:
+def test_a_queued_job_killed_on_another_machine(lab: YarnLab) -> None:
     """A job that waits in a full queue can be killed without Hadoop's commands, on any machine."""
     job = asyncio.run(_unmanaged(lab, "TONY"))
     done = lab.elsewhere("there").tony("kill", job)
@@ -72,8 +72,8 @@ def test_killed_elsewhere_before_it_began(lab: YarnLab) -> None:
     assert lab.wait_application(job)["finalStatus"] == "KILLED"
 
 
-def test_a_machine_whose_clock_is_wrong(lab: YarnLab) -> None:
-    """Two hours behind the cluster's: the job has all of its time, and took no longer than it did."""
+def test_a_machine_with_a_wrong_clock(lab: YarnLab) -> None:
+    """Two hours behind the cluster's: the job has all of its time, and its duration is right."""
     late = "import time\nreal = time.time\ntime.time = lambda: real() - 7200\n"
     lab.file("late/sitecustomize.py", late)
     job = lab.detach(

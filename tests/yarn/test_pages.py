@@ -65,8 +65,9 @@ def begin(lab: YarnLab, *arguments: str) -> tuple[str, str]:
     return job, address
 
 
-def test_a_browser_sees_and_changes_a_job_through_the_proxy(lab: YarnLab) -> None:
-    """All of it works below the proxy's address; who may, changes the job there; afterwards the portal has it."""
+def test_a_browser_shows_and_changes_a_job_through_the_proxy(lab: YarnLab) -> None:
+    """All of it works below the proxy's address; a permitted user changes the job there; afterwards the portal has
+    it."""
     if chromium() is None:
         pytest.skip("needs Chromium: scripts/system-packages")
     job, address = begin(lab, "--set", f"scheduler.yarn.portal={PORTAL}/")
@@ -200,8 +201,8 @@ def _changes_it(lab: YarnLab, page: Page, job: str, address: str) -> None:
 
 
 @pytest.mark.on_change(*CLUSTER, "am", "web")
-def test_pages_outlive_what_serves_them_and_the_master(lab: YarnLab) -> None:
-    """A page process that dies is followed by another, a master by one whose pages know what was before."""
+def test_pages_survive_their_process_and_the_am(lab: YarnLab) -> None:
+    """A page process that dies is followed by another, an AM by one whose pages know what was before."""
     if chromium() is None:
         pytest.skip("needs Chromium: scripts/system-packages")
     job, address = begin(lab)

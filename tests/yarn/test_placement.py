@@ -75,8 +75,8 @@ def test_constraints(lab: YarnLab) -> None:
     )
 
 
-def test_what_is_rejected_is_waited_for(lab: YarnLab) -> None:
-    """Until there is room, which may be never: said why all the while; a job that fits is none the worse for it."""
+def test_a_rejected_request_waits(lab: YarnLab) -> None:
+    """Until there is room, which may be never: the reason is shown all the while; a job that fits is not delayed."""
     text = '[roles.worker]\ninstances = 2\nspread = true\nmemory = "2500m"\n'
     holder = lab.detach(lab.roles(HOLDS, text))
     lab.wait_wrote("0"), lab.wait_wrote("1")
