@@ -109,8 +109,8 @@ def test_an_executor_without_a_container_is_disconnected(tmp_path: Path) -> None
     assert finish.exit_code == 0
 
 
-def test_what_a_user_calls_himself_cannot_forge_a_log_line(tmp_path: Path) -> None:
-    """Only characters that can be shown, and not many."""
+def test_an_actors_name_cannot_forge_a_log_line(tmp_path: Path) -> None:
+    """Only printable characters, and a bounded number."""
 
     async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: len(job.executors) == 1 and job.report().state.value == "running")

@@ -364,7 +364,7 @@ def test_long_words_make_no_page_wider(stage: Stage, tmp_path: Path) -> None:
     assert not wide, "\n".join(wide)
 
 
-def test_nothing_else_was_asked_and_nothing_was_refused(stage: Stage) -> None:
+def test_pages_load_only_from_their_server_and_obey_their_policy(stage: Stage) -> None:
     """All that those pages loaded came from their server, and no page broke a rule of its own policy."""
     with stage.browsing.page(stage.base) as page:
         page.goto("/")

@@ -169,8 +169,8 @@ def _is_descendant(pid: int, ancestor: int) -> bool:
     return mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
 
 
-def test_all_is_known_elsewhere_after_the_end(lab: YarnLab) -> None:
-    """From another machine, by the id alone: the same verdict, the same events, which lead to it when replayed."""
+def test_an_ended_job_is_known_on_other_machines(lab: YarnLab) -> None:
+    """By the id alone: the same outcome, the same events, which lead to it when replayed."""
     done = lab.submit(lab.roles("raise SystemExit(7)", "[roles.worker]\ninstances = 2\n", "max_restarts = 1"))
     assert done.returncode == 1, done.stdout + done.stderr
     job, there = lab.only_job(), lab.elsewhere("there")

@@ -45,7 +45,7 @@ def test_a_program_is_measured(master: Master, guest: Start, tmp_path: Path) -> 
     end(master, tmp_path)
 
 
-def test_a_program_tells_how_far_it_is(master: Master, guest: Start, tmp_path: Path) -> None:
+def test_a_program_reports_its_progress(master: Master, guest: Start, tmp_path: Path) -> None:
     """Step, total and its own numbers come with a sample; a checkpoint comes once, and with its time."""
     tell = "import tony\ntony.progress(3, 10, loss=0.5)\n"
     save = "with tony.checkpoint(3): time.sleep(0.05)\n"

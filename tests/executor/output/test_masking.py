@@ -43,7 +43,7 @@ def test_output_that_arrives_in_pieces(tmp_path: Path) -> None:
     assert (tmp_path / "worker-0.s1.t1.out").read_bytes() == b"Name: \r 10 %a ***************** b ******"
 
 
-def test_everything_that_an_executor_tells(
+def test_secrets_are_masked_in_everything_that_an_executor_sends(
     master: Master, guest: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Last line, stacks, tail, message, exports, files and the executor's own log, at level debug."""
