@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.change_detection import find_changed_packages, is_due
+from tests.support.coroutines import pytest_pyfunc_call as pytest_pyfunc_call
 
 if TYPE_CHECKING:
     from tests.mini_clusters import Clusters

@@ -339,7 +339,7 @@ def test_all_reports_of_a_program_count_not_only_the_samples_that_carry_them(tmp
     assert (progress.at, progress.stalled_after) == (11.0, 30.0)
 
 
-def test_steps_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_steps_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not only with everything that is measured, and without a new one it is written that there is none."""
     monkeypatch.setattr(module, "STEP_INTERVAL_SECONDS", 0.01)
     cluster = started(workers(1))
@@ -349,19 +349,16 @@ def test_steps_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         with open_metrics(tmp_path / "metrics.db") as metrics:
             return metrics.known_until, [each.step for each in metrics.progress()]
 
-    async def run() -> None:
-        clock.now = 10.0
-        made.ingest_sample(TaskId("worker", 0), sample(step=7.0, cpu=1.0))
-        keeping = asyncio.ensure_future(made.keep())
-        await wait_until(lambda: written() == (10.0, [7.0]))
-        clock.now = 20.0
-        await wait_until(lambda: written()[0] == 20.0)
-        keeping.cancel()
-        await made.finish()
-
     monkeypatch.setattr(module, "_FIRST_WRITE_SECONDS", 3600.0)
     monkeypatch.setattr(module, "WRITE_INTERVAL_SECONDS", 3600.0)
-    asyncio.run(run())
+    clock.now = 10.0
+    made.ingest_sample(TaskId("worker", 0), sample(step=7.0, cpu=1.0))
+    keeping = asyncio.ensure_future(made.keep())
+    await wait_until(lambda: written() == (10.0, [7.0]))
+    clock.now = 20.0
+    await wait_until(lambda: written()[0] == 20.0)
+    keeping.cancel()
+    await made.finish()
 
 
 def test_steps_are_reported_less_often_in_large_jobs(tmp_path: Path) -> None:
@@ -443,21 +440,17 @@ def test_recomputed_work_is_measured(tmp_path: Path) -> None:
     assert found["productive"] == pytest.approx(4000.0 - 152.0 - 20.0 - 294.0, rel=0.01)
 
 
-def test_a_large_job_is_written_in_pieces(tmp_path: Path) -> None:
+async def test_a_large_job_is_written_in_pieces(tmp_path: Path) -> None:
     """Each task's numbers are there, whatever turn of the loop wrote them."""
     spec = workers(250)
     cluster = started(spec)
     made, clock = measuring(spec, cluster.app, tmp_path / "metrics.db")
-
-    async def run() -> None:
-        for at in (1.0, 40.0, 80.0):
-            clock.now = at
-            for task in cluster.app.state.tasks:
-                made.ingest_sample(task, sample(cpu=float(task.index), rss=at))
-            await made.write()
-        await made.finish()
-
-    asyncio.run(run())
+    for at in (1.0, 40.0, 80.0):
+        clock.now = at
+        for task in cluster.app.state.tasks:
+            made.ingest_sample(task, sample(cpu=float(task.index), rss=at))
+        await made.write()
+    await made.finish()
     with open_metrics(tmp_path / "metrics.db") as metrics:
         assert len(metrics.tasks()) == 250
         assert all(metrics.read_newest()[f"worker:{n}"]["cpu"] == pytest.approx(n, rel=1e-5) for n in range(0, 250, 37))

@@ -8,8 +8,8 @@ import hmac
 import json
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -104,8 +104,8 @@ class Place:
             answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
             await answer(writer)
             await writer.drain()
-        except (OSError, asyncio.IncompleteReadError):
-            pass
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # cancelled: the test has ended and the answer has not
         finally:
             writer.close()
 
@@ -134,85 +134,64 @@ def report(tmp_path: Path) -> JobReport:
     return failed(*recorded(Home(tmp_path)))
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
-    """In a loop of its own, within generous time."""
-    asyncio.run(asyncio.wait_for(work, 60))
-
-
 def notices(to: Place, report: JobReport, **values: Any) -> Notifications:
     """Those of a job that wants all of them."""
     return Notifications(Notify(webhook=to.address, on=NOTICES, **values), report.job, 1, lambda: report)
 
 
 class TestWhatIsSent:
-    def test_the_job_in_short(self, report: JobReport) -> None:
+    async def test_the_job_in_short(self, report: JobReport) -> None:
         """Its failure, its tasks, one line for people; nothing of what programs printed."""
+        async with place() as there:
+            await notices(there, report).finish(report)
+            (headers, body), (said,) = there.got[0], there.said
+        assert headers["Content-Type"] == "application/json"
+        assert (headers["X-Tony-Event"], headers["X-Tony-Delivery"]) == ("failed", f"{report.job}.1.1")
+        assert "X-Tony-Signature" not in headers
+        assert (said["version"], said["event"]) == (1, "failed")
+        assert mentions(said["text"], "8 s", report.job, "failed", "worker:1 on here: exit code 3")
+        assert (said["job"]["state"], said["job"]["exit_code"]) == ("failed", 1)
+        assert said["job"]["tasks"] == {"stopped": 1, "failed": 1}
+        assert said["job"]["failure"]["task"] == "worker:1"
+        assert b"ValueError" not in body
 
-        async def work() -> None:
-            async with place() as there:
-                await notices(there, report).finish(report)
-                (headers, body), (said,) = there.got[0], there.said
-            assert headers["Content-Type"] == "application/json"
-            assert (headers["X-Tony-Event"], headers["X-Tony-Delivery"]) == ("failed", f"{report.job}.1.1")
-            assert "X-Tony-Signature" not in headers
-            assert (said["version"], said["event"]) == (1, "failed")
-            assert mentions(said["text"], "8 s", report.job, "failed", "worker:1 on here: exit code 3")
-            assert (said["job"]["state"], said["job"]["exit_code"]) == ("failed", 1)
-            assert said["job"]["tasks"] == {"stopped": 1, "failed": 1}
-            assert said["job"]["failure"]["task"] == "worker:1"
-            assert b"ValueError" not in body
-
-        run(work())
-
-    def test_a_signature(self, report: JobReport) -> None:
+    async def test_a_signature(self, report: JobReport) -> None:
         """It is over the moment and the body, and each try has its own moment."""
+        async with place(says(500), says(204)) as there:
+            await notices(there, report, secret="k3y").finish(report)
+        assert len(there.got) == 2
+        for headers, body in there.got:
+            signed = headers["X-Tony-Timestamp"].encode() + b"." + body
+            expected = hmac.new(b"k3y", signed, hashlib.sha256).hexdigest()
+            assert headers["X-Tony-Signature"] == f"sha256={expected}"
+            assert abs(float(headers["X-Tony-Timestamp"]) - clock.wall()) < 60
+        assert len({headers["X-Tony-Delivery"] for headers, _ in there.got}) == 1
 
-        async def work() -> None:
-            async with place(says(500), says(204)) as there:
-                await notices(there, report, secret="k3y").finish(report)
-            assert len(there.got) == 2
-            for headers, body in there.got:
-                signed = headers["X-Tony-Timestamp"].encode() + b"." + body
-                expected = hmac.new(b"k3y", signed, hashlib.sha256).hexdigest()
-                assert headers["X-Tony-Signature"] == f"sha256={expected}"
-                assert abs(float(headers["X-Tony-Timestamp"]) - clock.wall()) < 60
-            assert len({headers["X-Tony-Delivery"] for headers, _ in there.got}) == 1
-
-        run(work())
-
-    def test_only_selected_events_are_sent(self, tmp_path: Path, report: JobReport) -> None:
+    async def test_only_selected_events_are_sent(self, tmp_path: Path, report: JobReport) -> None:
         """Without an address nothing is built."""
+        async with place() as there:
+            wanted = Notifications(Notify(webhook=there.address, on=("succeeded",)), "j", 1, lambda: report)
+            wanted.on_restarted("so")
+            await wanted.finish(report)
+            assert there.got == []
+            silent_one = Notifications(Notify(), "j", 1, lambda: report)
+            silent_one.on_restarted("so")
+            await silent_one.finish(report)
+        good = succeeded(*recorded(Home(tmp_path), report.job[:-1] + "d"))
+        async with place() as there:
+            await notices(there, good).finish(good)
+            assert there.said[0]["job"]["failure"] is None
 
-        async def work() -> None:
-            async with place() as there:
-                wanted = Notifications(Notify(webhook=there.address, on=("succeeded",)), "j", 1, lambda: report)
-                wanted.on_restarted("so")
-                await wanted.finish(report)
-                assert there.got == []
-                silent_one = Notifications(Notify(), "j", 1, lambda: report)
-                silent_one.on_restarted("so")
-                await silent_one.finish(report)
-            good = succeeded(*recorded(Home(tmp_path), report.job[:-1] + "d"))
-            async with place() as there:
-                await notices(there, good).finish(good)
-                assert there.said[0]["job"]["failure"] is None
-
-        run(work())
-
-    def test_in_order(self, report: JobReport) -> None:
+    async def test_in_order(self, report: JobReport) -> None:
         """What came first is told first, though it is tried again; the start is told once."""
-
-        async def work() -> None:
-            async with place(says(503), says(503), says(200)) as there:
-                made = notices(there, report)
-                made.on_started(1)
-                made.on_started(1)
-                made.on_restarted("worker:1 failed")
-                await wait_until(lambda: len(there.got) == 4)
-                await made.finish(report)
-            assert [said["event"] for said in there.said][2:] == ["started", "restarted", "failed"]
-
-        run(work())
+        async with place(says(503), says(503), says(200)) as there:
+            made = notices(there, report)
+            made.on_started(1)
+            made.on_started(1)
+            made.on_restarted("worker:1 failed")
+            await wait_until(lambda: len(there.got) == 4)
+            await made.finish(report)
+        assert [said["event"] for said in there.said][2:] == ["started", "restarted", "failed"]
 
 
 class TestWhatGoesWrong:
@@ -234,145 +213,117 @@ class TestWhatGoesWrong:
             (slowly, "no answer within|its answer is not HTTP|closed without", True),
         ],
     )
-    def test_an_answer(self, answer: Answer, why: str, again: bool) -> None:
+    async def test_an_answer(self, answer: Answer, why: str, again: bool) -> None:
         """What it means, and whether it is worth another try."""
+        async with place(answer) as there:
+            with pytest.raises(WebhookRejectedError, match=why) as caught:
+                await post(
+                    WebhookTarget.from_address(there.address), b"{}", {}, 0.5 if answer in (silent, slowly) else 30
+                )
+            assert caught.value.is_retryable is again
+            assert "XYZZY" not in str(caught.value)
 
-        async def work() -> None:
-            async with place(answer) as there:
-                with pytest.raises(WebhookRejectedError, match=why) as caught:
-                    await post(
-                        WebhookTarget.from_address(there.address), b"{}", {}, 0.5 if answer in (silent, slowly) else 30
-                    )
-                assert caught.value.is_retryable is again
-                assert "XYZZY" not in str(caught.value)
-
-        run(work())
-
-    def test_an_answer_that_has_others_before_it(self) -> None:
+    async def test_an_answer_that_has_others_before_it(self) -> None:
         """Those that only say that there will be one."""
 
         async def answer(writer: asyncio.StreamWriter) -> None:
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n")
             await says(201)(writer)
 
-        async def work() -> None:
-            async with place(answer) as there:
-                await post(WebhookTarget.from_address(there.address), b"{}", {}, 30)
+        async with place(answer) as there:
+            await post(WebhookTarget.from_address(there.address), b"{}", {}, 30)
 
-        run(work())
-
-    def test_an_unreachable_address(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_an_unreachable_address(
+        self, report: JobReport, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The end of the job waits for a few seconds at most; the log names the host without the path."""
+        monkeypatch.setattr(module, "FINISH_TIMEOUT_SECONDS", 0.3)
+        caplog.set_level(logging.INFO)
+        async with place() as there:
+            pass
+        made = notices(there, report)
+        made.on_restarted("so")
+        await wait_until(lambda: "could not be notified yet" in caplog.text)
+        began = clock.monotonic()
+        await made.finish(report)
+        assert clock.monotonic() - began < 30
+        host = f"http://localhost:{there.port}"
+        assert mentions(caplog.text, host, "restarted")
+        assert mentions(caplog.text, "0.3 s", host, "failed")
+        assert "XYZZY" not in caplog.text
 
-        async def work() -> None:
-            async with place() as there:
-                pass
-            made = notices(there, report)
-            made.on_restarted("so")
-            await wait_until(lambda: "could not be notified yet" in caplog.text)
-            began = clock.monotonic()
-            await made.finish(report)
-            assert clock.monotonic() - began < 30
-            host = f"http://localhost:{there.port}"
-            assert mentions(caplog.text, host, "restarted")
-            assert mentions(caplog.text, "0.3 s", host, "failed")
-            assert "XYZZY" not in caplog.text
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "FINISH_TIMEOUT_SECONDS", 0.3)
-            caplog.set_level(logging.INFO)
-            run(work())
-
-    def test_a_server_that_does_not_answer(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
-        async def work() -> None:
-            async with place(silent) as there:
-                await notices(there, report).finish(report)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "FINISH_TIMEOUT_SECONDS", 0.3)
-            run(work())
+    async def test_a_server_that_does_not_answer(
+        self, report: JobReport, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "FINISH_TIMEOUT_SECONDS", 0.3)
+        async with place(silent) as there:
+            await notices(there, report).finish(report)
         assert mentions(caplog.text, "0.3 s", "failed")
 
-    def test_it_is_not_tried_for_ever(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_it_is_not_tried_for_ever(
+        self, report: JobReport, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Nor does one notice hold up the next for ever."""
+        monkeypatch.setattr(module, "DELIVERY_TIMEOUT_SECONDS", 0.05)
+        async with place(says(500)) as there:
+            made = notices(there, report)
+            made.on_restarted("so")
+            await wait_until(lambda: "was not notified that the job restarted after" in caplog.text)
+            there.answers = [says(200)]
+            await made.finish(report)
+            assert there.said[-1]["event"] == "failed"
 
-        async def work() -> None:
-            async with place(says(500)) as there:
-                made = notices(there, report)
+    async def test_too_many(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
+        async with place(silent) as there:
+            made = notices(there, report)
+            for _ in range(module._MAX_WAITING + 2):
                 made.on_restarted("so")
-                await wait_until(lambda: "was not notified that the job restarted after" in caplog.text)
-                there.answers = [says(200)]
-                await made.finish(report)
-                assert there.said[-1]["event"] == "failed"
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "DELIVERY_TIMEOUT_SECONDS", 0.05)
-            run(work())
-
-    def test_too_many(self, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
-        async def work() -> None:
-            async with place(silent) as there:
-                made = notices(there, report)
-                for _ in range(module._MAX_WAITING + 2):
-                    made.on_restarted("so")
-                made.drop()
-            assert caplog.text.count("too many are waiting") == 2
-
-        run(work())
+            made.drop()
+        assert caplog.text.count("too many are waiting") == 2
 
 
 class TestTls:
-    def test_a_certificate_that_is_trusted(
+    async def test_a_certificate_that_is_trusted(
         self, tmp_path: Path, report: JobReport, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """By the machine's own list, which SSL_CERT_FILE may name; the host must be the one in it."""
         trusted, authority = certified(tmp_path, "localhost")
         monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        async with place(context=trusted) as there:
+            await notices(there, report).finish(report)
+            assert there.said[0]["event"] == "failed"
+            there.scheme = "http"
+            with pytest.raises(WebhookRejectedError):
+                await post(WebhookTarget.from_address(there.address), b"{}", {}, 30)
+        context, authority = certified(tmp_path, "elsewhere")
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+        async with place(context=context) as there:
+            with pytest.raises(
+                WebhookRejectedError, match="its certificate is not trusted: hostname mismatch"
+            ) as caught:
+                await post(WebhookTarget.from_address(there.address), b"{}", {}, 30)
+            assert not caught.value.is_retryable
 
-        async def work() -> None:
-            async with place(context=trusted) as there:
-                await notices(there, report).finish(report)
-                assert there.said[0]["event"] == "failed"
-                there.scheme = "http"
-                with pytest.raises(WebhookRejectedError):
-                    await post(WebhookTarget.from_address(there.address), b"{}", {}, 30)
-            context, authority = certified(tmp_path, "elsewhere")
-            monkeypatch.setenv("SSL_CERT_FILE", str(authority))
-            async with place(context=context) as there:
-                with pytest.raises(
-                    WebhookRejectedError, match="its certificate is not trusted: hostname mismatch"
-                ) as caught:
-                    await post(WebhookTarget.from_address(there.address), b"{}", {}, 30)
-                assert not caught.value.is_retryable
-
-        run(work())
-
-    def test_one_that_is_not(self, tmp_path: Path, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_one_that_is_not(self, tmp_path: Path, report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
         """It is not tried again, and nothing was sent."""
-
-        async def work() -> None:
-            async with place(context=certified(tmp_path, "localhost")[0]) as there:
-                await notices(there, report).finish(report)
-                assert there.got == []
-
-        run(work())
+        async with place(context=certified(tmp_path, "localhost")[0]) as there:
+            await notices(there, report).finish(report)
+            assert there.got == []
         assert "was not notified that the job failed: its certificate is not trusted: " in caplog.text
 
-    def test_no_tls_there(self) -> None:
+    async def test_no_tls_there(self) -> None:
         async def greets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await nonsense(writer)
-            await reader.read()
+            with suppress(asyncio.CancelledError):
+                await reader.read()
             writer.close()
 
-        async def work() -> None:
-            server = await asyncio.start_server(greets, "127.0.0.1", 0)
-            port = server.sockets[0].getsockname()[1]
-            with pytest.raises(WebhookRejectedError, match="the TLS handshake failed: ") as caught:
-                await post(WebhookTarget.from_address(f"https://localhost:{port}/"), b"{}", {}, 30)
-            assert not caught.value.is_retryable
-            server.close()
-
-        run(work())
+        server = await asyncio.start_server(greets, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(WebhookRejectedError, match="the TLS handshake failed: ") as caught:
+            await post(WebhookTarget.from_address(f"https://localhost:{port}/"), b"{}", {}, 30)
+        assert not caught.value.is_retryable
+        server.close()
 
 
 def certified(folder: Path, name: str) -> tuple[ssl.SSLContext, Path]:
@@ -396,40 +347,34 @@ def test_addresses() -> None:
     assert WebhookTarget.from_address("http://h").port == 80
 
 
-def test_a_job_that_was_killed(report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
-    async def work() -> None:
-        async with place() as there:
-            await notices(there, report).finish(replace(report, state=JobState.KILLED))
-
-    with caplog.at_level(logging.INFO):
-        run(work())
+async def test_a_job_that_was_killed(report: JobReport, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with place() as there:
+        await notices(there, report).finish(replace(report, state=JobState.KILLED))
     assert "was notified that the job was killed" in caplog.text
 
 
-def test_a_whole_job(tmp_path: Path) -> None:
+async def test_a_whole_job(tmp_path: Path) -> None:
     """It starts, fails, and starts again: each is told once, by a real application master."""
 
     def behave(part: TaskPart, message: StartProgram) -> ExitStatus:
         return FAILED if message.session == 1 else OK
 
-    async def work() -> None:
-        async with place() as there:
-            spec = JobSpec(
-                command="x",
-                roles={"worker": Role(instances=2)},
-                max_restarts=1,
-                notify=Notify(webhook=there.address, on=NOTICES),
-            )
+    async with place() as there:
+        spec = JobSpec(
+            command="x",
+            roles={"worker": Role(instances=2)},
+            max_restarts=1,
+            notify=Notify(webhook=there.address, on=NOTICES),
+        )
 
-            async def meanwhile(job: InProcessJob) -> None:
-                await wait_until(lambda: len(there.got) == 2)
+        async def meanwhile(job: InProcessJob) -> None:
+            await wait_until(lambda: len(there.got) == 2)
 
-            _, finish = await asyncio.to_thread(play, tmp_path, spec, behave, meanwhile=meanwhile)
-            assert finish.state is JobState.SUCCEEDED
-            assert [said["event"] for said in there.said] == ["started", "restarted"]
-            assert ": exit code" in there.said[1]["reason"]
-
-    run(work())
+        _, finish = await asyncio.to_thread(play, tmp_path, spec, behave, meanwhile=meanwhile)
+        assert finish.state is JobState.SUCCEEDED
+        assert [said["event"] for said in there.said] == ["started", "restarted"]
+        assert ": exit code" in there.said[1]["reason"]
 
 
 def test_the_notification_of_a_running_job(tmp_path: Path) -> None:

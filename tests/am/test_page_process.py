@@ -9,7 +9,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -88,22 +89,18 @@ class Process(PageProcess):
         return json.dumps({**json.loads(super()._build_config(listening)), "idle": self.idle}).encode() + b"\n"  # type: ignore[arg-type]
 
 
-def visited(folder: JobFolder, door: PageProxy, do: Callable[[Visit], Awaitable[None]], idle: float = 900.0) -> None:
-    """Listens, lets `do` come, and closes: nothing of it is left then."""
-
-    async def run() -> None:
-        process = Process(folder.path, "ann", door)
-        process.idle = idle
-        page = WebListener(report, door.peers, door.proxy, process, door.plain)
-        visit = Visit(port=await page.listen(HOST), key=process._key)
-        assert ours() == []
-        try:
-            await do(visit)
-        finally:
-            await page.close()
-        assert ours() == []
-
-    asyncio.run(run())
+@asynccontextmanager
+async def visited(folder: JobFolder, door: PageProxy, idle: float = 900.0) -> AsyncIterator[Visit]:
+    """A page that listens; when it is closed no process of it is left."""
+    process = Process(folder.path, "ann", door)
+    process.idle = idle
+    page = WebListener(report, door.peers, door.proxy, process, door.plain)
+    assert ours() == []
+    try:
+        yield Visit(port=await page.listen(HOST), key=process._key)
+    finally:
+        await page.close()
+    assert ours() == []
 
 
 def ours() -> list[int]:
@@ -128,10 +125,10 @@ def folder(tmp_path: Path) -> JobFolder:
     return keep(Home(tmp_path))
 
 
-def test_the_process_starts_with_the_first_request(folder: JobFolder) -> None:
+async def test_the_process_starts_with_the_first_request(folder: JobFolder) -> None:
     """All pages, for users that come through the proxy, with no secret that others could read."""
-
-    async def do(visit: Visit) -> None:
+    files = [path for path in folder.path.rglob("*") if path.is_file()]
+    async with visited(folder, DOOR) as visit:
         first = await visit.full()
         assert "succeeded" in first.body or "failed" in first.body
         (pid,) = ours()
@@ -145,14 +142,10 @@ def test_the_process_starts_with_the_first_request(folder: JobFolder) -> None:
         assert key not in command(pid) + environment_of(pid)
         assert [path for path in files if key in path.read_bytes()] == []
 
-    files = [path for path in folder.path.rglob("*") if path.is_file()]
-    visited(folder, DOOR, do)
 
-
-def test_one_that_dies_is_followed_by_another(folder: JobFolder, caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_that_dies_is_followed_by_another(folder: JobFolder, caplog: pytest.LogCaptureFixture) -> None:
     """An open page continues to work; after the third death the plain page stays, and says why."""
-
-    async def do(visit: Visit) -> None:
+    async with visited(folder, DOOR) as visit:
         tokens = set()
         for _ in range(3):
             await visit.full()
@@ -165,61 +158,47 @@ def test_one_that_dies_is_followed_by_another(folder: JobFolder, caplog: pytest.
         assert "<code>tony kill application_1_0001</code>" in plain.body
         assert "<td>worker:1</td>" in plain.body
         assert ours() == []
-
-    visited(folder, DOOR, do)
     assert [each.message for each in caplog.records if each.name == web_listener.__name__].count(
         "from now on only the plain status page is served"
     ) == 1
 
 
-def test_deaths_that_are_far_apart_do_not_count(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_deaths_that_are_far_apart_do_not_count(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """A job runs for days: occasional deaths of its page process are no defect."""
     monkeypatch.setattr(web_listener, "_FAILURE_WINDOW_SECONDS", 0.0)
     monkeypatch.setattr(web_listener, "_MAX_FAILURES", 2)
-
-    async def do(visit: Visit) -> None:
+    async with visited(folder, DOOR) as visit:
         for _ in range(2):
             await visit.full()
             (pid,) = ours()
             await kill(pid)
         await visit.full()
 
-    visited(folder, DOOR, do)
 
-
-def test_without_packages_the_plain_page_stays(folder: JobFolder, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_without_packages_the_plain_page_stays(folder: JobFolder, capfd: pytest.CaptureFixture[str]) -> None:
     """They are damaged, or not for this Python: the plain page is served and states the reason."""
-
-    async def do(visit: Visit) -> None:
+    async with visited(folder, replace(DOOR, packages=str(folder.path / "none.zip"))) as visit:
         plain = await visit.get()
         assert plain.status == 200
         assert mentions(plain.body, "code 1")
         assert "<td>worker:0</td>" in plain.body
-
-    visited(folder, replace(DOOR, packages=str(folder.path / "none.zip")), do)
     assert capfd.readouterr().err.count("ModuleNotFoundError: No module named 'starlette'") == 3
 
 
-def test_nothing_that_could_be_started(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_that_could_be_started(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the machine has no room for another process."""
     monkeypatch.setattr(sys, "executable", str(folder.path / "python"))
-
-    async def do(visit: Visit) -> None:
+    async with visited(folder, DOOR) as visit:
         assert "python cannot be started: " in (await visit.get()).body
 
-    visited(folder, DOOR, do)
 
-
-def test_it_exits_when_idle(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_exits_when_idle(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is no failure, however often; the next request starts it again."""
     monkeypatch.setattr(web_listener, "_MAX_FAILURES", 1)
-
-    async def do(visit: Visit) -> None:
+    async with visited(folder, DOOR, idle=0.2) as visit:
         for _ in range(2):
             await visit.full()
             await wait_until(lambda: ours() == [])
-
-    visited(folder, DOOR, do, idle=0.2)
 
 
 #: A master as far as its page goes; says the port.

@@ -81,99 +81,79 @@ def test_only_valid_addresses_can_be_called(address: str, good: bool) -> None:
     assert is_callable(address) is good
 
 
-def test_one_call() -> None:
+async def test_one_call() -> None:
     """It says who calls, and from where; the answer is the word of the other side, or that there is none."""
-
-    async def scenario() -> None:
-        good, deaf, old = Door(), Door(refuse(Code.BAD_MESSAGE)), Door(refuse(Code.SUPERSEDED))
-        gone = Door()
-        addresses = [await door.open() for door in (good, deaf, old, gone)]
-        await gone.close()
-        assert await call_executors(addresses[0], JOB.am, 2, HERE)
-        assert good.heard == [Summon(attempt=2, address=HERE)]
-        assert not await call_executors(addresses[1], JOB.am, 2, HERE)
-        with pytest.raises(ProtocolError) as caught:
-            await call_executors(addresses[2], JOB.am, 2, HERE)
-        assert caught.value.code == Code.SUPERSEDED
-        assert not await call_executors(addresses[3], JOB.am, 2, HERE)
-        assert not await call_executors("no address", JOB.am, 2, HERE)
-        for door in (good, deaf, old):
-            await door.close()
-
-    play(scenario)
+    good, deaf, old = Door(), Door(refuse(Code.BAD_MESSAGE)), Door(refuse(Code.SUPERSEDED))
+    gone = Door()
+    addresses = [await door.open() for door in (good, deaf, old, gone)]
+    await gone.close()
+    assert await call_executors(addresses[0], JOB.am, 2, HERE)
+    assert good.heard == [Summon(attempt=2, address=HERE)]
+    assert not await call_executors(addresses[1], JOB.am, 2, HERE)
+    with pytest.raises(ProtocolError) as caught:
+        await call_executors(addresses[2], JOB.am, 2, HERE)
+    assert caught.value.code == Code.SUPERSEDED
+    assert not await call_executors(addresses[3], JOB.am, 2, HERE)
+    assert not await call_executors("no address", JOB.am, 2, HERE)
+    for door in (good, deaf, old):
+        await door.close()
 
 
-def test_a_silent_executor_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_executor_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frozen, or behind a network that drops everything."""
     monkeypatch.setattr(reattach_caller, "CALL_TIMEOUT_SECONDS", 0.2)
-
-    async def scenario() -> None:
-        silent = Door(lambda peer, message: None)
-        assert not await call_executors(await silent.open(), JOB.am, 2, HERE)
-        assert silent.heard
-        await silent.close()
-
-    play(scenario)
+    silent = Door(lambda peer, message: None)
+    assert not await call_executors(await silent.open(), JOB.am, 2, HERE)
+    assert silent.heard
+    await silent.close()
 
 
-def test_all_come_in_the_end() -> None:
+async def test_all_come_in_the_end() -> None:
     """Also one that listens late; an attached executor is not called."""
+    calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=20.0)
 
-    async def scenario() -> None:
-        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=20.0)
+    def comes(who: str) -> Callable[[RpcConnection, Message], None]:
+        def answer(peer: RpcConnection, message: Message) -> None:
+            peer.send(Done())
+            calls.on_attached(who)
 
-        def comes(who: str) -> Callable[[RpcConnection, Message], None]:
-            def answer(peer: RpcConnection, message: Message) -> None:
-                peer.send(Done())
-                calls.on_attached(who)
+        return answer
 
-            return answer
-
-        doors = {name: Door(comes(name)) for name in "abcd"}
-        addresses = {name: await door.open() for name, door in doors.items()}
-        await doors["d"].close()
-        done = asyncio.ensure_future(calls.call_all(addresses))
-        await wait_until(lambda: all(doors[name].heard for name in "abc"))
-        late = Door(comes("d"))
-        await late.open(addresses["d"])
-        calls.on_attached("unknown")
-        assert await done == frozenset()
-        assert [len(door.heard) for door in (*doors.values(), late)] == [1, 1, 1, 0, 1]
-        for door in (*doors.values(), late):
-            await door.close()
-
-    play(scenario)
+    doors = {name: Door(comes(name)) for name in "abcd"}
+    addresses = {name: await door.open() for name, door in doors.items()}
+    await doors["d"].close()
+    done = asyncio.ensure_future(calls.call_all(addresses))
+    await wait_until(lambda: all(doors[name].heard for name in "abc"))
+    late = Door(comes("d"))
+    await late.open(addresses["d"])
+    calls.on_attached("unknown")
+    assert await done == frozenset()
+    assert [len(door.heard) for door in (*doors.values(), late)] == [1, 1, 1, 0, 1]
+    for door in (*doors.values(), late):
+        await door.close()
 
 
-def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who says that it comes, and does not, is called again; in the end the caller is told who is missing."""
     monkeypatch.setattr(reattach_caller, "_CONNECT_SECONDS", 0.05)
-
-    async def scenario() -> None:
-        liar = Door()
-        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=1.0)
-        gone = Door()
-        nowhere = await gone.open()
-        await gone.close()
-        assert await calls.call_all({"liar": await liar.open(), "gone": nowhere}) == {"liar", "gone"}
-        assert len(liar.heard) > 1
-        assert not calls.superseded
-        await liar.close()
-
-    play(scenario)
+    liar = Door()
+    calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=1.0)
+    gone = Door()
+    nowhere = await gone.open()
+    await gone.close()
+    assert await calls.call_all({"liar": await liar.open(), "gone": nowhere}) == {"liar", "gone"}
+    assert len(liar.heard) > 1
+    assert not calls.superseded
+    await liar.close()
 
 
-def test_a_superseded_attempt_stops_calling() -> None:
+async def test_a_superseded_attempt_stops_calling() -> None:
     """An executor answers that it has obeyed a later AM attempt."""
-
-    async def scenario() -> None:
-        wise = Door(refuse(Code.SUPERSEDED))
-        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=20.0)
-        assert await calls.call_all({"wise": await wise.open()}) == {"wise"}
-        assert calls.superseded
-        await wise.close()
-
-    play(scenario)
+    wise = Door(refuse(Code.SUPERSEDED))
+    calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=20.0)
+    assert await calls.call_all({"wise": await wise.open()}) == {"wise"}
+    assert calls.superseded
+    await wise.close()
 
 
 def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,10 +185,6 @@ def test_ten_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Counter(called.values()) == {1: 9990, 2: 10}
 
 
-def test_the_first_attempt_calls_no_executors() -> None:
-
-    async def scenario() -> None:
-        calls: ReattachCaller[str] = ReattachCaller(JOB.am, 1, HERE, timeout=20.0)
-        assert await calls.call_all({}) == frozenset()
-
-    play(scenario)
+async def test_the_first_attempt_calls_no_executors() -> None:
+    calls: ReattachCaller[str] = ReattachCaller(JOB.am, 1, HERE, timeout=20.0)
+    assert await calls.call_all({}) == frozenset()

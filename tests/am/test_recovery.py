@@ -16,19 +16,15 @@ from tony.model.layout import JobFolder
 from tony.testing.allocator_bench import TIMEOUT_SECONDS
 
 
-def test_a_stored_request_is_handled_first(tmp_path: Path) -> None:
+async def test_a_stored_request_is_handled_first(tmp_path: Path) -> None:
     """Before later events of the loop, and once."""
     folder = JobFolder(tmp_path)
     save_kill_request(folder, KillRequest(actor="ann"))
-
-    async def scenario() -> None:
-        heard: list[Event] = []
-        obeying = asyncio.ensure_future(apply_stored_kill_requests(folder, heard.append))
-        await asyncio.sleep(0)
-        assert heard == [KillRequested(actor=Actor("ann"))]
-        obeying.cancel()
-
-    asyncio.run(scenario())
+    heard: list[Event] = []
+    obeying = asyncio.ensure_future(apply_stored_kill_requests(folder, heard.append))
+    await asyncio.sleep(0)
+    assert heard == [KillRequested(actor=Actor("ann"))]
+    obeying.cancel()
 
 
 def test_a_later_request_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,189 +85,149 @@ def report(session: int) -> JobReport:
     )
 
 
-def test_the_first_report_is_immediate_and_changes_are_batched() -> None:
+async def test_the_first_report_is_immediate_and_changes_are_batched() -> None:
     """A hundred changes within the gathering time are one report."""
-
-    async def run() -> None:
-        counted, client = Counted(), FakeConnection()
-        watchers = Subscribers(counted)
-        watchers.add(client.me, gather=0.01)
-        assert [r.report.session for r in client.reports] == [1]
-        for _ in range(100):
-            watchers.on_change()
-        await wait_until(lambda: len(client.reports) == 2)
-        assert [r.final for r in client.reports] == [False, False]
-        assert counted.made == 2
-        watchers.remove(client.me)
+    counted, client = Counted(), FakeConnection()
+    watchers = Subscribers(counted)
+    watchers.add(client.me, gather=0.01)
+    assert [r.report.session for r in client.reports] == [1]
+    for _ in range(100):
         watchers.on_change()
-        await asyncio.sleep(0.03)
-        assert counted.made == 2
+    await wait_until(lambda: len(client.reports) == 2)
+    assert [r.final for r in client.reports] == [False, False]
+    assert counted.made == 2
+    watchers.remove(client.me)
+    watchers.on_change()
+    await asyncio.sleep(0.03)
+    assert counted.made == 2
 
-    asyncio.run(run())
 
-
-def test_without_watchers_no_report_is_made() -> None:
+async def test_without_watchers_no_report_is_made() -> None:
     """With ten thousand tasks a report costs too much to build it without a subscriber."""
-
-    async def run() -> None:
-        counted = Counted()
-        Subscribers(counted).on_change()
-        await asyncio.sleep(0.03)
-        assert counted.made == 0
-
-    asyncio.run(run())
+    counted = Counted()
+    Subscribers(counted).on_change()
+    await asyncio.sleep(0.03)
+    assert counted.made == 0
 
 
-def test_costly_reports_come_seldom() -> None:
+async def test_costly_reports_come_seldom() -> None:
     """A report may take a small part of our time only, however often something changes."""
-
-    async def run() -> None:
-        counted, client = Counted(cost=0.02), FakeConnection()
-        watchers = Subscribers(counted)
-        watchers.add(client.me, gather=0.01)
-        began = time.monotonic()
-        while len(client.reports) < 3:
-            watchers.on_change()
-            await asyncio.sleep(0.005)
-        assert time.monotonic() - began >= 0.3
-
-    asyncio.run(run())
-
-
-def test_a_client_that_does_not_read_gets_no_more_until_it_has() -> None:
-    """A stuck client does not fill our memory, and misses nothing in the end."""
-
-    async def run() -> None:
-        client, other = FakeConnection(), FakeConnection()
-        watchers = Subscribers(Counted())
-        watchers.add(client.me, gather=0.01)
-        watchers.add(other.me, gather=0.01)
-        client.backlog = 10 << 20
+    counted, client = Counted(cost=0.02), FakeConnection()
+    watchers = Subscribers(counted)
+    watchers.add(client.me, gather=0.01)
+    began = time.monotonic()
+    while len(client.reports) < 3:
         watchers.on_change()
-        await wait_until(lambda: len(other.reports) == 2)
-        assert len(client.reports) == 1
-        client.backlog = 0
-        await wait_until(lambda: len(client.reports) == 2)
-        assert client.reports[-1].report.session >= 3
-
-    asyncio.run(run())
+        await asyncio.sleep(0.005)
+    assert time.monotonic() - began >= 0.3
 
 
-def test_no_report_is_built_for_a_client_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_does_not_read_gets_no_more_until_it_has() -> None:
+    """A stuck client does not fill our memory, and misses nothing in the end."""
+    client, other = FakeConnection(), FakeConnection()
+    watchers = Subscribers(Counted())
+    watchers.add(client.me, gather=0.01)
+    watchers.add(other.me, gather=0.01)
+    client.backlog = 10 << 20
+    watchers.on_change()
+    await wait_until(lambda: len(other.reports) == 2)
+    assert len(client.reports) == 1
+    client.backlog = 0
+    await wait_until(lambda: len(client.reports) == 2)
+    assert client.reports[-1].report.session >= 3
+
+
+async def test_no_report_is_built_for_a_client_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report of ten thousand tasks is expensive to build."""
     monkeypatch.setattr("tony.am.subscribers._LATE", 0.005)
-
-    async def run() -> None:
-        counted, client = Counted(), FakeConnection()
-        watchers = Subscribers(counted)
-        watchers.add(client.me, gather=0.01)
-        client.backlog = 10 << 20
-        watchers.on_change()
-        await asyncio.sleep(0.1)
-        assert counted.made == 1
-        client.backlog = 0
-        await wait_until(lambda: len(client.reports) == 2)
-
-    asyncio.run(run())
+    counted, client = Counted(), FakeConnection()
+    watchers = Subscribers(counted)
+    watchers.add(client.me, gather=0.01)
+    client.backlog = 10 << 20
+    watchers.on_change()
+    await asyncio.sleep(0.1)
+    assert counted.made == 1
+    client.backlog = 0
+    await wait_until(lambda: len(client.reports) == 2)
 
 
-def test_the_longest_pause_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_longest_pause_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long a report takes, something is heard of a job that changes."""
     monkeypatch.setattr("tony.am.subscribers._MAX_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr("tony.am.subscribers._PAUSE_PER_COST", 10_000.0)
-
-    async def run() -> None:
-        client = FakeConnection()
-        watchers = Subscribers(Counted(cost=0.01))
-        watchers.add(client.me, gather=0.01)
-        async with asyncio.timeout(30):
-            while len(client.reports) < 4:
-                watchers.on_change()
-                await asyncio.sleep(0.005)
-
-    asyncio.run(run())
+    client = FakeConnection()
+    watchers = Subscribers(Counted(cost=0.01))
+    watchers.add(client.me, gather=0.01)
+    async with asyncio.timeout(30):
+        while len(client.reports) < 4:
+            watchers.on_change()
+            await asyncio.sleep(0.005)
 
 
-def test_the_last_report_is_marked_and_waited_for_not_too_long() -> None:
+async def test_the_last_report_is_marked_and_waited_for_not_too_long() -> None:
     """A reading client gets it; one that does not read does not delay the end."""
-
-    async def run() -> None:
-        client, stuck = FakeConnection(), FakeConnection()
-        stuck.stuck = True
-        watchers = Subscribers(Counted())
-        watchers.add(client.me, gather=10.0)
-        watchers.add(stuck.me, gather=10.0)
-        watchers.on_change()
-        async with asyncio.timeout(30):
-            await watchers.finish(report(99), timeout=0.05)
-        assert [(r.report.session, r.final) for r in client.reports] == [(1, False), (99, True)]
-        assert stuck.reports[-1].final
-
-    asyncio.run(run())
+    client, stuck = FakeConnection(), FakeConnection()
+    stuck.stuck = True
+    watchers = Subscribers(Counted())
+    watchers.add(client.me, gather=10.0)
+    watchers.add(stuck.me, gather=10.0)
+    watchers.on_change()
+    async with asyncio.timeout(30):
+        await watchers.finish(report(99), timeout=0.05)
+    assert [(r.report.session, r.final) for r in client.reports] == [(1, False), (99, True)]
+    assert stuck.reports[-1].final
 
 
-def test_only_subscribers_that_asked_get_the_time() -> None:
+async def test_only_subscribers_that_asked_get_the_time() -> None:
     """While the job waits for resources every subscriber gets the time."""
-
-    async def run() -> None:
-        counted, plain, live = Counted(), FakeConnection(), FakeConnection()
-        watchers = Subscribers(counted)
-        watchers.add(plain.me, gather=0.01)
-        watchers.on_time_passed()
-        await asyncio.sleep(0.03)
-        assert counted.made == 1
-        watchers.add(live.me, gather=0.01, ages=True)
-        watchers.on_time_passed()
-        await wait_until(lambda: len(live.reports) == 2)
-        assert len(plain.reports) == 1
-        watchers.on_time_passed()
-        watchers.on_change()
-        await wait_until(lambda: len(plain.reports) == 2 and len(live.reports) == 3)
-        counted.waiting = "for memory"
-        watchers.on_change()
-        await wait_until(lambda: len(plain.reports) == 3)
-        watchers.on_time_passed()
-        await wait_until(lambda: len(plain.reports) == 4)
-        assert len(live.reports) == 5
-
-    asyncio.run(run())
+    counted, plain, live = Counted(), FakeConnection(), FakeConnection()
+    watchers = Subscribers(counted)
+    watchers.add(plain.me, gather=0.01)
+    watchers.on_time_passed()
+    await asyncio.sleep(0.03)
+    assert counted.made == 1
+    watchers.add(live.me, gather=0.01, ages=True)
+    watchers.on_time_passed()
+    await wait_until(lambda: len(live.reports) == 2)
+    assert len(plain.reports) == 1
+    watchers.on_time_passed()
+    watchers.on_change()
+    await wait_until(lambda: len(plain.reports) == 2 and len(live.reports) == 3)
+    counted.waiting = "for memory"
+    watchers.on_change()
+    await wait_until(lambda: len(plain.reports) == 3)
+    watchers.on_time_passed()
+    await wait_until(lambda: len(plain.reports) == 4)
+    assert len(live.reports) == 5
 
 
-def test_reports_are_sent_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reports_are_sent_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although nothing has changed: only a report shows for how long programs have been silent."""
-
-    async def run() -> None:
-        plain = FakeConnection()
-        watchers = Subscribers(Counted())
-        watchers.add(plain.me, gather=0.01)
-        monkeypatch.setattr("tony.am.subscribers._MAX_REPORT_AGE_SECONDS", 0.0)
-        watchers.on_time_passed()
-        await wait_until(lambda: len(plain.reports) == 2)
-
-    asyncio.run(run())
+    plain = FakeConnection()
+    watchers = Subscribers(Counted())
+    watchers.add(plain.me, gather=0.01)
+    monkeypatch.setattr("tony.am.subscribers._MAX_REPORT_AGE_SECONDS", 0.0)
+    watchers.on_time_passed()
+    await wait_until(lambda: len(plain.reports) == 2)
 
 
-def test_transient_changes_are_sent_at_once() -> None:
+async def test_transient_changes_are_sent_at_once() -> None:
     """Once, and not again with the report that was due."""
-
-    async def run() -> None:
-        counted, client = Counted(), FakeConnection()
-        watchers = Subscribers(counted)
-        watchers.send_now()
-        assert (len(watchers), counted.made) == (0, 0)
-        watchers.add(client.me, gather=0.01)
-        watchers.on_change()
-        watchers.send_now()
-        assert (len(watchers), len(client.reports)) == (1, 2)
-        await asyncio.sleep(0.03)
-        assert len(client.reports) == 2
-        watchers.on_change()
-        await wait_until(lambda: len(client.reports) == 3)
-        watchers.on_change()
-        watchers.remove(client.me)
-        watchers.send_now()
-        watchers.add(client.me, gather=0.01)
-        watchers.on_change()
-        await wait_until(lambda: len(client.reports) == 5)
-
-    asyncio.run(run())
+    counted, client = Counted(), FakeConnection()
+    watchers = Subscribers(counted)
+    watchers.send_now()
+    assert (len(watchers), counted.made) == (0, 0)
+    watchers.add(client.me, gather=0.01)
+    watchers.on_change()
+    watchers.send_now()
+    assert (len(watchers), len(client.reports)) == (1, 2)
+    await asyncio.sleep(0.03)
+    assert len(client.reports) == 2
+    watchers.on_change()
+    await wait_until(lambda: len(client.reports) == 3)
+    watchers.on_change()
+    watchers.remove(client.me)
+    watchers.send_now()
+    watchers.add(client.me, gather=0.01)
+    watchers.on_change()
+    await wait_until(lambda: len(client.reports) == 5)

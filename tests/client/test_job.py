@@ -110,12 +110,9 @@ class TestSubmit:
             tony.submit({"command": "true"})
         assert ("tony", logging.INFO, "a word before") in caplog.record_tuples
 
-    def test_in_a_running_loop(self, here: Home, desk: Desk) -> None:
-        async def cell() -> None:
-            tony.submit({"command": "true"})
-            await tony.submit_async({"command": "true"})
-
-        asyncio.run(cell())
+    async def test_in_a_running_loop(self, here: Home, desk: Desk) -> None:
+        tony.submit({"command": "true"})
+        await tony.submit_async({"command": "true"})
         assert len(desk.jobs) == 2
 
 
@@ -128,7 +125,9 @@ class TestJob:
         with pytest.raises(UnknownJobError):
             tony.attach("x")
 
-    def test_attaching_to_a_job_of_the_cluster_in_a_notebook(self, here: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_attaching_to_a_job_of_the_cluster_in_a_notebook(
+        self, here: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """An event loop runs already where the scheduler is queried for an id that is not in the state directory."""
         job_id = "application_1700000000000_0001"
 
@@ -136,11 +135,8 @@ class TestJob:
             recorded(home, text)
             return True
 
-        async def cell() -> str:
-            return tony.attach(job_id).id
-
         monkeypatch.setattr(remote_job_sync, "adopt", adopt)
-        assert asyncio.run(cell()) == job_id
+        assert tony.attach(job_id).id == job_id
 
     def test_a_job_of_a_scheduler_that_is_not_installed(self, here: Home) -> None:
         settings = replace(TWO_WORKERS, scheduler="gone")

@@ -7,7 +7,6 @@ import os
 import random
 import socket
 import sys
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -49,17 +48,11 @@ def free_port() -> int:
             return int(probe.getsockname()[1])
 
 
-def with_master(home: Home, host: str, story: Callable[[], Awaitable[None]]) -> None:
-    """Tells a story while a job's master lives whose tasks are on some host."""
+def running_on(home: Home, host: str) -> Refusing:
+    """The AM of a job whose tasks run on some host."""
     folder, record = recorded(home)
     report = standing(folder, record, JobState.RUNNING, TaskState.RUNNING)
-    report = replace(report, tasks=tuple(replace(task, host=host) for task in report.tasks))
-
-    async def tell() -> None:
-        async with Refusing(folder, report):
-            await story()
-
-    asyncio.run(tell())
+    return Refusing(folder, replace(report, tasks=tuple(replace(task, host=host) for task in report.tasks)))
 
 
 async def place(home: Home, far: int, port: int | None = None) -> int:
@@ -69,10 +62,9 @@ async def place(home: Home, far: int, port: int | None = None) -> int:
         return proxy.port
 
 
-def test_a_remote_tasks_port_is_used_here_too(home: Home) -> None:
+async def test_a_remote_tasks_port_is_used_here_too(home: Home) -> None:
     """The program prints that port to its users; if it is taken here, another one is used."""
-
-    async def story() -> None:
+    async with running_on(home, "192.0.2.7"):
         far = free_port()
         assert await place(home, far) == far
         with socket.create_server(("127.0.0.1", far)):
@@ -83,25 +75,20 @@ def test_a_remote_tasks_port_is_used_here_too(home: Home) -> None:
         assert await place(home, 8888, far) == far
         assert await place(home, 0) not in (0, far)
 
-    with_master(home, "192.0.2.7", story)
-
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", socket.gethostname()])
-def test_the_port_of_a_task_here(home: Home, host: str) -> None:
-    async def story() -> None:
+async def test_the_port_of_a_task_here(home: Home, host: str) -> None:
+    async with running_on(home, host):
         far = free_port()
         assert await place(home, far) != far
         with pytest.raises(UserError, match=f"port {far} of this machine is used by worker:0"):
             await place(home, far, far)
 
-    with_master(home, host, story)
 
-
-def test_a_failed_connection(home: Home) -> None:
+async def test_a_failed_connection(home: Home) -> None:
     """It is reset, and the reason is reported once; the proxy continues."""
     told: list[str] = []
-
-    async def story() -> None:
+    async with running_on(home, "192.0.2.7"):
         assert not await is_answering(home.job(JOB), WORKER, 8888)
         async with await open_proxy(home, JOB, "worker:0", 8888, told.append) as proxy:
             for _ in range(3):
@@ -110,8 +97,6 @@ def test_a_failed_connection(home: Home) -> None:
                     await reader.read()
                 writer.close()
         assert told == ["nothing listens at 8888 of worker:0"]
-
-    with_master(home, "192.0.2.7", story)
 
 
 def test_without_a_master(tmp_path: Path) -> None:
@@ -137,7 +122,7 @@ def test_without_a_master(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("address", "is_refused"), [("127.0.0.1", True), ("0.0.0.0", False)])
-def test_another_user_of_this_machine(home: Home, address: str, is_refused: bool) -> None:
+async def test_another_user_of_this_machine(home: Home, address: str, is_refused: bool) -> None:
     """Is refused at once, unless the proxy listens where other machines can connect as well."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
@@ -148,8 +133,7 @@ def test_another_user_of_this_machine(home: Home, address: str, is_refused: bool
         "try: s.connect(('127.0.0.1', int(sys.argv[1]))); s.recv(1)\n"
         "except ConnectionResetError: pass"
     )
-
-    async def story() -> None:
+    async with running_on(home, "192.0.2.7"):
         async with await open_proxy(home, JOB, "worker:0", 8888, notices.append, address=address) as proxy:
             command = [sys.executable, "-I", "-S", "-c", code, str(proxy.port)]
             process = await asyncio.create_subprocess_exec(*command)
@@ -157,5 +141,3 @@ def test_another_user_of_this_machine(home: Home, address: str, is_refused: bool
             refusal = f"refused a connection of user {OTHER_USER}: {proxy.place} serves only you and root"
         attempt = "nothing listens at 8888 of worker:0"
         assert notices == [refusal if is_refused else attempt]
-
-    with_master(home, "192.0.2.7", story)

@@ -220,6 +220,14 @@ class Lab:
             raise AssertionError(f"{error}; last: {json.dumps(last)[:3000]}") from None
         return last
 
+    def events(self, job: str) -> list[dict[str, Any]]:
+        """Every event of the log, in order."""
+        return [json.loads(line) for line in self.tony("events", job, "--json").stdout.splitlines()]
+
+    def events_of(self, job: str, kind: str) -> list[dict[str, Any]]:
+        """The data of each event of a kind."""
+        return [event["data"] for event in self.events(job) if event["event"] == kind]
+
     def failure(self, job: str) -> dict[str, Any]:
         failure: dict[str, Any] = self.status(job)["failure"]
         return failure

@@ -57,7 +57,7 @@ def test_a_job_that_hangs(lab: Lab) -> None:
     assert (report["state"], report["session"]) == ("succeeded", 2)
     assert (report["restarts"]["charged"], report["restarts"]["free"]) == (0, 1)
     lab.wait_output(job, "worker:1", "done")
-    entries = [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
+    entries = lab.events(job)
     asked = [each for each in entries if each["event"] in [kind.kind for kind in REQUESTS]]
     assert {each["data"]["actor"]["name"] for each in asked} == {get_user_name()}
     assert sorted(each["data"]["task"] for each in asked[:4]) == ["keeper:0", "worker:0", "worker:1", "worker:1"]

@@ -62,10 +62,9 @@ def test_a_stolen_port_restarts_the_session_uncharged(lab: Lab) -> None:
 
 def _address(lab: Lab, job: str) -> tuple[str, int]:
     def registered() -> tuple[str, int] | None:
-        for line in lab.tony("events", job, "--json").stdout.splitlines():
-            found = re.search(r'"address": ?"([^:"]+):(\d+)"', line)
-            if found:
-                return found[1], int(found[2])
+        for event in lab.events_of(job, "registered"):
+            host, _, port = event["address"].rpartition(":")
+            return host, int(port)
         return None
 
     answer = until(registered, "the worker has registered")

@@ -113,10 +113,6 @@ def log_of(lab: Lab, job: str) -> str:
     return (lab.home / "jobs" / job / "am.log").read_text()
 
 
-def events(lab: Lab, job: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
-
-
 @contextmanager
 def frozen(pid: int) -> Iterator[None]:
     os.kill(pid, signal.SIGSTOP)
@@ -152,8 +148,7 @@ def test_four_programs_do_not_notice(lab: Lab) -> None:
     said = [line for line in (out + err).splitlines() if "application master" in line or "connect" in line]
     assert [line.split(" ", 1)[1] for line in said] == [DIED.format(2), DIED.format(3)]
     check_lines(reader.communicate(timeout=CEILING)[0].splitlines())
-    starts = [entry for entry in events(lab, job) if entry["event"] == "started"]
-    assert len(starts) == 4
+    assert len(lab.events_of(job, "started")) == 4
 
 
 def test_killed_again_before_an_executor_reattached(lab: Lab) -> None:
@@ -324,8 +319,7 @@ def assert_killed(lab: Lab, job: str, *, graceful: bool = False) -> None:
     assert (status["state"], status["exit_code"], status["failure"]["cause"]) == ("killed", 4, "killed"), log_of(
         lab, job
     )
-    asked = [entry["data"] for entry in events(lab, job) if entry["event"] == "kill-requested"]
-    assert [each["now"] for each in asked] == [False]
+    assert [each["now"] for each in lab.events_of(job, "kill-requested")] == [False]
     if graceful:
         said = [lab.tony("logs", job, f"worker:{n}", "--stdout").stdout.splitlines()[-1] for n in range(4)]
         assert said == ["told to end"] * 4

@@ -1,4 +1,4 @@
-"""Tests of looking at jobs are coroutines where they wait; each runs in an event loop of its own."""
+"""A home for tests of looking at jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.coroutines import pytest_pyfunc_call as pytest_pyfunc_call
 from tony.model.layout import Home
 
 

@@ -127,17 +127,13 @@ def test_no_chains_are_opened(tmp_path: Path, made: list[str], address: str) -> 
     assert made == []
 
 
-def test_a_file_system_of_the_portal_is_opened_for_others(near: Neighbourhood) -> None:
+async def test_a_file_system_of_the_portal_is_opened_for_others(near: Neighbourhood) -> None:
     """Scheme and bucket must be those of one of its locations."""
-
-    async def check() -> None:
-        stores = [open_location(str(near.shared.path), near.home, {}) for _ in range(3)]
-        for store, address in zip(stores, ("s3://bucket/history", "hdfs:///user/ann"), strict=False):
-            store.address, store.local = address, None
-        portal = IndexedJobs(near.home, stores, "")
-        yes = ("s3://bucket/other", "S3://bucket/", "hdfs:///tmp", "hdfs:/tmp")
-        no = ("s3://bucket2/x", "s3://bucket:1/x", "s3://a@bucket/x", "gs://bucket/x", "hdfs://nn/x", "file:///etc", "")
-        assert [portal.has_file_system_of(each) for each in (*yes, *no)] == [True] * len(yes) + [False] * len(no)
-        await portal.close()
-
-    asyncio.run(check())
+    stores = [open_location(str(near.shared.path), near.home, {}) for _ in range(3)]
+    for store, address in zip(stores, ("s3://bucket/history", "hdfs:///user/ann"), strict=False):
+        store.address, store.local = address, None
+    portal = IndexedJobs(near.home, stores, "")
+    yes = ("s3://bucket/other", "S3://bucket/", "hdfs:///tmp", "hdfs:/tmp")
+    no = ("s3://bucket2/x", "s3://bucket:1/x", "s3://a@bucket/x", "gs://bucket/x", "hdfs://nn/x", "file:///etc", "")
+    assert [portal.has_file_system_of(each) for each in (*yes, *no)] == [True] * len(yes) + [False] * len(no)
+    await portal.close()

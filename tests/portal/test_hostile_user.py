@@ -59,39 +59,31 @@ def is_victims(text: str) -> bool:
 
 
 @pytest.mark.parametrize("how", ["link", "link to a link", "pipe", pytest.param("another user's", marks=ROOT)])
-def test_no_url_shows_the_target_of_a_link_in_a_job_directory(near: Neighbourhood, how: str) -> None:
+async def test_no_url_shows_the_target_of_a_link_in_a_job_directory(near: Neighbourhood, how: str) -> None:
     """Before the portal knows the job, and afterwards."""
     groups: list[Sequence[str]] = [FILES[1:], FOLDERS, FILES[:1]]
     spoiled = [near.add(number) for number in range(len(groups))]
     later: list[Sequence[str]] = [[name] for name in (*FILES, "logs")] if how == "link" else groups[:2]
     known = [near.add(100 + number) for number in range(len(later))]
-
-    async def check() -> None:
-        for folder, names in zip(spoiled, groups, strict=True):
+    for folder, names in zip(spoiled, groups, strict=True):
+        spoil(near, folder, names, how)
+    async with portal_of_victim(near) as browser:
+        await wait_for(browser, {folder.job_id for folder in known})
+        for folder, names in zip(known, later, strict=True):
+            assert (await browser.get(f"/api/v1/jobs/{folder.job_id}")).status_code == 200
             spoil(near, folder, names, how)
-        async with portal_of_victim(near) as browser:
-            await wait_for(browser, {folder.job_id for folder in known})
-            for folder, names in zip(known, later, strict=True):
-                assert (await browser.get(f"/api/v1/jobs/{folder.job_id}")).status_code == 200
-                spoil(near, folder, names, how)
-            for folder in (*spoiled, *known):
-                assert await browser.crawl(folder.job_id) == [], how
-
-    run(check())
+        for folder in (*spoiled, *known):
+            assert await browser.crawl(folder.job_id) == [], how
 
 
 @ROOT
-def test_hard_links_are_not_read(near: Neighbourhood) -> None:
+async def test_hard_links_are_not_read(near: Neighbourhood) -> None:
     """Where the kernel lets a user make one to a file that they cannot read, its owner is still another user."""
     folder = near.add(1)
     spoil(near, folder, FILES[2:], "hard link")
-
-    async def check() -> None:
-        async with portal_of_victim(near) as browser:
-            await wait_for(browser, {folder.job_id})
-            assert await browser.crawl(folder.job_id) == []
-
-    run(check())
+    async with portal_of_victim(near) as browser:
+        await wait_for(browser, {folder.job_id})
+        assert await browser.crawl(folder.job_id) == []
 
 
 @pytest.mark.parametrize("what", ["link", pytest.param("directory", marks=ROOT)])
@@ -124,7 +116,7 @@ def test_a_job_directory_that_is_replaced(near: Neighbourhood, what: str) -> Non
     run(check())
 
 
-def test_a_job_directory_that_changes_all_the_time(near: Neighbourhood) -> None:
+async def test_a_job_directory_that_changes_all_the_time(near: Neighbourhood) -> None:
     folder = near.add(1)
     ended = threading.Event()
 
@@ -135,22 +127,19 @@ def test_a_job_directory_that_changes_all_the_time(near: Neighbourhood) -> None:
             with replaced(folder, near.victim.path, "link", part):
                 pass
 
-    async def check() -> None:
-        async with portal_of_victim(near) as browser:
-            await wait_for(browser, {folder.job_id})
-            swapping = threading.Thread(target=swap)
-            swapping.start()
-            try:
-                for _ in range(60):
-                    answer = await browser.get(f"/api/v1/jobs/{folder.job_id}/logs/{LOG}?offset=0")
-                    assert not is_victims(answer.text)
-                    answer = await browser.get(f"/api/v1/jobs/{folder.job_id}/file?path=logs/{LOG}")
-                    assert not is_victims(answer.text)
-            finally:
-                ended.set()
-                swapping.join()
-
-    run(check())
+    async with portal_of_victim(near) as browser:
+        await wait_for(browser, {folder.job_id})
+        swapping = threading.Thread(target=swap)
+        swapping.start()
+        try:
+            for _ in range(60):
+                answer = await browser.get(f"/api/v1/jobs/{folder.job_id}/logs/{LOG}?offset=0")
+                assert not is_victims(answer.text)
+                answer = await browser.get(f"/api/v1/jobs/{folder.job_id}/file?path=logs/{LOG}")
+                assert not is_victims(answer.text)
+        finally:
+            ended.set()
+            swapping.join()
 
 
 @contextmanager
@@ -180,7 +169,7 @@ CHANGES = ("stop", "restart", "stacks?task=worker:0", "log-level?level=debug")
 
 @pytest.mark.parametrize("user", ["ben", "boss"])
 @pytest.mark.parametrize("secret", ["linked", "own"])
-def test_nothing_is_called_that_another_users_job_names(near: Neighbourhood, user: str, secret: str) -> None:
+async def test_nothing_is_called_that_another_users_job_names(near: Neighbourhood, user: str, secret: str) -> None:
     """Neither the victim's application master, with the victim's credentials, nor any other address."""
     folder = near.add_running(1)
     if secret == "linked":
@@ -188,61 +177,49 @@ def test_nothing_is_called_that_another_users_job_names(near: Neighbourhood, use
         folder.secret.symlink_to(near.victim.secret)
     else:
         folder.credentials.write_text(near.victim.credentials.read_text())
-
-    async def check() -> None:
-        with socket.socket(socket.AF_UNIX) as master, socket.create_server(("127.0.0.1", 0)) as port:
-            master.bind(str(near.home.path / "am.sock"))
-            master.listen()
-            for address in (f"unix:{near.home.path}/am.sock", f"tls:127.0.0.1:{port.getsockname()[1]}"):
-                told = {"pid": 1, "host": "x", "attempt": 1, "address": address}
-                folder.am.write_text(json.dumps(told))
-                near.give(folder.path, NEIGHBOUR_UID)
-                async with portal_of_victim(near, user) as browser:
-                    await wait_for(browser, {folder.job_id})
-                    for what in CHANGES:
-                        answer = await browser.ask("PUT", f"/api/v1/jobs/{folder.job_id}/{what}")
-                        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "not-own-job")
-                        assert "own user" in answer.json()["error"]["message"]
-                    page = await browser.get(f"/job/{folder.job_id}")
-                    assert page.status_code == 200
-                    assert 'data-do="restart"' not in page.text
-            for listening in (master, port):
-                listening.setblocking(False)
-                with pytest.raises(BlockingIOError):
-                    listening.accept()
-
-    run(check())
+    with socket.socket(socket.AF_UNIX) as master, socket.create_server(("127.0.0.1", 0)) as port:
+        master.bind(str(near.home.path / "am.sock"))
+        master.listen()
+        for address in (f"unix:{near.home.path}/am.sock", f"tls:127.0.0.1:{port.getsockname()[1]}"):
+            told = {"pid": 1, "host": "x", "attempt": 1, "address": address}
+            folder.am.write_text(json.dumps(told))
+            near.give(folder.path, NEIGHBOUR_UID)
+            async with portal_of_victim(near, user) as browser:
+                await wait_for(browser, {folder.job_id})
+                for what in CHANGES:
+                    answer = await browser.ask("PUT", f"/api/v1/jobs/{folder.job_id}/{what}")
+                    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "not-own-job")
+                    assert "own user" in answer.json()["error"]["message"]
+                page = await browser.get(f"/job/{folder.job_id}")
+                assert page.status_code == 200
+                assert 'data-do="restart"' not in page.text
+        for listening in (master, port):
+            listening.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                listening.accept()
 
 
-def test_masking_does_not_reveal_guessed_secrets(near: Neighbourhood) -> None:
+async def test_masking_does_not_reveal_guessed_secrets(near: Neighbourhood) -> None:
     """Secrets behind a link would be masked in the neighbour's own output, wrong guesses not."""
     folder = near.add(1)
     folder.secret.rmdir()
     folder.secret.symlink_to(near.victim.secret)
     (folder.logs / LOG).write_text(f"candidate {PASSWORD}\n")
-
-    async def check() -> None:
-        async with portal_of_victim(near) as browser:
-            await wait_for(browser, {folder.job_id})
-            answer = await browser.get(f"/api/v1/jobs/{folder.job_id}/logs/{LOG}?offset=0")
-            assert f"candidate {PASSWORD}" in answer.text
-
-    run(check())
+    async with portal_of_victim(near) as browser:
+        await wait_for(browser, {folder.job_id})
+        answer = await browser.get(f"/api/v1/jobs/{folder.job_id}/logs/{LOG}?offset=0")
+        assert f"candidate {PASSWORD}" in answer.text
 
 
-def test_a_state_directory_that_others_can_write_is_another_users(near: Neighbourhood) -> None:
+async def test_a_state_directory_that_others_can_write_is_another_users(near: Neighbourhood) -> None:
     """What lies there may be of any user: it is shown, and not acted upon."""
     folder = near.add_running(1)
     near.home.jobs.chmod(0o777)
     os.rename(folder.path, near.home.job(folder.job_id).path)
-
-    async def check() -> None:
-        async with portal_of_victim(near) as browser:
-            await wait_for(browser, {folder.job_id})
-            answer = await browser.ask("PUT", f"/api/v1/jobs/{folder.job_id}/stop")
-            assert answer.json()["error"]["code"] == "not-own-job"
-
-    run(check())
+    async with portal_of_victim(near) as browser:
+        await wait_for(browser, {folder.job_id})
+        answer = await browser.ask("PUT", f"/api/v1/jobs/{folder.job_id}/stop")
+        assert answer.json()["error"]["code"] == "not-own-job"
 
 
 # --- who opens --------------------------------------------------------------------------------------------------------

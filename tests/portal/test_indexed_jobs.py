@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -55,112 +55,89 @@ async def until(source: IndexedJobs, holds: Callable[[JobsPage], bool], query: Q
     return page
 
 
-def run(what: Awaitable[None]) -> None:
-    async def main() -> None:
-        await what
-
-    asyncio.run(main())
-
-
-def test_ones_own_home(tmp_path: Path) -> None:
+async def test_ones_own_home(tmp_path: Path) -> None:
     """Ended jobs are found with all that they have; what is not there is not."""
     home = Home(tmp_path)
-
-    async def check() -> None:
-        for job in JOBS[:3]:
-            ended(home, job)
-        async with portal(home, home.path) as source:
-            await until(source, lambda page: len(page.heads) == 3 == page.total)
-            await until(source, lambda page: page.problems == ())
-            view = await source.find_job(JOBS[0])
-            assert view is not None
-            assert not view.live
-            assert (await view.status()).state is JobState.SUCCEEDED
-            record = await view.record()
-            assert record is not None
-            assert record.spec.name == "digits"
-            assert await source.find_job("no-such-job") is None
-            assert await source.find_job("../../etc") is None
-
-    run(check())
+    for job in JOBS[:3]:
+        ended(home, job)
+    async with portal(home, home.path) as source:
+        await until(source, lambda page: len(page.heads) == 3 == page.total)
+        await until(source, lambda page: page.problems == ())
+        view = await source.find_job(JOBS[0])
+        assert view is not None
+        assert not view.live
+        assert (await view.status()).state is JobState.SUCCEEDED
+        record = await view.record()
+        assert record is not None
+        assert record.spec.name == "digits"
+        assert await source.find_job("no-such-job") is None
+        assert await source.find_job("../../etc") is None
 
 
-def test_a_users_own_job_appears_and_ends(tmp_path: Path) -> None:
+async def test_a_users_own_job_appears_and_ends(tmp_path: Path) -> None:
     """It appears by itself, with the status of its AM, and ends."""
     home = Home(tmp_path)
-
-    async def check() -> None:
-        async with portal(home, home.path) as source:
-            await until(source, lambda page: page.problems == ())
-            folder, record = recorded(home, submitted=clock.wall())
-            began = clock.monotonic()
-            await until(source, lambda page: len(page.heads) == 1)
-            appeared = clock.monotonic() - began
-            view = await source.find_job(JOB)
-            assert view is not None
-            assert view.live
-            async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
-                await until(source, lambda page: page.heads[0].state is JobState.RUNNING)
-                assert (await view.status()).state is JobState.RUNNING
-            write_summary(folder, replace(succeeded(folder, record), ended=clock.wall()))
-            await until(source, lambda page: page.heads[0].state is JobState.SUCCEEDED)
-            assert appeared < CEILING
-
-    run(check())
+    async with portal(home, home.path) as source:
+        await until(source, lambda page: page.problems == ())
+        folder, record = recorded(home, submitted=clock.wall())
+        began = clock.monotonic()
+        await until(source, lambda page: len(page.heads) == 1)
+        appeared = clock.monotonic() - began
+        view = await source.find_job(JOB)
+        assert view is not None
+        assert view.live
+        async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)):
+            await until(source, lambda page: page.heads[0].state is JobState.RUNNING)
+            assert (await view.status()).state is JobState.RUNNING
+        write_summary(folder, replace(succeeded(folder, record), ended=clock.wall()))
+        await until(source, lambda page: page.heads[0].state is JobState.SUCCEEDED)
+        assert appeared < CEILING
 
 
-def test_ams_of_other_users_are_not_asked(tmp_path: Path) -> None:
+async def test_ams_of_other_users_are_not_asked(tmp_path: Path) -> None:
     """The status comes from their logs; their AMs get no request, and none of their files is written."""
     home, other = Home(tmp_path / "mine"), Home(tmp_path / "theirs")
     home.path.mkdir()
-
-    async def check() -> None:
-        folder, record = recorded(other)
-        digest = settings_digest(record.spec)
-        events: list[Event] = [
-            AttemptStarted(attempt=1, wall=record.submitted, settings=digest),
-            SessionOpened(session=1, reason="begun"),
-            Granted(container="c-1", role="worker", host="there"),
-        ]
-        logged(folder, events)
-        before = {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()}
-        async with portal(home, other.path) as source:
-            await until(source, lambda page: len(page.heads) == 1 and page.heads[0].state is JobState.STARTING)
-            view = await source.find_job(JOB)
-            assert view is not None
-            report = await view.status()
-            assert (report.state, report.tasks[0].host) == (JobState.STARTING, "there")
-        assert {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()} == before
-
-    run(check())
+    folder, record = recorded(other)
+    digest = settings_digest(record.spec)
+    events: list[Event] = [
+        AttemptStarted(attempt=1, wall=record.submitted, settings=digest),
+        SessionOpened(session=1, reason="begun"),
+        Granted(container="c-1", role="worker", host="there"),
+    ]
+    logged(folder, events)
+    before = {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()}
+    async with portal(home, other.path) as source:
+        await until(source, lambda page: len(page.heads) == 1 and page.heads[0].state is JobState.STARTING)
+        view = await source.find_job(JOB)
+        assert view is not None
+        report = await view.status()
+        assert (report.state, report.tasks[0].host) == (JobState.STARTING, "there")
+    assert {path.name: path.stat().st_mtime_ns for path in folder.path.iterdir()} == before
 
 
-def test_a_record_in_a_store(tmp_path: Path) -> None:
+async def test_a_record_in_a_store(tmp_path: Path) -> None:
     """It is brought here to be looked at, its logs too."""
     home, other = Home(tmp_path / "mine"), Home(tmp_path / "theirs")
     home.path.mkdir()
     address = f"memory://history-{uuid.uuid4()}"
-
-    async def check() -> None:
-        folder = ended(other, JOB)
-        logged(folder, [SessionOpened(session=1, reason="begun")])
-        folder.logs.mkdir(exist_ok=True)
-        (folder.logs / "worker-0.s1.t1.out").write_text("hello\n")
-        put(opened(address, home), folder.path, f"2023/11/14/{JOB}")
-        async with portal(home, address) as source:
-            await until(source, lambda page: len(page.heads) == 1)
-            view = await source.find_job(JOB)
-            assert view is not None
-            report = await view.status()
-            assert (report.state, report.folder.startswith(str(home.path))) == (JobState.SUCCEEDED, True)
-            assert [entry.event.kind for entry in await view.read_events()] == ["session-opened"]
-            (log,) = await view.task_logs("worker:0").files()
-            assert (await view.task_logs("worker:0").read(log.name, 0, 100)).data == b"hello\n"
-
-    run(check())
+    folder = ended(other, JOB)
+    logged(folder, [SessionOpened(session=1, reason="begun")])
+    folder.logs.mkdir(exist_ok=True)
+    (folder.logs / "worker-0.s1.t1.out").write_text("hello\n")
+    put(opened(address, home), folder.path, f"2023/11/14/{JOB}")
+    async with portal(home, address) as source:
+        await until(source, lambda page: len(page.heads) == 1)
+        view = await source.find_job(JOB)
+        assert view is not None
+        report = await view.status()
+        assert (report.state, report.folder.startswith(str(home.path))) == (JobState.SUCCEEDED, True)
+        assert [entry.event.kind for entry in await view.read_events()] == ["session-opened"]
+        (log,) = await view.task_logs("worker:0").files()
+        assert (await view.task_logs("worker:0").read(log.name, 0, 100)).data == b"hello\n"
 
 
-def test_logs_in_a_store_are_fetched_on_demand(tmp_path: Path) -> None:
+async def test_logs_in_a_store_are_fetched_on_demand(tmp_path: Path) -> None:
     """A page of a job fetches only a few small ones: the output of its tasks may be terabytes."""
     home, other = Home(tmp_path / "mine"), Home(tmp_path / "theirs")
     home.path.mkdir()
@@ -169,30 +146,27 @@ def test_logs_in_a_store_are_fetched_on_demand(tmp_path: Path) -> None:
     def here() -> set[str]:
         return {path.name for path in home.path.rglob("worker-*")}
 
-    async def check() -> None:
-        folder = ended(other, JOB)
-        folder.logs.mkdir(exist_ok=True)
-        for number in range(40):
-            (folder.logs / f"worker-{number}.s1.t1.out").write_bytes(b"x" * (1 + number))
-        for name in ("worker-1.s2.t1.out", "worker-1.s2.t1.out.1", "worker-1.s2.t1.err", "worker-10.s2.t1.out"):
-            (folder.logs / name).write_bytes(b"y" * (6 << 20))
-        put(opened(address, home), folder.path, f"2023/11/14/{JOB}")
-        async with portal(home, address) as source:
-            await until(source, lambda page: len(page.heads) == 1)
-            view = await source.find_job(JOB)
-            assert view is not None
-            await view.status()
-            assert here() == {f"worker-{number}.s1.t1.out" for number in range(20)}
-            files = await view.task_logs("worker:1").files()
-            assert [(file.name, file.size) for file in files] == [
-                ("worker-1.s1.t1.out", 2),
-                ("worker-1.s2.t1.out", 12 << 20),
-                ("worker-1.s2.t1.err", 6 << 20),
-            ]
-            assert (await view.task_logs("worker:39").read("worker-39.s1.t1.out", 0, 3)).data == b"xxx"
-            assert "worker-10.s2.t1.out" not in here()
-
-    run(check())
+    folder = ended(other, JOB)
+    folder.logs.mkdir(exist_ok=True)
+    for number in range(40):
+        (folder.logs / f"worker-{number}.s1.t1.out").write_bytes(b"x" * (1 + number))
+    for name in ("worker-1.s2.t1.out", "worker-1.s2.t1.out.1", "worker-1.s2.t1.err", "worker-10.s2.t1.out"):
+        (folder.logs / name).write_bytes(b"y" * (6 << 20))
+    put(opened(address, home), folder.path, f"2023/11/14/{JOB}")
+    async with portal(home, address) as source:
+        await until(source, lambda page: len(page.heads) == 1)
+        view = await source.find_job(JOB)
+        assert view is not None
+        await view.status()
+        assert here() == {f"worker-{number}.s1.t1.out" for number in range(20)}
+        files = await view.task_logs("worker:1").files()
+        assert [(file.name, file.size) for file in files] == [
+            ("worker-1.s1.t1.out", 2),
+            ("worker-1.s2.t1.out", 12 << 20),
+            ("worker-1.s2.t1.err", 6 << 20),
+        ]
+        assert (await view.task_logs("worker:39").read("worker-39.s1.t1.out", 0, 3)).data == b"xxx"
+        assert "worker-10.s2.t1.out" not in here()
 
 
 def put(store: FileStore, folder: Path, path: str) -> None:
@@ -201,7 +175,7 @@ def put(store: FileStore, folder: Path, path: str) -> None:
             store.write(f"{path}/{file.relative_to(folder)}", file)
 
 
-def test_one_of_the_original(tmp_path: Path) -> None:
+async def test_one_of_the_original(tmp_path: Path) -> None:
     """It has a page as any other job: report, settings, events and timeline."""
     home = Home(tmp_path / "mine")
     home.path.mkdir()
@@ -213,60 +187,48 @@ def test_one_of_the_original(tmp_path: Path) -> None:
     runs = "application_1528151234567_0008"
     name = f"{runs}-{legacy_histories.BEGAN}-bo.jhist.inprogress"
     legacy_histories.lay_down(tmp_path / "history/intermediate" / runs, legacy_histories.whole()[:4], name)
-
-    async def check() -> None:
-        async with portal(home, tmp_path / "history") as source:
-            page = await until(source, lambda page: len(page.heads) == 2)
-            assert {head.tags for head in page.heads} == {("ads", "nightly")}
-            living = await source.find_job(runs)
-            assert living is not None
-            assert living.live
-            assert (await living.status()).state is JobState.RUNNING
-            view = await source.find_job(legacy_histories.APP)
-            assert view is not None
-            assert not view.live
-            report, record = await view.status(), await view.record()
-            assert (report.name, report.state) == ("ctr <b>model", JobState.SUCCEEDED)
-            assert record is not None
-            assert record.spec.params["tony.worker.memory"] == "4g"
-            line = await view.timeline()
-            assert line is not None
-            assert {span.task for span in line.spans} == {"ps:0", "worker:0", "worker:1"}
-            assert len(await view.read_events()) > 10
-
-    run(check())
+    async with portal(home, tmp_path / "history") as source:
+        page = await until(source, lambda page: len(page.heads) == 2)
+        assert {head.tags for head in page.heads} == {("ads", "nightly")}
+        living = await source.find_job(runs)
+        assert living is not None
+        assert living.live
+        assert (await living.status()).state is JobState.RUNNING
+        view = await source.find_job(legacy_histories.APP)
+        assert view is not None
+        assert not view.live
+        report, record = await view.status(), await view.record()
+        assert (report.name, report.state) == ("ctr <b>model", JobState.SUCCEEDED)
+        assert record is not None
+        assert record.spec.params["tony.worker.memory"] == "4g"
+        line = await view.timeline()
+        assert line is not None
+        assert {span.task for span in line.spans} == {"ps:0", "worker:0", "worker:1"}
+        assert len(await view.read_events()) > 10
 
 
-def test_a_location_that_is_not_there(tmp_path: Path) -> None:
+async def test_a_location_that_is_not_there(tmp_path: Path) -> None:
     """It has no jobs, and the others are shown."""
     home = Home(tmp_path)
-
-    async def check() -> None:
-        ended(home, JOBS[0])
-        async with portal(home, home.path, tmp_path / "nowhere", f"memory://{uuid.uuid4()}") as source:
-            await until(source, lambda page: len(page.heads) == 1 and page.problems == ())
-
-    run(check())
+    ended(home, JOBS[0])
+    async with portal(home, home.path, tmp_path / "nowhere", f"memory://{uuid.uuid4()}") as source:
+        await until(source, lambda page: len(page.heads) == 1 and page.problems == ())
 
 
-def test_a_second_portal_reads(tmp_path: Path) -> None:
+async def test_a_second_portal_reads(tmp_path: Path) -> None:
     """Two of one user share an index; when the first one ends, the second one goes on with it."""
     home = Home(tmp_path)
-
-    async def check() -> None:
-        ended(home, JOBS[0])
-        async with portal(home, home.path) as first:
-            await until(first, lambda page: len(page.heads) == 1)
-            async with portal(home, home.path) as second:
-                await until(second, lambda page: len(page.heads) == 1)
-                await first.close()
-                ended(home, JOBS[1])
-                await until(second, lambda page: len(page.heads) == 2)
-
-    run(check())
+    ended(home, JOBS[0])
+    async with portal(home, home.path) as first:
+        await until(first, lambda page: len(page.heads) == 1)
+        async with portal(home, home.path) as second:
+            await until(second, lambda page: len(page.heads) == 1)
+            await first.close()
+            ended(home, JOBS[1])
+            await until(second, lambda page: len(page.heads) == 2)
 
 
-def test_portals_of_other_locations_have_jobs_of_their_own(tmp_path: Path) -> None:
+async def test_portals_of_other_locations_have_jobs_of_their_own(tmp_path: Path) -> None:
     """At once or one after the other: none shows what it cannot open, and each is filled."""
     mine, theirs, both = Home(tmp_path / "mine"), Home(tmp_path / "theirs"), {JOBS[0], JOBS[1]}
 
@@ -276,32 +238,25 @@ def test_portals_of_other_locations_have_jobs_of_their_own(tmp_path: Path) -> No
         for job in both:
             assert (await source.find_job(job) is not None) is (job in jobs)
 
-    async def check() -> None:
-        ended(mine, JOBS[0])
-        ended(theirs, JOBS[1])
-        async with portal(mine, mine.path) as first, portal(mine, theirs.path) as second:
-            await shown(first, {JOBS[0]})
-            await shown(second, {JOBS[1]})
-        async with portal(mine, theirs.path, mine.path) as source:
-            await shown(source, both)
-        async with portal(mine, mine.path) as source:
-            await shown(source, {JOBS[0]})
-
-    run(check())
+    ended(mine, JOBS[0])
+    ended(theirs, JOBS[1])
+    async with portal(mine, mine.path) as first, portal(mine, theirs.path) as second:
+        await shown(first, {JOBS[0]})
+        await shown(second, {JOBS[1]})
+    async with portal(mine, theirs.path, mine.path) as source:
+        await shown(source, both)
+    async with portal(mine, mine.path) as source:
+        await shown(source, {JOBS[0]})
 
 
-def test_a_lost_index_is_filled_again(tmp_path: Path) -> None:
+async def test_a_lost_index_is_filled_again(tmp_path: Path) -> None:
     home = Home(tmp_path)
-
-    async def check() -> None:
-        ended(home, JOBS[0])
-        async with portal(home, home.path) as source:
-            await until(source, lambda page: len(page.heads) == 1)
-            source.index.path.unlink()
-            ended(home, JOBS[1])
-            await until(source, lambda page: len(page.heads) == 2)
-
-    run(check())
+    ended(home, JOBS[0])
+    async with portal(home, home.path) as source:
+        await until(source, lambda page: len(page.heads) == 1)
+        source.index.path.unlink()
+        ended(home, JOBS[1])
+        await until(source, lambda page: len(page.heads) == 2)
 
 
 @pytest.mark.parametrize("scheme", ["", "file://", "FILE://", "local://"])

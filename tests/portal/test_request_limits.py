@@ -176,32 +176,29 @@ def head(job: str) -> JobHead:
     )
 
 
-def test_two_users_of_one_job_do_not_wait_for_each_other(tmp_path: Path) -> None:
+async def test_two_users_of_one_job_do_not_wait_for_each_other(tmp_path: Path) -> None:
     """Though files read for one of them serve the other: ben's own requests may hang."""
     folder = ended(Home(tmp_path), JOBS[0])
     gate = threading.Event()
 
-    async def run() -> None:
-        async def refuse() -> JobReport:
-            raise AssertionError
+    async def refuse() -> JobReport:
+        raise AssertionError
 
-        view = DirectoryJobView(folder, refuse, is_own=False)
-        loop = asyncio.get_running_loop()
-        with act_for("ben"):
-            hanging = [loop.create_task(to_thread(gate.wait, CEILING)) for _ in range(2)]
-            await asyncio.sleep(0)
-            waiting = loop.create_task(view.status())
-            await asyncio.sleep(0)
-        try:
-            with act_for("ann"):
-                async with asyncio.timeout(CEILING):
-                    assert (await view.status()).job == JOBS[0]
-            assert not any(task.done() for task in hanging)
-        finally:
-            gate.set()
-            await asyncio.gather(*hanging, waiting)
-
-    asyncio.run(run())
+    view = DirectoryJobView(folder, refuse, is_own=False)
+    loop = asyncio.get_running_loop()
+    with act_for("ben"):
+        hanging = [loop.create_task(to_thread(gate.wait, CEILING)) for _ in range(2)]
+        await asyncio.sleep(0)
+        waiting = loop.create_task(view.status())
+        await asyncio.sleep(0)
+    try:
+        with act_for("ann"):
+            async with asyncio.timeout(CEILING):
+                assert (await view.status()).job == JOBS[0]
+        assert not any(task.done() for task in hanging)
+    finally:
+        gate.set()
+        await asyncio.gather(*hanging, waiting)
 
 
 def test_views_are_kept_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,36 +244,32 @@ def test_an_event_log_of_another_user_is_not_read_without_end(tmp_path: Path) ->
             asyncio.run(look())
 
 
-def test_waiting_for_another_users_copy_is_reported(
+async def test_waiting_for_another_users_copy_is_reported(
     tmp_path: Path, hanging: HangingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each user's threads stay free for other job directories."""
     monkeypatch.setattr(thread_pools, "_LOCK_TIMEOUT_SECONDS", 0.01)
     home = Home(tmp_path)
-
-    async def run() -> None:
-        source = IndexedJobs(home, [hanging], "jobs")
-        assert source.index.claim()
-        source.index.put([IndexEntry(head=head(job), place=hanging.address, path=job) for job in JOBS[:1]])
-        loop = asyncio.get_running_loop()
-        with act_for("ben"):
-            copying = loop.create_task(source.find_job(JOBS[0]))
-        try:
-            async with asyncio.timeout(CEILING):
-                await wait_until(lambda: hanging.callers)
-                with act_for("ann"):
-                    for _ in range(3):
-                        with pytest.raises(OverloadedError, match=r"is being copied for another request"):
-                            await source.find_job(JOBS[0])
-                    assert await STORES.run(len, "ab") == 2
-            assert hanging.callers == 1
-        finally:
-            hanging.let_go()
-            with pytest.raises(StorageError):
-                await copying
-            await source.close()
-
-    asyncio.run(run())
+    source = IndexedJobs(home, [hanging], "jobs")
+    assert source.index.claim()
+    source.index.put([IndexEntry(head=head(job), place=hanging.address, path=job) for job in JOBS[:1]])
+    loop = asyncio.get_running_loop()
+    with act_for("ben"):
+        copying = loop.create_task(source.find_job(JOBS[0]))
+    try:
+        async with asyncio.timeout(CEILING):
+            await wait_until(lambda: hanging.callers)
+            with act_for("ann"):
+                for _ in range(3):
+                    with pytest.raises(OverloadedError, match=r"is being copied for another request"):
+                        await source.find_job(JOBS[0])
+                assert await STORES.run(len, "ab") == 2
+        assert hanging.callers == 1
+    finally:
+        hanging.let_go()
+        with pytest.raises(StorageError):
+            await copying
+        await source.close()
 
 
 def test_ones_own_jobs_are_not_behind_those_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Tests of sockets are coroutines; each runs in a loop of its own, over both transports where it asks for a `place`."""
+"""Tests of sockets run over both transports where they ask for a `place`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.rpc.recording_server import JOB, Place
-from tests.support.coroutines import pytest_pyfunc_call as pytest_pyfunc_call
 
 
 def pytest_configure(config: pytest.Config) -> None:

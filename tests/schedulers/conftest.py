@@ -1,4 +1,4 @@
-"""Tests of allocators and job stores are coroutines; those of archives have a cache."""
+"""Tests of archives have a cache."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.coroutines import pytest_pyfunc_call as pytest_pyfunc_call
 from tony.storage.cache.object_cache import Cache
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,16 +18,3 @@ def open_folder() -> Iterator[Path]:
     folder.chmod(0o777)
     yield folder
     remove_tree(folder)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = shutil.which("mount") and subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False
-    )
-    if not mounted or mounted.returncode:
-        pytest.skip("needs the right to mount a small file system")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)

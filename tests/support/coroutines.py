@@ -1,4 +1,4 @@
-"""Run a test that is a coroutine in an event loop of its own: a conftest imports `pytest_pyfunc_call`."""
+"""Run each test that is a coroutine in an event loop of its own: `tests/conftest.py` imports `pytest_pyfunc_call`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -40,37 +39,29 @@ def visitor(name: str) -> User:
     return User(name=name, how=AuthMethod.TOKEN, token="t", earlier="")
 
 
-def test_only_visible_jobs_are_summed_up(source: HomeSource) -> None:
+async def test_only_visible_jobs_are_summed_up(source: HomeSource) -> None:
     """By week and user; a job without events counts as unknown; older ones than requested are left out."""
-
-    async def look() -> None:
-        mine = await compute_waste(visitor("ann"), source, since=0.0)
-        assert [("ann", "2023-W46", 3)] == [(week.user, week.week, week.jobs) for week in mine.weeks]
-        assert 0 < mine.weeks[0].wasted.gb_hours < mine.weeks[0].held.gb_hours
-        assert (3, 0, 0, False) == (mine.jobs, mine.unknown, mine.left, mine.more)
-        assert 1 == (await compute_waste(visitor("bob"), source, since=0.0)).jobs
-        assert 0 == (await compute_waste(visitor("cem"), source, since=0.0)).jobs
-        assert 0 == (await compute_waste(visitor("ann"), source)).jobs
-
-    asyncio.run(look())
+    mine = await compute_waste(visitor("ann"), source, since=0.0)
+    assert [("ann", "2023-W46", 3)] == [(week.user, week.week, week.jobs) for week in mine.weeks]
+    assert 0 < mine.weeks[0].wasted.gb_hours < mine.weeks[0].held.gb_hours
+    assert (3, 0, 0, False) == (mine.jobs, mine.unknown, mine.left, mine.more)
+    assert 1 == (await compute_waste(visitor("bob"), source, since=0.0)).jobs
+    assert 0 == (await compute_waste(visitor("cem"), source, since=0.0)).jobs
+    assert 0 == (await compute_waste(visitor("ann"), source)).jobs
 
 
-def test_a_slow_computation_continues_with_the_next_request(
+async def test_a_slow_computation_continues_with_the_next_request(
     source: HomeSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Results are kept; jobs without events are skipped."""
     job = "local-20260101-000000-abcdef"
     segments(Home(tmp_path).job(job).path)[0].unlink()
-
-    async def look() -> None:
-        monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", -1.0)
-        assert (0, 0, 3) == _counts(await compute_waste(visitor("ann"), source, since=0.0))
-        monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", 60.0)
-        assert (2, 1, 0) == _counts(await compute_waste(visitor("ann"), source, since=0.0))
-        monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", -1.0)
-        assert (2, 1, 0) == _counts(await compute_waste(visitor("ann"), source, since=0.0))
-
-    asyncio.run(look())
+    monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", -1.0)
+    assert (0, 0, 3) == _counts(await compute_waste(visitor("ann"), source, since=0.0))
+    monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", 60.0)
+    assert (2, 1, 0) == _counts(await compute_waste(visitor("ann"), source, since=0.0))
+    monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", -1.0)
+    assert (2, 1, 0) == _counts(await compute_waste(visitor("ann"), source, since=0.0))
 
 
 def _counts(found: unused_resources.UnusedHours) -> tuple[int, int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -68,10 +67,6 @@ def finish(lab: YarnLab, job: str) -> dict[str, Any]:
     return lab.wait(job)
 
 
-def events(lab: YarnLab, job: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
-
-
 @contextlib.contextmanager
 def away(lab: YarnLab, daemon: str) -> Iterator[None]:
     """A daemon is killed, and comes back."""
@@ -95,7 +90,7 @@ def test_the_master_is_killed(lab: YarnLab) -> None:
     assert (status["state"], status["session"], started(lab)) == ("succeeded", 1, programs)
     said, err = follower.communicate(timeout=CEILING)
     assert (follower.returncode, said.count("is done")) == (0, 4), err
-    told = events(lab, job)
+    told = lab.events(job)
     assert [each["seq"] for each in told] == list(range(1, len(told) + 1))
     assert [each["attempt"] for each in told] == sorted(each["attempt"] for each in told)
     home = Home(lab.home)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.change_detection import CLUSTER
 from tests.yarn.lab import YarnLab, until
-from tests.yarn.test_attempts import events, kill_am, wait_attempt
+from tests.yarn.test_attempts import kill_am, wait_attempt
 from tony.mini.daemon_http import send_request
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
@@ -58,6 +58,6 @@ def test_a_job_leaves_a_bad_host(lab: YarnLab) -> None:
     (lab.out / "gate").touch()
     status = lab.wait(job)
     assert (status["state"], status["session"], status["restarts"]["charged"]) == ("succeeded", 3, 2)
-    told = [each["data"]["hosts"] for each in events(lab, job) if each["event"] == "excluded"]
+    told = [each["hosts"] for each in lab.events_of(job, "excluded")]
     assert told[0] == [bad]
     assert f"no new containers on {bad}" in lab.tony("events", job).stdout

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-from typing import Any
 
 import pytest
 
@@ -21,12 +19,6 @@ open(f"{os.environ['OUT']}/{task}.{session}", "w")
 while session == "1" and not os.path.exists(os.environ["OUT"] + "/gate"):
     time.sleep(0.05)
 """
-
-
-def events(lab: YarnLab, job: str, kind: str) -> list[dict[str, Any]]:
-    """What is told of each event of a kind."""
-    lines = [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
-    return [line["data"] for line in lines if line["event"] == kind]
 
 
 def test_the_resource_manager_is_killed(lab: YarnLab) -> None:
@@ -48,7 +40,7 @@ def test_the_resource_manager_is_killed(lab: YarnLab) -> None:
     status = lab.wait(job)
     assert (status["state"], status["session"]) == ("succeeded", 1)
     assert lab.wait_application(job)["finalStatus"] == "SUCCEEDED"
-    assert len(events(lab, job, "granted")) == 2
+    assert len(lab.events_of(job, "granted")) == 2
 
 
 def test_a_job_that_ended_without_a_resource_manager_is_unregistered_later(lab: YarnLab) -> None:
@@ -84,7 +76,7 @@ def test_a_node_manager_is_killed(lab: YarnLab) -> None:
     finally:
         lab.cluster.restart(away[0])
     assert (status["state"], status["session"]) == ("succeeded", 2)
-    lost = [each for each in events(lab, job, "container-ended") if each["blameless"]]
+    lost = [each for each in lab.events_of(job, "container-ended") if each["blameless"]]
     assert len(lost) == sum(node == away[0] for node in hosts.values())
     assert "node was lost" in lost[0]["cause"]
     lab.wait_removed(job)

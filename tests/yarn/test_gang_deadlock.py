@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -48,7 +46,7 @@ def test_two_jobs_that_need_more_than_half(lab: YarnLab) -> None:
     ended = [lab.wait(job) for job in jobs]
     assert lab.wait(hog)["state"] == "succeeded"
     assert [(each["state"], each["session"]) for each in ended] == [("succeeded", 1)] * 2
-    told = [_events(lab, job) for job in jobs]
+    told = [lab.events(job) for job in jobs]
     gave_way = [events for events in told if any(each["data"].get("deadline") == "gang-pause" for each in events)]
     assert gave_way
     causes = [each["data"].get("cause", "") for each in gave_way[0]]
@@ -58,7 +56,3 @@ def test_two_jobs_that_need_more_than_half(lab: YarnLab) -> None:
 
 def _lacks_room(lab: YarnLab, job: str) -> bool:
     return "pending in queue" in lab.status(job)["waiting"]
-
-
-def _events(lab: YarnLab, job: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]

@@ -21,7 +21,7 @@ from tests.hadoop.clients import resource_manager
 from tests.mini_clusters import Clusters
 from tests.yarn.ha_clusters import Nothing, PairedCluster, PairedLab, Standing, paired_options
 from tests.yarn.lab import YarnLab, one_user, until, user
-from tests.yarn.test_daemons import RESUMES, events
+from tests.yarn.test_daemons import RESUMES
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import ServiceAddress, find_name_service, list_resource_managers
@@ -145,7 +145,7 @@ def test_a_resource_manager_is_killed(lab: PairedLab) -> None:
     lab.wait_wrote("0.2"), lab.wait_wrote("1.2")
     ended(follower)
     assert lab.wait_application(job)["finalStatus"] == "SUCCEEDED"
-    assert len(events(lab, job, "granted")) > 2
+    assert len(lab.events_of(job, "granted")) > 2
     assert (attempts(lab, job), lab.status(job)["session"]) == (1, 2)
     assert not os.path.exists(f"/proc/{master}")
 
@@ -176,7 +176,7 @@ def test_a_resource_manager_steps_back(lab: PairedLab) -> None:
     lab.pairs.activate("rm2")
     ended(follower)
     assert lab.wait_application(job)["finalStatus"] == "SUCCEEDED"
-    assert (attempts(lab, job), len(events(lab, job, "granted"))) == (1, 2)
+    assert (attempts(lab, job), len(lab.events_of(job, "granted"))) == (1, 2)
 
 
 @pytest.mark.on_change(*CLUSTER)
@@ -233,8 +233,7 @@ def test_a_name_node_is_killed(lab: PairedLab) -> None:
     late = lab.elsewhere("late")
     assert late.status(job)["state"] == "succeeded"
     assert {"summary.json", "events.1.jsonl", "am.log", "job.json"} == set(lab.kept(record))
-    seen = [line["event"] for line in map(json.loads, late.tony("events", job, "--json").stdout.splitlines())]
-    assert seen == [json.loads(line)["event"] for line in lab.tony("events", job, "--json").stdout.splitlines()]
+    assert [each["event"] for each in late.events(job)] == [each["event"] for each in lab.events(job)]
 
 
 @pytest.mark.on_change(*CLUSTER)

@@ -14,7 +14,7 @@ import pytest
 from tests.change_detection import CLUSTER, RUNTIME
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, one_user, until
-from tests.yarn.test_attempts import events, finish
+from tests.yarn.test_attempts import finish
 from tony.linux import process
 from tony.mini.daemon_http import send_request
 
@@ -153,7 +153,7 @@ def test_nodes_are_cut_off(lab: YarnLab) -> None:
     assert (status["state"], status["session"], status["attempt"]) == ("succeeded", 3, 2)
     assert (status["restarts"]["charged"], status["restarts"]["free"]) == (0, 2)
     assert lab.wrote("twice") == ""
-    told = events(lab, job)
+    told = lab.events(job)
     assert [each["seq"] for each in told] == list(range(1, len(told) + 1))
     assert [each["attempt"] for each in told] == sorted(each["attempt"] for each in told)
     assert lab.tony("replay", job).returncode == 0

@@ -85,7 +85,7 @@ def test_a_browser_shows_and_changes_a_job_through_the_proxy(lab: YarnLab) -> No
         assert browser.complaints == []
     lab.wait(job, "killed")
     kinds = [kind.kind for kind in REQUESTS]
-    asked = [(line["event"], line["data"]["actor"]["name"]) for line in _events(lab, job) if line["event"] in kinds]
+    asked = [(line["event"], line["data"]["actor"]["name"]) for line in lab.events(job) if line["event"] in kinds]
     what = ["stacks-requested", "log-level-requested", "restart-requested", "kill-requested"]
     assert asked == [(each, user()) for each in what]
     lab.wait_application(job)
@@ -267,10 +267,6 @@ def _put(host: str, path: str, token: str, origin: str) -> tuple[int, str]:
         return answer.status, json.loads(answer.read())["error"]["code"]
     finally:
         connection.close()
-
-
-def _events(lab: YarnLab, job: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
 
 
 def _command(pid: int) -> bytes:

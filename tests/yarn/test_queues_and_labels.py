@@ -6,7 +6,7 @@ import json
 import re
 import signal
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -80,12 +80,6 @@ def sharing(clusters: Clusters) -> MiniCluster:
 def lab(sharing: MiniCluster) -> Iterator[YarnLab]:
     with one_user(lambda folder: YarnLab(folder, sharing)) as made:
         yield made
-
-
-def events(lab: YarnLab, job: str, kind: str) -> list[dict[str, Any]]:
-    """What is told of each event of a kind."""
-    lines = [json.loads(line) for line in lab.tony("events", job, "--json").stdout.splitlines()]
-    return [line["data"] for line in lines if line["event"] == kind]
 
 
 def hosts(lab: YarnLab, job: str) -> dict[str, str]:
@@ -267,12 +261,12 @@ def test_preemption(lab: YarnLab) -> None:
     (lab.out / "gate").touch()
     status = lab.wait(borrower)
     assert (status["state"], status["session"] > 1) == ("succeeded", True)
-    taken = [each for each in events(lab, borrower, "container-ended") if each["blameless"]]
+    taken = [each for each in lab.events_of(borrower, "container-ended") if each["blameless"]]
     assert taken
     assert all("preempted" in each["cause"] for each in taken)
     log = (lab.home / "jobs" / borrower / "am.log").read_text()
     announced = set(re.findall(r"worker:\d in (container_\w+): YARN will preempt it for another queue", log))
     assert announced & {each["container"] for each in taken}, log
-    again = events(lab, borrower, "session-opened")[1]["reason"]
+    again = lab.events_of(borrower, "session-opened")[1]["reason"]
     told_in_time = "YARN preempted it" in again
     assert told_in_time or "its executor received a stop signal that the AM did not send" in again, again

@@ -100,179 +100,127 @@ def welcome(attempt: int = 1, interval: float = 60.0) -> Welcome:
     return Welcome(attempt=attempt, heartbeat_interval=interval, acked=0)
 
 
-def play(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(30):
-            await scenario()
-
-    asyncio.run(bounded())
-
-
-def test_a_lease_of_zero_ends_with_the_connection() -> None:
+async def test_a_lease_of_zero_ends_with_the_connection() -> None:
     """By default a program does not outlive its AM."""
-
-    async def scenario() -> None:
-        world = World()
-        assert await world.link.keep() == "no listener there"
-        assert world.tries == 1
-
-    play(scenario)
+    world = World()
+    assert await world.link.keep() == "no listener there"
+    assert world.tries == 1
 
 
-def test_the_lease_holds_while_the_am_may_return() -> None:
+async def test_the_lease_holds_while_the_am_may_return() -> None:
     """Within the lease it reconnects, and the new AM finds the same executor."""
-
-    async def scenario() -> None:
-        line = Line([welcome(attempt=2), None])
-        world = World(GONE, GONE, GONE, line, length=0.5, patience=0.5)
-        world.dialog.report_ready(1, "h:1")
-        assert await world.link.keep() == "no listener there"
-        assert world.tries > 4
-        attach, ready = line.sent
-        assert isinstance(attach, Attach)
-        assert ready == Ready(n=1, session=1, address="h:1")
-        assert line.closed
-        assert world.dialog.highest_attempt == 2
-
-    play(scenario)
+    line = Line([welcome(attempt=2), None])
+    world = World(GONE, GONE, GONE, line, length=0.5, patience=0.5)
+    world.dialog.report_ready(1, "h:1")
+    assert await world.link.keep() == "no listener there"
+    assert world.tries > 4
+    attach, ready = line.sent
+    assert isinstance(attach, Attach)
+    assert ready == Ready(n=1, session=1, address="h:1")
+    assert line.closed
+    assert world.dialog.highest_attempt == 2
 
 
-def test_unknown_trouble_is_borne_for_the_connect_timeout() -> None:
+async def test_unknown_trouble_is_borne_for_the_connect_timeout() -> None:
     """A network that is cut is no proof of anything: patience, though the lease is zero."""
-
-    async def scenario() -> None:
-        world = World(*[UNKNOWN] * 3, Line([welcome(), None]), length=0.0, patience=20.0)
-        assert await world.link.keep() == "no listener there"
-        assert world.tries == 5
-
-    play(scenario)
+    world = World(*[UNKNOWN] * 3, Line([welcome(), None]), length=0.0, patience=20.0)
+    assert await world.link.keep() == "no listener there"
+    assert world.tries == 5
 
 
 @pytest.mark.parametrize("code", ["token", "version", "stale", "bad-message"])
-def test_an_executor_refused_at_the_start_exits(code: str) -> None:
+async def test_an_executor_refused_at_the_start_exits(code: str) -> None:
     """Nothing runs yet, and trying again would be of no use: at the hello and after it."""
-
-    async def scenario() -> None:
-        at_hello = World(ProtocolError(code, "go away"), length=60.0)
-        assert await at_hello.link.keep() == "go away"
-        after = World(Line([ProtocolError(code, "go away")]), length=60.0)
-        assert await after.link.keep() == "the application master refused the executor: go away"
-        assert at_hello.link.is_rejected
-        assert after.link.is_rejected
-
-    play(scenario)
+    at_hello = World(ProtocolError(code, "go away"), length=60.0)
+    assert await at_hello.link.keep() == "go away"
+    after = World(Line([ProtocolError(code, "go away")]), length=60.0)
+    assert await after.link.keep() == "the application master refused the executor: go away"
+    assert at_hello.link.is_rejected
+    assert after.link.is_rejected
 
 
-def test_an_executor_refused_as_stale_exits_at_once() -> None:
+async def test_an_executor_refused_as_stale_exits_at_once() -> None:
     """Whatever is left of the lease: another one may have its place."""
-
-    async def scenario() -> None:
-        world = World(Line([welcome(), None]), Line([ProtocolError("stale", "another has it")]), length=600.0)
-        assert await world.link.keep() == "the application master refused the executor: another has it"
-        assert world.link.is_rejected
-
-    play(scenario)
+    world = World(Line([welcome(), None]), Line([ProtocolError("stale", "another has it")]), length=600.0)
+    assert await world.link.keep() == "the application master refused the executor: another has it"
+    assert world.link.is_rejected
 
 
 @pytest.mark.parametrize("code", ["superseded", "busy", "token", "bad-message", "version"])
-def test_other_refusals_end_nothing_that_runs(code: str) -> None:
+async def test_other_refusals_end_nothing_that_runs(code: str) -> None:
     """An older application master has no authority, and any process may listen at the address of a dead one."""
-
-    async def scenario() -> None:
-        refused = ProtocolError(code, "not you")
-        last = Line([welcome(attempt=2), ProtocolError("stale", "enough")])
-        world = World(Line([welcome(), None]), refused, Line([refused]), refused, last, length=600.0)
-        assert await world.link.keep() == "the application master refused the executor: enough"
-        assert world.tries == 5
-        assert world.dialog.highest_attempt == 2
-
-    play(scenario)
+    refused = ProtocolError(code, "not you")
+    last = Line([welcome(attempt=2), ProtocolError("stale", "enough")])
+    world = World(Line([welcome(), None]), refused, Line([refused]), refused, last, length=600.0)
+    assert await world.link.keep() == "the application master refused the executor: enough"
+    assert world.tries == 5
+    assert world.dialog.highest_attempt == 2
 
 
-def test_busy_means_come_back() -> None:
+async def test_busy_means_come_back() -> None:
     """An application master with too much to do is there."""
-
-    async def scenario() -> None:
-        world = World(ProtocolError("busy", "later"), ProtocolError("busy", "later"), patience=60.0)
-        await world.link.keep()
-        assert world.tries == 3
-
-    play(scenario)
+    world = World(ProtocolError("busy", "later"), ProtocolError("busy", "later"), patience=60.0)
+    await world.link.keep()
+    assert world.tries == 3
 
 
-def test_older_master_is_left() -> None:
+async def test_older_master_is_left() -> None:
     """An executor that has obeyed attempt 2 does not talk to attempt 1, and looks for a later one."""
-
-    async def scenario() -> None:
-        old = Line([welcome(attempt=1), ReleaseExecutor()])
-        world = World(Line([welcome(attempt=2), None]), old)
-        assert await world.link.keep() == "no listener there"
-        assert world.tries == 3
-        assert world.wishes == []
-        assert old.closed
-
-    play(scenario)
+    old = Line([welcome(attempt=1), ReleaseExecutor()])
+    world = World(Line([welcome(attempt=2), None]), old)
+    assert await world.link.keep() == "no listener there"
+    assert world.tries == 3
+    assert world.wishes == []
+    assert old.closed
 
 
-def test_commands_of_an_older_session_are_refused_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        old = [StopProgram(session=n, grace=1.0) for n in (1, 2, 1, 2)]
-        line = Line([welcome(), Prepare(session=3), *old, Prepare(session=3)])
-        world = World(line)
-        await world.link.keep()
-        assert world.dialog.refused == 5
-        said = [r.getMessage() for r in caplog.records if "ignored" in r.getMessage()]
-        assert said == [f"ignored stop-program of session {n}: the current one is 3" for n in (1, 2)]
-
-    play(scenario)
+async def test_commands_of_an_older_session_are_refused_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    old = [StopProgram(session=n, grace=1.0) for n in (1, 2, 1, 2)]
+    line = Line([welcome(), Prepare(session=3), *old, Prepare(session=3)])
+    world = World(line)
+    await world.link.keep()
+    assert world.dialog.refused == 5
+    said = [r.getMessage() for r in caplog.records if "ignored" in r.getMessage()]
+    assert said == [f"ignored stop-program of session {n}: the current one is 3" for n in (1, 2)]
 
 
-def test_reports_flow_while_connected() -> None:
+async def test_reports_flow_while_connected() -> None:
     """Each once per connection, at once; wishes go to who performs them."""
 
-    async def scenario() -> None:
-        async def report() -> None:
-            world.dialog.report_started(1, 1, 42)
-            world.link.flush()
-            world.link.flush()
+    async def report() -> None:
+        world.dialog.report_started(1, 1, 42)
+        world.link.flush()
+        world.link.flush()
 
-        line = Line([welcome(), report, ReleaseExecutor(grace=2.0), None])
-        world = World(line)
-        world.link.flush()  # without a connection: nothing happens
-        await world.link.keep()
-        assert [Attach, ProgramStarted] == [type(message) for message in line.sent]
-        assert world.wishes == [EndExecutor(grace=2.0)]
-
-    play(scenario)
+    line = Line([welcome(), report, ReleaseExecutor(grace=2.0), None])
+    world = World(line)
+    world.link.flush()  # without a connection: nothing happens
+    await world.link.keep()
+    assert [Attach, ProgramStarted] == [type(message) for message in line.sent]
+    assert world.wishes == [EndExecutor(grace=2.0)]
 
 
-def test_heartbeats_have_the_interval_of_the_welcome() -> None:
+async def test_heartbeats_have_the_interval_of_the_welcome() -> None:
     """None before the Welcome."""
 
-    async def scenario() -> None:
-        async def some_beats() -> None:
-            await wait_until(lambda: sum(isinstance(message, Heartbeat) for message in line.sent) >= 3)
+    async def some_beats() -> None:
+        await wait_until(lambda: sum(isinstance(message, Heartbeat) for message in line.sent) >= 3)
 
-        line = Line([welcome(interval=0.01), some_beats, None])
-        await World(line).link.keep()
-        assert isinstance(line.sent[0], Attach)
-
-    play(scenario)
+    line = Line([welcome(interval=0.01), some_beats, None])
+    await World(line).link.keep()
+    assert isinstance(line.sent[0], Attach)
 
 
-def test_silence_after_attach_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silence_after_attach_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer that accepts the connection and never answers is not our application master."""
     monkeypatch.setattr("tony.executor.control.am_connection._ANSWER_TIMEOUT_SECONDS", 0.05)
 
-    async def scenario() -> None:
-        async def for_ever() -> None:
-            await asyncio.sleep(600)
+    async def for_ever() -> None:
+        await asyncio.sleep(600)
 
-        world = World(Line([for_ever]), patience=60.0)
-        await world.link.keep()
-        assert world.tries == 2
-
-    play(scenario)
+    world = World(Line([for_ever]), patience=60.0)
+    await world.link.keep()
+    assert world.tries == 2
 
 
 # --- the lease --------------------------------------------------------------------------------------------------------
@@ -314,164 +262,129 @@ class Answer(Line):
 
 
 @pytest.mark.parametrize("last", [None, Ack(n=0), SetLogLevel(level="info"), Ack(n=0, heard=-1e9)])
-def test_only_an_answer_renews_the_lease(last: object) -> None:
+async def test_only_an_answer_renews_the_lease(last: object) -> None:
     """That something comes is no proof that we are heard, and neither is a connection that ends in good order."""
-
-    async def scenario() -> None:
-        world = World(length=50.0)
-        world.lines = [Line([welcome(), pass_by(world, 100.0), last])]
-        assert await world.link.keep() in ("the connection was closed", "no listener there")
-        assert world.tries == 1
-
-    play(scenario)
+    world = World(length=50.0)
+    world.lines = [Line([welcome(), pass_by(world, 100.0), last])]
+    assert await world.link.keep() in ("the connection was closed", "no listener there")
+    assert world.tries == 1
 
 
-def test_a_lease_runs_from_the_time_of_the_request() -> None:
+async def test_a_lease_runs_from_the_time_of_the_request() -> None:
     """Not from when the answer came: the application master counts from when it got the request."""
-
-    async def scenario() -> None:
-        world = World(length=60.0)
-        began = world.clock.monotonic()
-        world.clock.ahead = 50.0
-        line = Line([welcome()])
-        line.script += [Ack(n=0, heard=began + 20.0), pass_by(world, 25.0), None]
-        world.lines = [line]
-        world.lease = world.link._lease = Lease(60.0, 5.0, began)
-        keeping = asyncio.ensure_future(world.link.keep())
-        await until(lambda: world.tries > 1)()
-        left = world.lease.compute_time_left(world.clock.monotonic(), no_listener=True)
-        assert 30.0 < left < 36.0  # welcomed at 50, it is 75 now
-        keeping.cancel()
-
-    play(scenario)
+    world = World(length=60.0)
+    began = world.clock.monotonic()
+    world.clock.ahead = 50.0
+    line = Line([welcome()])
+    line.script += [Ack(n=0, heard=began + 20.0), pass_by(world, 25.0), None]
+    world.lines = [line]
+    world.lease = world.link._lease = Lease(60.0, 5.0, began)
+    keeping = asyncio.ensure_future(world.link.keep())
+    await until(lambda: world.tries > 1)()
+    left = world.lease.compute_time_left(world.clock.monotonic(), no_listener=True)
+    assert 30.0 < left < 36.0  # welcomed at 50, it is 75 now
+    keeping.cancel()
 
 
-def test_an_answer_is_requested_in_time() -> None:
+async def test_an_answer_is_requested_in_time() -> None:
     """Whatever the heartbeat interval is, and however long the AM sends nothing by itself."""
-
-    async def scenario() -> None:
-        world = World(length=0.5, patience=0.5)
-        line = Answer([welcome(interval=600.0)])
-        world.lines = [line]
-        keeping = asyncio.ensure_future(world.link.keep())
-        await asyncio.sleep(1.5)  # three terms
-        assert not keeping.done()
-        assert world.tries == 1
-        keeping.cancel()
-
-    play(scenario)
+    world = World(length=0.5, patience=0.5)
+    line = Answer([welcome(interval=600.0)])
+    world.lines = [line]
+    keeping = asyncio.ensure_future(world.link.keep())
+    await asyncio.sleep(1.5)  # three terms
+    assert not keeping.done()
+    assert world.tries == 1
+    keeping.cancel()
 
 
-def test_a_connection_without_answers_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_without_answers_ends_with_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """What we send may be lost although what we are sent arrives."""
     monkeypatch.setattr("tony.executor.control.am_connection.EXPIRY_GRACE_SECONDS", 0.05)
-
-    async def scenario() -> None:
-        world = World(length=0.3, patience=0.3)
-        line = Line([welcome(interval=0.01), *[SetLogLevel(level="info")] * 5, until(lambda: False)])
-        world.lines = [line]
-        assert await world.link.keep() == "no answer for 0 s"
-        assert line.closed
-        assert asking(line)
-
-    play(scenario)
+    world = World(length=0.3, patience=0.3)
+    line = Line([welcome(interval=0.01), *[SetLogLevel(level="info")] * 5, until(lambda: False)])
+    world.lines = [line]
+    assert await world.link.keep() == "no answer for 0 s"
+    assert line.closed
+    assert asking(line)
 
 
-def test_a_laptop_may_sleep() -> None:
+async def test_a_laptop_may_sleep() -> None:
     """Its clock goes on meanwhile. The application master, which slept as well, answers when it wakes up."""
-
-    async def scenario() -> None:
-        world = World(length=60.0)
-        line = Answer([welcome(interval=0.01), pass_by(world, 3600.0), Ack(n=0)])
-        world.lines = [line]
-        keeping = asyncio.ensure_future(world.link.keep())
-        await until(
-            lambda: world.lease.compute_time_left(world.clock.monotonic(), no_listener=True) > 50.0 and not line.script
-        )()
-        assert not keeping.done()
-        keeping.cancel()
-
-    play(scenario)
+    world = World(length=60.0)
+    line = Answer([welcome(interval=0.01), pass_by(world, 3600.0), Ack(n=0)])
+    world.lines = [line]
+    keeping = asyncio.ensure_future(world.link.keep())
+    await until(
+        lambda: world.lease.compute_time_left(world.clock.monotonic(), no_listener=True) > 50.0 and not line.script
+    )()
+    assert not keeping.done()
+    keeping.cancel()
 
 
-def test_a_start_message_older_than_the_lease_is_not_executed() -> None:
+async def test_a_start_message_older_than_the_lease_is_not_executed() -> None:
     """It is requested again on a new connection, on which all messages are sent once more."""
-
-    async def scenario() -> None:
-        start = StartProgram(attempt=1, session=1, try_=1, version=1, shared=None)
-        world = World(length=60.0)
-        world.dialog.report_ready(1, "h:1")
-        second = Line([welcome(), start, until(lambda: False)])
-        world.lines = [Answer([welcome(interval=0.01), pass_by(world, 3600.0), start]), second]
-        keeping = asyncio.ensure_future(world.link.keep())
-        await until(lambda: world.wishes)()
-        assert world.tries == 2
-        assert [wish.command for wish in world.wishes if isinstance(wish, StartTaskAttempt)] == [start]
-        keeping.cancel()
-
-    play(scenario)
+    start = StartProgram(attempt=1, session=1, try_=1, version=1, shared=None)
+    world = World(length=60.0)
+    world.dialog.report_ready(1, "h:1")
+    second = Line([welcome(), start, until(lambda: False)])
+    world.lines = [Answer([welcome(interval=0.01), pass_by(world, 3600.0), start]), second]
+    keeping = asyncio.ensure_future(world.link.keep())
+    await until(lambda: world.wishes)()
+    assert world.tries == 2
+    assert [wish.command for wish in world.wishes if isinstance(wish, StartTaskAttempt)] == [start]
+    keeping.cancel()
 
 
 @pytest.mark.parametrize("rate", [0.95, 1.05])
-def test_clocks_run_at_different_rates(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clocks_run_at_different_rates(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lease of ours is over before the application master, whose clock is 5 % faster or slower, takes it to be."""
     monkeypatch.setattr("tony.executor.control.am_connection.EXPIRY_GRACE_SECONDS", 0.0)
-
-    async def scenario() -> None:
-        world = World(length=1.0, patience=0.0)
-        monkeypatch.setattr(world.clock, "monotonic", lambda: rate * asyncio.get_running_loop().time())
-        world.lease = world.link._lease = Lease(1.0, 0.0, world.clock.monotonic())
-        world.lines = [Line([welcome(interval=0.01), None])]
-        began = asyncio.get_running_loop().time()
-        await world.link.keep()
-        assert asyncio.get_running_loop().time() - began < 1.0 * 1.06 + 1.0  # a busy machine; see the page
-
-    play(scenario)
+    world = World(length=1.0, patience=0.0)
+    monkeypatch.setattr(world.clock, "monotonic", lambda: rate * asyncio.get_running_loop().time())
+    world.lease = world.link._lease = Lease(1.0, 0.0, world.clock.monotonic())
+    world.lines = [Line([welcome(interval=0.01), None])]
+    began = asyncio.get_running_loop().time()
+    await world.link.keep()
+    assert asyncio.get_running_loop().time() - began < 1.0 * 1.06 + 1.0  # a busy machine; see the page
 
 
 # --- summons ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_summons_ends_the_waiting() -> None:
+async def test_a_summons_ends_the_waiting() -> None:
     """Also one after many failed attempts, and while a connection to an address that does not answer is being made."""
 
-    async def scenario() -> None:
-        async def hang(timeout: float) -> Line:
-            await asyncio.sleep(600)
-            raise AssertionError
+    async def hang(timeout: float) -> Line:
+        await asyncio.sleep(600)
+        raise AssertionError
 
-        world = World(*[GONE] * 30, length=600.0)
-        monkey, world.link._connect = world.link._connect, hang
-        keeping = asyncio.ensure_future(world.link.keep())
-        await asyncio.sleep(0.01)
-        world.link._connect = monkey
-        world.link.on_reattach_request(2, moved=True)
-        await until(lambda: world.tries > 6)()
-        world.lines = [Line([welcome(attempt=2), ProtocolError("stale", "enough")])]
-        world.link.on_reattach_request(2, moved=False)
-        world.link.on_reattach_request(2, moved=False)
-        assert await keeping == "the application master refused the executor: enough"
-
-    play(scenario)
+    world = World(*[GONE] * 30, length=600.0)
+    monkey, world.link._connect = world.link._connect, hang
+    keeping = asyncio.ensure_future(world.link.keep())
+    await asyncio.sleep(0.01)
+    world.link._connect = monkey
+    world.link.on_reattach_request(2, moved=True)
+    await until(lambda: world.tries > 6)()
+    world.lines = [Line([welcome(attempt=2), ProtocolError("stale", "enough")])]
+    world.link.on_reattach_request(2, moved=False)
+    world.link.on_reattach_request(2, moved=False)
+    assert await keeping == "the application master refused the executor: enough"
 
 
-def test_a_summons_takes_us_from_the_older_one_and_from_no_other() -> None:
+async def test_a_summons_takes_us_from_the_older_one_and_from_no_other() -> None:
     """Who calls twice, or calls although we are there, disturbs nothing."""
-
-    async def scenario() -> None:
-        first, second = Line([welcome(), until(lambda: False)]), Line([welcome(attempt=2), until(lambda: False)])
-        world = World(first, second, length=600.0)
-        keeping = asyncio.ensure_future(world.link.keep())
-        await until(lambda: world.dialog.peer_attempt == 1)()
-        world.dialog.accept_reattach(2)
-        world.link.on_reattach_request(2, moved=True)
-        await until(lambda: world.dialog.peer_attempt == 2)()
-        assert first.closed
-        for _ in range(3):
-            world.link.on_reattach_request(2, moved=False)
-            await asyncio.sleep(0.001)
-        assert not second.closed
-        assert world.tries == 2
-        keeping.cancel()
-
-    play(scenario)
+    first, second = Line([welcome(), until(lambda: False)]), Line([welcome(attempt=2), until(lambda: False)])
+    world = World(first, second, length=600.0)
+    keeping = asyncio.ensure_future(world.link.keep())
+    await until(lambda: world.dialog.peer_attempt == 1)()
+    world.dialog.accept_reattach(2)
+    world.link.on_reattach_request(2, moved=True)
+    await until(lambda: world.dialog.peer_attempt == 2)()
+    assert first.closed
+    for _ in range(3):
+        world.link.on_reattach_request(2, moved=False)
+        await asyncio.sleep(0.001)
+    assert not second.closed
+    assert world.tries == 2
+    keeping.cancel()

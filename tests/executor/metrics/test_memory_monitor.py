@@ -129,7 +129,7 @@ def test_group_holds_all_and_is_emptied(master: Master, guest: Start, group: tup
 
 
 @pytest.mark.parametrize(("before", "measured"), [("4096", False), (str(64 * MIB), True), (None, True)])
-def test_a_peak_of_the_kernel_is_not_measured_again(
+async def test_a_peak_of_the_kernel_is_not_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, measured: bool
 ) -> None:
     """Unless it keeps no peak, or only that of earlier task attempts, which it does not reset (v2)."""
@@ -139,14 +139,10 @@ def test_a_peak_of_the_kernel_is_not_measured_again(
         (tmp_path / "memory.peak").write_text(before)
     (tmp_path / "memory.current").write_text("8192")
     meter = MemoryMonitor(MIB, ProcessTree("", [str(tmp_path)], lambda: ()), lambda pids: None)
-
-    async def watch() -> bool:
-        watching = asyncio.ensure_future(meter.watch())
-        for _ in range(10):
-            await asyncio.sleep(0)
-        return watching.done()
-
-    assert not asyncio.run(watch())
+    watching = asyncio.ensure_future(meter.watch())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not watching.done()
     (tmp_path / "memory.peak").unlink(missing_ok=True)
     assert meter.read_peak(0) == (8192 if measured else None)
     assert meter.read_usage() == 8192

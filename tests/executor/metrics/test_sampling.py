@@ -59,34 +59,27 @@ def measuring(
     return MetricsSampler(2, 3, lambda: interval, lambda: [1, 2], Outbox(hearer), used, progress)
 
 
-def test_samples_come_again_and_again() -> None:
+async def test_samples_come_again_and_again() -> None:
     """With their session and try, until it is over; what says nothing new at the end is not said."""
-
-    async def body() -> None:
-        hearer, used = Hearer(), Used()
-        of = measuring(hearer, used)
-        running = asyncio.ensure_future(of.run())
-        await wait_until(lambda: len(hearer.heard) >= 3)
-        running.cancel()
-        await of.finish()
-        assert all((each.session, each.try_, each.values) == (2, 3, {"cpu": 2.0}) for each in hearer.heard)
-        assert all(0 <= each.ago < 60 for each in hearer.heard)
-
-    asyncio.run(body())
+    hearer, used = Hearer(), Used()
+    of = measuring(hearer, used)
+    running = asyncio.ensure_future(of.run())
+    await wait_until(lambda: len(hearer.heard) >= 3)
+    running.cancel()
+    await of.finish()
+    assert all((each.session, each.try_, each.values) == (2, 3, {"cpu": 2.0}) for each in hearer.heard)
+    assert all(0 <= each.ago < 60 for each in hearer.heard)
 
 
-def test_without_an_interval_nothing_is_looked_at() -> None:
-    async def body() -> None:
-        hearer, used = Hearer(), Used()
-        of = measuring(hearer, used, interval=0.0)
-        await of.run()
-        await of.finish()
-        assert (hearer.heard, used.looks) == ([], 0)
-
-    asyncio.run(body())
+async def test_without_an_interval_nothing_is_looked_at() -> None:
+    hearer, used = Hearer(), Used()
+    of = measuring(hearer, used, interval=0.0)
+    await of.run()
+    await of.finish()
+    assert (hearer.heard, used.looks) == ([], 0)
 
 
-def test_expensive_samples_are_taken_less_often() -> None:
+async def test_expensive_samples_are_taken_less_often() -> None:
     """A sample that takes a tenth of a second of a core is not followed by another one within seconds."""
 
     def burn() -> None:
@@ -94,103 +87,85 @@ def test_expensive_samples_are_taken_less_often() -> None:
         while time.thread_time() < end:
             pass
 
-    async def body() -> None:
-        hearer, used = Hearer(), Used(burn)
-        of = measuring(hearer, used)
-        running = asyncio.ensure_future(of.run())
-        await wait_until(lambda: hearer.heard)
-        assert of._pause >= 20
-        running.cancel()
-        await of.finish()
-
-    asyncio.run(body())
+    hearer, used = Hearer(), Used(burn)
+    of = measuring(hearer, used)
+    running = asyncio.ensure_future(of.run())
+    await wait_until(lambda: hearer.heard)
+    assert of._pause >= 20
+    running.cancel()
+    await of.finish()
 
 
-def test_a_hanging_sample_delays_neither_heartbeats_nor_the_exit() -> None:
+async def test_a_hanging_sample_delays_neither_heartbeats_nor_the_exit() -> None:
     """The exit for a moment at most."""
-
-    async def body() -> None:
-        let_go = threading.Event()
-        hearer, used = Hearer(), Used(lambda: let_go.wait(60))
-        of = measuring(hearer, used)
-        running = asyncio.ensure_future(of.run())
-        await wait_until(lambda: used.looks)
-        running.cancel()
-        began = clock.monotonic()
-        await of.finish()
-        assert clock.monotonic() - began < 50
-        assert hearer.heard == []
-        let_go.set()
-
-    asyncio.run(body())
+    let_go = threading.Event()
+    hearer, used = Hearer(), Used(lambda: let_go.wait(60))
+    of = measuring(hearer, used)
+    running = asyncio.ensure_future(of.run())
+    await wait_until(lambda: used.looks)
+    running.cancel()
+    began = clock.monotonic()
+    await of.finish()
+    assert clock.monotonic() - began < 50
+    assert hearer.heard == []
+    let_go.set()
 
 
-def test_a_look_that_fails_ends_no_program(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+async def test_a_look_that_fails_ends_no_program(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     """It is given up, and said; what the program tells of its checkpoints is still told."""
 
     def fail() -> None:
         raise ValueError("the kernel speaks in tongues")
 
-    async def body() -> None:
-        hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path)
-        of = measuring(hearer, Used(fail), progress)
-        await of.run()
-        progress._socket.sendto(b"c\t1\t1\t1", progress.path)
-        await of.finish()
-        progress.close()
-        assert hearer.saved == [1]
-        assert "is disabled" in caplog.text
-
-    asyncio.run(body())
+    hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path)
+    of = measuring(hearer, Used(fail), progress)
+    await of.run()
+    progress._socket.sendto(b"c\t1\t1\t1", progress.path)
+    await of.finish()
+    progress.close()
+    assert hearer.saved == [1]
+    assert "is disabled" in caplog.text
 
 
-def test_checkpoints_wait_for_a_connection(tmp_path: Path) -> None:
+async def test_checkpoints_wait_for_a_connection(tmp_path: Path) -> None:
     """A sample without a connection is lost; each checkpoint is reported once, also after the program has exited."""
-
-    async def body() -> None:
-        hearer = Hearer()
-        progress = ProgressListener(lambda pid, uid: True, tmp_path)
-        of = measuring(hearer, Used(), progress)
-        tell = progress._socket  # by itself: it is a socket like any other
-        hearer.deaf = True
-        for step in range(3):
-            tell.sendto(f"c\t{step}\t{clock.monotonic()}\t0.5".encode(), progress.path)
-            of._send({"cpu": 1.0}, 0.0)
-        hearer.deaf = False
-        of._send({"cpu": 2.0}, 0.0)
-        assert (hearer.saved, [each.values for each in hearer.heard]) == ([0, 1, 2], [{"cpu": 2.0}])
-        hearer.deaf = True
-        tell.sendto(f"c\t7\t{clock.monotonic()}\t0.5".encode(), progress.path)
-        await of.finish()
-        progress.close()
-        hearer.deaf = False
-        of._outbox.catch_up()
-        of._outbox.catch_up()
-        assert hearer.saved == [0, 1, 2, 7]
-
-    asyncio.run(body())
+    hearer = Hearer()
+    progress = ProgressListener(lambda pid, uid: True, tmp_path)
+    of = measuring(hearer, Used(), progress)
+    tell = progress._socket  # by itself: it is a socket like any other
+    hearer.deaf = True
+    for step in range(3):
+        tell.sendto(f"c\t{step}\t{clock.monotonic()}\t0.5".encode(), progress.path)
+        of._send({"cpu": 1.0}, 0.0)
+    hearer.deaf = False
+    of._send({"cpu": 2.0}, 0.0)
+    assert (hearer.saved, [each.values for each in hearer.heard]) == ([0, 1, 2], [{"cpu": 2.0}])
+    hearer.deaf = True
+    tell.sendto(f"c\t7\t{clock.monotonic()}\t0.5".encode(), progress.path)
+    await of.finish()
+    progress.close()
+    hearer.deaf = False
+    of._outbox.catch_up()
+    of._outbox.catch_up()
+    assert hearer.saved == [0, 1, 2, 7]
 
 
-def test_the_last_progress_waits_for_a_connection(tmp_path: Path) -> None:
+async def test_the_last_progress_waits_for_a_connection(tmp_path: Path) -> None:
     """A program that exits while no AM is connected: its last step and checkpoints are reported afterwards."""
-
-    async def body() -> None:
-        hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path)
-        of = measuring(hearer, Used(), progress)
-        name = progress.path
-        hearer.deaf = True
-        progress._socket.sendto(b"p\t300\t1000", name)
-        for step in range(150):
-            progress._socket.sendto(b"c\t%d\t1\t1" % step, name)
-            of._send({}, 0.0)
-        await of.finish()
-        progress.close()
-        hearer.deaf = False
-        of._outbox.catch_up()
-        assert [each.values for each in hearer.heard] == [{"step": 300.0, "total": 1000.0}, {}]
-        assert hearer.saved == list(range(150))
-
-    asyncio.run(body())
+    hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path)
+    of = measuring(hearer, Used(), progress)
+    name = progress.path
+    hearer.deaf = True
+    progress._socket.sendto(b"p\t300\t1000", name)
+    for step in range(150):
+        progress._socket.sendto(b"c\t%d\t1\t1" % step, name)
+        of._send({}, 0.0)
+    await of.finish()
+    progress.close()
+    hearer.deaf = False
+    of._outbox.catch_up()
+    assert [each.values for each in hearer.heard] == [{"step": 300.0, "total": 1000.0}, {}]
+    assert hearer.saved == list(range(150))
 
 
 def test_a_delayed_sample_has_its_age(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,55 +187,47 @@ def test_a_delayed_sample_has_its_age(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sample.saved == (Saved(step=1, ago=6.0, took=0.5),)
 
 
-def test_progress_reported_by_the_program_wins(tmp_path: Path) -> None:
+async def test_progress_reported_by_the_program_wins(tmp_path: Path) -> None:
     """Then its output, then its TensorBoard files; numbers of only one of these are all reported."""
+    hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path)
+    of = measuring(hearer, Used(), progress)
+    stream = Stream(BoundedLogFile(tmp_path / "out", 1 << 16), WriterThread(), lambda: None)
+    of.add_sources(r"step (?P<step>\d+)(?: loss (?P<loss>\S+))?", [stream], tmp_path, None)
+    (tmp_path / "x.tfevents").write_bytes(VERSION + framed(scalar(1, acc=0.5, loss=9.0)))
 
-    async def body() -> None:
-        hearer, progress = Hearer(), ProgressListener(lambda pid, uid: True, tmp_path)
-        of = measuring(hearer, Used(), progress)
-        stream = Stream(BoundedLogFile(tmp_path / "out", 1 << 16), WriterThread(), lambda: None)
-        of.add_sources(r"step (?P<step>\d+)(?: loss (?P<loss>\S+))?", [stream], tmp_path, None)
-        (tmp_path / "x.tfevents").write_bytes(VERSION + framed(scalar(1, acc=0.5, loss=9.0)))
+    def values() -> dict[str, float]:
+        of._take_sample()
+        of._send({}, 0.0)
+        return dict(hearer.heard[-1].values)
 
-        def values() -> dict[str, float]:
-            of._take_sample()
-            of._send({}, 0.0)
-            return dict(hearer.heard[-1].values)
-
-        assert values() == {"step": 1.0, "user.acc": 0.5, "user.loss": 9.0}
-        stream._keep(b"step 20 loss 0.25\n")
-        assert values() == {"step": 20.0, "user.acc": 0.5, "user.loss": 0.25}
-        progress._socket.sendto(b"p\t300\t1000", progress.path)
-        assert values() == {"step": 300.0, "total": 1000.0, "user.acc": 0.5, "user.loss": 0.25}
-        with (tmp_path / "x.tfevents").open("ab") as file:
-            file.write(framed(scalar(2, acc=0.75)))
-        assert values() == {"step": 300.0, "total": 1000.0, "user.acc": 0.75, "user.loss": 0.25}
-        assert hearer.heard[-1].first_step == 1.0
-        stream.close()
-        progress.close()
-
-    asyncio.run(body())
+    assert values() == {"step": 1.0, "user.acc": 0.5, "user.loss": 9.0}
+    stream._keep(b"step 20 loss 0.25\n")
+    assert values() == {"step": 20.0, "user.acc": 0.5, "user.loss": 0.25}
+    progress._socket.sendto(b"p\t300\t1000", progress.path)
+    assert values() == {"step": 300.0, "total": 1000.0, "user.acc": 0.5, "user.loss": 0.25}
+    with (tmp_path / "x.tfevents").open("ab") as file:
+        file.write(framed(scalar(2, acc=0.75)))
+    assert values() == {"step": 300.0, "total": 1000.0, "user.acc": 0.75, "user.loss": 0.25}
+    assert hearer.heard[-1].first_step == 1.0
+    stream.close()
+    progress.close()
 
 
-def test_a_new_step_does_not_wait_for_the_next_look(tmp_path: Path) -> None:
+async def test_a_new_step_does_not_wait_for_the_next_look(tmp_path: Path) -> None:
     """It is sent alone, once; what is used is looked at no more often for that."""
-
-    async def body() -> None:
-        hearer, used = Hearer(), Used()
-        progress = ProgressListener(lambda pid, uid: True, tmp_path)
-        progress.begin()
-        of = MetricsSampler(2, 3, lambda: 60.0, lambda: [1], Outbox(hearer), used, progress, lambda: 0.01)
-        running = asyncio.ensure_future(of._report_steps_until(clock.monotonic() + 60.0))
-        for step in (1, 2):
-            tell(progress, f"p\t{step}\t10\tloss=0.5")
-            wanted = {"step": float(step), "total": 10.0}
-            await wait_until(partial(is_newest, hearer, wanted))
-        running.cancel()
-        assert [each.values["step"] for each in hearer.heard] == [1, 2]
-        assert used.looks == 0
-        progress.close()
-
-    asyncio.run(body())
+    hearer, used = Hearer(), Used()
+    progress = ProgressListener(lambda pid, uid: True, tmp_path)
+    progress.begin()
+    of = MetricsSampler(2, 3, lambda: 60.0, lambda: [1], Outbox(hearer), used, progress, lambda: 0.01)
+    running = asyncio.ensure_future(of._report_steps_until(clock.monotonic() + 60.0))
+    for step in (1, 2):
+        tell(progress, f"p\t{step}\t10\tloss=0.5")
+        wanted = {"step": float(step), "total": 10.0}
+        await wait_until(partial(is_newest, hearer, wanted))
+    running.cancel()
+    assert [each.values["step"] for each in hearer.heard] == [1, 2]
+    assert used.looks == 0
+    progress.close()
 
 
 def is_newest(hearer: Hearer, values: dict[str, float]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -66,146 +65,117 @@ class Desk:
             await asyncio.sleep(0)
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    """Runs a story on a loop of its own."""
-    asyncio.run(story)
-
-
 def data_of(piece: LogPiece) -> bytes:
     return base64.b64decode(piece.data)
 
 
-def test_a_waiting_reader_is_answered_when_something_is_printed(tmp_path: Path) -> None:
+async def test_a_waiting_reader_is_answered_when_something_is_printed(tmp_path: Path) -> None:
     """Nothing comes before; then the very bytes, and the next request goes on behind them."""
-
-    async def story() -> None:
-        desk = Desk(tmp_path)
-        book = desk.begin()
-        desk.on_request()
-        await desk.settled()
-        assert desk.answers.empty()
-        desk.write(book, b"first\n")
-        piece = await desk.answer()
-        assert (piece.name, piece.start, piece.offset, data_of(piece)) == ("worker-0.s1.t1.out", 0, 0, b"first\n")
-        desk.on_request(piece.name, 6)
-        desk.write(book, b"second")
-        assert data_of(await desk.answer()) == b"second"
-        await desk.pen.stop(CEILING)
-
-    run(story())
+    desk = Desk(tmp_path)
+    book = desk.begin()
+    desk.on_request()
+    await desk.settled()
+    assert desk.answers.empty()
+    desk.write(book, b"first\n")
+    piece = await desk.answer()
+    assert (piece.name, piece.start, piece.offset, data_of(piece)) == ("worker-0.s1.t1.out", 0, 0, b"first\n")
+    desk.on_request(piece.name, 6)
+    desk.write(book, b"second")
+    assert data_of(await desk.answer()) == b"second"
+    await desk.pen.stop(CEILING)
 
 
-def test_a_request_that_does_not_wait_is_answered_at_once(tmp_path: Path) -> None:
+async def test_a_request_that_does_not_wait_is_answered_at_once(tmp_path: Path) -> None:
     """With what there is, or with nothing; also before there is any file."""
-
-    async def story() -> None:
-        desk = Desk(tmp_path)
-        assert await desk.read(wait=False) == LogPiece(reader=1)
-        book = desk.begin()
-        desk.write(book, b"x" * 10)
-        assert data_of(await desk.read(wait=False, most=4)) == b"xxxx"
-        assert await desk.read(book.name, 10, wait=False) == LogPiece(reader=1)
-        assert await desk.read(book.name, 10_000, wait=False) == LogPiece(reader=1)
-        await desk.pen.stop(CEILING)
-
-    run(story())
+    desk = Desk(tmp_path)
+    assert await desk.read(wait=False) == LogPiece(reader=1)
+    book = desk.begin()
+    desk.write(book, b"x" * 10)
+    assert data_of(await desk.read(wait=False, most=4)) == b"xxxx"
+    assert await desk.read(book.name, 10, wait=False) == LogPiece(reader=1)
+    assert await desk.read(book.name, 10_000, wait=False) == LogPiece(reader=1)
+    await desk.pen.stop(CEILING)
 
 
-def test_a_reader_continues_with_the_next_task_attempt(tmp_path: Path) -> None:
+async def test_a_reader_continues_with_the_next_task_attempt(tmp_path: Path) -> None:
     """A file that can grow no more and is read leads to the next one, there already or not; only of its own stream."""
-
-    async def story() -> None:
-        desk = Desk(tmp_path)
-        first, other = desk.begin(1), desk.begin(1, "err")
-        desk.write(first, b"one")
-        desk.write(other, b"not this")
-        desk.end(first)
-        assert data_of(await desk.read()) == b"one"
-        desk.on_request(first.name, 3)
-        await desk.settled()
-        assert desk.answers.empty()
-        second = desk.begin(2)
-        desk.write(second, b"two")
-        piece = await desk.answer()
-        assert (piece.name, piece.offset, data_of(piece)) == (second.name, 0, b"two")
-        # What an earlier executor printed is not here: the first file after it comes.
-        piece = await desk.read("worker-0.s1.t1.out.of-another", 7)
-        assert piece.name in (first.name, second.name)
-        piece = await desk.read("worker-0.s0.t9.out", 7)
-        assert (piece.name, piece.offset) == (first.name, 0)
-        await desk.pen.stop(CEILING)
-
-    run(story())
+    desk = Desk(tmp_path)
+    first, other = desk.begin(1), desk.begin(1, "err")
+    desk.write(first, b"one")
+    desk.write(other, b"not this")
+    desk.end(first)
+    assert data_of(await desk.read()) == b"one"
+    desk.on_request(first.name, 3)
+    await desk.settled()
+    assert desk.answers.empty()
+    second = desk.begin(2)
+    desk.write(second, b"two")
+    piece = await desk.answer()
+    assert (piece.name, piece.offset, data_of(piece)) == (second.name, 0, b"two")
+    # What an earlier executor printed is not here: the first file after it comes.
+    piece = await desk.read("worker-0.s1.t1.out.of-another", 7)
+    assert piece.name in (first.name, second.name)
+    piece = await desk.read("worker-0.s0.t9.out", 7)
+    assert (piece.name, piece.offset) == (first.name, 0)
+    await desk.pen.stop(CEILING)
 
 
-def test_the_end_sends_the_rest_and_then_the_last_piece(tmp_path: Path) -> None:
+async def test_the_end_sends_the_rest_and_then_the_last_piece(tmp_path: Path) -> None:
     """A reader that is behind gets everything before the last piece; one that waits gets the last piece; then it
     ends."""
-
-    async def story() -> None:
-        desk = Desk(tmp_path)
-        book = desk.begin()
-        data = bytes(range(256)) * 1000
-        desk.write(book, data)
-        desk.end(book)
-        desk.on_request(reader=2, stream="err")
-        piece = await desk.read()
-        finishing = asyncio.ensure_future(desk.readers.finish(CEILING))
-        assert await desk.answer() == LogPiece(reader=2, last=True)
-        got = b""
-        while not piece.last:
-            assert len(data_of(piece)) <= LOG_PIECE
-            got += data_of(piece)
-            assert not finishing.done()
-            piece = await desk.read(piece.name, len(got))
-        assert got == data
-        await asyncio.wait_for(finishing, CEILING)
-        await desk.pen.stop(CEILING)
-
-    run(story())
+    desk = Desk(tmp_path)
+    book = desk.begin()
+    data = bytes(range(256)) * 1000
+    desk.write(book, data)
+    desk.end(book)
+    desk.on_request(reader=2, stream="err")
+    piece = await desk.read()
+    finishing = asyncio.ensure_future(desk.readers.finish(CEILING))
+    assert await desk.answer() == LogPiece(reader=2, last=True)
+    got = b""
+    while not piece.last:
+        assert len(data_of(piece)) <= LOG_PIECE
+        got += data_of(piece)
+        assert not finishing.done()
+        piece = await desk.read(piece.name, len(got))
+    assert got == data
+    await asyncio.wait_for(finishing, CEILING)
+    await desk.pen.stop(CEILING)
 
 
-def test_the_exit_does_not_wait_for_lost_readers(tmp_path: Path) -> None:
+async def test_the_exit_does_not_wait_for_lost_readers(tmp_path: Path) -> None:
     """A reader that drops out, a connection that ends, and a limit for one that says nothing."""
-
-    async def story() -> None:
-        desk = Desk(tmp_path)
-        book = desk.begin()
-        desk.write(book, b"x")
-        await desk.read()
-        finishing = asyncio.ensure_future(desk.readers.finish(CEILING))
-        await asyncio.sleep(0)
-        desk.readers.drop(DropLog(reader=1))
-        await asyncio.wait_for(finishing, CEILING)
-        await desk.read()
-        finishing = asyncio.ensure_future(desk.readers.finish(CEILING))
-        await asyncio.sleep(0)
-        desk.readers.forget()
-        await asyncio.wait_for(finishing, CEILING)
-        await desk.read()
-        await asyncio.wait_for(desk.readers.finish(0.01), CEILING)
-        await desk.pen.stop(CEILING)
-
-    run(story())
+    desk = Desk(tmp_path)
+    book = desk.begin()
+    desk.write(book, b"x")
+    await desk.read()
+    finishing = asyncio.ensure_future(desk.readers.finish(CEILING))
+    await asyncio.sleep(0)
+    desk.readers.drop(DropLog(reader=1))
+    await asyncio.wait_for(finishing, CEILING)
+    await desk.read()
+    finishing = asyncio.ensure_future(desk.readers.finish(CEILING))
+    await asyncio.sleep(0)
+    desk.readers.forget()
+    await asyncio.wait_for(finishing, CEILING)
+    await desk.read()
+    await asyncio.wait_for(desk.readers.finish(0.01), CEILING)
+    await desk.pen.stop(CEILING)
 
 
-def test_number_of_readers_is_bounded(tmp_path: Path) -> None:
+async def test_number_of_readers_is_bounded(tmp_path: Path) -> None:
     """A reader beyond the limit replaces the oldest; an invalid request is ignored."""
-
-    async def story() -> None:
-        desk = Desk(tmp_path)
-        for number in range(1500):
-            desk.on_request(reader=number)
-        desk.on_request(reader=-1, stream="both")
-        book = desk.begin()
-        desk.write(book, b"x")
-        answers = [await desk.answer() for _ in range(1000)]
-        await desk.settled()
-        assert desk.answers.empty()
-        assert {piece.reader for piece in answers} == set(range(500, 1500))
-        await desk.pen.stop(CEILING)
-
-    run(story())
+    desk = Desk(tmp_path)
+    for number in range(1500):
+        desk.on_request(reader=number)
+    desk.on_request(reader=-1, stream="both")
+    book = desk.begin()
+    desk.write(book, b"x")
+    answers = [await desk.answer() for _ in range(1000)]
+    await desk.settled()
+    assert desk.answers.empty()
+    assert {piece.reader for piece in answers} == set(range(500, 1500))
+    await desk.pen.stop(CEILING)
 
 
 @settings(max_examples=60)
@@ -248,19 +218,15 @@ def test_a_reader_gets_every_byte_at_most_once_despite_rotation(
         assert everything.endswith(newest)
         await desk.pen.stop(CEILING)
 
-    run(story())
+    asyncio.run(story())
 
 
-def test_a_file_that_was_removed_is_an_empty_one(tmp_path: Path) -> None:
+async def test_a_file_that_was_removed_is_an_empty_one(tmp_path: Path) -> None:
     """A deleted log file reads as empty, not as content that was never there."""
-
-    async def story() -> None:
-        desk = Desk(tmp_path)
-        book = desk.begin()
-        desk.write(book, b"gone")
-        await desk.settled()
-        (tmp_path / book.name).unlink()
-        assert await desk.read(wait=False) == LogPiece(reader=1)
-        await desk.pen.stop(CEILING)
-
-    run(story())
+    desk = Desk(tmp_path)
+    book = desk.begin()
+    desk.write(book, b"gone")
+    await desk.settled()
+    (tmp_path / book.name).unlink()
+    assert await desk.read(wait=False) == LogPiece(reader=1)
+    await desk.pen.stop(CEILING)

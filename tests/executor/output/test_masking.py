@@ -20,26 +20,22 @@ TOKEN, LICENSE, INHERITED = "canary-4711-token", "4711815", "canary-4712-inherit
 VARIABLES = {"HF_TOKEN": TOKEN, "LICENSE": LICENSE}
 
 
-def test_output_that_arrives_in_pieces(tmp_path: Path) -> None:
+async def test_output_that_arrives_in_pieces(tmp_path: Path) -> None:
     """Text that cannot be a secret's beginning is in the log before anything else is written; a beginning waits."""
-
-    async def check() -> None:
-        arrived = asyncio.Event()
-        output = Output(tmp_path, "worker-0.s1.t1", 1 << 20, WriterThread(), lambda: None, mask=SecretMask([TOKEN]))
-        writer = os.dup(output.out.writing)
-        output.begin()
-        output.out._on_output = arrived.set
-        for piece, shown in ((b"Name: ", b"Name: "), (b"\r 10 %", b"\r 10 %"), (b"a cana", b"a ")):
-            arrived.clear()
-            os.write(writer, piece)
-            async with asyncio.timeout(20):
-                await arrived.wait()
-            assert bytes(output.out._recent).endswith(shown)
-        os.write(writer, b"ry-4711-token b canary")
-        os.close(writer)
-        await output.wait_ended(20.0)
-
-    asyncio.run(check())
+    arrived = asyncio.Event()
+    output = Output(tmp_path, "worker-0.s1.t1", 1 << 20, WriterThread(), lambda: None, mask=SecretMask([TOKEN]))
+    writer = os.dup(output.out.writing)
+    output.begin()
+    output.out._on_output = arrived.set
+    for piece, shown in ((b"Name: ", b"Name: "), (b"\r 10 %", b"\r 10 %"), (b"a cana", b"a ")):
+        arrived.clear()
+        os.write(writer, piece)
+        async with asyncio.timeout(20):
+            await arrived.wait()
+        assert bytes(output.out._recent).endswith(shown)
+    os.write(writer, b"ry-4711-token b canary")
+    os.close(writer)
+    await output.wait_ended(20.0)
     assert (tmp_path / "worker-0.s1.t1.out").read_bytes() == b"Name: \r 10 %a ***************** b ******"
 
 

@@ -174,22 +174,18 @@ def test_loss_is_described(tmp_path: Path) -> None:
     assert mentions(output.describe_loss(), "5 bytes", "lost")
 
 
-def test_writer_that_never_closes_does_not_hold_us(tmp_path: Path) -> None:
+async def test_writer_that_never_closes_does_not_hold_us(tmp_path: Path) -> None:
     """Another process may hold the pipe; what is in it is read, and the executor does not wait for its end."""
-
-    async def scenario() -> None:
-        output = Output(tmp_path, "x", 1000, WriterThread(), lambda: None)
-        writer = os.dup(output.out.writing)
-        output.begin()
-        os.write(writer, b"hello")
-        await output.wait_ended(0.01)
-        os.close(writer)
-
-    asyncio.run(scenario())
+    output = Output(tmp_path, "x", 1000, WriterThread(), lambda: None)
+    writer = os.dup(output.out.writing)
+    output.begin()
+    os.write(writer, b"hello")
+    await output.wait_ended(0.01)
+    os.close(writer)
     assert (tmp_path / "x.out").read_bytes() == b"hello"
 
 
-def test_a_flood_of_short_lines_is_complete_and_read_in_few_pieces(tmp_path: Path) -> None:
+async def test_a_flood_of_short_lines_is_complete_and_read_in_few_pieces(tmp_path: Path) -> None:
     """Each line is a write of its own; what follows the first one gathers."""
     lines = [b"line %06d of many\n" % number for number in range(20_000)]
     readings = 0
@@ -198,16 +194,13 @@ def test_a_flood_of_short_lines_is_complete_and_read_in_few_pieces(tmp_path: Pat
         nonlocal readings
         readings += 1
 
-    async def flood() -> None:
-        pen = WriterThread()
-        stream = Stream(BoundedLogFile(tmp_path / "log", 1 << 24), pen, came)
-        writer = os.dup(stream.writing)
-        stream.begin()
-        await asyncio.to_thread(write_each, writer, lines)
-        await asyncio.wait_for(stream.ended.wait(), 60)
-        assert await pen.wait_written(60)
-
-    asyncio.run(flood())
+    pen = WriterThread()
+    stream = Stream(BoundedLogFile(tmp_path / "log", 1 << 24), pen, came)
+    writer = os.dup(stream.writing)
+    stream.begin()
+    await asyncio.to_thread(write_each, writer, lines)
+    await asyncio.wait_for(stream.ended.wait(), 60)
+    assert await pen.wait_written(60)
     assert (tmp_path / "log").read_bytes() == b"".join(lines)
     assert readings < len(lines) // 2
 
@@ -219,45 +212,39 @@ def write_each(descriptor: int, pieces: list[bytes]) -> None:
     os.close(descriptor)
 
 
-def test_pending_output_is_taken_at_once_when_the_program_has_exited(
+async def test_pending_output_is_taken_at_once_when_the_program_has_exited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long a batch may wait, the end does not wait for it."""
     monkeypatch.setattr("tony.executor.output.output_capture._GATHER_SECONDS", 3600.0)
-
-    async def speak() -> None:
-        came = asyncio.Event()
-        output = Output(tmp_path, "worker-0.s1.t1", 1000, WriterThread(), came.set)
-        writer = os.dup(output.out.writing)
-        output.begin()
-        os.write(writer, b"first\n")
-        await came.wait()
-        os.write(writer, b"second\n")
-        os.close(writer)
-        await asyncio.wait_for(output.wait_ended(60.0), 30)
-
-    asyncio.run(speak())
+    came = asyncio.Event()
+    output = Output(tmp_path, "worker-0.s1.t1", 1000, WriterThread(), came.set)
+    writer = os.dup(output.out.writing)
+    output.begin()
+    os.write(writer, b"first\n")
+    await came.wait()
+    os.write(writer, b"second\n")
+    os.close(writer)
+    await asyncio.wait_for(output.wait_ended(60.0), 30)
     assert (tmp_path / "worker-0.s1.t1.out").read_bytes() == b"first\nsecond\n"
 
 
-def test_output_is_read_although_a_process_keeps_the_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_output_is_read_although_a_process_keeps_the_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process that was left behind holds the pipe open: what is in it is taken all the same."""
     monkeypatch.setattr("tony.executor.output.output_capture._GATHER_SECONDS", 3600.0)
-
-    async def speak() -> None:
-        came = asyncio.Event()
-        pen = WriterThread()
-        output = Output(tmp_path, "worker-0.s1.t1", 1000, pen, came.set)
-        writer = os.dup(output.out.writing)
-        output.begin()
-        os.write(writer, b"first\n")
-        await came.wait()
-        os.write(writer, b"second\n")
-        output.close()
-        os.close(writer)
-        assert await pen.wait_written(60)
-
-    asyncio.run(speak())
+    came = asyncio.Event()
+    pen = WriterThread()
+    output = Output(tmp_path, "worker-0.s1.t1", 1000, pen, came.set)
+    writer = os.dup(output.out.writing)
+    output.begin()
+    os.write(writer, b"first\n")
+    await came.wait()
+    os.write(writer, b"second\n")
+    output.close()
+    os.close(writer)
+    assert await pen.wait_written(60)
     assert (tmp_path / "worker-0.s1.t1.out").read_bytes() == b"first\nsecond\n"
 
 

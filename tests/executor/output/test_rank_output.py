@@ -121,23 +121,20 @@ def test_much_output_is_not_lost_and_waits_for_room(tmp_path: Path, monkeypatch:
     assert found == {b"[%d] line %d" % (rank, number): 1 for rank in range(count) for number in range(lines)}
 
 
-def test_too_few_open_files_leave_none_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        output = Output(tmp_path, "t", 100, WriterThread(), lambda: None)
-        before = set(os.listdir("/proc/self/fd"))
-        made: list[int] = []
-        pipe2 = os.pipe2
+async def test_too_few_open_files_leave_none_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = Output(tmp_path, "t", 100, WriterThread(), lambda: None)
+    before = set(os.listdir("/proc/self/fd"))
+    made: list[int] = []
+    pipe2 = os.pipe2
 
-        def few(flags: int) -> tuple[int, int]:
-            if len(made) >= 3:
-                raise OSError(24, "Too many open files")
-            made.append(0)
-            return pipe2(flags)
+    def few(flags: int) -> tuple[int, int]:
+        if len(made) >= 3:
+            raise OSError(24, "Too many open files")
+        made.append(0)
+        return pipe2(flags)
 
-        monkeypatch.setattr(os, "pipe2", few)
-        with pytest.raises(OSError, match="Too many open files"):
-            RankOutput(output, 2)
-        assert set(os.listdir("/proc/self/fd")) == before
-        output.close()
-
-    asyncio.run(run())
+    monkeypatch.setattr(os, "pipe2", few)
+    with pytest.raises(OSError, match="Too many open files"):
+        RankOutput(output, 2)
+    assert set(os.listdir("/proc/self/fd")) == before
+    output.close()

@@ -44,40 +44,32 @@ def test_jobs_run_in_order_in_another_thread(pens: Callable[[], int]) -> None:
     assert pens() == 0
 
 
-def test_the_loop_continues_while_the_disk_blocks(pens: Callable[[], int]) -> None:
+async def test_the_loop_continues_while_the_disk_blocks(pens: Callable[[], int]) -> None:
     """Who is to be told of a shorter backlog is told when there is one, and not before."""
-
-    async def write() -> None:
-        pen, disk, told = WriterThread(), threading.Event(), asyncio.Event()
-        pen.put(partial(disk.wait, 60), 100)
-        pen.put(lambda: None, 50)
-        pen.notify(149, told.set)
-        assert not await pen.wait_written(0.05)
-        assert (pen.backlog, told.is_set()) == (150, False)
-        await pen.stop(0.05)
-        assert pens() == 1  # it cannot rest
-        disk.set()
-        async with asyncio.timeout(60):
-            await told.wait()
-        assert await pen.wait_written(60)
-        await pen.stop(60)
-
-    asyncio.run(write())
+    pen, disk, told = WriterThread(), threading.Event(), asyncio.Event()
+    pen.put(partial(disk.wait, 60), 100)
+    pen.put(lambda: None, 50)
+    pen.notify(149, told.set)
+    assert not await pen.wait_written(0.05)
+    assert (pen.backlog, told.is_set()) == (150, False)
+    await pen.stop(0.05)
+    assert pens() == 1  # it cannot rest
+    disk.set()
+    async with asyncio.timeout(60):
+        await told.wait()
+    assert await pen.wait_written(60)
+    await pen.stop(60)
     assert pens() == 0
 
 
-def test_it_continues_after_a_rest(pens: Callable[[], int]) -> None:
+async def test_it_continues_after_a_rest(pens: Callable[[], int]) -> None:
     """A rest ends the thread, the next job begins another one."""
-
-    async def write() -> list[int]:
-        pen, done = WriterThread(), list[int]()
-        for number in range(3):
-            pen.put(partial(done.append, number))
-            await pen.stop(60)
-            assert pens() == 0
-        return done
-
-    assert asyncio.run(write()) == [0, 1, 2]
+    pen, done = WriterThread(), list[int]()
+    for number in range(3):
+        pen.put(partial(done.append, number))
+        await pen.stop(60)
+        assert pens() == 0
+    assert done == [0, 1, 2]
 
 
 def test_without_a_thread_it_writes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +87,7 @@ def test_without_a_thread_it_writes_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     pen.close(60)
 
 
-def test_log_lines_take_the_same_way_while_there_is_one() -> None:
+async def test_log_lines_take_the_same_way_while_there_is_one() -> None:
     """Before and after the thread's life they are written at once; their order is kept."""
     lines: list[str] = []
 
@@ -103,16 +95,13 @@ def test_log_lines_take_the_same_way_while_there_is_one() -> None:
         def emit(self, record: logging.LogRecord) -> None:
             lines.append(f"{record.getMessage()} {threading.current_thread().name == 'writer'}")
 
-    async def write() -> None:
-        pen = WriterThread()
-        log = logging.Logger("one")
-        log.addHandler(WriterThreadHandler(pen, Kept()))
-        log.warning("before")
-        pen.put(lambda: None)
-        for number in range(3):
-            log.warning("line %d", number)
-        await pen.stop(60)
-        log.warning("after")
-
-    asyncio.run(write())
+    pen = WriterThread()
+    log = logging.Logger("one")
+    log.addHandler(WriterThreadHandler(pen, Kept()))
+    log.warning("before")
+    pen.put(lambda: None)
+    for number in range(3):
+        log.warning("line %d", number)
+    await pen.stop(60)
+    log.warning("after")
     assert lines == ["before False", "line 0 True", "line 1 True", "line 2 True", "after False"]

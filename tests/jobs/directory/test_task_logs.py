@@ -56,24 +56,20 @@ def test_pieces(logs: TaskLogs, offset: int, most: int, data: bytes, start: int)
     assert (data, start, 51) == (piece.data, piece.offset, piece.size)
 
 
-def test_search(logs: TaskLogs) -> None:
+async def test_search(logs: TaskLogs) -> None:
     """Forwards and backwards, whatever the case, colours or none; and that there is nothing more is said."""
-
-    async def search() -> list[tuple[int | None, bool]]:
-        found = [
-            await logs.find(NAME, "OLDER", 0),
-            await logs.find(NAME, "older", 10),
-            await logs.find(NAME, "er three", 0),
-            await logs.find(NAME, "older", 51, backwards=True),
-            await logs.find(NAME, "older", 10, backwards=True),
-            await logs.find(NAME, "three", 51, backwards=True),
-            await logs.find(NAME, "nothing", 0),
-            await logs.find(NAME, "", 0),
-        ]
-        return [(each.line, each.over) for each in found]
-
     expected = [(0, False), (10, False), (20, False), (10, False), (0, False), (20, False), (None, True), (None, True)]
-    assert expected == asyncio.run(search())
+    found = [
+        await logs.find(NAME, "OLDER", 0),
+        await logs.find(NAME, "older", 10),
+        await logs.find(NAME, "er three", 0),
+        await logs.find(NAME, "older", 51, backwards=True),
+        await logs.find(NAME, "older", 10, backwards=True),
+        await logs.find(NAME, "three", 51, backwards=True),
+        await logs.find(NAME, "nothing", 0),
+        await logs.find(NAME, "", 0),
+    ]
+    assert expected == [(each.line, each.over) for each in found]
 
 
 @given(

@@ -235,80 +235,68 @@ def nothing(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_never_more_than_a_set_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_never_more_than_a_set_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was idle for the longest time makes room; none that is being looked at does."""
 
     monkeypatch.setattr(boards_module, "_QUIET_SECONDS", 1e-6)
-
-    async def check() -> None:
-        boards = TensorBoardManager(tmp_path / "boards", most=2)
-        try:
-            first = await boards.open(("a",), nothing)
-            second = await boards.open(("b",), nothing)
-            with first.track_use():
-                third = await boards.open(("c",), nothing)
-                assert (True, False, True) == (first.is_running, second.is_running, third.is_running)
-                with third.track_use(), pytest.raises(InfraError, match="all 2 TensorBoards"):
-                    await boards.open(("d",), nothing)
-        finally:
-            await boards.close()
-        assert not first.is_running
-
-    run(check())
-
-
-@pytest.mark.usefixtures("quick")
-def test_stopped_when_idle(tmp_path: Path) -> None:
-    """After a while without a request; not while one is answered."""
-
-    async def check() -> None:
-        boards = TensorBoardManager(tmp_path / "boards", idle=0.2)
-        try:
-            looked_at = await boards.open(("a",), nothing)
-            with looked_at.track_use():
-                other = await boards.open(("b",), nothing)
-
-                async def gone() -> bool:
-                    return boards.find(("b",)) is None and not other.is_running
-
-                await until(gone)
-                assert looked_at.is_running
-
-            async def all_gone() -> bool:
-                return boards.pids == []
-
-            await until(all_gone)
-        finally:
-            await boards.close()
-
-    run(check())
-
-
-@pytest.mark.usefixtures("quick")
-def test_closed_while_one_is_being_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stop = boards_module._stop
-
-    async def check() -> None:
-        is_being_stopped, is_stopped = asyncio.Event(), asyncio.Event()
-
-        async def stop_slowly(process: asyncio.subprocess.Process, timeout: float) -> None:
-            is_being_stopped.set()
-            await asyncio.sleep(0.1)
-            await stop(process, timeout)
-            is_stopped.set()
-
-        monkeypatch.setattr(boards_module, "_stop", stop_slowly)
-        boards = TensorBoardManager(tmp_path / "boards", idle=0.05)
-        await boards.open(("a",), nothing)
-        await is_being_stopped.wait()
+    boards = TensorBoardManager(tmp_path / "boards", most=2)
+    try:
+        first = await boards.open(("a",), nothing)
+        second = await boards.open(("b",), nothing)
+        with first.track_use():
+            third = await boards.open(("c",), nothing)
+            assert (True, False, True) == (first.is_running, second.is_running, third.is_running)
+            with third.track_use(), pytest.raises(InfraError, match="all 2 TensorBoards"):
+                await boards.open(("d",), nothing)
+    finally:
         await boards.close()
-        assert is_stopped.is_set()
-
-    run(check())
+    assert not first.is_running
 
 
 @pytest.mark.usefixtures("quick")
-def test_closed_while_event_files_are_collected(tmp_path: Path) -> None:
+async def test_stopped_when_idle(tmp_path: Path) -> None:
+    """After a while without a request; not while one is answered."""
+    boards = TensorBoardManager(tmp_path / "boards", idle=0.2)
+    try:
+        looked_at = await boards.open(("a",), nothing)
+        with looked_at.track_use():
+            other = await boards.open(("b",), nothing)
+
+            async def gone() -> bool:
+                return boards.find(("b",)) is None and not other.is_running
+
+            await until(gone)
+            assert looked_at.is_running
+
+        async def all_gone() -> bool:
+            return boards.pids == []
+
+        await until(all_gone)
+    finally:
+        await boards.close()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_closed_while_one_is_being_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = boards_module._stop
+    is_being_stopped, is_stopped = asyncio.Event(), asyncio.Event()
+
+    async def stop_slowly(process: asyncio.subprocess.Process, timeout: float) -> None:
+        is_being_stopped.set()
+        await asyncio.sleep(0.1)
+        await stop(process, timeout)
+        is_stopped.set()
+
+    monkeypatch.setattr(boards_module, "_stop", stop_slowly)
+    boards = TensorBoardManager(tmp_path / "boards", idle=0.05)
+    await boards.open(("a",), nothing)
+    await is_being_stopped.wait()
+    await boards.close()
+    assert is_stopped.is_set()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_closed_while_event_files_are_collected(tmp_path: Path) -> None:
     """No TensorBoard is started afterwards, and no folder is left."""
     is_collecting, may_continue = threading.Event(), threading.Event()
 
@@ -317,49 +305,42 @@ def test_closed_while_event_files_are_collected(tmp_path: Path) -> None:
         assert may_continue.wait(CEILING)
         folder.mkdir(parents=True)
 
-    async def check() -> None:
-        boards = TensorBoardManager(tmp_path / "boards")
-        opening = asyncio.ensure_future(boards.open(("a",), collect))
-        assert await asyncio.to_thread(is_collecting.wait, CEILING)
-        await boards.close()
-        may_continue.set()
-        for late in (opening, boards.open(("b",), nothing)):
-            with pytest.raises(InfraError, match="shutting down"):
-                await late
-        assert boards.pids == []
-
-    run(check())
+    boards = TensorBoardManager(tmp_path / "boards")
+    opening = asyncio.ensure_future(boards.open(("a",), collect))
+    assert await asyncio.to_thread(is_collecting.wait, CEILING)
+    await boards.close()
+    may_continue.set()
+    for late in (opening, boards.open(("b",), nothing)):
+        with pytest.raises(InfraError, match="shutting down"):
+            await late
+    assert boards.pids == []
     assert [] == list((tmp_path / "boards").iterdir())
 
 
-def test_closed_while_a_start_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closed_while_a_start_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its process group is killed at once, although it ignores the end of its standard input."""
     install(monkeypatch, tmp_path, _HANGING)
     pids: list[int] = []
+    boards = TensorBoardManager(tmp_path / "boards")
+    opening = asyncio.ensure_future(boards.open(("a",), nothing))
 
-    async def check() -> None:
-        boards = TensorBoardManager(tmp_path / "boards")
-        opening = asyncio.ensure_future(boards.open(("a",), nothing))
+    async def hangs() -> bool:
+        for file in (tmp_path / "boards").glob("*/*/pids"):
+            pids.extend(map(int, file.read_text().split()))
+        return bool(pids)
 
-        async def hangs() -> bool:
-            for file in (tmp_path / "boards").glob("*/*/pids"):
-                pids.extend(map(int, file.read_text().split()))
-            return bool(pids)
+    await until(hangs)
+    began = time.monotonic()
+    await boards.close()
+    assert time.monotonic() - began < boards_module._STOP_TIMEOUT_SECONDS
+    assert not is_alive(pids[0])
+    with pytest.raises(InfraError, match="shutting down"):
+        await opening
 
-        await until(hangs)
-        began = time.monotonic()
-        await boards.close()
-        assert time.monotonic() - began < boards_module._STOP_TIMEOUT_SECONDS
-        assert not is_alive(pids[0])
-        with pytest.raises(InfraError, match="shutting down"):
-            await opening
+    async def all_gone() -> bool:
+        return not any(map(is_alive, pids))
 
-        async def all_gone() -> bool:
-            return not any(map(is_alive, pids))
-
-        await until(all_gone)
-
-    run(check())
+    await until(all_gone)
     assert [] == list((tmp_path / "boards").iterdir())
 
 
@@ -405,7 +386,7 @@ def test_no_orphan_of_a_portal_that_was_killed(tmp_path: Path) -> None:
     run(check())
 
 
-def test_event_files_that_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_event_files_that_are_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Links, and files of other users that a job directory only names; missing ones are reported with the places
     that were searched."""
     monkeypatch.setattr(TensorBoardManager, "is_installed", staticmethod(lambda: True))
@@ -416,34 +397,26 @@ def test_event_files_that_are_not_shown(tmp_path: Path, monkeypatch: pytest.Monk
     logs.mkdir(parents=True)
     (logs / "events.out.tfevents.1.link").symlink_to(elsewhere)
     (logs / "projector_config.pbtxt").write_text("embeddings { metadata_path: '/etc/passwd' }")
-
-    async def check() -> None:
-        async with place(home, 1) as portal:
-            page = (await portal.get(f"/tensorboard/{JOB}")).text
-            assert "no event files found" in page
-            assert str(tmp_path / "nothing") in page
-            assert 409 == (await portal.start(JOB)).status_code
-            for path in ("/tensorboard/.a", "/tensorboard/a,b,c,d,e,f,g,h,i", f"/tensorboard/{OTHER}"):
-                assert 404 == (await portal.get(path)).status_code
-            refused = await portal.browser.put(f"/tensorboard/{JOB}/start", headers={"x-user": "ann"}, content=b"{}")
-            assert 403 == refused.status_code
-
-    run(check())
+    async with place(home, 1) as portal:
+        page = (await portal.get(f"/tensorboard/{JOB}")).text
+        assert "no event files found" in page
+        assert str(tmp_path / "nothing") in page
+        assert 409 == (await portal.start(JOB)).status_code
+        for path in ("/tensorboard/.a", "/tensorboard/a,b,c,d,e,f,g,h,i", f"/tensorboard/{OTHER}"):
+            assert 404 == (await portal.get(path)).status_code
+        refused = await portal.browser.put(f"/tensorboard/{JOB}/start", headers={"x-user": "ann"}, content=b"{}")
+        assert 403 == refused.status_code
 
 
-def test_where_it_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_it_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = Home(tmp_path / "home")
     write_events(keep(home, JOB).work / "worker-0")
     monkeypatch.setattr(TensorBoardManager, "is_installed", staticmethod(lambda: False))
-
-    async def check() -> None:
-        async with place(home, 1) as portal:
-            assert "pip install tensorboard" in (await portal.get(f"/tensorboard/{JOB}")).text
-            answer = await portal.start(JOB)
-            assert 503 == answer.status_code
-            assert "pip install tensorboard" in answer.json()["error"]["message"]
-
-    run(check())
+    async with place(home, 1) as portal:
+        assert "pip install tensorboard" in (await portal.get(f"/tensorboard/{JOB}")).text
+        answer = await portal.start(JOB)
+        assert 503 == answer.status_code
+        assert "pip install tensorboard" in answer.json()["error"]["message"]
 
 
 def test_its_policy() -> None:

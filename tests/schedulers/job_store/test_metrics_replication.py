@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,7 +53,7 @@ def folder(tmp_path: Path, name: str) -> JobFolder:
     return made
 
 
-def test_from_one_master_to_the_next(
+async def test_from_one_master_to_the_next(
     tmp_path: Path, hdfs: FakeWebHdfs, files: HdfsJobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first brings a copy to HDFS while the job runs; the second has it before it begins, and so has a reader."""
@@ -64,16 +63,13 @@ def test_from_one_master_to_the_next(
     cluster.run()
     first, second = folder(tmp_path, "first"), folder(tmp_path, "second")
 
-    async def measure() -> None:
-        async def keep_safe(copy: Path) -> None:
-            await to_thread(files.put, "metrics.db", copy, "copy")
+    async def keep_safe(copy: Path) -> None:
+        await to_thread(files.put, "metrics.db", copy, "copy")
 
-        made = MetricsStore(cluster.app.state, lambda: 7.0, first.metrics, late=False, save_copy=keep_safe)
-        made.ingest_sample(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
-        await made.write()
-        await made.finish()
-
-    asyncio.run(measure())
+    made = MetricsStore(cluster.app.state, lambda: 7.0, first.metrics, late=False, save_copy=keep_safe)
+    made.ingest_sample(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
+    await made.write()
+    await made.finish()
     assert hdfs.files[f"{THERE}/metrics.db"].content == first.metrics.read_bytes()
     assert hdfs.files[f"{THERE}/metrics.db"].permission == 0o600
     assert [path.name for path in first.path.iterdir()] == ["metrics.db"]
@@ -82,7 +78,7 @@ def test_from_one_master_to_the_next(
         assert metrics.read_newest()["worker:0"]["cpu"] == 0.5
 
 
-def test_hdfs_that_refuses_hinders_nothing(
+async def test_hdfs_that_refuses_hinders_nothing(
     tmp_path: Path, hdfs: FakeWebHdfs, files: HdfsJobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_COPY_INTERVAL_SECONDS", 0.0)
@@ -91,16 +87,13 @@ def test_hdfs_that_refuses_hinders_nothing(
     cluster.run()
     here = folder(tmp_path, "here")
 
-    async def measure() -> None:
-        async def keep_safe(copy: Path) -> None:
-            raise ConnectionLostError("no listener")
+    async def keep_safe(copy: Path) -> None:
+        raise ConnectionLostError("no listener")
 
-        made = MetricsStore(cluster.app.state, lambda: 7.0, here.metrics, late=False, save_copy=keep_safe)
-        made.ingest_sample(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
-        await made.write()
-        await made.finish()
-
-    asyncio.run(measure())
+    made = MetricsStore(cluster.app.state, lambda: 7.0, here.metrics, late=False, save_copy=keep_safe)
+    made.ingest_sample(TaskId("worker", 0), Sample(session=1, try_=1, ago=0.0, values={"cpu": 0.5}))
+    await made.write()
+    await made.finish()
     hdfs.files[f"{THERE}/metrics.db"] = FakeFile(content=b"x" * 10)
     hdfs.before("OPEN", lambda path: hdfs.files.pop(f"{THERE}/metrics.db", None))
     PreviousAttempts(2, files, folder(tmp_path, "second"), 30.0).fetch_metrics()

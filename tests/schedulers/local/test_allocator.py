@@ -164,24 +164,20 @@ def test_signal_is_named(tmp_path: Path) -> None:
     play(scenario, tmp_path)
 
 
-def test_missing_executor(tmp_path: Path) -> None:
+async def test_missing_executor(tmp_path: Path) -> None:
     """A program that is not there is said so, and the container is gone."""
-
-    async def scenario() -> None:
-        job = build_prepared_job(
-            tmp_path, replace(build_two_roles(), scheduler_settings={"ledger": str(tmp_path / "ledger")})
-        )
-        source = LocalAllocator(job, executor_command=["/no/such/program"])
-        events: list[Event] = []
-        await source.open(events.append)
-        source.set_demand("ps", 1)
-        await wait_until(lambda: bool(containers(events, "ps")))
-        task = build_task_part(job.record.spec, job.folder.job_id, "c-1", "ps", 0)
-        with pytest.raises(SchedulerError, match=r"cannot start the executor of ps:0: /no/such/program"):
-            await source.launch("c-1", task, build_credentials())
-        await source.close()
-
-    asyncio.run(scenario())
+    job = build_prepared_job(
+        tmp_path, replace(build_two_roles(), scheduler_settings={"ledger": str(tmp_path / "ledger")})
+    )
+    source = LocalAllocator(job, executor_command=["/no/such/program"])
+    events: list[Event] = []
+    await source.open(events.append)
+    source.set_demand("ps", 1)
+    await wait_until(lambda: bool(containers(events, "ps")))
+    task = build_task_part(job.record.spec, job.folder.job_id, "c-1", "ps", 0)
+    with pytest.raises(SchedulerError, match=r"cannot start the executor of ps:0: /no/such/program"):
+        await source.launch("c-1", task, build_credentials())
+    await source.close()
 
 
 def test_container_can_be_ended_while_its_environment_is_unpacked(

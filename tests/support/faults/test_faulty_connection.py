@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,49 +69,40 @@ class Wire:
         self.closed = True
 
 
-def converse(plan: str, talk: Callable[[FaultyConnection, Wire, LinkFault], Awaitable[None]], seed: int = 0) -> None:
+@asynccontextmanager
+async def converse(plan: str) -> AsyncIterator[tuple[FaultyConnection, Wire, LinkFault]]:
     """A conversation of worker:0 under a plan."""
-
-    async def run() -> None:
-        way, wire = LinkFault(), Wire()
-        for injection in injections(plan):
-            way.order(order(injection, seed=seed))
-        connection = FaultyConnection(wire, way)
-        connection.send(attach())
-        await talk(connection, wire, way)
-        connection.close()
-
-    asyncio.run(run())
+    way, wire = LinkFault(), Wire()
+    for injection in injections(plan):
+        way.order(order(injection))
+    connection = FaultyConnection(wire, way)
+    connection.send(attach())
+    yield connection, wire, way
+    connection.close()
 
 
-def test_heartbeats_get_lost_and_nothing_else() -> None:
+async def test_heartbeats_get_lost_and_nothing_else() -> None:
     """The connection continues: a lost heartbeat has no effect."""
-
-    async def talk(connection: FaultyConnection, wire: Wire, way: LinkFault) -> None:
+    async with converse("drop heartbeats of worker:0") as (connection, wire, _):
         for message in (BEAT, OUTPUT, BEAT):
             connection.send(message)
         assert wire.sent == [attach(), OUTPUT]
         assert not wire.closed
 
-    converse("drop heartbeats of worker:0", talk)
 
-
-def test_a_lost_report_breaks_the_connection() -> None:
+async def test_a_lost_report_breaks_the_connection() -> None:
     """As a network does that loses a part of a stream: what comes after it does not arrive."""
-
-    async def talk(connection: FaultyConnection, wire: Wire, way: LinkFault) -> None:
+    async with converse("drop reports of worker:0") as (connection, wire, _):
         connection.send(OUTPUT)
         assert (wire.sent, wire.closed) == ([attach()], True)
         assert await connection.receive() is None
         assert isinstance(connection.error, ConnectionFailedError)
 
-    converse("drop reports of worker:0", talk)
 
-
-def test_messages_come_twice_and_late_and_in_order() -> None:
+async def test_messages_come_twice_and_late_and_in_order() -> None:
     """Both ways; what is not meant waits behind what is late."""
-
-    async def talk(connection: FaultyConnection, wire: Wire, way: LinkFault) -> None:
+    plan = "delay reports of worker:0 by 20ms; duplicate reports of worker:0; duplicate commands of worker:0"
+    async with converse(plan) as (connection, wire, _):
         connection.send(OUTPUT)
         connection.send(BEAT)
         assert wire.sent == [attach()]
@@ -119,13 +111,10 @@ def test_messages_come_twice_and_late_and_in_order() -> None:
         await wire.inbox.put(ACK)
         assert [await connection.receive() for _ in range(2)] == [ACK, ACK]
 
-    converse("delay reports of worker:0 by 20ms; duplicate reports of worker:0; duplicate commands of worker:0", talk)
 
-
-def test_others_are_left_alone() -> None:
+async def test_others_are_left_alone() -> None:
     """Orders name their task, and perhaps one executor of it."""
-
-    async def talk(connection: FaultyConnection, wire: Wire, way: LinkFault) -> None:
+    async with converse("drop messages of worker:1; partition worker:1") as (connection, wire, way):
         (injection,) = injections("partition worker:0")
         way.order(replace(order(injection), incarnation="another"))
         connection.send(OUTPUT)
@@ -134,10 +123,8 @@ def test_others_are_left_alone() -> None:
         connection.send(OUTPUT)
         assert wire.sent == [attach(), OUTPUT]
 
-    converse("drop messages of worker:1; partition worker:1", talk)
 
-
-def test_a_partition_delays_all_messages_silently() -> None:
+async def test_a_partition_delays_all_messages_silently() -> None:
     """Messages of both directions continue when it is over; so does the end of the connection."""
 
     async def talk(connection: FaultyConnection, wire: Wire, way: LinkFault) -> None:
@@ -161,14 +148,11 @@ def test_a_partition_delays_all_messages_silently() -> None:
         await wait_until(lambda: wire.sent == [attach(), OUTPUT])
         await reach(way, connect, CEILING)
 
-    async def run() -> None:
-        way, wire = LinkFault(WORKER), Wire()
-        way.order(order(injections("partition worker:0")[0]))
-        connection = FaultyConnection(wire, way)
-        connection.send(attach())
-        await talk(connection, wire, way)
-
-    asyncio.run(run())
+    way, wire = LinkFault(WORKER), Wire()
+    way.order(order(injections("partition worker:0")[0]))
+    connection = FaultyConnection(wire, way)
+    connection.send(attach())
+    await talk(connection, wire, way)
 
 
 def test_chance_is_the_same_for_the_same_seed() -> None:

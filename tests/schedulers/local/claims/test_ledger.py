@@ -187,22 +187,18 @@ def test_one_decides_at_a_time(ledger: ResourceLedger, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_locked_ledger_is_reported_and_waited_for(ledger: ResourceLedger, tmp_path: Path) -> None:
+async def test_a_locked_ledger_is_reported_and_waited_for(ledger: ResourceLedger, tmp_path: Path) -> None:
     """The process that holds the lock is named; after its release the claim is granted."""
-
-    async def scenario() -> list[str]:
-        said: list[str] = []
-        folder = os.open(tmp_path, os.O_RDONLY)
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        claim = create_claim(job="job", job_name="name", memory=1, gpus=0)
-        waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), said.append))
-        async with asyncio.timeout(30):
-            await wait_until(lambda: said)
-            os.close(folder)
-            (await waiting).withdraw()
-        return said
-
-    assert f"is locked by process {os.getpid()}" in asyncio.run(scenario())[0]
+    said: list[str] = []
+    folder = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    claim = create_claim(job="job", job_name="name", memory=1, gpus=0)
+    waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), said.append))
+    async with asyncio.timeout(30):
+        await wait_until(lambda: said)
+        os.close(folder)
+        (await waiting).withdraw()
+    assert f"is locked by process {os.getpid()}" in said[0]
 
 
 # --- the line -------------------------------------------------------------------------------------------------------
@@ -259,7 +255,7 @@ def in_line(claimer: Callable[..., Claimer]) -> Claimer:
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-def test_all_of_a_line_get_their_turn(
+async def test_all_of_a_line_get_their_turn(
     tmp_path: Path, ledger: ResourceLedger, deaf: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the order of arrival, also without inotify."""
@@ -277,15 +273,12 @@ def test_all_of_a_line_get_their_turn(
         held.withdraw()
         own.close()
 
-    async def scenario() -> None:
-        claims = [create_claim(job="job", job_name="name", memory=60, gpus=0) for _ in range(6)]
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-            for number, claim in enumerate(claims):
-                group.create_task(take_turn(number, claim))
-            await wait_until(lambda: len(os.listdir(tmp_path)) >= 7)
-            holder.withdraw()
-
-    asyncio.run(scenario())
+    claims = [create_claim(job="job", job_name="name", memory=60, gpus=0) for _ in range(6)]
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        for number, claim in enumerate(claims):
+            group.create_task(take_turn(number, claim))
+        await wait_until(lambda: len(os.listdir(tmp_path)) >= 7)
+        holder.withdraw()
     assert order == list(range(6))
 
 
@@ -328,17 +321,13 @@ def test_crowd(claimer: Callable[..., Claimer], tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cancelled_waiter_takes_its_claim_back(ledger: ResourceLedger, tmp_path: Path) -> None:
+async def test_cancelled_waiter_takes_its_claim_back(ledger: ResourceLedger, tmp_path: Path) -> None:
     held = posted(ledger, 1)
-
-    async def scenario() -> None:
-        claim = create_claim(job="job", job_name="name", memory=1, gpus=0)
-        waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), lambda reason: None))
-        await wait_until(lambda: len(os.listdir(tmp_path)) >= 2)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-
-    asyncio.run(scenario())
+    claim = create_claim(job="job", job_name="name", memory=1, gpus=0)
+    waiting = asyncio.ensure_future(acquire_claim(ledger, claim, Machine(memory=1), lambda reason: None))
+    await wait_until(lambda: len(os.listdir(tmp_path)) >= 2)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
     assert [each.ticket for each in living(ledger)] == [held.claim.ticket]
     held.withdraw()
 

@@ -50,74 +50,61 @@ def test_held_and_given_back(place: Path) -> None:
     assert os.listdir(place) == []
 
 
-def test_removed_claim_is_put_back(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_removed_claim_is_put_back(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cleaner may have taken the file, or the whole folder: others must see the claim again."""
     monkeypatch.setattr(resource_claim, "_REFRESH_SECONDS", 0.01)
-
-    async def scenario() -> None:
-        held = hold(place)
-        await held.acquire(print)
-        keeping = asyncio.ensure_future(held.keep_alive())
-        before = seen(place)
-        shutil.rmtree(place)
-        await wait_until(lambda: seen(place) == before)
-        keeping.cancel()
-        other = ResourceLedger(place)
-        with other.lock():
-            assert [claim.devices for claim in other.list_claims()] == [("a",)]
-        other.close()
-        held.close()
-
-    asyncio.run(scenario())
+    held = hold(place)
+    await held.acquire(print)
+    keeping = asyncio.ensure_future(held.keep_alive())
+    before = seen(place)
+    shutil.rmtree(place)
+    await wait_until(lambda: seen(place) == before)
+    keeping.cancel()
+    other = ResourceLedger(place)
+    with other.lock():
+        assert [claim.devices for claim in other.list_claims()] == [("a",)]
+    other.close()
+    held.close()
 
 
-def test_a_ledger_removed_while_waiting(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_ledger_removed_while_waiting(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says so, and the claim is made in the new one."""
     monkeypatch.setattr(resource_claim, "_REOPEN_SECONDS", 0.01)
-
-    async def scenario() -> list[str]:
-        said: list[str] = []
-        ledger = ResourceLedger(place)
-        with ledger.lock():
-            other = ledger.post(replace(create_claim(job="other", job_name="n", memory=10, gpus=0), devices=()))
-        held = hold(place)
-        waiting = asyncio.ensure_future(held.acquire(said.append))
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            await wait_until(lambda: said)
-            shutil.rmtree(place)
-            assert (await waiting).devices == ("a",)
-        held.close()
-        other.withdraw()
-        ledger.close()
-        return said
-
-    said = asyncio.run(scenario())
+    said: list[str] = []
+    ledger = ResourceLedger(place)
+    with ledger.lock():
+        other = ledger.post(replace(create_claim(job="other", job_name="n", memory=10, gpus=0), devices=()))
+    held = hold(place)
+    waiting = asyncio.ensure_future(held.acquire(said.append))
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        await wait_until(lambda: said)
+        shutil.rmtree(place)
+        assert (await waiting).devices == ("a",)
+    held.close()
+    other.withdraw()
+    ledger.close()
     assert said[0].startswith("waiting: not enough memory (10 bytes requested")
     assert mentions(said[-1], "removed")
 
 
-def test_as_much_as_there_is_and_more_later(place: Path) -> None:
+async def test_as_much_as_there_is_and_more_later(place: Path) -> None:
     """Who is content with less takes what there is, never less than the least, and grows when that is possible."""
-
-    async def scenario() -> None:
-        other, another = hold(place, Need(memory=5, gpus=0)), hold(place, Need(memory=1, gpus=0))
-        await other.acquire(print)
-        elastic = hold(place, *(Need(memory=memory, gpus=0) for memory in (9, 7, 4)))
-        assert (elastic.size, elastic.can_grow, elastic.grow()) == (0, False, None)
-        claim = await elastic.acquire(print)
-        assert (claim.memory, elastic.size, elastic.can_grow, elastic.grow()) == (4, 4, True, None)
-        await another.acquire(print)
-        other.close()
-        grown = elastic.grow()
-        assert grown is not None
-        assert (grown.memory, grown.ticket, elastic.size, elastic.can_grow) == (9, claim.ticket, 9, False)
-        ledger = ResourceLedger(place)
-        with ledger.lock():
-            assert sorted(each.memory for each in ledger.list_claims()) == [1, 9]
-        for each in (elastic, another, ledger):
-            each.close()
-
-    asyncio.run(scenario())
+    other, another = hold(place, Need(memory=5, gpus=0)), hold(place, Need(memory=1, gpus=0))
+    await other.acquire(print)
+    elastic = hold(place, *(Need(memory=memory, gpus=0) for memory in (9, 7, 4)))
+    assert (elastic.size, elastic.can_grow, elastic.grow()) == (0, False, None)
+    claim = await elastic.acquire(print)
+    assert (claim.memory, elastic.size, elastic.can_grow, elastic.grow()) == (4, 4, True, None)
+    await another.acquire(print)
+    other.close()
+    grown = elastic.grow()
+    assert grown is not None
+    assert (grown.memory, grown.ticket, elastic.size, elastic.can_grow) == (9, claim.ticket, 9, False)
+    ledger = ResourceLedger(place)
+    with ledger.lock():
+        assert sorted(each.memory for each in ledger.list_claims()) == [1, 9]
+    for each in (elastic, another, ledger):
+        each.close()
 
 
 def take_over(place: Path, descriptor: int, handed_on: list[int], memory: int = 10) -> ResourceClaim:
@@ -139,51 +126,43 @@ def nothing() -> int:
     return os.open(os.devnull, os.O_RDONLY)
 
 
-def test_a_claim_that_an_earlier_master_was_granted(place: Path) -> None:
+async def test_a_claim_that_an_earlier_master_was_granted(place: Path) -> None:
     """The same file, the same devices, without a look at the line; it can be given back, and nothing is left."""
-
-    async def scenario() -> None:
-        first = take_over(place, nothing(), [])
-        await first.acquire(print)
-        before = seen(place)
-        second = take_over(place, os.dup(first.descriptors[0]), [])
-        assert second.is_granted
-        assert (await second.acquire(print)).devices == ("a",)
-        assert seen(place) == before
-        second.close()
-        assert seen(place) == []
-        first.close()
-
-    asyncio.run(scenario())
+    first = take_over(place, nothing(), [])
+    await first.acquire(print)
+    before = seen(place)
+    second = take_over(place, os.dup(first.descriptors[0]), [])
+    assert second.is_granted
+    assert (await second.acquire(print)).devices == ("a",)
+    assert seen(place) == before
+    second.close()
+    assert seen(place) == []
+    first.close()
 
 
-def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
+async def test_the_place_of_an_earlier_master_in_the_line(place: Path) -> None:
     """Claims that came after it still wait behind its successor, which can pass it on again."""
-
-    async def scenario() -> None:
-        ledger = ResourceLedger(place)
-        with ledger.lock():
-            other = ledger.post(replace(create_claim(job="other", job_name="n", memory=10, gpus=1), devices=("a",)))
-        handed_on: list[int] = []
-        first = take_over(place, nothing(), handed_on)
-        assert not first.is_granted
-        waiting = asyncio.ensure_future(first.acquire(lambda text: None))
-        await wait_until(lambda: handed_on)
-        before = seen(place)
-        second = take_over(place, os.dup(handed_on[0]), handed_on)
-        with ledger.lock():
-            later = ledger.post(create_claim(job="later", job_name="n", memory=10, gpus=1))
-        going_on = asyncio.ensure_future(second.acquire(lambda text: None))
-        await asyncio.sleep(0)
-        assert set(before) < set(seen(place))
-        assert len(seen(place)) == 3
-        other.withdraw()
-        assert (await asyncio.wait_for(going_on, TIMEOUT_SECONDS)).devices == ("a",)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        second.close()
-        later.withdraw()
-        first.close()
-        ledger.close()
-
-    asyncio.run(scenario())
+    ledger = ResourceLedger(place)
+    with ledger.lock():
+        other = ledger.post(replace(create_claim(job="other", job_name="n", memory=10, gpus=1), devices=("a",)))
+    handed_on: list[int] = []
+    first = take_over(place, nothing(), handed_on)
+    assert not first.is_granted
+    waiting = asyncio.ensure_future(first.acquire(lambda text: None))
+    await wait_until(lambda: handed_on)
+    before = seen(place)
+    second = take_over(place, os.dup(handed_on[0]), handed_on)
+    with ledger.lock():
+        later = ledger.post(create_claim(job="later", job_name="n", memory=10, gpus=1))
+    going_on = asyncio.ensure_future(second.acquire(lambda text: None))
+    await asyncio.sleep(0)
+    assert set(before) < set(seen(place))
+    assert len(seen(place)) == 3
+    other.withdraw()
+    assert (await asyncio.wait_for(going_on, TIMEOUT_SECONDS)).devices == ("a",)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    second.close()
+    later.withdraw()
+    first.close()
+    ledger.close()

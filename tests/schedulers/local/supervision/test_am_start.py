@@ -85,20 +85,17 @@ def test_an_am_that_never_starts_is_stopped(folder: JobFolder, monkeypatch: pyte
     assert not pid.exists() or process.start_time(int(pid.read_text())) is None
 
 
-def test_cancelled_start_leaves_nothing(folder: JobFolder) -> None:
-    async def scenario() -> int:
-        starting = asyncio.ensure_future(
-            start_master(folder, program("open('pid', 'w').write(str(os.getpid())); time.sleep(600)"))
-        )
-        pid = folder.path / "pid"
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            while not (pid.exists() and pid.read_text()):
-                await asyncio.sleep(0.005)
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        return int(pid.read_text())
-
-    assert process.start_time(asyncio.run(scenario())) is None
+async def test_cancelled_start_leaves_nothing(folder: JobFolder) -> None:
+    starting = asyncio.ensure_future(
+        start_master(folder, program("open('pid', 'w').write(str(os.getpid())); time.sleep(600)"))
+    )
+    pid = folder.path / "pid"
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not (pid.exists() and pid.read_text()):
+            await asyncio.sleep(0.005)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    assert process.start_time(int(pid.read_text())) is None
 
 
 def test_program_that_is_not_there(folder: JobFolder) -> None:
