@@ -155,18 +155,6 @@ class LogWriter:
             os.close(self._fd)
 
 
-def read_header(path: Path) -> Header:
-    """Return the header of one segment.
-
-    Raises:
-        RecordError: not an event log, or written by a newer version.
-        StorageError: the file cannot be read.
-    """
-    with open_segment(path) as file:
-        line = file.readline(MAX_LINE_BYTES)
-    return _header(path, line)
-
-
 def read(segments: Iterable[Path]) -> Iterator[LogEntry]:
     """Yield every event of a job, oldest first.
 
@@ -177,7 +165,7 @@ def read(segments: Iterable[Path]) -> Iterator[LogEntry]:
         RecordError: a line is invalid; the message names file and line.
         StorageError: a segment cannot be read.
     """
-    for path, number, line, attempt in _lines(segments):
+    for path, number, line, attempt in read_lines(segments):
         yield decode_entry(f"{path}:{number}", line, attempt)
 
 
@@ -188,42 +176,49 @@ def place_of(segments: Iterable[Path], number: int) -> str:
         RecordError, StorageError: as `read`.
     """
     place = ""
-    for found, (path, line, _, _) in enumerate(_lines(segments), start=1):
+    for found, (path, line, _, _) in enumerate(read_lines(segments), start=1):
         place = f"{path}:{line}"
         if found == number:
             break
     return place
 
 
-def _lines(segments: Iterable[Path]) -> Iterator[tuple[Path, int, bytes, int]]:
-    """Yield path, line number (from 1), line and AM attempt of every complete line except headers."""
+def read_lines(segments: Iterable[Path]) -> Iterator[tuple[Path, int, bytes, int]]:
+    """Yield path, line number (from 1), line and AM attempt of every complete line except headers. Raises as `read`."""
     for path in segments:
-        with open_segment(path) as file:
-            first = file.readline(MAX_LINE_BYTES)
-            if not first.endswith(b"\n") and _MAGIC.startswith(first[: len(_MAGIC)]):
-                continue
-            attempt = _header(path, first).attempt
-            number = 1
-            while line := file.readline(MAX_LINE_BYTES):
-                number += 1
-                if not is_whole(f"{path}:{number}", line):
-                    break
-                yield path, number, line, attempt
+        for number, line, attempt in _SegmentReader(path).read_new():
+            yield path, number, line, attempt
 
 
-def is_whole(where: str, line: bytes) -> bool:
-    """Return True if a line read with a limit of `MAX_LINE_BYTES` is complete.
+class _SegmentReader:
+    """Reads every complete line of one segment once, over several calls.
 
-    Only the last line may be incomplete: torn, or not fully written yet.
-
-    Raises:
-        RecordError: the line is longer than any valid one.
+    Attributes:
+        offset: of the next line, in bytes.
     """
-    if line.endswith(b"\n"):
-        return True
-    if len(line) >= MAX_LINE_BYTES:
-        raise RecordError(f"{where}: line is longer than {MAX_LINE_BYTES} bytes")
-    return False
+
+    def __init__(self, path: Path) -> None:
+        self.offset = 0
+        self._path = path
+        self._line = 0
+        self._attempt = 0
+
+    def read_new(self) -> Iterator[tuple[int, bytes, int]]:
+        """Yield number, line and AM attempt of the lines behind the header that were completed since the last call."""
+        with open_segment(self._path) as file:
+            file.seek(self.offset)
+            while (line := file.readline(MAX_LINE_BYTES)).endswith(b"\n"):
+                self.offset += len(line)
+                self._line += 1
+                if self._line == 1:
+                    self._attempt = _parse_header(self._path, line).attempt
+                else:
+                    yield self._line, line, self._attempt
+        # Only the last line may be incomplete: torn, or not fully written yet.
+        if len(line) >= MAX_LINE_BYTES:
+            raise RecordError(f"{self._path}:{self._line + 1}: line is longer than {MAX_LINE_BYTES} bytes")
+        if self._line == 0 and not _MAGIC.startswith(line[: len(_MAGIC)]):
+            _parse_header(self._path, line)
 
 
 def settings_digest(spec: JobSpec) -> str:
@@ -322,7 +317,7 @@ def _line(plain: Json) -> bytes:
     return _ENCODER.encode(plain).encode() + b"\n"
 
 
-def _header(path: Path, line: bytes) -> Header:
+def _parse_header(path: Path, line: bytes) -> Header:
     try:
         header = from_plain(Header, loads(line, halves=True), ignore_unknown=True)
     except ValueError as error:
@@ -366,15 +361,15 @@ class EventTail:
     def __init__(self, folder: JobFolder) -> None:
         self._folder = folder
         self._completed_segments = 0
-        self._offset = 0
-        self._line = 0
+        self._reader: _SegmentReader | None = None
 
     @property
     def continues(self) -> bool:
         """Return True if the log was neither removed nor truncated since the last read."""
+        offset = self._reader.offset if self._reader else 0
         found = segments(self._folder.path)
         try:
-            return self._offset == 0 or found[self._completed_segments].stat().st_size >= self._offset
+            return offset == 0 or found[self._completed_segments].stat().st_size >= offset
         except (IndexError, OSError):
             return False
 
@@ -386,19 +381,9 @@ class EventTail:
             StorageError: it cannot be read.
         """
         found = segments(self._folder.path)
-        for number, path in enumerate(found[self._completed_segments :], start=self._completed_segments + 1):
-            yield from self._read_segment(path, number)
-            if number < len(found):  # a later AM attempt writes its own segment, so this one is complete
-                self._completed_segments, self._offset, self._line = number, 0, 0
-
-    def _read_segment(self, path: Path, attempt: int) -> Iterator[LogEntry]:
-        name = str(path)
-        with open_segment(path) as file:
-            file.seek(self._offset)
-            while is_whole(where := f"{name}:{self._line + 1}", line := file.readline(MAX_LINE_BYTES)):
-                self._offset += len(line)
-                self._line += 1
-                if self._line == 1:
-                    read_header(path)
-                else:
-                    yield decode_entry(where, line, attempt)
+        for path in found[self._completed_segments :]:
+            reader = self._reader = self._reader or _SegmentReader(path)
+            for number, line, attempt in reader.read_new():
+                yield decode_entry(f"{path}:{number}", line, attempt)
+            if path is not found[-1]:  # a later AM attempt writes its own segment, so this one is complete
+                self._completed_segments, self._reader = self._completed_segments + 1, None

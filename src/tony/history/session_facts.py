@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from tony.core.events import Event, FailureClassified, FailureResponse, GangSizeSet, SessionOpened
-from tony.errors import RecordError
-from tony.history.event_log import MAX_LINE_BYTES, decode_entry, segments
-from tony.history.json_files import open_plain
+from tony.errors import RecordError, StorageError
+from tony.history.event_log import decode_entry, read_lines, segments
 from tony.model.layout import JobFolder
 
 E = TypeVar("E", bound=Event)
@@ -53,12 +52,10 @@ def _events(source: EventSource, *classes: type[E]) -> Iterator[E]:
         yield from (event for event in source if isinstance(event, classes))
         return
     kinds = [cls.kind.encode() for cls in classes]
-    with contextlib.suppress(OSError):
-        for path in segments(source.path):
-            with open_plain(path) as file:
-                while line := file.readline(MAX_LINE_BYTES):
-                    if any(kind in line for kind in kinds):
-                        with contextlib.suppress(RecordError):
-                            event = decode_entry(str(path), line, 0).event
-                            if isinstance(event, classes):
-                                yield event
+    with contextlib.suppress(RecordError, StorageError):
+        for path, number, line, attempt in read_lines(segments(source.path)):
+            if any(kind in line for kind in kinds):
+                with contextlib.suppress(RecordError):
+                    event = decode_entry(f"{path}:{number}", line, attempt).event
+                    if isinstance(event, classes):
+                        yield event

@@ -29,21 +29,17 @@ def read_events(folder: JobFolder, after: int, most: int, kinds: Set[str], *, ow
     if after < 0:
         return [entry for entry in _read_latest(segments, -after) if not kinds or entry.event.kind in kinds][:most]
     number = size = 0
-    for attempt, path in enumerate(segments, start=1):
-        with event_log.open_segment(path) as file:
-            file.readline(event_log.MAX_LINE_BYTES)
-            place = 1
-            while event_log.is_whole(f"{path}:{place + 1}", line := file.readline(event_log.MAX_LINE_BYTES)):
-                number, place = number + 1, place + 1
-                if number > after and (not words or any(word in line for word in words)):
-                    entry = event_log.decode_entry(f"{path}:{place}", line, attempt)
-                    if kinds and entry.event.kind not in kinds:
-                        continue
-                    found.append(entry)
-                    if len(found) >= most:
-                        return found
-                    size += len(line)
-                    _check_event_bytes(path, size)
+    for path, place, line, attempt in event_log.read_lines(segments):
+        number += 1
+        if number > after and (not words or any(word in line for word in words)):
+            entry = event_log.decode_entry(f"{path}:{place}", line, attempt)
+            if kinds and entry.event.kind not in kinds:
+                continue
+            found.append(entry)
+            if len(found) >= most:
+                break
+            size += len(line)
+            _check_event_bytes(path, size)
     return found
 
 
