@@ -19,9 +19,9 @@ from tony.history.json_files import write_json
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
 from tony.model.codec import to_plain
-from tony.model.ids import log_file_name
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
+from tony.model.log_name import LogName
 from tony.model.states import JobState
 from tony.testing.sample_jobs import build_prepared_job
 from tony.web.user_authentication import TrustedProxy
@@ -72,7 +72,7 @@ def keep(
     )
     first = said.task_ids[0]
     for stream in ("out", "err"):
-        (folder.logs / log_file_name(first, 1, 1, stream)).write_text(f"line of {stream}\n" * 100)
+        (folder.logs / LogName(*first, 1, 1, stream).file).write_text(f"line of {stream}\n" * 100)
     writer = MetricsWriter(folder.metrics, job, 5.0)
     writer.write([TaskMetricsUpdate(str(first), first.role, 5.0, True, 0, {"cpu": (1.0, 1.5, 2.0, 2.0, 2.5, 3.0)})])
     writer.close()

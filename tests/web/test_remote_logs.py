@@ -16,8 +16,9 @@ from tests.web.sample_jobs import as_peer, fetch, keep
 from tony.errors import SchedulerError
 from tony.history.job_record import read_summary
 from tony.jobs.remote import remote_record
-from tony.model.ids import TaskId, log_file_name
+from tony.model.ids import TaskId
 from tony.model.layout import Home
+from tony.model.log_name import LogName
 from tony.schedulers import registry
 from tony.schedulers.client_interface import WebLink
 from tony.web.app import create
@@ -60,14 +61,14 @@ def test_output_of_a_remote_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     cluster.error = None
     lines = b"".join(b"line %06d\n" % number for number in range(20_000))
-    cluster.shows = {log_file_name(TaskId.parse(task), 1, 1, "out"): (b"", lines)}
+    cluster.shows = {LogName(*TaskId.parse(task), 1, 1, "out").file: (b"", lines)}
     page = fetch(app, f"/job/{JOB}/log/{task}/out").text
     assert "line 019999" in page
     assert "End of log" in page
     assert "is missing" not in page
     assert "line 010000" in fetch(app, f"/job/{JOB}/log/{task}/out?percent=50").text
     assert (
-        fetch(app, f"/api/v1/jobs/{JOB}/logs/{log_file_name(TaskId.parse(task), 1, 1, 'out')}/download").content
+        fetch(app, f"/api/v1/jobs/{JOB}/logs/{LogName(*TaskId.parse(task), 1, 1, 'out').file}/download").content
         == lines
     )
 

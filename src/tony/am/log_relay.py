@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from tony.model.ids import TaskId
+from tony.model.log_name import STREAMS
 from tony.protocol.error_codes import Code
 from tony.protocol.messages import Message
 from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
@@ -23,7 +24,6 @@ MAX_BUFFERED_BYTES = 16 << 20
 _MAX_READERS = 40_000
 #: Maximum characters of a file's name.
 _MAX_NAME = 200
-_STREAMS = ("out", "err")
 #: Maximum characters of a piece's data.
 _MAX_DATA = 4 * ((LOG_PIECE + 2) // 3)
 _LARGEST = 2**62
@@ -174,7 +174,7 @@ class LogRelay:
             return None, str(error)
         if task not in self._tasks:
             return None, f"the job has no task {task}"
-        if message.stream not in _STREAMS or len(message.name) > _MAX_NAME:
+        if message.stream not in STREAMS or len(message.name) > _MAX_NAME:
             return None, f"the stream must be out or err, and the file name at most {_MAX_NAME} characters long"
         if not (0 <= message.offset < _LARGEST and 0 < message.most < _LARGEST and abs(message.reader) < _LARGEST):
             return None, "a number is out of range"

@@ -23,9 +23,9 @@ from tony.model.failure_facts import (
     MessageFacts,
     TimeoutFacts,
 )
-from tony.model.ids import log_file_name
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.job_spec import TimeoutAfter
+from tony.model.log_name import ERR, LogName
 from tony.model.states import ENDED_TASK_STATES
 
 _CAUSES: Mapping[ExitReason, FailureCause] = {
@@ -117,7 +117,7 @@ def failure_from_task(
         exit_code=exit_code,
         signal=signal,
         tail=status.tail if status else (),
-        log=f"logs/{log_file_name(task.id, task.session, task.try_, 'err')}" if ran else None,
+        log=f"logs/{LogName(*task.id, task.session, task.try_, ERR).file}" if ran else None,
         blameless=blameless,
     )
 

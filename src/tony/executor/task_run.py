@@ -40,7 +40,7 @@ from tony.linux import process, resource_limits
 from tony.linux.process import has_marker, read_own_peak
 from tony.linux.process_usage import ProcessUsage
 from tony.model.exit_status import ExitReason, ExitStatus
-from tony.model.ids import TaskId, log_file_name
+from tony.model.log_name import LogName
 from tony.model.masking import SecretMask
 from tony.protocol.executor_messages import StartProgram
 from tony.protocol.launch import ContainerPart, TaskPart
@@ -135,7 +135,7 @@ class ProgramRun:
     def format_file_name(self, kind: str) -> str:
         """Return the name of a log file of this task attempt: `worker-0.s1.t1.<kind>`."""
         task = self._run_context.context.task
-        return log_file_name(TaskId(task.role, task.index), self._command.session, self._command.try_, kind)
+        return LogName(task.role, task.index, self._command.session, self._command.try_, kind).file
 
     @property
     def output(self) -> Output | None:

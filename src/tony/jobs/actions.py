@@ -19,7 +19,7 @@ from tony.jobs.am_client import (
     send_log_level,
     send_restart,
 )
-from tony.jobs.logs.log_names import select_named_tasks
+from tony.jobs.logs.log_selection import select_named_tasks
 from tony.jobs.state_dir import get_user_name
 from tony.jobs.status import aborted_submissions, job_status
 from tony.linux.thread_pools import to_thread

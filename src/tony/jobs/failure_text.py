@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
-from tony.jobs.logs.log_names import ERR, STREAMS
 from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
+from tony.model.log_name import ERR, STREAMS
 from tony.model.states import JobState
 from tony.units import format_duration
 

@@ -15,8 +15,8 @@ from tony.errors import ConnectionFailedError, InfraError, NoClusterError, Stora
 from tony.history.job_record import record_of
 from tony.jobs.am_client import watch
 from tony.jobs.logs.log_follower import LogTail
-from tony.jobs.logs.log_names import Selection
 from tony.jobs.logs.log_reader import LogLine, group_lines
+from tony.jobs.logs.log_selection import Selection
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.remote.log_fetcher import LogFetcher, bring, fetch_logs
 from tony.jobs.status import cached_status, job_status

@@ -1,4 +1,4 @@
-"""Identifiers of jobs and tasks, and names made of them."""
+"""Identifiers of jobs and tasks."""
 
 from __future__ import annotations
 
@@ -32,11 +32,6 @@ class TaskId(NamedTuple):
         if not colon or not ROLE_NAME.fullmatch(role) or not (index.isascii() and index.isdigit()) or len(index) > 9:
             raise ValueError(f"{text!r:.80} is not a task; write role:index, such as worker:0")
         return cls(role, int(index))
-
-
-def log_file_name(task: TaskId, session: int, try_: int, stream: str) -> str:
-    """Return the flat name of a log file: `worker-0.s1.t1.out`. HDFS refuses `:` in names."""
-    return f"{task.role}-{task.index}.s{session}.t{try_}.{stream}"
 
 
 def format_task_ranges(tasks: Iterable[TaskId], limit: int | None = None) -> str:

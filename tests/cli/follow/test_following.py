@@ -30,10 +30,10 @@ from tony.cli.follow.following import exit_code, follow_to_end
 from tony.cli.terminal.live_status import LiveView
 from tony.errors import ExitCode
 from tony.history.job_record import write_summary
-from tony.jobs.logs.log_names import LogName
 from tony.jobs.logs.log_reader import LogLine
 from tony.model.job_report import FailureCause, FailureClass, JobReport
 from tony.model.layout import Home, JobFolder
+from tony.model.log_name import LogName
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 

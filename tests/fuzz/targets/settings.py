@@ -20,10 +20,11 @@ from tony.hadoop.wire.proto import decode, encode
 from tony.hadoop.yarn.constraint_text import ConstraintError
 from tony.hadoop.yarn.constraint_text import parse as parse_constraint
 from tony.history.event_log import settings_digest
-from tony.jobs.logs.log_names import LogName, Selection
+from tony.jobs.logs.log_selection import Selection
 from tony.model.codec import from_plain, to_plain
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
+from tony.model.log_name import LogName
 from tony.model.placeholders import check, fill, find_misspelled_names
 from tony.rpc.am_address import parse as parse_address
 from tony.storage.staging.staging_requests import clashes

@@ -8,7 +8,7 @@ import pytest
 
 from tests.jobs.fake_am import recorded, write_log
 from tony.jobs.logs.log_follower import LogTail
-from tony.jobs.logs.log_names import Selection
+from tony.jobs.logs.log_selection import Selection
 from tony.model.layout import Home, JobFolder
 
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.jobs.logs.log_names import LogName, Selection, find
 from tony.jobs.logs.log_reader import MAX_LINE_BYTES, LogLine, LogReader, open_readers
+from tony.jobs.logs.log_selection import Selection, find
+from tony.model.log_name import LogName
 
 OUT = LogName("worker", 0, 1, 1, "out")
 FILE = "worker-0.s1.t1.out"

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from tests.jobs.fake_am import JOB, TWO_WORKERS, recorded, standing
-from tony.jobs.logs.log_names import Selection
+from tony.jobs.logs.log_selection import LogFileInfo, Selection
 from tony.jobs.portal_client import view
-from tony.jobs.portal_client.client import PortalClient, RemoteLog
+from tony.jobs.portal_client.client import PortalClient
 from tony.jobs.portal_client.view import PortalJobView
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
@@ -30,13 +30,13 @@ class FakePortal:
     def fetch_report(self, job_id: str, *, tasks: bool) -> JobReport:
         return self._report if len(self._contents) > 1 else replace(self._report, state=JobState.SUCCEEDED)
 
-    def fetch_logs(self, job_id: str, task: TaskId) -> tuple[list[RemoteLog], str]:
+    def fetch_logs(self, job_id: str, task: TaskId) -> tuple[list[LogFileInfo], str]:
         if len(self._contents) > 1:
             self._content = self._contents.pop(0)
         else:
             self._content = self._contents[0]
         size = len(self._content)
-        return [RemoteLog(name=_LOG, task="worker:0", session=1, try_=1, stream="out", size=size)], ""
+        return [LogFileInfo(name=_LOG, task="worker:0", session=1, try_=1, stream="out", size=size)], ""
 
     def fetch_log_bytes(self, job_id: str, name: str, offset: int, most: int) -> bytes:
         return self._content[offset : offset + most]

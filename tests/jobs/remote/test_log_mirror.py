@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from tony.errors import StorageError
 from tony.executor.output.log_file import BoundedLogFile
-from tony.jobs.logs.log_names import LogName, Selection, find
 from tony.jobs.logs.log_reader import LogReader
+from tony.jobs.logs.log_selection import Selection, find
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
+from tony.model.log_name import LogName
 
 NAME = LogName("worker", 0, 1, 1, "out")
 

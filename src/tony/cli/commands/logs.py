@@ -17,10 +17,11 @@ from tony.cli.text.log_printer import LogPrinter
 from tony.errors import UserError
 from tony.history.job_record import read_summary, record_of
 from tony.jobs.failure_text import format_outcome, format_report
-from tony.jobs.logs.log_names import ERR, OUT, STREAMS, Selection, find, select_named_tasks
 from tony.jobs.logs.log_reader import LogLine, group_lines, open_readers
+from tony.jobs.logs.log_selection import Selection, find, select_named_tasks
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
+from tony.model.log_name import ERR, OUT, STREAMS
 from tony.model.submission_record import JobRecord
 from tony.schedulers.registry import has_remote_logs
 from tony.units import format_exact_size

@@ -19,7 +19,7 @@ from tony.history.job_record import record_of
 from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Peak, open_metrics
 from tony.jobs.job_metrics import fetch_newest, load_series, matches, read_acceptance_time, sort_series
-from tony.jobs.logs.log_names import select_named_tasks
+from tony.jobs.logs.log_selection import select_named_tasks
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home, JobFolder
 from tony.protocol.client_messages import Points

@@ -9,19 +9,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tony.executor.output.log_file import BoundedLogFile, FileChunk
 from tony.executor.output.writer_thread import WriterThread
+from tony.model.log_name import STREAMS, LogName
 from tony.protocol.output_messages import LOG_PIECE, DropLog, LogPiece, ReadLog
 
-#: Standard output and standard error, as messages and file names call them.
-STREAMS = ("out", "err")
 #: Readers at one time; a further one replaces the oldest.
 _MAX_READERS = 1000
-_TASK_ATTEMPT = re.compile(r"\.s(\d{1,9})\.t(\d{1,9})\.", re.ASCII)
 
 
 @dataclass(slots=True, eq=False)
@@ -186,5 +183,5 @@ class LogReaders:
 
 def _sort_key(name: str) -> tuple[int, int]:
     """Return session and task attempt of a file name; (0, 0), before all of them, for any other name."""
-    found = _TASK_ATTEMPT.search(name)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    found = LogName.parse(name)
+    return (found.session, found.try_) if found else (0, 0)

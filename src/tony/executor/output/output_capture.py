@@ -18,9 +18,10 @@ from pathlib import Path
 from tony import clock
 from tony.executor.output.decisive_line import find_decisive_line, with_decisive_line
 from tony.executor.output.log_file import BoundedLogFile
-from tony.executor.output.log_serving import STREAMS, LogReaders, StreamLog
+from tony.executor.output.log_serving import LogReaders, StreamLog
 from tony.executor.output.writer_thread import WriterThread
 from tony.executor.program.printed_values import Exports
+from tony.model.log_name import STREAMS
 from tony.model.masking import MaskedStream, SecretMask
 
 #: Size of a pipe once a program has filled one: 1 MiB, the default of pipe-max-size. Not from the beginning: a user's

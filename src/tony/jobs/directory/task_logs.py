@@ -15,29 +15,12 @@ from pathlib import Path
 from tony.errors import StorageError
 from tony.jobs.directory.log_search import LogSearchResult, SearchText, find_first, find_last
 from tony.jobs.directory.open_log import LOG_PIECE, LogPart, OpenLog
-from tony.jobs.logs.log_names import LogName
+from tony.jobs.logs.log_selection import LogFileInfo
 from tony.linux.thread_pools import USUAL, Lane
 from tony.model.ids import TaskId
+from tony.model.log_name import LogName
 from tony.storage.stores.local_store import LocalStore
 from tony.storage.stores.store_interface import join_path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFileInfo:
-    """One output stream of one task attempt.
-
-    Attributes:
-        task: `worker:0`.
-        stream: `out` or `err`.
-        size: bytes available; rotated parts are not included.
-    """
-
-    name: str
-    task: str
-    session: int
-    try_: int
-    stream: str
-    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

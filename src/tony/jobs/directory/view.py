@@ -31,8 +31,8 @@ from tony.jobs.directory.secret_patterns import MARGIN, PRINTED
 from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.directory.timeline_cache import TimelineCache
 from tony.jobs.logs import log_stream
-from tony.jobs.logs.log_names import Selection
 from tony.jobs.logs.log_reader import LogLine
+from tony.jobs.logs.log_selection import Selection
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.remote.remote_record import RemoteRecord
 from tony.jobs.status import job_status

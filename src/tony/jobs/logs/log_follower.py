@@ -9,10 +9,11 @@ from types import TracebackType
 from typing import Self
 
 from tony import clock
-from tony.jobs.logs.log_names import LogName, Selection, find
 from tony.jobs.logs.log_reader import LogLine, LogReader, open_readers
+from tony.jobs.logs.log_selection import Selection, find
 from tony.jobs.logs.progress_bar_lines import LiveReader
 from tony.linux.inotify import ChangeWatch
+from tony.model.log_name import LogName
 
 
 class LogTail:

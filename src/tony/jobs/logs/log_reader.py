@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from tony.jobs.logs.log_names import LogName
+from tony.model.log_name import LogName
 
 #: A longer incomplete line is returned in pieces, so that endless lines do not fill the memory.
 MAX_LINE_BYTES = 64 * 1024

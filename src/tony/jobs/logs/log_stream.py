@@ -8,8 +8,8 @@ from contextlib import nullcontext
 
 from tony.history.job_record import record_of
 from tony.jobs.logs.log_follower import LogTail
-from tony.jobs.logs.log_names import Selection
 from tony.jobs.logs.log_reader import LogLine, group_lines
+from tony.jobs.logs.log_selection import Selection
 from tony.jobs.remote.log_fetcher import bring, fetch_logs, find_remote_submitter
 from tony.jobs.status import job_status
 from tony.model.layout import Home

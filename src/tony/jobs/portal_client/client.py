@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from tony.core.events import EVENTS, Event
 from tony.errors import ConnectionFailedError, InfraError, TonyError, UnknownJobError, UserError
+from tony.jobs.logs.log_selection import LogFileInfo
 from tony.jobs.portal_client.portal_address import is_private, normalize_address
 from tony.jobs.portal_client.saved_logins import KeptToken, load_stored_token
 from tony.model.codec import DecodeError, Json, from_plain
@@ -40,18 +41,6 @@ _MAX_ANSWER_BYTES = 256 << 20
 _EVENTS_PER_REQUEST = 5000
 #: Path prefix of a portal's API.
 _API = "api/v1"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteLog:
-    """A log file of a task, as listed by a portal; `size` in bytes."""
-
-    name: str
-    task: str
-    session: int
-    try_: int
-    stream: str
-    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,11 +177,11 @@ class PortalClient:
         """Return the stack traces of a task. Raises as `get`; `InfraError` also if there are none."""
         return self._decode(Stacks, self.change(job, "stacks", {"task": task}, _STACKS_TIMEOUT_SECONDS))
 
-    def fetch_logs(self, job: str, task: str) -> tuple[tuple[RemoteLog, ...], str]:
+    def fetch_logs(self, job: str, task: str) -> tuple[tuple[LogFileInfo, ...], str]:
         """Return the logs of a task, and what is missing and why (usually empty). Raises as `get`."""
         found = self.get(f"jobs/{quote(job, safe='')}/logs", {"task": task})
         missing = found.get("missing")
-        return self._decode(tuple[RemoteLog, ...], found.get("logs")), missing if isinstance(missing, str) else ""
+        return self._decode(tuple[LogFileInfo, ...], found.get("logs")), missing if isinstance(missing, str) else ""
 
     def fetch_log_bytes(self, job: str, name: str, offset: int, most: int) -> bytes:
         """Return a piece of a log; empty at its end. Raises as `get`."""

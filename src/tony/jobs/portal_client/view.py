@@ -9,14 +9,15 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from tony import clock
 from tony.errors import ConnectionFailedError, InfraError
 from tony.jobs.actions import NOT_RESTARTED, NOTHING_LOGS, require_running, select_tasks
-from tony.jobs.logs.log_names import LogName, Selection, select_named_tasks
 from tony.jobs.logs.log_reader import MAX_LINE_BYTES, LogLine
-from tony.jobs.portal_client.client import PortalClient, RemoteLog
+from tony.jobs.logs.log_selection import LogFileInfo, Selection, select_named_tasks
+from tony.jobs.portal_client.client import PortalClient
 from tony.jobs.view import JobView
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_report import JobReport
+from tony.model.log_name import LogName
 from tony.protocol.messages import Stacks
 
 #: Seconds between two requests for a job that has not ended.
@@ -99,7 +100,7 @@ class PortalJobView(JobView):
     async def _read(self, name: str, offset: int, most: int) -> bytes:
         return await to_thread(self._portal.fetch_log_bytes, self.id, name, offset, most)
 
-    async def _find_tail(self, log: RemoteLog, count: int) -> int:
+    async def _find_tail(self, log: LogFileInfo, count: int) -> int:
         """Return the offset of the last lines, searched within the last `_TAIL_BYTES` bytes."""
         data, start = b"", log.size
         while start > max(0, log.size - _TAIL_BYTES) and data.removesuffix(b"\n").count(b"\n") < count:

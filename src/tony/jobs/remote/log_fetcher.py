@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 from tony.errors import ConnectionFailedError, InfraError, ProtocolError, RecordError, TonyError
 from tony.jobs.am_client import connect_to_am
-from tony.jobs.logs.log_names import LogName, Selection, find
+from tony.jobs.logs.log_selection import Selection, find
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
 from tony.jobs.remote.scheduler_logs import (
     RemoteStream,
@@ -27,6 +27,7 @@ from tony.jobs.remote.scheduler_logs import (
 from tony.jobs.status import job_status
 from tony.linux.inotify import ChangeWatch
 from tony.model.layout import Home, JobFolder
+from tony.model.log_name import LogName
 from tony.model.submission_record import JobRecord
 from tony.protocol.error_codes import Code
 from tony.protocol.output_messages import LOG_PIECE, LogPiece, ReadLog

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tony.errors import StorageError, TonyError
 from tony.history.json_files import read_json, write_json
-from tony.jobs.logs.log_names import LogName
+from tony.model.log_name import LogName
 
 #: `struct flock` of Linux with 64-bit offsets: type, whence, start, length, pid.
 _FLOCK = "hhqqi0q"

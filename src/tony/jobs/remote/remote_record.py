@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from tony import clock
 from tony.errors import TonyError
 from tony.history.job_record import read_job
-from tony.jobs.logs.log_names import STREAMS, Selection
+from tony.jobs.logs.log_selection import Selection
 from tony.jobs.remote import log_fetcher, remote_job_sync, scheduler_logs
 from tony.jobs.remote.log_mirror import complete
 from tony.linux.thread_pools import Slots, to_thread
 from tony.model.layout import Home, JobFolder
+from tony.model.log_name import STREAMS
 from tony.model.submission_record import LINKEDIN_TONY, JobRecord
 from tony.schedulers.client_interface import Submitter, WebLink
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from tony.core.events import ContainerEnded, Granted
 from tony.errors import TonyError
 from tony.history import event_log
-from tony.jobs.logs.log_names import LogName, Selection
+from tony.jobs.logs.log_selection import Selection
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.model.layout import JobFolder
+from tony.model.log_name import STREAMS, LogName
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import LogSink, Submitter
 
@@ -182,7 +183,7 @@ def select_streams(logs: Path, record: JobRecord, selection: Selection) -> Itera
     have = complete(logs)
     for at, task in enumerate(record.spec.task_ids):
         if selection.tasks is None or str(task) in selection.tasks:
-            for offset, stream in enumerate(("out", "err")):
+            for offset, stream in enumerate(STREAMS):
                 made = RemoteStream(2 * at + offset, task, stream)
                 if stream in selection.streams and made.label not in have:
                     yield made

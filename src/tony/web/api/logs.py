@@ -8,7 +8,7 @@ from starlette.responses import Response, StreamingResponse
 
 from tony.jobs.directory.log_search import LogSearchResult
 from tony.jobs.directory.task_logs import TaskLogs
-from tony.jobs.logs.log_names import LogName
+from tony.model.log_name import LogName
 from tony.web.api.operation import ApiError, OperationCall, build_download_headers
 from tony.web.api.response_types import LogChunk, LogList
 

@@ -18,6 +18,7 @@ from tony.jobs.event_text import EventWords
 from tony.jobs.failure_text import find_hints
 from tony.jobs.progress import Reports, find_job_progress, read_reports
 from tony.model.job_report import Failure, JobReport, TaskReport
+from tony.model.log_name import ERR, LogName
 from tony.model.states import TaskState
 from tony.units import format_duration
 from tony.web import ansi_html
@@ -165,7 +166,8 @@ def _find_failed_log(page_request: PageRequest, report: JobReport) -> str:
     if failure is None or failure.task is None:
         return ""
     name = (failure.log or "").rpartition("/")[2]
-    stream = "out" if name.endswith(".out") else "err"
+    known = LogName.parse(name)
+    stream = known.stream if known else ERR
     return page_request.links.to_log(report.job, failure.task, stream, {"name": name})
 
 

@@ -1,12 +1,7 @@
-"""The names of log files, and their selection by task, stream and session.
-
-Each stream of a task has one file per session and task attempt; a full file is renamed to end in `.1` and a new one
-started.
-"""
+"""Selection of log files by task, stream and session."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,54 +9,28 @@ from pathlib import Path
 from tony.config.name_suggestions import suggest_names
 from tony.errors import UserError
 from tony.model.ids import TaskId
+from tony.model.log_name import STREAMS, LogName
 
-OUT = "out"
-ERR = "err"
-STREAMS = (OUT, ERR)
 #: Tasks named in an error message.
 _MAX_SHOWN = 10
-_NAME = re.compile(
-    r"(?P<role>[A-Za-z][A-Za-z0-9_-]*)-(?P<index>\d{1,9})\.s(?P<session>\d{1,9})\.t(?P<try>\d{1,9})\.(?P<stream>out|err)",
-    re.ASCII,
-)
 
 
-@dataclass(frozen=True, slots=True)
-class LogName:
-    """The parts of a log file's name."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFileInfo:
+    """One output stream of one task attempt.
 
-    role: str
-    index: int
+    Attributes:
+        task: `worker:0`.
+        stream: `out` or `err`.
+        size: bytes available; rotated parts are not included.
+    """
+
+    name: str
+    task: str
     session: int
     try_: int
     stream: str
-
-    @property
-    def task(self) -> str:
-        """The task, such as `worker:0`."""
-        return str(TaskId(self.role, self.index))
-
-    @property
-    def file(self) -> str:
-        """The file name."""
-        return f"{self.role}-{self.index}.s{self.session}.t{self.try_}.{self.stream}"
-
-    def build_rotated_path(self, folder: Path) -> Path:
-        """Return the path of the older part after a rotation."""
-        return folder / f"{self.file}.1"
-
-    @property
-    def order(self) -> tuple[str, int, int, int, int]:
-        """Sort key: role, index, session, task attempt; stdout before stderr."""
-        return self.role, self.index, self.session, self.try_, STREAMS.index(self.stream)
-
-    @classmethod
-    def parse(cls, file: str) -> LogName | None:
-        """Parse a file name, rotated or not; return None if it is not a task's log."""
-        match = _NAME.fullmatch(file.removesuffix(".1"))
-        if match is None:
-            return None
-        return cls(match["role"], int(match["index"]), int(match["session"]), int(match["try"]), match["stream"])
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
