@@ -79,3 +79,9 @@ def series_of(name: str) -> MetricSeries | None:
     if name.startswith(OF_PROGRAMS) and NAME.fullmatch(name):
         return MetricSeries(name, Unit.NONE, "reported by the program")
     return None
+
+
+def find_unit(name: str) -> Unit:
+    """Return the unit of a series; `Unit.NONE` if its name is unknown."""
+    series = series_of(name)
+    return series.unit if series else Unit.NONE

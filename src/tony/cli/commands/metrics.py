@@ -11,7 +11,6 @@ import click
 from tony.cli.options import Count, TaskParameter, job_argument, job_id, json_option
 from tony.cli.report_loader import fetch_job_dir
 from tony.cli.terminal.output import print_json, say_all, warn
-from tony.cli.terminal.sparkline import find_unit
 from tony.cli.terminal.terminal_text import find_columns, knows_unicode
 from tony.cli.text.metrics_table import format_csv_heading, format_csv_lines, format_role_table, format_task_table
 from tony.errors import InfraError, UserError
@@ -22,6 +21,7 @@ from tony.jobs.job_metrics import fetch_newest, load_series, matches, read_accep
 from tony.jobs.logs.log_selection import select_named_tasks
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home, JobFolder
+from tony.model.metric_definitions import find_unit
 from tony.protocol.client_messages import Points
 
 #: The series that are shown by default.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,34 +24,31 @@ if TYPE_CHECKING:
 _HEADING = ("JOB", "USER", "ENDED", "SIZE", "WHY")
 
 
-class _Duration(NumberType):
-    """A duration such as `90d`; its value is seconds."""
+class _Quantity(NumberType):
+    """A number with a unit, such as `90d` or `100g`."""
 
-    name = "duration"
+    def __init__(self, name: str, parse: Callable[[str], float]) -> None:
+        self.name = name
+        self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
-            return parse_duration(str(value)) if isinstance(value, str) else float(value)
-        except ValueError as error:
-            self.fail(f"{value!r}: {error}", param, ctx)
-
-
-class _Size(NumberType):
-    """A size such as `100g`; its value is bytes."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return parse_size(str(value)) if isinstance(value, str) else int(value)
+            return self._parse(value) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
 
 
 @click.command("purge")
-@click.option("--older-than", "age", type=_Duration(), help="Jobs that ended longer ago than this: 90d.")
+@click.option(
+    "--older-than", "age", type=_Quantity("duration", parse_duration), help="Jobs that ended longer ago than this: 90d."
+)
 @click.option("--keep", "jobs", type=Count(0), help="All but the newest N jobs of each user.")
-@click.option("--keep-size", "size", type=_Size(), help="The oldest jobs of each user beyond this total size: 100g.")
+@click.option(
+    "--keep-size",
+    "size",
+    type=_Quantity("size", parse_size),
+    help="The oldest jobs of each user beyond this total size: 100g.",
+)
 @click.option("--user", default="", help="Only this user's jobs.")
 @click.option(
     "--history",

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from tony.control_characters import escape
-from tony.model.metric_definitions import series_of
 from tony.model.progress import JobProgress
 from tony.units import Unit, format_amount, format_duration
 
@@ -74,9 +73,3 @@ def _fill_bins(values: Sequence[float | None], columns: int) -> list[float | Non
 def format_measure(value: float | None, unit: Unit) -> str:
     """Format a metric with its unit: `1.5 GiB`, `45 %`, `12.5`."""
     return NOTHING if value is None or not math.isfinite(value) else format_amount(value, unit, is_compact=True)
-
-
-def find_unit(name: str) -> Unit:
-    """Return the unit of a series."""
-    series = series_of(name)
-    return series.unit if series else Unit.NONE

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tony.cli.terminal.sparkline import NOTHING, find_unit, format_measure
+from tony.cli.terminal.sparkline import NOTHING, format_measure
 from tony.cli.terminal.terminal_text import count_columns, cut
 from tony.control_characters import escape
 from tony.jobs.comparison import ComparedJob, Comparison, SettingDifference, Value, change
+from tony.model.metric_definitions import find_unit
 from tony.units import Unit, format_duration, format_number
 
 #: Width of a value of a setting.

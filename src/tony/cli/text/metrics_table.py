@@ -7,12 +7,13 @@ import io
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tony.cli.terminal.sparkline import NOTHING, draw_sparkline, find_unit, format_measure
+from tony.cli.terminal.sparkline import NOTHING, draw_sparkline, format_measure
 from tony.cli.terminal.terminal_text import format_table
 from tony.control_characters import escape
 from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Peak
 from tony.jobs.job_metrics import find_last_value
+from tony.model.metric_definitions import find_unit
 from tony.protocol.client_messages import Points
 from tony.units import Unit
 

@@ -186,19 +186,19 @@ def format_task_table(report: JobReport, now: float, columns: int | None) -> lis
 
 def _format_row(task: TaskReport, now: float) -> tuple[str, ...]:
     since = "-" if task.since is None else f"{format_clock_time(task.since)} ({format_age(task.since, now)})"
-    output = "-" if task.last_output_age is None else f"{format_duration(task.last_output_age)} ago"
     ended = task.signal or ("-" if task.exit_code is None else str(task.exit_code))
-    return (
-        escape(task.task),
-        task.state.value,
-        escape(task.host or "-"),
-        "-" if task.pid is None else str(task.pid),
-        since,
-        str(task.session or "-"),
-        output,
-        escape(ended),
-        escape(note_of(task)),
-    )
+    session = str(task.session or "-")
+    return (*_format_place(task), since, session, _format_output_age(task), escape(ended), escape(note_of(task)))
+
+
+def _format_place(task: TaskReport) -> tuple[str, str, str, str]:
+    """Return the first columns of a task: its name, state, host and process id."""
+    pid = "-" if task.pid is None else str(task.pid)
+    return escape(task.task), task.state.value, escape(task.host or "-"), pid
+
+
+def _format_output_age(task: TaskReport) -> str:
+    return "-" if task.last_output_age is None else f"{format_duration(task.last_output_age)} ago"
 
 
 def note_of(task: TaskReport) -> str:
@@ -213,11 +213,7 @@ def format_live_table(report: JobReport, now: float, columns: int, rows: int, pr
         columns, rows: the available space.
         progress: the progress of the job; empty if it is unknown.
     """
-    word = "after" if report.ended is not None else "for"
-    until = report.ended if report.ended is not None else now
-    took = f" {word} {format_age(report.submitted, until)}" if report.submitted is not None else ""
-    session = f"  session {report.session}" if report.session else ""
-    lines = [cut(f"{report.state.value}{took}{session}  {escape(report.name)}  {escape(report.job)}", columns)]
+    lines = [cut(format_live_headline(report, now), columns)]
     if len(report.tasks) <= rows:
         lines += format_table(
             [_LIVE_HEADING, *(_format_live_row(task, now) for task in report.tasks)], columns, _LIVE_EXPENDABLE
@@ -227,18 +223,18 @@ def format_live_table(report: JobReport, now: float, columns: int, rows: int, pr
     return lines + [cut(escape(text), columns) for text in (progress, report.waiting, report.unfinished) if text]
 
 
+def format_live_headline(report: JobReport, now: float) -> str:
+    """Return the job on one line that begins with its state, which changes."""
+    word, until = ("for", now) if report.ended is None else ("after", report.ended)
+    took = f" {word} {format_age(report.submitted, until)}" if report.submitted is not None else ""
+    session = f"  session {report.session}" if report.session else ""
+    return f"{report.state.value}{took}{session}  {escape(report.name)}  {escape(report.job)}"
+
+
 def _format_live_row(task: TaskReport, now: float) -> tuple[str, ...]:
-    output = "-" if task.last_output_age is None else f"{format_duration(task.last_output_age)} ago"
     ended = task.signal or (f"exit code {task.exit_code}" if task.exit_code else "")
-    return (
-        escape(task.task),
-        task.state.value,
-        escape(task.host or "-"),
-        "-" if task.pid is None else str(task.pid),
-        format_age(task.since, now),
-        output,
-        escape(note_of(task) or ended),
-    )
+    note = escape(note_of(task) or ended)
+    return (*_format_place(task), format_age(task.since, now), _format_output_age(task), note)
 
 
 def _format_role_rows(tasks: tuple[TaskReport, ...]) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from enum import Enum
 
 from tony.cli.terminal.sparkline import NOTHING, draw_sparkline, format_measure, format_progress
 from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, format_table
+from tony.cli.text.status_text import format_live_headline
 from tony.control_characters import escape
 from tony.jobs.job_metrics import find_last_value
 from tony.jobs.progress import Reports, find_task_progress
@@ -140,7 +141,7 @@ def format_top_table(
         progress: the progress of the job.
         keys: explain the keys below the table.
     """
-    head = [_format_headline(report, now), _format_sums(report, rows, now, progress)]
+    head = [format_live_headline(report, now), _format_sums(report, rows, now, progress)]
     foot = (
         [f"sorted by {sort.value}; {', '.join(f'{each.value[0]} {each.value}' for each in TopSort)}, q quit"]
         if keys
@@ -162,14 +163,6 @@ def format_top_table(
     made = format_table([[row[place] for place in kept] for row in cells], columns, drop)
     text = [*head, *made, *foot]
     return text if columns is None else [cut(line, columns) for line in text]
-
-
-def _format_headline(report: JobReport, now: float) -> str:
-    until = report.ended if report.ended is not None else now
-    word = "after" if report.ended is not None else "for"
-    took = f" {word} {format_age(report.submitted, until)}" if report.submitted is not None else ""
-    session = f"  session {report.session}" if report.session else ""
-    return f"{report.state.value}{took}{session}  {escape(report.name)}  {escape(report.job)}"
 
 
 def _format_sums(report: JobReport, rows: Sequence[TopRow], now: float, progress: JobProgress | None) -> str:

@@ -7,7 +7,7 @@ import codecs
 from starlette.responses import Response, StreamingResponse
 
 from tony.jobs.directory.log_search import LogSearchResult
-from tony.jobs.directory.task_logs import TaskLogs
+from tony.jobs.directory.task_logs import LogBytes, TaskLogs
 from tony.model.log_name import LogName
 from tony.web.api.operation import ApiError, OperationCall, build_download_headers
 from tony.web.api.response_types import LogChunk, LogList
@@ -22,11 +22,7 @@ async def list_logs(call: OperationCall) -> LogList:
 
 async def get_chunk(call: OperationCall) -> LogChunk:
     """Return a part of a log as text."""
-    name, logs = await _find_log(call)
-    try:
-        found = await logs.read(name, call.values["offset"], call.values["most"])
-    except LookupError:
-        raise _build_missing_error(name) from None
+    name, found = await _read(call)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     # A character that is cut off at the end belongs to the next part, unless this part has nothing else.
     text = decoder.decode(found.data)
@@ -40,11 +36,7 @@ async def get_chunk(call: OperationCall) -> LogChunk:
 
 async def get_raw(call: OperationCall) -> Response:
     """Return a part of a log as bytes."""
-    name, logs = await _find_log(call)
-    try:
-        found = await logs.read(name, call.values["offset"], call.values["most"])
-    except LookupError:
-        raise _build_missing_error(name) from None
+    name, found = await _read(call)
     return Response(found.data, media_type="application/octet-stream", headers=build_download_headers(name))
 
 
@@ -64,6 +56,15 @@ async def get_whole_log(call: OperationCall) -> Response:
         raise _build_missing_error(name)
     headers = build_download_headers(f"{call.values['job']}.{name}.log")
     return StreamingResponse(logs.read_all(name), media_type="application/octet-stream", headers=headers)
+
+
+async def _read(call: OperationCall) -> tuple[str, LogBytes]:
+    """Return the name of the requested log, and the requested part."""
+    name, logs = await _find_log(call)
+    try:
+        return name, await logs.read(name, call.values["offset"], call.values["most"])
+    except LookupError:
+        raise _build_missing_error(name) from None
 
 
 async def _find_log(call: OperationCall) -> tuple[str, TaskLogs]:

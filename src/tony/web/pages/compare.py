@@ -12,8 +12,7 @@ from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_query import Query
 from tony.model.job_report import JobReport
 from tony.model.job_summary import JobHead
-from tony.model.metric_definitions import OF_PROGRAMS, series_of
-from tony.units import Unit
+from tony.model.metric_definitions import OF_PROGRAMS, find_unit
 from tony.web.authorization import find_job, list_visible_jobs
 from tony.web.page_text import NOTHING, format_count, format_hours, format_metric, format_percent, format_seconds
 from tony.web.pages.job_layout import build_frame
@@ -128,8 +127,7 @@ def _build_metric_rows(found: Comparison) -> list[ComparisonRow]:
 
 
 def _build_metric_row(each: MetricDifference) -> ComparisonRow:
-    series = series_of(each.series)
-    unit = series.unit if series else Unit.NONE
+    unit = find_unit(each.series)
     row = _build_numbers_row(f"{each.role}: {each.series}", lambda value: format_metric(value, unit), (each.a, each.b))
     # A relative difference of a user metric, such as a loss or an accuracy, is not meaningful.
     return replace(row, notes=("", "")) if each.series.startswith(OF_PROGRAMS) else row

@@ -13,8 +13,7 @@ from tony.errors import TonyError
 from tony.history.metrics_reader import Metrics, Peak
 from tony.history.timeline import Timeline
 from tony.model.ids import TaskId
-from tony.model.metric_definitions import OF_PROGRAMS, series_of
-from tony.units import Unit
+from tony.model.metric_definitions import OF_PROGRAMS, find_unit, series_of
 from tony.web.page_text import format_metric
 from tony.web.pages.job_layout import await_with_timeout, build_frame
 from tony.web.request import PageError, PageRequest
@@ -122,9 +121,8 @@ def _list_roles(metrics: Metrics) -> list[str]:
 
 
 def _describe(name: str) -> dict[str, object]:
-    known = series_of(name)
     title, what = _find_label(name)
-    return {"name": name, "title": title, "what": what, "unit": known.unit.value if known else ""}
+    return {"name": name, "title": title, "what": what, "unit": find_unit(name).value}
 
 
 def _find_label(name: str) -> tuple[str, str]:
@@ -155,8 +153,7 @@ def _summarize(metrics: Metrics) -> tuple[str, tuple[SeriesChart, ...]]:
 
 
 def _draw_chart(name: str, peaks: Mapping[str, Mapping[str, Mapping[str, Peak]]]) -> SeriesChart:
-    known = series_of(name)
-    unit = known.unit if known else Unit.NONE
+    unit = find_unit(name)
     rows: list[MetricRow] = []
     for role, tasks in peaks.items():
         found = sorted((each[name].mean, task) for task, each in tasks.items() if name in each)
