@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tony.core import events as ev
 from tony.history.event_log import LogEntry
 from tony.model.exit_status import ExitReason, ExitStatus
+from tony.model.ids import parse_role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class Exits:
                 last = self._last.get(died)
                 is_counted = last and last.session == self._session and last.status.reason is ExitReason.MEMORY
                 if died and not is_counted:
-                    self.out_of_memory_roles.append(died.rpartition(":")[0])
+                    self.out_of_memory_roles.append(parse_role(died))
             case ev.FailureClassified(task=task, failure=failure, decision=decision):
                 name = "" if task is None else str(task)
                 last = self._last.get(name)

@@ -19,6 +19,7 @@ from tony.history.goodput import HOUR, Bucket, GoodputLedger, TaskLedger, ledger
 from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Peak
 from tony.history.timeline import TaskPhase, Timeline, TimelineReader
+from tony.model.ids import parse_role
 from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, JobSpec, Role
 from tony.model.progress import CheckpointRecord, ProgressRecords
@@ -298,7 +299,7 @@ def _role_facts(name: str, role: Role, evidence: _Evidence) -> RoleFacts:
 
 
 def _select_tasks(role: str, values: Mapping[str, T]) -> dict[str, T]:
-    return {task: value for task, value in values.items() if _role(task) == role}
+    return {task: value for task, value in values.items() if parse_role(task) == role}
 
 
 # --- the parts --------------------------------------------------------------------------------------------------------
@@ -318,10 +319,6 @@ def _drop_impossible(peaks: Mapping[str, Mapping[str, Peak]]) -> Mapping[str, Ma
 
 def _has(task: Mapping[str, Peak]) -> bool:
     return "pss" in task or "rss" in task
-
-
-def _role(task: str) -> str:
-    return task.rpartition(":")[0]
 
 
 def _sum_held(task: TaskLedger) -> float:
@@ -345,7 +342,7 @@ def _find_peak(
         if program_exit.role == role and 0 < (program_exit.status.peak_memory or 0) <= MAX_SIZE:
             found[program_exit.task] = max(found.get(program_exit.task, 0.0), program_exit.status.peak_memory or 0)
     for task, series in peaks.items():
-        if _role(task) == role and _has(series):
+        if parse_role(task) == role and _has(series):
             most = max(series[name].most for name in ("pss", "rss") if name in series)
             found[task] = max(found.get(task, 0.0), most)
     return (int(max(found.values())) if found else None), len(found)

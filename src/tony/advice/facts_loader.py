@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from itertools import islice
@@ -82,7 +81,7 @@ async def load_facts(
         raise RecordError(f"the configuration of {view.id} was not kept")
     runs = [await load_run(view, record)]
     problems: list[str] = []
-    size = _size(view.folder)
+    size = event_log.compute_size(view.folder.path)
     heads = await list_ended(record) if list_ended else (await to_thread(scan, view.home)).ended
     for head in select_same_jobs(heads, record)[:_MAX_OPENED]:
         try:
@@ -96,18 +95,10 @@ async def load_facts(
             runs.append(await load_run(other, other_record))
         except TonyError as error:
             problems.append(f"{head.job}: {error}")
-        size += _size(other.folder)
+        size += event_log.compute_size(other.folder.path)
         if len(runs) == _MAX_RUNS or (len(runs) >= RUNS_THAT_PROVE and size > _ENOUGH_BYTES):
             break
     return Facts(runs=tuple(runs), problems=tuple(problems))
-
-
-def _size(folder: JobFolder) -> int:
-    total = 0
-    for path in event_log.segments(folder.path):
-        with contextlib.suppress(OSError):
-            total += path.stat().st_size
-    return total
 
 
 def select_same_jobs(heads: Iterable[JobHead], record: JobRecord) -> list[JobHead]:

@@ -28,7 +28,7 @@ from tony.core.state import State, Task
 from tony.errors import InfraError, StorageError
 from tony.history.metrics_schema import CHUNK, MANY_SERIES, TaskMetricsUpdate
 from tony.linux.thread_pools import to_thread
-from tony.model.ids import TaskId
+from tony.model.ids import TaskId, parse_role
 from tony.model.metric_definitions import series_of
 from tony.model.progress import STALLED_AFTER_UNKNOWN_SECONDS, CheckpointRecord, Progress
 from tony.protocol.client_messages import GetMetrics, Measured
@@ -363,7 +363,7 @@ class MetricsStore:
         begin, end = 3 * (first - track.first), 3 * len(track.counts)
         part = TaskMetricsUpdate(
             task=track.task,
-            role=track.task.rpartition(":")[0],
+            role=parse_role(track.task),
             width=self.series.find_bucket_width(track),
             anew=track.anew,
             first=first,

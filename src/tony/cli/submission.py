@@ -19,7 +19,7 @@ from tony.cli.terminal.output import print_json, say, warn
 from tony.client.submission import prepare_submission, render_request
 from tony.config.load import Resolved
 from tony.isolated_interpreter import settle
-from tony.model.ids import TaskId
+from tony.model.ids import TaskId, parse_role
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home, JobFolder
@@ -131,7 +131,7 @@ def _find_unmatched_patterns(spec: JobSpec, report: JobReport, folder: JobFolder
     from tony.history.metrics_reader import open_metrics
 
     with open_metrics(folder.metrics) as metrics:
-        known = {progress.task.partition(":")[0] for progress in metrics.progress()}
+        known = {parse_role(progress.task) for progress in metrics.progress()}
     return [name for name in names if name not in known]
 
 

@@ -271,6 +271,15 @@ def segments(folder: Path) -> list[Path]:
     return found
 
 
+def compute_size(folder: Path) -> int:
+    """Return the bytes of all segments in a job directory."""
+    size = 0
+    for path in segments(folder):
+        with contextlib.suppress(OSError):
+            size += path.lstat().st_size
+    return size
+
+
 def check_foreign_length(folder: Path, most: int = MAX_FOREIGN_LOG_BYTES) -> None:
     """Refuse another user's event log if it is too large, without reading it.
 
@@ -280,10 +289,7 @@ def check_foreign_length(folder: Path, most: int = MAX_FOREIGN_LOG_BYTES) -> Non
     Raises:
         RecordError: it is larger.
     """
-    size = 0
-    for path in segments(folder):
-        with contextlib.suppress(OSError):
-            size += path.lstat().st_size
+    size = compute_size(folder)
     if size > most:
         raise RecordError(
             f"the event log in {folder} is too large: {size >> 20:,} MiB. For jobs of other users the limit is "

@@ -16,6 +16,7 @@ from enum import Enum
 
 from tony.errors import PlatformError
 from tony.history.timeline import Span, TaskPhase, TaskResources, Timeline
+from tony.model.ids import parse_role
 from tony.model.job_spec import GIB
 from tony.model.progress import CheckpointRecord, Progress, ProgressRecords, is_repeating, is_stalled
 from tony.model.states import RoleKind
@@ -222,7 +223,7 @@ class AttemptFacts:
 
     def _groups(self, task: str, session: int) -> Sequence[tuple[str, int]]:
         """Return the groups in lockstep with a task: its role first, then all computing tasks."""
-        role = _role(task)
+        role = parse_role(task)
         return ((role, session),) if role in self._independent_roles else ((role, session), ("", session))
 
     def pieces(self, spans: Iterable[Span]) -> Iterator[Piece]:
@@ -270,7 +271,7 @@ def _build_task_ledger(name: str, spans: Sequence[Span], line: Timeline, facts: 
         _move_to_checkpoint(held, unlisted)
     return TaskLedger(
         task=name,
-        role=_role(name),
+        role=parse_role(name),
         seconds=_sum_buckets(seconds, facts.unknown),
         held=_sum_buckets(held, facts.unknown),
         whole=math.fsum(span.seconds for span in spans if span.what is not TaskPhase.NO_CONTAINER),
@@ -300,7 +301,7 @@ def _pieces(spans: Iterable[Span], line: Timeline, facts: AttemptFacts) -> Itera
         if span.what is TaskPhase.NO_CONTAINER:
             continue
         if span.what is TaskPhase.RUNNING:
-            setup = line.roles[_role(span.task)].kind is RoleKind.SETUP
+            setup = line.roles[parse_role(span.task)].kind is RoleKind.SETUP
             if setup:
                 yield span.since, span.until, Bucket.SET_UP
             else:
@@ -405,7 +406,3 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 def _list_known(values: Mapping[str, float | None]) -> list[float]:
     return [value for value in values.values() if value is not None]
-
-
-def _role(task: str) -> str:
-    return task.rpartition(":")[0]

@@ -12,17 +12,18 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from tony.errors import RecordError, StorageError
 from tony.linux.plain_files import open_file
-from tony.model.codec import Json
+from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.strict_json import InvalidJsonError, loads
 from tony.storage.stores.disk_errors import build_storage_error
 
 if TYPE_CHECKING:
     from tony.storage.stores.local_store import LocalStore
 
+T = TypeVar("T")
 #: Bytes of a JSON file: the report of a job with 100,000 tasks has about 40 million.
 MAX_JSON_BYTES = 64 << 20
 #: Bytes, and objects plus arrays, of a JSON file written by another user. In memory it takes ten times as much.
@@ -99,6 +100,15 @@ def read_json(path: Path) -> Json | None:
         StorageError: it cannot be read, or is not a regular file.
     """
     return decode_json(path, read_text(path))
+
+
+def read_if_valid(path: Path, cls: type[T]) -> T | None:
+    """Return the content of a JSON file as `cls`; None if there is no such file, or it is invalid."""
+    try:
+        data = read_json(path)
+        return None if data is None else from_plain(cls, data, ignore_unknown=True)
+    except (RecordError, StorageError, DecodeError):
+        return None
 
 
 def read_json_in(store: LocalStore, path: str) -> Json | None:

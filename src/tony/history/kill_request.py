@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tony.errors import RecordError, StorageError
-from tony.history.json_files import read_json, write_json
-from tony.model.codec import DecodeError, from_plain, to_plain
+from tony.history.json_files import read_if_valid, write_json
+from tony.model.codec import to_plain
 from tony.model.layout import JobFolder
 
 #: Characters of a user's name.
@@ -39,9 +38,8 @@ def save_kill_request(folder: JobFolder, request: KillRequest) -> None:
 
 def load_kill_request(folder: JobFolder) -> KillRequest | None:
     """Return the pending request; None if there is none, or if it is invalid."""
-    try:
-        request = from_plain(KillRequest, read_json(folder.kill_request), ignore_unknown=True)
-    except (RecordError, StorageError, DecodeError):
+    request = read_if_valid(folder.kill_request, KillRequest)
+    if request is None:
         return None
     actor = "".join(char for char in request.actor if char.isprintable())[:_MAX_ACTOR_LENGTH]
     return KillRequest(actor=actor, now=request.now)

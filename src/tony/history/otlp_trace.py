@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tony.history.goodput import AttemptFacts, Piece
 from tony.history.timeline import Span, TaskPhase, Timeline
 from tony.model.codec import Json
+from tony.model.ids import parse_role
 from tony.model.job_report import JobReport
 from tony.model.progress import ProgressRecords
 from tony.model.states import JobState
@@ -147,7 +148,7 @@ def _build_task_spans(
         session_spans = [span for span in spans if span.session == session]
         path = ("task", task, session)
         parent = ("session", session) if session in opened else ()
-        attributes: dict[str, Attribute] = {"tony.task": task, "tony.role": task.rpartition(":")[0]}
+        attributes: dict[str, Attribute] = {"tony.task": task, "tony.role": parse_role(task)}
         attributes |= {"tony.session": session, "tony.try": max(span.try_ for span in session_spans)}
         yield make.span(task, path, parent, session_spans[0].since, session_spans[-1].until, attributes)
         for since, until, bucket in _merge_adjacent(piece for span in session_spans for piece in facts.pieces([span])):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tony.history.timeline import TaskPhase
+from tony.model.ids import parse_role
 
 #: Meaning of the phases, in the order of a task's life.
 PHASE_TEXTS = {
@@ -33,7 +34,7 @@ class TaskLane:
     @property
     def role(self) -> str:
         """The role of its tasks."""
-        return self.tasks[0].rpartition(":")[0]
+        return parse_role(self.tasks[0])
 
     @property
     def last(self) -> int:
@@ -51,7 +52,7 @@ def divide_into_lanes(tasks: Sequence[str], most: int) -> list[TaskLane]:
     first = 0
     for at in range(1, len(tasks) + 1):
         begins_lane = at - first == most or at == len(tasks)
-        if begins_lane or tasks[at].rpartition(":")[0] != tasks[first].rpartition(":")[0]:
+        if begins_lane or parse_role(tasks[at]) != parse_role(tasks[first]):
             lanes.append(TaskLane(tasks[first:at], first))
             first = at
     return lanes

@@ -14,6 +14,7 @@ from tony.history.metrics_reader import Metrics
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.job_metrics import sort_series
 from tony.linux.thread_pools import to_thread
+from tony.model.ids import parse_role
 from tony.model.job_report import JobReport
 from tony.model.submission_record import JobRecord
 
@@ -186,7 +187,7 @@ def _compute_task_medians(metrics: Metrics) -> Mapping[tuple[str, str], float]:
     found: dict[tuple[str, str], list[float]] = {}
     for task, peaks in metrics.peaks().items():
         for name, peak in peaks.items():
-            found.setdefault((task.rpartition(":")[0], name), []).append(peak.mean)
+            found.setdefault((parse_role(task), name), []).append(peak.mean)
     return {key: statistics.median(means) for key, means in found.items()}
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tony.errors import ExitCode, InfraError, KilledError, PlatformError, ProgramError, TonyError, UserError
+from tony.model.ids import parse_role
 from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
 from tony.model.log_name import ERR, STREAMS
 from tony.model.states import JobState
@@ -94,7 +95,7 @@ def _format_evidence(report: JobReport, failure: Failure) -> list[str]:
         lines += ["  Last lines of output:", *(f"    {line}" for line in failure.tail)]
     lines += [f"  Hint: {hint}" for hint in find_hints(failure)]
     if failure.cause is FailureCause.MEMORY and failure.task:
-        role = failure.task.partition(":")[0]
+        role = parse_role(failure.task)
         lines.append(f"  Hint: request more with roles.{role}.memory, or --memory of tony run")
     files = _find_log_files(report, failure)
     if files:

@@ -34,6 +34,11 @@ class TaskId(NamedTuple):
         return cls(role, int(index))
 
 
+def parse_role(task: str) -> str:
+    """Return the role of a task: `worker` of `worker:0`."""
+    return task.rpartition(":")[0]
+
+
 def format_task_ranges(tasks: Iterable[TaskId], limit: int | None = None) -> str:
     """Return the tasks as ranges, in the order in which their roles first occur.
 

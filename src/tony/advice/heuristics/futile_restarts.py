@@ -9,6 +9,7 @@ from tony.advice.facts import Facts, Run
 from tony.advice.heuristic import Heuristic, Threshold, format_count
 from tony.advice.recommendation import Evidence, Recommendation, Saving, SettingChange, Severity, savings_range
 from tony.core.events import FailureResponse
+from tony.model.ids import parse_role
 from tony.units import Unit, format_amount, format_exact_duration
 
 #: Round durations, in seconds.
@@ -70,7 +71,7 @@ def _is_futile(run: Run) -> bool:
     failures = run.failures
     if run.succeeded or run.ended is None or len(failures) < 2 or not all(map(_is_own_failure, failures)):
         return False
-    if len({(failure.how, failure.task.rpartition(":")[0]) for failure in failures}) != 1:
+    if len({(failure.how, parse_role(failure.task)) for failure in failures}) != 1:
         return False
     steps = list(run.furthest.items())
     return not steps or max(steps)[1] <= min(steps)[1]

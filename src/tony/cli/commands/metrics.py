@@ -20,6 +20,7 @@ from tony.history.metrics_reader import Peak, open_metrics
 from tony.jobs.job_metrics import fetch_newest, load_series, matches, read_acceptance_time, sort_series
 from tony.jobs.logs.log_selection import select_named_tasks
 from tony.model.codec import Json, to_plain
+from tony.model.ids import parse_role
 from tony.model.layout import Home, JobFolder
 from tony.model.metric_definitions import find_unit
 from tony.protocol.client_messages import Points
@@ -109,7 +110,7 @@ def _format_role_rows(folder: JobFolder, patterns: tuple[str, ...], *, unicode: 
 
         def iterate_series() -> Iterator[tuple[RolePoints, Mapping[str, Peak]]]:
             names = [name for name in sort_series(metrics.series()) if matches(patterns, name)]
-            for role in dict.fromkeys(task.rpartition(":")[0] for task in metrics.tasks()):
+            for role in dict.fromkeys(parse_role(task) for task in metrics.tasks()):
                 peaks = metrics.peaks(role)
                 for name in names:
                     of = {task: found[name] for task, found in peaks.items() if name in found}

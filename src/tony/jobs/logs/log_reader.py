@@ -40,7 +40,35 @@ class LogLine:
         return self.data.removesuffix(b"\r").decode("utf-8", errors="replace")
 
 
-class LogReader:
+class LineSplitter:
+    """Splits the data of one stream into lines, and keeps an incomplete one."""
+
+    def __init__(self, name: LogName) -> None:
+        self.name = name
+        self._incomplete = b""
+
+    def split(self, data: bytes) -> Iterator[LogLine]:
+        """Yield the lines that further data completes, and pieces of one that is too long."""
+        *lines, self._incomplete = (self._incomplete + data).split(b"\n")
+        for line in lines:
+            yield LogLine(self.name, line)
+        while len(self._incomplete) > MAX_LINE_BYTES:
+            piece, self._incomplete = self._incomplete[:MAX_LINE_BYTES], self._incomplete[MAX_LINE_BYTES:]
+            yield LogLine(self.name, piece)
+
+    def take(self) -> Iterator[LogLine]:
+        """Yield the incomplete line read so far, if any."""
+        if self._incomplete:
+            rest, self._incomplete = self._incomplete, b""
+            yield LogLine(self.name, rest)
+
+    @property
+    def unfinished(self) -> bool:
+        """True if an incomplete line was read."""
+        return bool(self._incomplete)
+
+
+class LogReader(LineSplitter):
     """Reads one stream's file incrementally, across rotations.
 
     Files are not kept open between reads, so that a thousand tasks do not need a thousand descriptors.
@@ -53,14 +81,13 @@ class LogReader:
     """
 
     def __init__(self, folder: Path, name: LogName, keep: int | None = None) -> None:
-        self.name = name
+        super().__init__(name)
         self.kept = 0
         self._path = folder / name.file
         self._rotated = name.build_rotated_path(folder)
         self._inode: int | None = None
         self._offset = 0
         self._context = b""
-        self._incomplete = b""
         if keep is not None:
             self._skip_to_last(keep)
 
@@ -79,17 +106,6 @@ class LogReader:
         """Yield the rest, including an incomplete last line, when no more output will follow."""
         yield from self.read()
         yield from self.take()
-
-    def take(self) -> Iterator[LogLine]:
-        """Yield the incomplete line read so far, if any."""
-        if self._incomplete:
-            rest, self._incomplete = self._incomplete, b""
-            yield LogLine(self.name, rest)
-
-    @property
-    def unfinished(self) -> bool:
-        """True if an incomplete line was read."""
-        return bool(self._incomplete)
 
     def _open(self, stack: ExitStack) -> list[BinaryIO]:
         """Open the stream's files, older first.
@@ -116,19 +132,10 @@ class LogReader:
         while part := file.read(_CHUNK):
             self._offset += len(part)
             self._context = (self._context + part)[-_CONTEXT_BYTES:]
-            yield from self._split(part)
+            yield from self.split(part)
 
     def _set_position(self, file: BinaryIO, offset: int) -> None:
         self._inode, self._offset, self._context = _read_inode(file), offset, _read_context(file, offset)
-
-    def _split(self, part: bytes) -> Iterator[LogLine]:
-        *lines, rest = (self._incomplete + part).split(b"\n")
-        self._incomplete = rest
-        for line in lines:
-            yield LogLine(self.name, line)
-        while len(self._incomplete) > MAX_LINE_BYTES:
-            piece, self._incomplete = self._incomplete[:MAX_LINE_BYTES], self._incomplete[MAX_LINE_BYTES:]
-            yield LogLine(self.name, piece)
 
     def _skip_to_last(self, keep: int) -> None:
         with ExitStack() as stack:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tony.errors import RecordError, StorageError
-from tony.history.json_files import read_json, write_json
+from tony.errors import StorageError
+from tony.history.json_files import read_if_valid, write_json
 from tony.linux import process
-from tony.model.codec import DecodeError, from_plain, to_plain
+from tony.model.codec import to_plain
 from tony.model.layout import Home
 
 
@@ -42,24 +42,16 @@ def publish_address(home: Home, address: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if _read_location(home) == own:
+        if read_if_valid(home.portal_here, PortalLocation) == own:
             with contextlib.suppress(OSError):
                 home.portal_here.unlink()
 
 
 def find_running(home: Home) -> str | None:
     """Return the address of a portal on this machine that shows this state directory, ending in `/`; None if none."""
-    found = _read_location(home)
+    found = read_if_valid(home.portal_here, PortalLocation)
     if found is None or found.host != socket.gethostname():
         return None
     if found.started is None or process.start_time(found.pid) != found.started:
         return None
     return found.address if found.address.endswith("/") else f"{found.address}/"
-
-
-def _read_location(home: Home) -> PortalLocation | None:
-    try:
-        plain = read_json(home.portal_here)
-        return None if plain is None else from_plain(PortalLocation, plain, ignore_unknown=True)
-    except (RecordError, StorageError, DecodeError):
-        return None

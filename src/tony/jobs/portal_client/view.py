@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from tony import clock
 from tony.errors import ConnectionFailedError, InfraError
 from tony.jobs.actions import NOT_RESTARTED, NOTHING_LOGS, require_running, select_tasks
-from tony.jobs.logs.log_reader import MAX_LINE_BYTES, LogLine
+from tony.jobs.logs.log_reader import LineSplitter, LogLine
 from tony.jobs.logs.log_selection import LogFileInfo, Selection, select_named_tasks
 from tony.jobs.portal_client.client import PortalClient
 from tony.jobs.view import JobView
@@ -82,7 +82,7 @@ class PortalJobView(JobView):
                     async for lines in self._read_log(position, log.size):
                         yield lines
                     if is_last:
-                        yield position.take_incomplete()
+                        yield [*position.take()]
             if is_last:
                 return
             tail = None
@@ -95,7 +95,8 @@ class PortalJobView(JobView):
             data = await self._read(position.name.file, position.offset, min(_PIECE_BYTES, size - position.offset))
             if not data:
                 return
-            yield position.split(data)
+            position.offset += len(data)
+            yield [*position.split(data)]
 
     async def _read(self, name: str, offset: int, most: int) -> bytes:
         return await to_thread(self._portal.fetch_log_bytes, self.id, name, offset, most)
@@ -149,7 +150,7 @@ class PortalJobView(JobView):
                 yield Stacks(task=task, problem=str(error))
 
 
-class _LogPosition:
+class _LogPosition(LineSplitter):
     """Position up to which a log was read.
 
     Attributes:
@@ -157,20 +158,5 @@ class _LogPosition:
     """
 
     def __init__(self, name: LogName, offset: int) -> None:
-        self.name = name
+        super().__init__(name)
         self.offset = offset
-        self._incomplete = b""
-
-    def split(self, data: bytes) -> list[LogLine]:
-        """Return the lines that further data completes, or that are too long."""
-        self.offset += len(data)
-        *lines, rest = (self._incomplete + data).split(b"\n")
-        if len(rest) > MAX_LINE_BYTES:
-            lines, rest = [*lines, rest], b""
-        self._incomplete = rest
-        return [LogLine(self.name, line) for line in lines]
-
-    def take_incomplete(self) -> list[LogLine]:
-        """Return the last line if it has no end yet."""
-        rest, self._incomplete = self._incomplete, b""
-        return [LogLine(self.name, rest)] if rest else []

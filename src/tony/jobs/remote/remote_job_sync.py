@@ -20,7 +20,7 @@ from tony.history.session_facts import read_session_reasons
 from tony.jobs.am_client import AmLocation, locate_am, request_report
 from tony.jobs.state_dir import prepare
 from tony.jobs.status import aborted_submissions, cached_status
-from tony.jobs.status.finalize_lost import close_lost
+from tony.jobs.status.finalize_lost import close_lost, remove_secrets
 from tony.jobs.status.report_corrections import add_signal_source, was_killed_by_signal
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
@@ -201,11 +201,10 @@ def keep(folder: JobFolder, report: JobReport) -> JobReport:
 
 
 def forget_secrets(folder: JobFolder) -> None:
-    """Remove credentials and files that are needed only while the job runs."""
-    shutil.rmtree(folder.secret, ignore_errors=True)
-    for path in (*folder.transient_files, folder.am_lock):
-        with contextlib.suppress(OSError):
-            path.unlink()
+    """Remove what is needed only while the job runs, with the lock, which no AM of another machine holds."""
+    remove_secrets(folder)
+    with contextlib.suppress(OSError):
+        folder.am_lock.unlink()
 
 
 async def refresh(home: Home, job_id: str) -> None:

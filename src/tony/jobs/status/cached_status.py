@@ -11,11 +11,11 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from tony.errors import ConnectionFailedError, InfraError, RecordError, StorageError
+from tony.errors import ConnectionFailedError, InfraError, StorageError
 from tony.history.job_record import record_of
-from tony.history.json_files import read_json, write_json
+from tony.history.json_files import read_if_valid, write_json
 from tony.linux.thread_pools import to_thread
-from tony.model.codec import DecodeError, from_plain, to_plain
+from tony.model.codec import to_plain
 from tony.model.job_report import JobReport
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import JobRecord
@@ -47,7 +47,7 @@ def load_cached_report(folder: JobFolder, record: JobRecord, *, fresh: bool) -> 
     """
     from tony.jobs.status.status_from_log import report_as_logged  # late: it loads the state machine
 
-    logged, cached = report_as_logged(folder, record), _read_cached(folder)
+    logged, cached = report_as_logged(folder, record), read_if_valid(folder.heard, JobReport)
     if cached is None:
         return logged
     newer = (cached.attempt, cached.session), (logged.attempt, logged.session)
@@ -89,14 +89,6 @@ class ReportCache:
         last, self.last = self.last, None
         if last and self._folder:
             cache_report(self._folder, last)
-
-
-def _read_cached(folder: JobFolder) -> JobReport | None:
-    try:
-        data = read_json(folder.heard)
-        return None if data is None else from_plain(JobReport, data, ignore_unknown=True)
-    except (RecordError, StorageError, DecodeError):
-        return None
 
 
 def add_stop_hint(home: Home, job_id: str, error: ConnectionFailedError) -> ConnectionFailedError:

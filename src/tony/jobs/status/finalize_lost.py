@@ -42,9 +42,9 @@ async def close_lost(
 
         report = await to_thread(build_last_report, folder, record)
         report = apply_scheduler_status(report, status) if status else apply_kill_request(folder, report)
-        _remove_secrets(folder)
+        remove_secrets(folder)
         write_summary(folder, report)
-        _remove_secrets(folder)  # again: another process may have fetched them in between
+        remove_secrets(folder)  # again: another process may have fetched them in between
         return report
 
 
@@ -63,7 +63,8 @@ def lock_finalization(folder: JobFolder) -> Iterator[bool]:
         os.close(lock)
 
 
-def _remove_secrets(folder: JobFolder) -> None:
+def remove_secrets(folder: JobFolder) -> None:
+    """Remove credentials and files that are needed only while the job runs."""
     import shutil  # late: it loads every compressor
 
     shutil.rmtree(folder.secret, ignore_errors=True)
