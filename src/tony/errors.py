@@ -201,3 +201,8 @@ class NewerRecordError(RecordError):
     """An event log or a job directory was written by a newer version: not a bug, but it cannot be read reliably."""
 
     exit_code = ExitCode.REFUSED
+
+
+def join_lines(error: Exception) -> str:
+    """Return the message of an error on one line, such as a list of unreachable daemons; never empty."""
+    return " ".join(str(error).split()) or type(error).__name__

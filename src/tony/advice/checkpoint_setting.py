@@ -7,6 +7,7 @@ import re
 from tony.advice.facts import CheckpointStats, Run
 from tony.advice.recommendation import SettingChange
 from tony.config.files.layers import format_key
+from tony.units import format_duration
 
 _NAME = re.compile(r"save|checkpoint|ckpt|snapshot", re.IGNORECASE)
 #: Tolerance between the measured interval and a parameter in seconds.
@@ -27,6 +28,14 @@ def change_of_interval(run: Run, saves: CheckpointStats, seconds: float) -> tupl
         return ()
     key, text, new = found[0]
     return (SettingChange(key=key, old=text, new=new),) if new != text else ()
+
+
+def format_interval_hint(saves: CheckpointStats, seconds: float) -> str:
+    """Return `Save every 5 m, every 300 steps.`"""
+    steps = ""
+    if saves.steps and saves.every:
+        steps = f", every {max(1, round(saves.steps * seconds / saves.every))} steps"
+    return f"Save every {format_duration(seconds)}{steps}."
 
 
 def _find_interval_settings(run: Run) -> list[tuple[str, str]]:

@@ -51,7 +51,7 @@ from tony.model.actor import Actor, ActorKind
 from tony.model.codec import from_plain
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
-from tony.model.layout import Home, JobFolder
+from tony.model.layout import JobFolder
 from tony.model.states import TlsMode
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
@@ -334,7 +334,7 @@ def _load(folder: JobFolder) -> PreparedJob:
         record = from_plain(JobRecord, json.loads(folder.secret_job.read_text("utf-8")), ignore_unknown=True)
     except (OSError, ValueError) as error:
         raise PlatformError(f"{folder.secret_job} cannot be read as a job: {error}") from error
-    return PreparedJob(home=Home(folder.path.parent.parent), folder=folder, record=record)
+    return PreparedJob(home=folder.home, folder=folder, record=record)
 
 
 def _choose_address(job: PreparedJob, allocator: ContainerAllocator) -> str:

@@ -42,7 +42,6 @@ from tony.storage.stores.disk_errors import build_storage_error
 
 #: Attempts to find an unused job id. Even one collision happens once in millions.
 _MAX_ID_ATTEMPTS = 100
-#: Receives messages for the user.
 
 
 def check(resolved: Resolved, home: Home) -> Submitter:

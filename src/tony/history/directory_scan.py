@@ -39,17 +39,21 @@ class JobListing:
     unreadable: Mapping[str, str]
 
 
+def list_job_folders(home: Home) -> list[str]:
+    """Return the names of all folders that may be job directories."""
+    try:
+        return [name for name in os.listdir(home.jobs) if JOB_ID.fullmatch(name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def scan(home: Home) -> JobListing:
     """List every job of a state directory. Blocking; opens only job directories that the index lacks."""
-    try:
-        ids = [name for name in os.listdir(home.jobs) if JOB_ID.fullmatch(name)]
-    except (FileNotFoundError, NotADirectoryError):
-        ids = []
     indexed, lines = ended_jobs_index.read(home)
     ended: dict[str, JobHead] = {}
     still_open: list[JobHead] = []
     unreadable: dict[str, str] = {}
-    for job_id in ids:
+    for job_id in list_job_folders(home):
         if job_id in indexed:
             ended[job_id] = _with_pin(home, indexed[job_id])
             continue

@@ -114,9 +114,8 @@ def write_summary(folder: JobFolder, report: JobReport) -> None:
         StorageError: the file cannot be written.
     """
     write_json(folder.summary, to_plain(report), durable=True)
-    home = Home(folder.path.parent.parent)
-    if home.job(folder.job_id) == folder:
-        ended_jobs_index.append_entry(home, [ended_jobs_index.head_of_report(report)])
+    if folder.home.job(folder.job_id) == folder:
+        ended_jobs_index.append_entry(folder.home, [ended_jobs_index.head_of_report(report)])
 
 
 def build_pending_report(folder: JobFolder, record: JobRecord) -> JobReport:

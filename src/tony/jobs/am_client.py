@@ -15,7 +15,7 @@ from tony.history.json_files import read_json, read_json_in
 from tony.linux import process
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.job_report import JobReport
-from tony.model.layout import Home, JobFolder
+from tony.model.layout import JobFolder
 from tony.protocol.client_messages import GetMetrics, GetReport, GetStacks, KillJob, Measured, Report, RestartJob, Watch
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import AmCredentials, JobCredentials
@@ -132,7 +132,7 @@ async def connect_to_am(folder: JobFolder, timeout: float = ANSWER_TIMEOUT_SECON
 
 def _find_dialer(folder: JobFolder, scheduler: str) -> Callable[[str], Awaitable[socket.socket]]:
     try:
-        submitter = registry.load(scheduler).create_submitter(Home(folder.path.parent.parent))
+        submitter = registry.load(scheduler).create_submitter(folder.home)
     except LookupError:
         raise ConnectionFailedError(f"the scheduler {scheduler} of job {folder.job_id} is not installed here") from None
     return partial(submitter.dial, folder)

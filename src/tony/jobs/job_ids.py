@@ -8,7 +8,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 
 from tony.errors import UnknownJobError
-from tony.history.directory_scan import find_newest_job, scan
+from tony.history.directory_scan import find_newest_job, list_job_folders, scan
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home
 from tony.schedulers import registry
@@ -46,11 +46,7 @@ def list_job_ids(home: Home) -> list[str]:
 
 
 def _list_folders(home: Home) -> list[str]:
-    try:
-        names = os.listdir(home.jobs)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return sorted((name for name in names if JOB_ID.fullmatch(name)), key=_build_sort_key)
+    return sorted(list_job_folders(home), key=_build_sort_key)
 
 
 def resolve(home: Home, text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from tony.errors import ConnectionFailedError, TonyError
+from tony.errors import ConnectionFailedError, TonyError, join_lines
 from tony.history.directory_scan import JobListing, scan
 from tony.history.ended_jobs_index import head_of_report
 from tony.model.job_summary import JobHead
@@ -90,7 +90,7 @@ async def list_jobs(home: Home, job_filter: Filter) -> Jobs:
             try:
                 return head_of_report(await job_status.load_report(home, head.job))
             except TonyError as error:
-                unknown.setdefault(" ".join(str(error).split()), []).append(head.job)
+                unknown.setdefault(join_lines(error), []).append(head.job)
                 if head.job in elsewhere or not isinstance(error, ConnectionFailedError):
                     return elsewhere.get(head.job, head)
                 return head_of_report(await load_last_known_report(home, head.job))

@@ -93,6 +93,11 @@ class JobFolder:
     path: Path
 
     @property
+    def home(self) -> Home:
+        """The state directory, if the job directory is in one."""
+        return Home(self.path.parent.parent)
+
+    @property
     def job_id(self) -> str:
         return self.path.name
 

@@ -92,7 +92,7 @@ class SecretMask:
 
     def hide(self, data: bytes) -> bytes:
         """Return the data with stars in place of secrets."""
-        return _with_stars(data, self._find(data))
+        return with_stars(data, self._find(data))
 
     def hide_text(self, text: str) -> str:
         """Return the text with stars in place of secrets."""
@@ -100,12 +100,12 @@ class SecretMask:
             return text
         data = text.encode("utf-8", "surrogatepass")
         spans = self._find(data)
-        return _with_stars(data, spans).decode("utf-8", "surrogatepass") if spans else text
+        return with_stars(data, spans).decode("utf-8", "surrogatepass") if spans else text
 
     def hide_complete(self, data: bytes) -> tuple[bytes, int]:
         """Return the masked data, and the offset from which its end may be the beginning of a secret."""
         spans = self._find(data)
-        return _with_stars(data, spans), self._find_beginning(data, spans)
+        return with_stars(data, spans), self._find_beginning(data, spans)
 
     def _find(self, data: bytes) -> list[tuple[int, int]]:
         # A search for each text is several times faster than one for all of them at once.
@@ -166,7 +166,8 @@ class MaskedStream:
         return released
 
 
-def _with_stars(data: bytes, spans: list[tuple[int, int]]) -> bytes:
+def with_stars(data: bytes, spans: list[tuple[int, int]]) -> bytes:
+    """Return the data with asterisks for the bytes of some spans."""
     if not spans:
         return data
     hidden = bytearray(data)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from functools import partial
 
-from tony import clock
 from tony.config.secret_masking import redact
 from tony.errors import RecordError
 from tony.history.ended_jobs_index import head_of_report
@@ -19,6 +17,7 @@ from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.directory.view import PAGE_STATUS_SECONDS, DirectoryJobView
 from tony.jobs.logs.log_selection import Selection
 from tony.jobs.remote.log_fetcher import LogFetcher
+from tony.jobs.remote.shared_fetch import SharedFetch
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import from_plain
 from tony.model.job_query import JobsPage, Query
@@ -29,6 +28,8 @@ from tony.protocol.messages import Stacks
 
 #: How long fetched output of a task counts as current.
 _FETCH_INTERVAL_SECONDS = 0.5
+#: How long a page waits for it.
+_FETCH_TIMEOUT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 
 
@@ -56,7 +57,7 @@ class AmJobView(DirectoryJobView):
 
     def __init__(self, folder: JobFolder) -> None:
         super().__init__(folder, partial(am_client.request_report, folder), status_seconds=PAGE_STATUS_SECONDS)
-        self._fetchers: dict[str, _OutputFetcher] = {}
+        self._outputs: dict[str, SharedFetch] = {}
 
     async def record(self) -> JobRecord | None:
         if self._record is None:
@@ -64,9 +65,27 @@ class AmJobView(DirectoryJobView):
         return self._record
 
     def task_logs(self, task: str) -> TaskLogs:
-        if task not in self._fetchers:
-            self._fetchers[task] = _OutputFetcher(self, self.folder, task)
-        return TaskLogs(self._store, self.folder.logs.name, task, fetch=self._fetchers[task].fetch)
+        return TaskLogs(self._store, self.folder.logs.name, task, fetch=partial(self._fetch_output, task))
+
+    async def _fetch_output(self, task: str) -> str:
+        """Fetch a task's output, unless it is fresh. Returns an empty string: nothing is missing."""
+        if self.live:
+            output = self._outputs.setdefault(task, SharedFetch())
+            await output.run(partial(self._fetch_from_executor, task), _FETCH_INTERVAL_SECONDS, _FETCH_TIMEOUT_SECONDS)
+        return ""
+
+    async def _fetch_from_executor(self, task: str) -> str:
+        """Fetch a task's output through the AM; if its executor has exited, what was fetched so far remains."""
+        record = await self.record()
+        if record is not None:
+            selection = Selection(tasks=frozenset({task}))
+            logs = LogFetcher(self.folder, record, None, selection, _log.warning, wait=False)
+            logs.start()
+            try:
+                await logs.wait_until_finished(look=False)
+            finally:
+                await logs.close()
+        return ""
 
     async def kill(self, *, now: bool = False, actor: str = "") -> JobReport:
         report = await self.status()
@@ -98,35 +117,3 @@ def _read_record(folder: JobFolder) -> JobRecord | None:
     except (OSError, ValueError) as error:
         raise RecordError(f"{folder.secret_job} cannot be read as a job: {error}") from error
     return replace(record, spec=redact(record.spec))
-
-
-class _OutputFetcher:
-    """Fetches a task's output from its executor through the AM, on demand; one fetch at a time.
-
-    If the executor has exited, the output fetched so far remains available.
-    """
-
-    def __init__(self, view: AmJobView, folder: JobFolder, task: str) -> None:
-        self._view = view
-        self._folder = folder
-        self._task = task
-        self._lock = asyncio.Lock()
-        self._fetched_at = float("-inf")
-
-    async def fetch(self) -> str:
-        """Fetch the output up to `_FETCH_INTERVAL_SECONDS` ago. Returns an empty string: nothing is missing."""
-        async with self._lock:
-            if clock.monotonic() - self._fetched_at < _FETCH_INTERVAL_SECONDS or not self._view.live:
-                return ""
-            record = await self._view.record()
-            if record is None:
-                return ""
-            selection = Selection(tasks=frozenset({self._task}))
-            logs = LogFetcher(self._folder, record, None, selection, _log.warning, wait=False)
-            logs.start()
-            try:
-                await logs.wait_until_finished(look=False)
-            finally:
-                await logs.close()
-            self._fetched_at = clock.monotonic()
-            return ""

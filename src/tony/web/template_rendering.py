@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -14,6 +15,15 @@ from tony.web import page_text
 from tony.web.assets import load_assets
 from tony.web.authorization import AuthMethod
 from tony.web.request import PageRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableColumn:
+    """A column heading; `order` is `ascending` or `descending` if the table is sorted by it, else empty."""
+
+    title: str
+    href: str
+    order: str
 
 
 @cache

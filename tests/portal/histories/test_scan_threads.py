@@ -14,7 +14,6 @@ from tony.portal.histories import scan_threads
 from tony.portal.histories.scan_threads import (
     FULL_SCAN_SECONDS,
     ScanThreads,
-    compute_failed_pause,
     compute_full_pause,
     compute_quick_pause,
 )
@@ -125,6 +124,7 @@ def test_a_failed_scan_has_its_cost(index: JobIndex, monkeypatch: pytest.MonkeyP
 
 def test_a_failed_scan_is_repeated_as_soon_as_its_cost_allows(tmp_path: Path, paid: FileStore) -> None:
     """At once, if it made few requests: the whole store may have been away for a moment."""
-    assert compute_failed_pause(paid, 1) == compute_failed_pause(LocalStore(tmp_path), 1_000_000) < 10.0
-    assert compute_failed_pause(paid, 4_000) == 4_000.0
-    assert compute_failed_pause(paid, 1_000_000) < 86_400.0
+    assert compute_full_pause(paid, 1, failed=True) == 5.0
+    assert compute_full_pause(LocalStore(tmp_path), 1_000_000, failed=True) == 5.0
+    assert compute_full_pause(paid, 4_000, failed=True) == 4_000.0
+    assert compute_full_pause(paid, 1_000_000, failed=True) < 86_400.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tony.advice.checkpoint_setting import change_of_interval
+from tony.advice.checkpoint_setting import change_of_interval, format_interval_hint
 from tony.advice.facts import CheckpointStats, Facts, Run
 from tony.advice.heuristic import Heuristic, Threshold
 from tony.advice.heuristics.checkpoint_interval import compute_best_interval, estimate_failure_rate
 from tony.advice.recommendation import Evidence, Recommendation, Saving, Severity, savings_range
 from tony.history.goodput import Bucket
-from tony.units import Unit, format_amount, format_duration
+from tony.units import Unit, format_amount
 
 
 class CheckpointBound(Heuristic):
@@ -62,7 +62,7 @@ class CheckpointBound(Heuristic):
                 ),
             ),
             patch=change_of_interval(run, saves, better),
-            hint=_hint(saves, better),
+            hint=format_interval_hint(saves, better),
             runs=len(bound),
         )
 
@@ -80,10 +80,3 @@ class CheckpointBound(Heuristic):
         saving = run.seconds(Bucket.CHECKPOINT) or 0.0
         kept = min(1.0, (saves.every or better) / better)
         return saving * (1 - kept) / run.ledger.whole if run.ledger.whole else 0.0
-
-
-def _hint(saves: CheckpointStats, better: float) -> str:
-    steps = ""
-    if saves.steps and saves.every:
-        steps = f", every {max(1, round(saves.steps * better / saves.every))} steps"
-    return f"Save every {format_duration(better)}{steps}."

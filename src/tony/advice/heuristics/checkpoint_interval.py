@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tony.advice.checkpoint_setting import change_of_interval
+from tony.advice.checkpoint_setting import change_of_interval, format_interval_hint
 from tony.advice.facts import CheckpointStats, Facts, Run
 from tony.advice.heuristic import Heuristic, Threshold
 from tony.advice.recommendation import Evidence, Interval, Recommendation, Saving, Severity
@@ -110,9 +110,6 @@ class CheckpointInterval(Heuristic):
         share = Interval(max(0.0, gains[0]), max(gains[1], min(gains[2], 1.0)))
         assert saves.every is not None
         assert rate.mttf is not None
-        steps = ""
-        if saves.steps:
-            steps = f", every {max(1, round(saves.steps * better / saves.every))} steps"
         return self.recommend(
             Severity.HIGH if gains[1] >= 0.1 else Severity.MEDIUM,
             f"the job fails every {format_duration(rate.mttf)} and saves every {format_duration(saves.every)}: more "
@@ -130,7 +127,7 @@ class CheckpointInterval(Heuristic):
                 seconds=_scale(share, run.running),
             ),
             patch=change_of_interval(run, saves, better),
-            hint=f"Save every {format_duration(better)}{steps}.",
+            hint=format_interval_hint(saves, better),
         )
 
 

@@ -21,7 +21,7 @@ from tony.jobs.job_metrics import fetch_newest, load_series, matches, read_accep
 from tony.jobs.logs.log_selection import select_named_tasks
 from tony.model.codec import Json, to_plain
 from tony.model.ids import parse_role
-from tony.model.layout import Home, JobFolder
+from tony.model.layout import JobFolder
 from tony.model.metric_definitions import find_unit
 from tony.protocol.client_messages import Points
 
@@ -100,7 +100,7 @@ def _print_csv(folder: JobFolder, tasks: list[str], patterns: tuple[str, ...], m
 def _fetch_job_dir(folder: JobFolder) -> None:
     """Fetch the job directory of a remote job; if that fails, warn and use the local copy."""
     try:
-        fetch_job_dir(Home(folder.path.parent.parent), folder.job_id)
+        fetch_job_dir(folder.home, folder.job_id)
     except InfraError as error:
         warn(f"{error}; showing the local copy")
 

@@ -12,7 +12,7 @@ from tony.cli.options import Count, NumberType, home, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
 from tony.cli.terminal.terminal_text import find_columns, format_clock_time, format_table
 from tony.control_characters import escape
-from tony.errors import TonyError, UserError
+from tony.errors import TonyError, UserError, join_lines
 from tony.portal.histories.history_location import is_own_location, open_location
 from tony.portal.histories.retention import RetentionRules, carry_out, plan
 from tony.units import format_size, parse_duration, parse_size
@@ -99,7 +99,7 @@ def _carry_out(
             if carry_out(store, removal, target, own=own):
                 removed.append(removal)
         except TonyError as error:
-            warn(f"{removal.record.head.job} was kept: {' '.join(str(error).split())}")
+            warn(f"{removal.record.head.job} was kept: {join_lines(error)}")
     return removed
 
 

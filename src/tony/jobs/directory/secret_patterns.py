@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tony.model.masking import with_stars
+
 #: Bytes before and after a chunk that are searched with it: a secret may cross the chunk's boundary.
 MARGIN = 4096
 _WORDS = rb"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY"
@@ -78,14 +80,8 @@ class FormMask:
         """Return the data with an asterisk for each byte of a secret."""
         for literals, form in _FORMS:
             if any(literal in data for literal in literals):
-                data = form.sub(_mask_match, data)
-        spans = list(self._find_named(data.lower()))
-        if not spans:
-            return data
-        hidden = bytearray(data)
-        for begin, end in spans:
-            hidden[begin:end] = b"*" * (end - begin)
-        return bytes(hidden)
+                data = with_stars(data, [found.span(form.groups) for found in form.finditer(data)])
+        return with_stars(data, list(self._find_named(data.lower())))
 
     def mask_text(self, text: str) -> str:
         """Return the text with asterisks for the UTF-8 bytes of secrets."""
@@ -121,15 +117,3 @@ PRINTED = FormMask(rb"\\{0,3}[\"']")
 JSON = FormMask(rb"\\{1,7}\"|\\{0,7}'")
 #: For HTML that contains program output.
 HTML = FormMask(rb"\\{0,3}&#3[49];")
-
-
-def _make_stars(found: re.Match[bytes]) -> bytes:
-    return b"*" * len(found[0])
-
-
-def _mask_match(found: re.Match[bytes]) -> bytes:
-    if not found.re.groups:
-        return _make_stars(found)
-    start, end = found.span(1)
-    whole, offset = found[0], found.start()
-    return whole[: start - offset] + b"*" * (end - start) + whole[end - offset :]

@@ -26,8 +26,7 @@ from tony.history.metrics_reader import Metrics, open_metrics
 from tony.history.timeline import Timeline
 from tony.jobs import actions, job_follower
 from tony.jobs.directory.event_reader import read_events
-from tony.jobs.directory.open_log import LOG_PIECE
-from tony.jobs.directory.secret_patterns import MARGIN, PRINTED
+from tony.jobs.directory.open_log import LOG_PIECE, LogPart, OpenLog
 from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.directory.timeline_cache import TimelineCache
 from tony.jobs.logs import log_stream
@@ -174,7 +173,7 @@ class DirectoryJobView(JobView):
         """
         if not self.can_change:
             raise UserError(_NOT_OWN)
-        return Home(self.folder.path.parent.parent)
+        return self.folder.home
 
     @property
     def weight(self) -> int:
@@ -429,16 +428,11 @@ def _is_readable(name: str) -> bool:
 
 
 async def _content(descriptor: int, lane: Lane, *, masked: bool) -> AsyncIterator[bytes]:
-    def read_chunk(offset: int) -> bytes:
-        if not masked:
-            return os.pread(descriptor, LOG_PIECE, offset)
-        before = min(offset, MARGIN)
-        data = os.pread(descriptor, before + LOG_PIECE + MARGIN, offset - before)
-        return PRINTED.hide(data)[before : before + LOG_PIECE]
-
+    log = OpenLog([LogPart(descriptor)])
+    read = log.read_masked if masked else log.read_bytes
     try:
         offset = 0
-        while data := await lane.run(read_chunk, offset):
+        while data := await lane.run(read, offset, LOG_PIECE):
             yield data
             offset += len(data)
     finally:

@@ -30,9 +30,12 @@ def normalize_address(text: str) -> str:
 def is_private(address: str) -> bool:
     """Return True if requests to an address cannot be read on the way: https or loopback."""
     parts = urlsplit(address)
-    if parts.scheme == "https" or parts.hostname == "localhost":
-        return True
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine can reach a host."""
     try:
-        return ipaddress.ip_address(parts.hostname or "").is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False

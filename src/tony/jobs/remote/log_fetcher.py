@@ -12,7 +12,7 @@ import binascii
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
-from tony.errors import ConnectionFailedError, InfraError, ProtocolError, RecordError, TonyError
+from tony.errors import ConnectionFailedError, InfraError, ProtocolError, RecordError, TonyError, join_lines
 from tony.jobs.am_client import connect_to_am
 from tony.jobs.logs.log_selection import Selection, find
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
@@ -21,7 +21,6 @@ from tony.jobs.remote.scheduler_logs import (
     SchedulerLogSink,
     fetch_ended,
     fetch_from_scheduler,
-    join_lines,
     select_streams,
 )
 from tony.jobs.status import job_status

@@ -46,7 +46,7 @@ async def poll_job(folder: JobFolder, record: JobRecord, submitter: Submitter) -
         SchedulerError: neither the scheduler nor the AM can be reached.
         ConnectionFailedError: the AM is running, but cannot be reached.
     """
-    submitting = aborted_submissions.is_under_way(Home(folder.path.parent.parent), folder.job_id)
+    submitting = aborted_submissions.is_under_way(folder.home, folder.job_id)
     status = await _query_scheduler(folder, submitter)
     if isinstance(status, JobReport):
         return status

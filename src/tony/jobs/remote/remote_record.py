@@ -5,16 +5,16 @@ Requests wait only briefly: a longer transfer continues in the background for la
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
-from tony import clock
-from tony.errors import TonyError
+from tony.errors import TonyError, join_lines
 from tony.history.job_record import read_job
 from tony.jobs.logs.log_selection import Selection
 from tony.jobs.remote import log_fetcher, remote_job_sync, scheduler_logs
 from tony.jobs.remote.log_mirror import complete
+from tony.jobs.remote.shared_fetch import SharedFetch
 from tony.linux.thread_pools import Slots, to_thread
 from tony.model.layout import Home, JobFolder
 from tony.model.log_name import STREAMS
@@ -34,8 +34,6 @@ _EVENTS_FRESH_SECONDS = 3.0
 _CONCURRENT_FETCHES = 4
 _CONCURRENT_FETCHES_FOR_USERS = 8
 _CONCURRENT_FETCHES_FOR_ONE_USER = 2
-#: Background work, referenced so that it is not garbage-collected.
-_BACKGROUND_TASKS: set[asyncio.Task[str] | asyncio.Task[None]] = set()
 _log = logging.getLogger(__name__)
 
 
@@ -69,10 +67,10 @@ class RemoteRecord:
         self._first = first
         self._found: tuple[JobRecord, Submitter] | None = None
         self._is_local = False
-        self._states: dict[str, _FetchState] = {}
+        self._outputs: dict[str, SharedFetch] = {}
+        self._final_outputs: set[str] = set()  # tasks whose output was fetched after the end of the job
+        self._events = SharedFetch()
         self._slots = slots or create_fetch_slots()
-        self._refreshed = float("-inf")
-        self._refreshing: asyncio.Task[None] | None = None
 
     async def bring(self, task: str) -> str:
         """Fetch the output of a task so far.
@@ -80,36 +78,28 @@ class RemoteRecord:
         Returns:
             What is missing, and why; empty if nothing is.
         """
-        one = self._states.setdefault(task, _FetchState())
-        pause = _REPEAT_SECONDS if one.ended else _FRESH_SECONDS
-        if one.work is None and clock.monotonic() - one.at >= pause:
-            one.started_at = clock.monotonic()
-            one.work = asyncio.get_running_loop().create_task(self._fetch(one, task))
-            _BACKGROUND_TASKS.add(one.work)
-            one.work.add_done_callback(_BACKGROUND_TASKS.discard)
-        if one.work is not None:
-            await asyncio.wait(
-                [one.work], timeout=max(0.0, one.started_at + _OUTPUT_TIMEOUT_SECONDS - clock.monotonic())
-            )
-        return "The log is being fetched from the cluster; reload in a moment." if one.work else one.note
+        output = self._outputs.setdefault(task, SharedFetch())
+        fresh_seconds = _REPEAT_SECONDS if task in self._final_outputs else _FRESH_SECONDS
+        is_done = await output.run(partial(self._fetch, task), fresh_seconds, _OUTPUT_TIMEOUT_SECONDS)
+        return output.result if is_done else "The log is being fetched from the cluster; reload in a moment."
 
-    async def _fetch(self, one: _FetchState, task: str) -> str:
+    async def _fetch(self, task: str) -> str:
         notes: list[str] = []
-        one.ended = self._folder.summary.exists()
+        ended = self._folder.summary.exists()
+        if ended:
+            self._final_outputs.add(task)
         try:
             if self._first is not None:
                 await self._first(task)
             found = await self._find()
             if found is not None:
-                await self._fetch_remote(*found, task, notes.append, ended=one.ended)
+                await self._fetch_remote(*found, task, notes.append, ended=ended)
         except (TonyError, OSError) as error:
-            notes.append(" ".join(str(error).split()))
+            notes.append(join_lines(error))
         except Exception:  # no caller may be waiting: the error must reach the next request
             _log.exception("fetching the output of %s failed", task)
             notes.append("the log could not be fetched; see the log of the portal or command that shows this")
-        finally:
-            one.note, one.at, one.work = "; ".join(dict.fromkeys(notes)), clock.monotonic(), None
-        return one.note
+        return "; ".join(dict.fromkeys(notes))
 
     async def _fetch_remote(
         self, record: JobRecord, submitter: Submitter, task: str, note: Callable[[str], None], *, ended: bool
@@ -132,25 +122,15 @@ class RemoteRecord:
 
     async def refresh(self) -> None:
         """Fetch events and metrics of a running job of the state directory, unless they are fresh."""
-        if (
-            self._owner is not None
-            or clock.monotonic() - self._refreshed < _EVENTS_FRESH_SECONDS
-            or await self._find() is None
-        ):
-            return
-        if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
-            _BACKGROUND_TASKS.add(self._refreshing)
-            self._refreshing.add_done_callback(_BACKGROUND_TASKS.discard)
-        await asyncio.wait([self._refreshing], timeout=_EVENTS_TIMEOUT_SECONDS)
+        if self._owner is None and await self._find() is not None:
+            await self._events.run(self._refresh, _EVENTS_FRESH_SECONDS, _EVENTS_TIMEOUT_SECONDS)
 
-    async def _refresh(self) -> None:
+    async def _refresh(self) -> str:
         try:
             await remote_job_sync.refresh(self._home, self._folder.job_id)
         except (TonyError, OSError) as error:
             _log.info("cannot fetch the event log of %s: %s", self._folder.job_id, error)
-        finally:
-            self._refreshed = clock.monotonic()
+        return ""
 
     async def find_links(self) -> Sequence[WebLink]:
         """Return links to the scheduler's own pages about the job.
@@ -189,20 +169,3 @@ class RemoteRecord:
             else:
                 self._found = record, submitter
         return self._found
-
-
-class _FetchState:
-    """The last fetch for a task.
-
-    Attributes:
-        at: when it finished.
-        started_at: when the current one started.
-        ended: the job had ended when it started.
-        note: what was missing.
-    """
-
-    def __init__(self) -> None:
-        self.at = self.started_at = float("-inf")
-        self.ended = False
-        self.note = ""
-        self.work: asyncio.Task[str] | None = None

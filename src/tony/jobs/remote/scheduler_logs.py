@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tony.core.events import ContainerEnded, Granted
-from tony.errors import TonyError
+from tony.errors import TonyError, join_lines
 from tony.history import event_log
 from tony.jobs.logs.log_selection import Selection
 from tony.jobs.remote.log_mirror import Mirror, complete, note_complete
@@ -76,11 +76,6 @@ async def fetch_from_scheduler(
     else:
         return True
     return False
-
-
-def join_lines(error: Exception) -> str:
-    """Join the lines of an error message, such as a list of unreachable daemons."""
-    return " ".join(str(error).split())
 
 
 def _find_ended_containers(folder: JobFolder) -> dict[str, str]:

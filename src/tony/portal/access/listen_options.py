@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from tony.address import format_host
 from tony.errors import UserError
+from tony.jobs.portal_client.portal_address import is_loopback
 from tony.jobs.state_dir import get_user_name
 from tony.portal.access.tokens import TokenFile
 from tony.web.user_authentication import PERSON, AuthConfig, TrustedProxy
@@ -52,12 +53,7 @@ class ListenOptions:
     @property
     def is_local(self) -> bool:
         """True if only this machine can reach the portal."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def build_address(self, port: int) -> str:
         """Return the portal's address for browsers."""

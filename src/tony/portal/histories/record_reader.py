@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tony.errors import RecordError
+from tony.errors import RecordError, join_lines
 from tony.history.directory_scan import head_from
 from tony.history.json_files import MAX_FOREIGN_JSON_BYTES, check_foreign_json, decode_json, limit_decoding
 from tony.model.job_summary import JobHead
@@ -69,7 +69,7 @@ def read(store: FileStore, place: RecordLocation, *, own: bool = False) -> Index
     try:
         head = _read_head(store, place, own=own)
     except (RecordError, ValueError, RecursionError) as error:
-        head = build_damaged_head(place, " ".join(str(error).split()) or type(error).__name__)
+        head = build_damaged_head(place, join_lines(error))
     if head is None:
         return None
     if head.ended is None and not (head.damaged and store.dated):

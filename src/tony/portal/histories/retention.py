@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tony import clock
-from tony.errors import StorageError, TonyError
+from tony.errors import StorageError, TonyError, join_lines
 from tony.model.job_summary import JobHead
 from tony.portal.histories import history_layouts
 from tony.portal.histories.history_layouts import RecordLocation
@@ -113,7 +113,7 @@ def plan(store: FileStore, rules: RetentionRules, *, own: bool = False) -> Reten
             if held and entry:
                 records.append(RetentionCandidate(head=entry.head, place=place, size=compute_size(held, place.path)))
         except TonyError as error:
-            problems[place.job] = " ".join(str(error).split())
+            problems[place.job] = join_lines(error)
             store.list()  # raises if it is the whole location that does not answer
             records.append(RetentionCandidate(head=build_damaged_head(place, problems[place.job]), place=place, size=0))
     return decide(records, rules, clock.wall(), problems)

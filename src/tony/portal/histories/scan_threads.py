@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tony import clock
-from tony.errors import TonyError
+from tony.errors import TonyError, join_lines
 from tony.portal.histories.scanner import Scanner
 from tony.portal.job_index.index import JobIndex
 from tony.storage.stores.store_interface import FileStore
@@ -119,7 +119,7 @@ class ScanThreads:
                 self._scan(watch)
                 pause = max(0.0, watch.quick_at - clock.monotonic())
             except TonyError as error:
-                watch.problem = _join_lines(error)
+                watch.problem = join_lines(error)
                 pause = max(_RETRY_SECONDS, watch.quick_at - clock.monotonic())
             except Exception:  # outermost handler of the thread: the portal continues with what is indexed
                 _log.exception("scanning %s failed", watch.scanner.store.address)
@@ -144,11 +144,11 @@ class ScanThreads:
             )
             watch.missed = ""
         except TonyError as error:
-            watch.missed = _join_lines(error)
+            watch.missed = join_lines(error)
             raise
         finally:
             if watch.missed:
-                pause = compute_failed_pause(scanner.store, scanner.lasting - lasting)
+                pause = compute_full_pause(scanner.store, scanner.lasting - lasting, failed=True)
             else:
                 pause = compute_full_pause(scanner.store, scanner.requests - requests)
             watch.full_at, watch.generation = clock.monotonic() + pause, generation
@@ -185,31 +185,11 @@ def compute_quick_pause(store: FileStore, took: float, requests: int) -> float:
     )
 
 
-def compute_full_pause(store: FileStore, requests: int) -> float:
+def compute_full_pause(store: FileStore, requests: int, *, failed: bool = False) -> float:
     """Return the seconds from the end of a full scan to the next one.
 
     Args:
-        requests: listing requests that it made.
+        requests: listing requests that it made; of a failed one, those that the next one repeats.
     """
-    return (
-        FULL_SCAN_SECONDS
-        if store.dated
-        else min(max(FULL_SCAN_SECONDS, requests / _FULL_SCANS_PER_SECOND), _MAX_FULL_SECONDS)
-    )
-
-
-def compute_failed_pause(store: FileStore, requests: int) -> float:
-    """Return the seconds from the end of a failed full scan to the next one.
-
-    Args:
-        requests: listing requests that it made, and that the next one repeats.
-    """
-    return (
-        _RETRY_SECONDS
-        if store.dated
-        else min(max(_RETRY_SECONDS, requests / _FULL_SCANS_PER_SECOND), _MAX_FULL_SECONDS)
-    )
-
-
-def _join_lines(error: TonyError) -> str:
-    return " ".join(str(error).split())
+    least = _RETRY_SECONDS if failed else FULL_SCAN_SECONDS
+    return least if store.dated else min(max(least, requests / _FULL_SCANS_PER_SECOND), _MAX_FULL_SECONDS)

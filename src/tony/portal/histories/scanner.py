@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TypeVar
 
 from tony import clock
-from tony.errors import TonyError
+from tony.errors import TonyError, join_lines
 from tony.portal.histories import history_layouts
 from tony.portal.histories.bounded_readers import Readers
 from tony.portal.histories.history_layouts import RecordLocation
@@ -327,7 +327,7 @@ class Scanner:
         known = self._index.find_entry(place.job)
         if known and not known.head.damaged:
             return None  # it was complete before: the next scan may succeed
-        why = " ".join(str(error).split()) or type(error).__name__
+        why = join_lines(error)
         return IndexEntry(head=build_damaged_head(place, why), place=self.store.address, path=place.path)
 
     def _drop_better_known(self, batch: Sequence[IndexEntry]) -> list[IndexEntry]:

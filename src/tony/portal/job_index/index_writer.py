@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tony.model.job_report import FailureClass
@@ -59,8 +60,24 @@ class IndexUpdater:
                 if row is not None:  # 0 is valid: a damaged job without a time
                     self._delete(row, job)
 
-    def _begin_transaction(self) -> _Transaction:
-        return _Transaction(self._connection, self)
+    @contextlib.contextmanager
+    def _begin_transaction(self) -> Iterator[None]:
+        """Commit what is done in the context, with the changed counts; roll it back if it fails."""
+        self._connection.execute("begin immediate")
+        try:
+            yield
+            self._connection.executemany(
+                "update word set jobs = jobs + ? where id = ?",
+                [(by, number) for number, by in self._counts.items() if by],
+            )
+            self._connection.execute("commit")
+        except BaseException:
+            self._numbers.clear()
+            if self._connection.in_transaction:
+                self._connection.execute("rollback")
+            raise
+        finally:
+            self._counts.clear()
 
     def _put(self, entry: IndexEntry) -> None:
         entry = _limit(entry)
@@ -163,38 +180,6 @@ class IndexUpdater:
     def _add_counts(self, words: Iterable[int], by: int) -> None:
         for number in words:
             self._counts[number] = self._counts.get(number, 0) + by
-
-    def settle(self) -> None:
-        """Write the changed counts; part of a transaction."""
-        self._connection.executemany(
-            "update word set jobs = jobs + ? where id = ?", [(by, number) for number, by in self._counts.items() if by]
-        )
-        self._counts.clear()
-
-    def forget(self) -> None:
-        """Discard cached counts and numbers after a rollback."""
-        self._counts.clear()
-        self._numbers.clear()
-
-
-class _Transaction:
-    """A transaction of the index updater."""
-
-    def __init__(self, connection: sqlite3.Connection, writer: IndexUpdater) -> None:
-        self._connection = connection
-        self._writer = writer
-
-    def __enter__(self) -> None:
-        self._connection.execute("begin immediate")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self._writer.settle()
-            self._connection.execute("commit")
-            return
-        self._writer.forget()
-        if self._connection.in_transaction:
-            self._connection.execute("rollback")
 
 
 def _limit(entry: IndexEntry) -> IndexEntry:

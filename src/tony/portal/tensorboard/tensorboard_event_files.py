@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tony.config.files.hdfs_uri import is_address
-from tony.errors import StorageError, TonyError
+from tony.errors import StorageError, TonyError, join_lines
 from tony.model.ids import TaskId
 from tony.model.layout import JobFolder
 from tony.model.placeholders import fill
@@ -108,7 +108,7 @@ def find(
                     problems.append(f"only the first {_MAX_FILES:,} event files are shown.")
                     break
         except (TonyError, OSError, ValueError) as error:
-            problems.append(f"{place}: {' '.join(str(error).split())}")
+            problems.append(f"{place}: {join_lines(error)}")
     return EventFileSet(
         files=tuple(found[path] for path in sorted(found)), problems=tuple(problems), searched=tuple(searched)
     )

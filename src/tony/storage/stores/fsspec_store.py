@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tony.errors import StorageError, UserError
+from tony.errors import StorageError, UserError, join_lines
 from tony.storage.stores.store_interface import PIECE, FileStore, Item, join_below
 
 #: Keys under which drivers report the modification time.
@@ -124,4 +124,4 @@ def _seconds(moment: object) -> float:
 
 
 def _format_one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    return join_lines(error)

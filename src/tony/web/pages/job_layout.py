@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tony import clock
-from tony.errors import TonyError
+from tony.errors import TonyError, join_lines
 from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
@@ -60,7 +60,7 @@ async def await_part(part: Awaitable[T]) -> T | Unknown:
     try:
         return await part
     except TonyError as error:
-        return Unknown(" ".join(str(error).split()))
+        return Unknown(join_lines(error))
 
 
 async def await_with_timeout(part: Awaitable[T], timeout_seconds: float) -> T | Unknown | None:

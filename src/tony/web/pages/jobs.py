@@ -14,7 +14,7 @@ from tony.model.states import JobState
 from tony.web.authorization import list_visible_jobs
 from tony.web.page_text import format_day
 from tony.web.request import PageError, PageRequest
-from tony.web.template_rendering import render
+from tony.web.template_rendering import TableColumn, render
 
 #: Columns of the table: heading, sort key, and whether it sorts in descending order first.
 _COLUMNS: Sequence[tuple[str, JobSort | None, bool]] = (
@@ -28,15 +28,6 @@ _COLUMNS: Sequence[tuple[str, JobSort | None, bool]] = (
     ("Restarts", JobSort.RESTARTS, True),
     ("GPU-hours", JobSort.GPU_HOURS, True),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobColumn:
-    """A column heading; `order` is `ascending` or `descending` if the table is sorted by it, else empty."""
-
-    title: str
-    href: str
-    order: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +80,14 @@ def _find_end(head: JobHead, now: float) -> float | None:
 
 def _build_column(
     page_request: PageRequest, query: Query, title: str, sort: JobSort | None, descending_first: bool
-) -> JobColumn:
+) -> TableColumn:
     if sort is None:
-        return JobColumn(title=title, href="", order="")
+        return TableColumn(title=title, href="", order="")
     chosen = query.sort is sort
     descending = not query.descending if chosen else descending_first
     other = replace(query, sort=sort, descending=descending, after="")
     order = ("descending" if query.descending else "ascending") if chosen else ""
-    return JobColumn(title=title, href=page_request.links.to_jobs(to_words(other)), order=order)
+    return TableColumn(title=title, href=page_request.links.to_jobs(to_words(other)), order=order)
 
 
 def _build_choices(query: Query, facets: Facets) -> dict[str, list[Choice]]:

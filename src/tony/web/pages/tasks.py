@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from starlette.responses import Response
 
@@ -11,7 +10,7 @@ from tony.model.job_report import JobReport, TaskReport
 from tony.model.states import TaskState
 from tony.web.pages.job_layout import build_frame, build_pager, count_states
 from tony.web.request import PageError, PageRequest
-from tony.web.template_rendering import render
+from tony.web.template_rendering import TableColumn, render
 
 _PAGE_SIZE = 100
 _Key = Callable[[TaskReport], tuple[object, ...]]
@@ -30,13 +29,6 @@ _COLUMNS: Sequence[tuple[str, str, _Key | None]] = (
     ("Note", "note", lambda task: (not task.note, task.note)),
     ("Output", "", None),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskColumn:
-    title: str
-    href: str
-    order: str
 
 
 async def render_page(page_request: PageRequest) -> Response:
@@ -86,11 +78,11 @@ def _sort(tasks: list[TaskReport], sort: str, reverse: bool) -> list[TaskReport]
 
 def _build_column(
     page_request: PageRequest, path: str, words: dict[str, str], title: str, word: str, key: _Key | None
-) -> TaskColumn:
+) -> TableColumn:
     if not word:
-        return TaskColumn(title=title, href="", order="")
+        return TableColumn(title=title, href="", order="")
     is_sorted = words.get("sort", "task") == word
     down = words.get("reverse") == "yes"
     query = {**words, "sort": "" if word == "task" else word, "reverse": "yes" if is_sorted and not down else ""}
     order = ("descending" if down else "ascending") if is_sorted else ""
-    return TaskColumn(title=title, href=page_request.links.to_page(path, query), order=order)
+    return TableColumn(title=title, href=page_request.links.to_page(path, query), order=order)
