@@ -99,7 +99,6 @@ class FailoverProxy:
         protocol: protocol name in the connection context.
         policy: how long to search for the active daemon.
         options: of the connections.
-        connector: makes connections; for tests.
     """
 
     def __init__(
@@ -111,13 +110,13 @@ class FailoverProxy:
         protocol: str,
         policy: Policy = DEFAULT_POLICY,
         options: ConnectionOptions = DEFAULTS,
-        connector: Connector = connect,
     ) -> None:
         if not daemons:
             raise ValueError(f"{name}: no addresses")
         self.name, self.daemons, self.policy = name, tuple(daemons), policy
         self.options = options
-        self._login, self._protocol, self._connector = login, protocol, connector
+        self._login, self._protocol = login, protocol
+        self._connector: Connector = connect
         self._current = 0
         self._connection: IpcConnection | None = None
         #: Connections that are left, and have calls that still wait.

@@ -81,14 +81,6 @@ def test_a_host_is_requested_with_its_rack_and_any() -> None:
     assert all(ask.relax_locality and ask.priority and ask.priority.priority == 5 for ask in asks.values())
 
 
-def test_only_these_hosts() -> None:
-    """Strict asks relax nothing on rack and `*`."""
-    table = AskTable()
-    table.want(1, 2, ContainerRequest(resource=Resource(memory=1), hosts=("a",), racks=("/r",), strict=True))
-    asks = table.build_request().asks
-    assert {ask.resource_name: ask.relax_locality for ask in asks} == {"a": True, "/r": False, "*": False}
-
-
 def test_fewer_none_and_more() -> None:
     """A change says the new total for every place, and nothing for places that are left."""
     table, manager = AskTable(), registered(grants_by_hand=True)

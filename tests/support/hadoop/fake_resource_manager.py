@@ -209,7 +209,6 @@ class FakeResourceManager:
         nodes = {each.node for each in self.previous if each.node is not None}
         self._known_nodes |= nodes
         return RegisterResponse(
-            maximum_capability=Resource(memory=self.maximum, vcores=8),
             queue="default",
             previous_containers=self.previous,
             previous_node_tokens=tuple(self._node_token(node) for node in sorted(nodes, key=str)),
@@ -307,7 +306,6 @@ class FakeResourceManager:
             response_id=self._response_id,
             allocated=granted,
             completed=completed,
-            limit=Resource(memory=self.maximum, vcores=8),
             updated_nodes=updated,
             num_cluster_nodes=len(self.nodes),
             preemption=preemption,

@@ -7,6 +7,7 @@ zstd, snappy) need code that the standard library lacks.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from typing import Protocol
 
 from tony.hadoop.logs.errors import MalformedLogFileError
@@ -92,6 +93,20 @@ class Inflated:
     def close(self) -> None:
         """End the request that is under way."""
         self._raw.close()
+
+
+def read_pieces(source: Decoded, name: str, size: int) -> Iterator[bytes]:
+    """Yield the next `size` bytes of the log file `name`, in pieces.
+
+    Raises:
+        MalformedLogFileError: fewer bytes are left.
+    """
+    while size:
+        part = source.read_chunk(size)
+        if not part:
+            raise MalformedLogFileError(f"has a log file {name!r:.80} that ends {size} bytes too early")
+        size -= len(part)
+        yield part
 
 
 def read_exactly(source: Decoded, size: int) -> bytes:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tony.hadoop.logs import java_serialization
-from tony.hadoop.logs.compression import decode
+from tony.hadoop.logs.compression import decode, read_pieces
 from tony.hadoop.logs.errors import MalformedLogFileError
 from tony.hadoop.logs.java_serialization import JavaObject
-from tony.hadoop.logs.range_reader import Opener, RangeReader
+from tony.hadoop.logs.range_reader import Opener, RangeReader, read_range
 
 #: Lengths of the mark, by version: a digest, before it a UUID as text.
 _MARKS = (32, 36)
@@ -72,11 +72,7 @@ def read_index(open_at: Opener, size: int) -> Index:
     end = size - mark - 4
     if not 0 < length <= min(MAX_INDEX_BYTES, end - mark):
         raise MalformedLogFileError(f"claims an index of {length} bytes, which cannot be")
-    reader = RangeReader(open_at, end - length, end)
-    try:
-        return _parse_index(java_serialization.load(reader.read_exactly(length)), end - length)
-    finally:
-        reader.close()
+    return _parse_index(java_serialization.load(read_range(open_at, end - length, end)), end - length)
 
 
 def read_checksum_length(data: bytes) -> int:
@@ -108,12 +104,7 @@ def read(open_at: Opener, index: Index, entry: IndexedEntry, offset: int, length
     source = decode(RangeReader(open_at, entry.offset, entry.offset + entry.stored), index.compression)
     try:
         source.skip(offset)
-        while left:
-            part = source.read_chunk(left)
-            if not part:
-                raise MalformedLogFileError(f"has a log file {entry.name!r:.80} that ends {left} bytes too early")
-            left -= len(part)
-            yield part
+        yield from read_pieces(source, entry.name, left)
     finally:
         source.close()
 
@@ -123,12 +114,7 @@ def _mark(open_at: Opener, size: int) -> tuple[int, int]:
     longest = max(_MARKS)
     if size < 2 * longest + 4:
         raise MalformedLogFileError(f"has {size} bytes only, too few for an index")
-    first, last = RangeReader(open_at, 0, longest), RangeReader(open_at, size - longest - 4, size)
-    try:
-        start, end = first.read_exactly(longest), last.read_exactly(longest + 4)
-    finally:
-        first.close()
-        last.close()
+    start, end = read_range(open_at, 0, longest), read_range(open_at, size - longest - 4, size)
     for mark in reversed(_MARKS):
         if start[:mark] == end[-mark:]:
             return mark, int.from_bytes(end[-mark - 4 : -mark], "big")

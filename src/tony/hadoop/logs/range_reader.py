@@ -54,21 +54,6 @@ class RangeReader:
         """Bytes to the end of the stretch."""
         return self._end - self._at
 
-    def read_exactly(self, size: int) -> bytes:
-        """Return the next `size` bytes, which should be few.
-
-        Raises:
-            MalformedLogFileError: the stretch, or the file, ends before.
-        """
-        if size > self.remaining:
-            raise MalformedLogFileError(f"ends at byte {self._end}, {size - self.remaining} bytes too early")
-        parts = []
-        while size:
-            part = self.read_chunk(size)
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
-
     def read_chunk(self, size: int) -> bytes:
         """Return at least one and at most `size` bytes; empty at the end of the stretch.
 
@@ -116,3 +101,19 @@ class RangeReader:
         self._buffer, self._used = self._stream.read(min(max(size, _PIECE), self.remaining)), 0
         if not self._buffer:
             raise MalformedLogFileError(f"ends at byte {self._at}, expected up to byte {self._end}")
+
+
+def read_range(open_at: Opener, start: int, end: int) -> bytes:
+    """Return all bytes of a stretch, which should be few.
+
+    Raises:
+        MalformedLogFileError: the file ends before.
+    """
+    reader = RangeReader(open_at, start, end)
+    parts = []
+    try:
+        while reader.remaining:
+            parts.append(reader.read_chunk(reader.remaining))
+    finally:
+        reader.close()
+    return b"".join(parts)

@@ -15,9 +15,9 @@ import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tony.hadoop.logs.compression import Decoded, decode, read_exactly
+from tony.hadoop.logs.compression import Decoded, decode, read_exactly, read_pieces
 from tony.hadoop.logs.errors import MalformedLogFileError
-from tony.hadoop.logs.range_reader import Opener, RangeReader
+from tony.hadoop.logs.range_reader import Opener, RangeReader, read_range
 
 MAGIC = bytes.fromhex("d111d36891b5d7b639df414092bae150")
 #: Offset of the meta index (8), version (2 + 2), magic.
@@ -97,11 +97,7 @@ def read_index(open_at: Opener, size: int) -> TFileIndex:
         raise MalformedLogFileError(f"is no TFile: it has {size} bytes only; perhaps it is still being written")
     # One request usually returns the whole end of the file.
     at = max(len(MAGIC), size - 64 * 2**10)
-    end = RangeReader(open_at, at, size)
-    try:
-        tail = end.read_exactly(size - at)
-    finally:
-        end.close()
+    tail = read_range(open_at, at, size)
     if tail[-len(MAGIC) :] != MAGIC:
         raise MalformedLogFileError("is no TFile: the mark at its end is missing; perhaps it is still being written")
     major = int.from_bytes(tail[-20:-18], "big", signed=True)
@@ -119,11 +115,7 @@ def _read_stretch(open_at: Opener, size: int, tail: bytes, offset: int, length: 
     from_tail = offset - (size - len(tail))
     if from_tail >= 0:
         return tail[from_tail : from_tail + length]
-    reader = RangeReader(open_at, offset, offset + length)
-    try:
-        return reader.read_exactly(length)
-    finally:
-        reader.close()
+    return read_range(open_at, offset, offset + length)
 
 
 def _read_data_index(open_at: Opener, size: int, tail: bytes, meta: bytes) -> TFileIndex:
@@ -333,12 +325,7 @@ def read(open_at: Opener, index: TFileIndex, entry: TFileEntry, offset: int, len
             if number < entry.record:
                 continue
             value.skip(entry.offset + offset)
-            while left:
-                part = value.read_chunk(left)
-                if not part:
-                    raise MalformedLogFileError(f"has a log file {entry.name!r:.80} that ends {left} bytes too early")
-                left -= len(part)
-                yield part
+            yield from read_pieces(value, entry.name, left)
             return
     finally:
         found.close()  # type: ignore[attr-defined]

@@ -89,7 +89,6 @@ class GetQueueInfoRequest(ProtoMessage):
     """The queue, and the details to include."""
 
     queue: str | None = optional(1, STRING)
-    include_applications: bool | None = optional(2, BOOL)
     include_children: bool | None = optional(3, BOOL)
     recursive: bool | None = optional(4, BOOL)
 

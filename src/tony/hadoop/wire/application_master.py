@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from tony.hadoop.wire.placement import PlacementConstraintEntry, RejectedRequest, SchedulingRequest
+from tony.hadoop.wire.placement import RejectedRequest, SchedulingRequest
 from tony.hadoop.wire.proto import BOOL, ENUM, INT32, STRING, ProtoMessage, optional, repeated
 from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.rpc_method import Method
@@ -16,7 +16,6 @@ from tony.hadoop.wire.yarn_records import (
     FinalStatus,
     NodeId,
     NodeReport,
-    Resource,
     ResourceRequest,
     ResourceTypeInfo,
 )
@@ -37,7 +36,6 @@ class RegisterRequest(ProtoMessage):
     host: str | None = optional(1, STRING)
     rpc_port: int | None = optional(2, INT32)
     tracking_url: str | None = optional(3, STRING)
-    placement_constraints: tuple[PlacementConstraintEntry, ...] = repeated(4, PlacementConstraintEntry)
 
 
 class NodeToken(ProtoMessage):
@@ -48,9 +46,8 @@ class NodeToken(ProtoMessage):
 
 
 class RegisterResponse(ProtoMessage):
-    """The cluster's limits, and the containers that earlier attempts left running."""
+    """The cluster's resource types, and the containers that earlier attempts left running."""
 
-    maximum_capability: Resource | None = optional(1, Resource)
     previous_containers: tuple[Container, ...] = repeated(4, Container)
     queue: str | None = optional(5, STRING)
     previous_node_tokens: tuple[NodeToken, ...] = repeated(6, NodeToken)
@@ -100,13 +97,12 @@ class Preemption(ProtoMessage):
 
 
 class AllocateResponse(ProtoMessage):
-    """Events since the last heartbeat. `limit` is the headroom of the queue."""
+    """Events since the last heartbeat."""
 
     command: MasterCommand | None = optional(1, ENUM(MasterCommand))
     response_id: int | None = optional(2, INT32)
     allocated: tuple[Container, ...] = repeated(3, Container)
     completed: tuple[ContainerStatus, ...] = repeated(4, ContainerStatus)
-    limit: Resource | None = optional(5, Resource)
     updated_nodes: tuple[NodeReport, ...] = repeated(6, NodeReport)
     num_cluster_nodes: int | None = optional(7, INT32)
     preemption: Preemption | None = optional(8, Preemption)

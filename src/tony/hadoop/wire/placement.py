@@ -80,13 +80,6 @@ class PlacementConstraint(ProtoMessage):
     composite: CompositeConstraint | None = optional(2, CompositeConstraint)
 
 
-class PlacementConstraintEntry(ProtoMessage):
-    """A constraint for all containers with the given tags, sent at registration."""
-
-    tags: tuple[str, ...] = repeated(1, STRING)
-    constraint: PlacementConstraint | None = optional(2, PlacementConstraint)
-
-
 class ResourceSizing(ProtoMessage):
     """The number and size of the containers still requested."""
 

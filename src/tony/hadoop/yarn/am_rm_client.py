@@ -33,7 +33,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from typing import Final
@@ -67,7 +67,6 @@ from tony.hadoop.wire.application_master import (
     RegisterRequest,
     RegisterResponse,
 )
-from tony.hadoop.wire.placement import PlacementConstraintEntry
 from tony.hadoop.wire.yarn_records import (
     Container,
     ContainerId,
@@ -244,22 +243,13 @@ class MasterClient:
 
     # -- registration
 
-    async def register(
-        self,
-        host: str,
-        port: int,
-        tracking_url: str,
-        constraints: Sequence[PlacementConstraintEntry] = (),
-        *,
-        is_heir: bool = False,
-    ) -> Registration:
+    async def register(self, host: str, port: int, tracking_url: str, *, is_heir: bool = False) -> Registration:
         """Register the AM.
 
         Args:
             host: host name of the AM, for clients.
             port: RPC port of the AM; -1 if it has none.
             tracking_url: URL of the AM's web page, `http://host:port/` or `host:port`; empty for none.
-            constraints: constraints for all containers with given tags.
             is_heir: an earlier attempt may have left containers. Only the first response lists them: if it is lost,
                 this attempt cannot learn of them.
 
@@ -267,9 +257,7 @@ class MasterClient:
             AttemptEndedError: this attempt ended before it registered, or the list of inherited containers was lost.
             HadoopError: any other error of the ResourceManager.
         """
-        self._registration = RegisterRequest(
-            host=host, rpc_port=port, tracking_url=tracking_url, placement_constraints=tuple(constraints)
-        )
+        self._registration = RegisterRequest(host=host, rpc_port=port, tracking_url=tracking_url)
         async with self._lock:
             response = await self._register(must_tell=is_heir)
         return Registration(

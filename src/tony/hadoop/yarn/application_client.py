@@ -184,23 +184,14 @@ class ApplicationClient:
         answer = await self._proxy.call(wire.GET_CLUSTER_NODE_LABELS, wire.GetClusterNodeLabelsRequest())
         return answer.labels or tuple(NodeLabel(name=name) for name in answer.old_labels)
 
-    async def fetch_queue(
-        self, name: str = "root", *, children: bool = True, recursive: bool = True, applications: bool = False
-    ) -> QueueInfo | None:
-        """Return a queue, and those below it.
+    async def fetch_queue(self, name: str = "root", *, recursive: bool = True) -> QueueInfo | None:
+        """Return a queue with its children; None if it does not exist.
 
         Args:
             name: path of the queue; for a leaf with a unique name the last part is enough.
-            children: whether to include its children.
             recursive: whether to include all descendants.
-            applications: whether to include the applications of each queue.
-
-        Returns:
-            the queue, or None if it does not exist.
         """
-        request = wire.GetQueueInfoRequest(
-            queue=name, include_applications=applications, include_children=children, recursive=recursive
-        )
+        request = wire.GetQueueInfoRequest(queue=name, include_children=True, recursive=recursive)
         return (await self._proxy.call(wire.GET_QUEUE_INFO, request)).queue
 
 

@@ -57,7 +57,6 @@ class ContainerRequest:
         priority: lower numbers are served first.
         hosts: preferred hosts, named as in `NodeReport.id.host`.
         racks: racks of these hosts (`NodeReport.rack`); default `/default-rack`.
-        strict: whether only these hosts are allowed.
         label: node-label expression; None is the queue's default.
         tags: allocation tags, visible to constraints of other requests. Like `constraint` they need a cluster that
             accepts scheduling requests, and exclude `hosts` and `label`.
@@ -68,7 +67,6 @@ class ContainerRequest:
     priority: int = 1
     hosts: tuple[str, ...] = ()
     racks: tuple[str, ...] = ()
-    strict: bool = False
     label: str | None = None
     tags: tuple[str, ...] = ()
     constraint: PlacementConstraint | None = None
@@ -460,7 +458,7 @@ def _entries(key: int, ask: ContainerRequest, count: int) -> dict[tuple[str, int
             resource_name=place,
             capability=ask.resource,
             num_containers=count,
-            relax_locality=not (ask.strict and place not in ask.hosts),
+            relax_locality=True,
             # A label is valid only with `*`; the ResourceManager refuses it elsewhere.
             node_label_expression=ask.label if place == ANYWHERE else None,
             allocation_request_id=key,
