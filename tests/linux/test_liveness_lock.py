@@ -14,7 +14,7 @@ OTHER = """
 import sys
 from pathlib import Path
 from tony.linux import liveness_lock
-liveness_lock._TRIES = 2
+liveness_lock._MAX_TRIES = 2
 print(liveness_lock.take(Path(sys.argv[1])), flush=True)
 sys.stdin.read()
 """

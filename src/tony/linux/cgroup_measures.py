@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tony.linux.kernel_files import parse_number, read_text, read_words, try_write
+from tony.linux.kernel_files import parse_number, read_number, read_text, read_words, try_write
 
 
 def oom_kills(folders: Sequence[str]) -> int:
     """Return how many processes of the group the kernel has killed at its memory limit, since the group was created."""
-    for folder in folders:
-        for file in ("memory.events", "memory.oom_control"):
-            for line in read_text(f"{folder}/{file}").splitlines():
-                key, _, count = line.partition(" ")
-                if key == "oom_kill" and (number := parse_number(count)) is not None:
-                    return number
-    return 0
+    return _find_word(folders, ("memory.events", "memory.oom_control"), "oom_kill") or 0
 
 
 def times_full(folders: Sequence[str]) -> int | None:
@@ -23,13 +17,7 @@ def times_full(folders: Sequence[str]) -> int | None:
 
     None where the kernel does not report it (v1: the failure counters do not advance in newer kernels).
     """
-    for folder in folders:
-        for file in ("memory.events.local", "memory.events"):
-            for line in read_text(f"{folder}/{file}").splitlines():
-                key, _, count = line.partition(" ")
-                if key == "oom":
-                    return int(count)
-    return None
+    return _find_word(folders, ("memory.events.local", "memory.events"), "oom")
 
 
 def peak(folders: Sequence[str]) -> int | None:
@@ -51,7 +39,8 @@ def usage(folders: Sequence[str]) -> int | None:
     current = _number(folders, "memory.current", "memory.usage_in_bytes")
     if current is None:
         return None
-    return max(0, current - _read_idle_cache(folders))
+    idle = _find_word(folders, ("memory.stat",), "total_inactive_file", "inactive_file")
+    return max(0, current - (idle or 0))
 
 
 def has_cpu_limit(folder: str) -> bool:
@@ -70,16 +59,18 @@ def read_throttling(folder: str) -> tuple[float, float, float]:
 def _number(folders: Sequence[str], *files: str) -> int | None:
     for folder in folders:
         for file in files:
-            number = parse_number(read_text(f"{folder}/{file}").strip())
+            number = read_number(f"{folder}/{file}")
             if number is not None:
                 return number
     return None
 
 
-def _read_idle_cache(folders: Sequence[str]) -> int:
+def _find_word(folders: Sequence[str], files: Sequence[str], *words: str) -> int | None:
+    """Return the number after the first of the words that a file of the group contains; None if none does."""
     for folder in folders:
-        found = dict(line.partition(" ")[::2] for line in read_text(f"{folder}/memory.stat").splitlines())
-        idle = parse_number(found.get("total_inactive_file", found.get("inactive_file", "")))
-        if idle is not None:
-            return idle
-    return 0
+        for file in files:
+            found = read_words(f"{folder}/{file}")
+            number = next((number for word in words if (number := parse_number(found.get(word, ""))) is not None), None)
+            if number is not None:
+                return number
+    return None

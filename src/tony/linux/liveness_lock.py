@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 #: Number of tries and seconds between them: a process that only checks the lock holds it for a moment.
@@ -30,6 +31,50 @@ def take(path: Path) -> bool:
             return True
         time.sleep(_PAUSE_SECONDS)
     os.close(lock)
+    return False
+
+
+@contextlib.contextmanager
+def try_lock(path: Path, *, create: bool = True) -> Iterator[bool]:
+    """Try to hold the lock of a file inside the block; yield True if it is held, False if another process holds it.
+
+    Args:
+        create: create the file if needed.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(lock)
+
+
+def is_held(path: Path) -> bool:
+    """Return True if a process holds the lock of a file.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return is_locked(lock)
+    finally:
+        os.close(lock)
+
+
+def is_locked(descriptor: int) -> bool:
+    """Return True if a process holds the lock of an open file; otherwise share the lock until the file is closed."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     return False
 
 

@@ -19,6 +19,10 @@ from dataclasses import dataclass
 
 from tony.errors import InfraError
 from tony.linux.listening_sockets import list_listening_inodes
+from tony.linux.process import command_of
+
+#: Characters of a command line in a message.
+_MAX_COMMAND_CHARACTERS = 200
 
 
 class PortsExhaustedError(InfraError):
@@ -66,7 +70,7 @@ class Listener:
     Attributes:
         pid: None for another user's process, which the kernel does not report.
         uid: the user it belongs to.
-        command: the beginning of its command line; empty where unknown.
+        command: its command line; empty where unknown.
     """
 
     port: int
@@ -77,7 +81,7 @@ class Listener:
     def __str__(self) -> str:
         if self.pid is None:
             return f"a process of user {self.uid}"
-        return f"process {self.pid} ({self.command})"
+        return f"process {self.pid} ({self.command[:_MAX_COMMAND_CHARACTERS]})"
 
 
 def reserve(port_range: tuple[int, int] | None = None) -> Reservation:
@@ -117,7 +121,7 @@ def listeners(port: int) -> list[Listener]:
         return []
     owners = _owners(inodes)
     return [
-        Listener(port=port, uid=uid, pid=owners.get(inode), command=_command(owners.get(inode)))
+        Listener(port=port, uid=uid, pid=(pid := owners.get(inode)), command=command_of(pid) if pid else "")
         for inode, uid in inodes.items()
     ]
 
@@ -157,13 +161,3 @@ def _owners(inodes: Iterable[int]) -> dict[int, int]:
         except OSError:
             continue
     return owners
-
-
-def _command(pid: int | None) -> str:
-    if pid is None:
-        return ""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read(200).replace(b"\0", b" ").decode(errors="replace").strip()
-    except OSError:
-        return ""

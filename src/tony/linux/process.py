@@ -90,20 +90,12 @@ def is_alive(pid: int) -> bool:
 
 def name(pid: int) -> str:
     """Return a process's name as in `ps`, at most 15 characters; `?` if it has exited."""
-    try:
-        with open(f"/proc/{pid}/comm", "rb") as file:
-            return os.fsdecode(file.read().strip())
-    except OSError:
-        return "?"
+    return _read(f"/proc/{pid}/comm", 64).strip() or "?"
 
 
 def is_stopped(pid: int) -> bool:
     """Return True if a process is stopped (SIGSTOP, Ctrl-Z, a debugger)."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            return stat.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
-    except (OSError, IndexError):
-        return False
+    return _read(f"/proc/{pid}/stat", 1024).rpartition(")")[2].split()[:1] in (["T"], ["t"])
 
 
 def descendants(pid: int) -> list[int]:
@@ -362,17 +354,17 @@ def wait_channel(pid: int) -> str:
 def command_of(pid: int) -> str:
     """Return the command line of a process in one line; its name where there is none."""
     line = _read(f"/proc/{pid}/cmdline", 4096).replace("\0", " ").strip()
-    return " ".join(line.split()) or f"[{_read(f'/proc/{pid}/comm', 64).strip() or '?'}]"
+    return " ".join(line.split()) or f"[{name(pid)}]"
 
 
 def _thread(folder: str, number: str) -> str:
     fields = _read(f"{folder}/stat", 1024).rpartition(")")[2].split()
     state = _STATES.get(fields[0], fields[0]) if fields else "exited"
     place = _read(f"{folder}/wchan", 200).strip()
-    name = _read(f"{folder}/comm", 64).strip()
+    named = _read(f"{folder}/comm", 64).strip()
     where = f" in {place}" if place not in ("", "0") else ""
     stack = _read(f"{folder}/stack", 8192).splitlines()[:_MAX_STACK_LINES]
-    return "".join([f"thread {number} ({name}): {state}{where}\n", *(f"    {line}\n" for line in stack)])
+    return "".join([f"thread {number} ({named}): {state}{where}\n", *(f"    {line}\n" for line in stack)])
 
 
 def _read(path: str, most: int) -> str:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from tony.linux.liveness_lock import is_held, try_lock
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home, JobFolder
 
@@ -41,16 +42,9 @@ def mark_submission(home: Home, job_id: str) -> Iterator[None]:
 def is_under_way(home: Home, job_id: str) -> bool:
     """Return True while a job is being submitted on this machine; its scheduler may not know it yet."""
     try:
-        lock = os.open(home.submitting / job_id, os.O_RDWR | os.O_CLOEXEC)
+        return is_held(home.submitting / job_id)
     except OSError:
         return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(lock)
-    return False
 
 
 def remove_aborted_submissions(home: Home) -> None:
@@ -66,15 +60,12 @@ def remove_aborted_submissions(home: Home) -> None:
 
 
 def _remove_if_aborted(home: Home, job_id: str) -> None:
-    lock = os.open(home.submitting / job_id, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the submitting process is alive
-        folder = home.job(job_id)
-        if not folder.job.exists():
-            remove(folder)
-        (home.submitting / job_id).unlink()
-    finally:
-        os.close(lock)
+    with try_lock(home.submitting / job_id, create=False) as is_aborted:
+        if is_aborted:
+            folder = home.job(job_id)
+            if not folder.job.exists():
+                remove(folder)
+            (home.submitting / job_id).unlink()
 
 
 def remove(folder: JobFolder) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from tony.history.job_record import read_summary, write_summary
 from tony.jobs.status.report_corrections import apply_kill_request, apply_scheduler_status
+from tony.linux.liveness_lock import try_lock
 from tony.linux.thread_pools import to_thread
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
@@ -30,7 +27,8 @@ async def close_lost(
     Raises:
         StorageError: the summary cannot be written.
     """
-    with lock_finalization(folder) as is_locked:
+    # A running AM holds this lock: meanwhile none can start, and no other process finalizes the job.
+    with try_lock(folder.am_lock) as is_locked:
         if not is_locked:
             return None
         known = read_summary(folder)
@@ -46,21 +44,6 @@ async def close_lost(
         write_summary(folder, report)
         remove_secrets(folder)  # again: another process may have fetched them in between
         return report
-
-
-@contextmanager
-def lock_finalization(folder: JobFolder) -> Iterator[bool]:
-    """Try to hold the lock that a running AM holds; yields True if held: no AM can start and no one else finalizes."""
-    lock = os.open(folder.am_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-    finally:
-        os.close(lock)
 
 
 def remove_secrets(folder: JobFolder) -> None:

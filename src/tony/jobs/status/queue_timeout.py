@@ -14,7 +14,7 @@ from tony.errors import ExitCode, InfraError
 from tony.history.event_log import segments
 from tony.history.job_record import build_pending_report, read_summary, write_summary
 from tony.jobs.remote.remote_job_sync import forget_secrets
-from tony.jobs.status.finalize_lost import lock_finalization
+from tony.linux.liveness_lock import try_lock
 from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport
 from tony.model.layout import JobFolder
 from tony.model.states import JobState, TaskState
@@ -56,7 +56,7 @@ class QueueLimit:
             InfraError: the scheduler cannot be reached.
             StorageError: the summary cannot be written.
         """
-        with lock_finalization(self._folder) as is_locked:
+        with try_lock(self._folder.am_lock) as is_locked:
             if not is_locked or read_summary(self._folder) is not None:
                 return
             reason = await self._find_reason(report)

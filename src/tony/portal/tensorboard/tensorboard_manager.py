@@ -22,6 +22,7 @@ from typing import Any
 
 from tony import clock
 from tony.errors import InfraError, UserError
+from tony.linux.liveness_lock import try_lock
 from tony.linux.thread_pools import act_for
 from tony.web.job_provider import LISTS, STORES
 
@@ -389,10 +390,6 @@ def _remove_orphaned_folders(top: Path, own: Path) -> None:
     for path in top.iterdir():
         if path == own:
             continue
-        with contextlib.suppress(OSError):
-            descriptor = os.open(path / "lock", os.O_RDWR | os.O_CLOEXEC)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError), try_lock(path / "lock", create=False) as is_orphaned:
+            if is_orphaned:
                 shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(descriptor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tony.errors import Problem
 from tony.isolated_interpreter import command
+from tony.linux.liveness_lock import is_held
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json
 from tony.model.job_spec import JobSpec
@@ -114,18 +114,11 @@ class LocalSubmitter(Submitter):
 
     def am_alive(self, folder: JobFolder) -> bool | None:
         try:
-            lock = os.open(folder.am_lock, os.O_RDONLY | os.O_CLOEXEC)
+            return is_held(folder.am_lock)
         except FileNotFoundError:
             return False
         except OSError:
             return None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
 
     async def sweep(self, folder: JobFolder) -> None:
         launched = cleanup.read_launch_record(folder.remains)

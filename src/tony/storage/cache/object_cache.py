@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tony.errors import StorageError
+from tony.linux.liveness_lock import is_held
 from tony.model.staged import StagedItem
 from tony.storage.cache.file_copy import Copier
 from tony.storage.stores.disk_errors import explain_os_error, require_free_space
@@ -270,18 +271,11 @@ class Cache:
 def _is_abandoned(part: os.DirEntry[str]) -> bool:
     """Return True if no process is writing to it."""
     try:
-        file = os.open(part.path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:  # finished meanwhile
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        return not is_held(Path(part.path))
+    except FileNotFoundError:  # finished meanwhile
         return False
     except OSError:
         return time.time() - _read_change_time(part) > _STALE_WITHOUT_LOCKS_SECONDS
-    finally:
-        os.close(file)
-    return True
 
 
 def _read_change_time(entry: os.DirEntry[str]) -> float:

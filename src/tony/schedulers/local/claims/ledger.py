@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tony.errors import SchedulerError
+from tony.linux.liveness_lock import is_locked
 from tony.linux.peer_credentials import is_ours
 from tony.schedulers.local.claims.claim_policy import MAX_BYTES, Claim, decode, encode, parse_ticket
 
@@ -147,7 +148,7 @@ class ResourceLedger:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 return None
-            if not _is_locked(descriptor):
+            if not is_locked(descriptor):
                 if tidy:
                     self._remove_leftover(name)
                 return None
@@ -216,14 +217,6 @@ def create_claim(*, job: str, job_name: str, memory: int, gpus: int) -> Claim:
     now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     ticket = f"{now:020d}-{os.getpid()}-{os.urandom(4).hex()}"
     return Claim(ticket=ticket, job=job, job_name=job_name, memory=memory, gpus=gpus)
-
-
-def _is_locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
 
 
 @functools.cache  # a lookup is slow where users are stored on another machine (LDAP)
