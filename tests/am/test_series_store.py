@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.am.series_store import MAX_NAMES, MIN_BUCKETS, SeriesStore
-from tony.protocol.client_messages import MAX_POINTS, Points
+from tony.model.metric_definitions import MAX_POINTS, Points
 
 
 def one(series: SeriesStore, task: str = "worker:0", name: str = "cpu", most: int = MAX_POINTS) -> Points:

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from tests.config.specs import as_tables, as_toml, jobs
 from tony.config.files.site_policy import check_again
 from tony.config.load import Resolved, load
-from tony.config.secret_masking import redact
 from tony.config.table.resolved_table import list_resolved_rows
 from tony.config.table.schema_tree import settings as known_settings
 from tony.errors import ConfigError
 from tony.model.codec import from_plain, to_plain
 from tony.model.job_spec import JobSpec
+from tony.model.masking import redact
 
 
 @pytest.fixture(scope="module")

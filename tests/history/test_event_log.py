@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from tests.facts import mentions
 from tests.full_disk import full_disk
 from tests.value_strategies import values
-from tony.config.secret_masking import redact
 from tony.core import events as ev
 from tony.core.deadline import Deadline
 from tony.errors import RecordError, StorageError
@@ -34,6 +33,7 @@ from tony.history.event_log import (
 )
 from tony.model.codec import from_plain
 from tony.model.job_spec import JobSpec, Role
+from tony.model.masking import redact
 from tony.model.states import RoleKind
 
 CLASSES: list[Any] = list(ev.EVENTS.values())

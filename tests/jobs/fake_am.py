@@ -23,20 +23,11 @@ from tony.model.failure_facts import ExitFacts
 from tony.model.job_report import AmReport, Failure, FailureCause, FailureClass, JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
+from tony.model.metric_definitions import Points
 from tony.model.progress import Progress
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
-from tony.protocol.client_messages import (
-    GetMetrics,
-    GetReport,
-    GetStacks,
-    KillJob,
-    Measured,
-    Points,
-    Report,
-    RestartJob,
-    Watch,
-)
+from tony.protocol.client_messages import GetMetrics, GetReport, GetStacks, KillJob, Measured, Report, RestartJob, Watch
 from tony.protocol.error_codes import Code
 from tony.protocol.launch import JobCredentials
 from tony.protocol.messages import Done, Message, SetLogLevel, Stacks

@@ -15,8 +15,8 @@ import pytest
 from fsspec.registry import known_implementations  # type: ignore[import-untyped]
 
 from tests.portal.hostile_jobs import Neighbourhood, build_neighbourhood, portal_of_victim, wait_for
-from tony.config.files.hdfs_uri import is_address
 from tony.errors import UserError
+from tony.model.hdfs_uri import is_address
 from tony.model.job_spec import Role
 from tony.model.layout import Home
 from tony.portal.histories.history_location import SCHEMES, open_location

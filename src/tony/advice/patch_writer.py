@@ -13,10 +13,9 @@ from tony.advice.patch import apply_changes, parts_of
 from tony.advice.recommendation import SettingChange
 from tony.config.files.call_settings import from_spec
 from tony.config.load import Resolved, is_linkedin_xml, load
-from tony.config.secret_masking import redact
 from tony.errors import ConfigError, StorageError, UserError
 from tony.model.job_spec import JobSpec
-from tony.model.masking import is_secret
+from tony.model.masking import is_secret, redact
 from tony.model.submission_record import JobRecord
 
 

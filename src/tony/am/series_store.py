@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from tony.protocol.client_messages import MAX_POINTS, Points
+from tony.model.metric_definitions import MAX_POINTS, Points
 
 #: Bytes that all buckets may take.
 MAX_BUCKET_BYTES = 140_000_000

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from tony.cli.options import home
 from tony.config.files.file_reader import MAX_FILE
-from tony.config.files.hdfs_uri import is_address, normalize_hdfs_uri
 from tony.errors import ConfigError, Problem, TonyError
+from tony.model.hdfs_uri import is_address, normalize_hdfs_uri
 from tony.storage.hdfs.hdfs_discovery import find_hdfs
 from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
 from tony.storage.staging.remote_files import RemoteFile

@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from tony.client.submission_notice import OnNotice, SubmissionNotice
 from tony.config.files.file_entries import FileEntry, parse_file_entry
-from tony.config.files.hdfs_uri import is_address
 from tony.errors import ArchiveError, ConfigError, Problem
+from tony.model.hdfs_uri import is_address
 from tony.model.job_spec import MIB, JobSpec
 from tony.model.layout import Home, JobFolder
 from tony.model.staged import LeftOut, Placement, StagedItem, StagedJob, StagedRole

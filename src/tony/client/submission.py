@@ -20,7 +20,6 @@ from tony.client.submission_notice import OnNotice, SubmissionNotice
 from tony.config.files.layers import quote
 from tony.config.files.secret_references import resolve_reference
 from tony.config.load import Resolved, with_sources
-from tony.config.secret_masking import redact
 from tony.errors import ConfigError, Problem, StorageError
 from tony.frameworks import registry as frameworks
 from tony.history.json_files import write_json
@@ -30,6 +29,7 @@ from tony.jobs.status import aborted_submissions
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, to_plain
 from tony.model.layout import Home, JobFolder
+from tony.model.masking import redact
 from tony.model.staged import StagedJob
 from tony.model.states import TlsMode
 from tony.model.submission_record import RECORD_VERSION, JobRecord

@@ -27,13 +27,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from tony.config.secret_masking import redact
 from tony.core.events import EVENTS, Event
 from tony.errors import NewerRecordError, RecordError, StorageError
 from tony.history.json_files import open_plain
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
+from tony.model.masking import redact
 from tony.model.strict_json import loads
 from tony.storage.stores.disk_errors import build_storage_error
 

@@ -21,9 +21,8 @@ from tony.history import metrics_schema as layout
 from tony.history.metric_buckets import Bucket, RolePoints, build_role_points, clip, downsample, group_by_bucket
 from tony.history.metrics_schema import decode_progress
 from tony.model.ids import TaskId
-from tony.model.metric_definitions import series_of
+from tony.model.metric_definitions import Points, series_of
 from tony.model.progress import CheckpointRecord, Progress
-from tony.protocol.client_messages import Points
 
 T = TypeVar("T")
 

@@ -12,9 +12,8 @@ from tony.jobs.am_client import request_metrics
 from tony.jobs.progress import Reports, read_reports
 from tony.linux.thread_pools import to_thread
 from tony.model.layout import JobFolder
-from tony.model.metric_definitions import OF_PROGRAMS, PROGRAM
+from tony.model.metric_definitions import MAX_POINTS, OF_PROGRAMS, PROGRAM, Points
 from tony.model.progress import Progress
-from tony.protocol.client_messages import MAX_POINTS, Points
 
 #: Tasks per request to the AM.
 _TASKS_PER_REQUEST = 400

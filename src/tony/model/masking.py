@@ -1,4 +1,4 @@
-"""Secrets of a job: detects them by variable names and masks their values in text.
+"""Secrets of a job: detects them by variable names, and masks their values in text, tables and the job directory.
 
 Standard library only. Output of the job's programs is masked once, by the executor, where it enters the log.
 """
@@ -8,9 +8,14 @@ from __future__ import annotations
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from json import dumps
 from urllib.parse import quote
 
+from tony.model.job_spec import Command, JobSpec, Notify, SettingValue
+
+#: Shown instead of a secret.
+MASK = "***"
 #: A secret's value, or a line of it, is masked from this many bytes on: shorter ones occur in ordinary text.
 MIN_SECRET_BYTES = 6
 #: Longer texts are searched for in parts of this size.
@@ -31,6 +36,7 @@ _PLACE_NAME = re.compile(r"_(?:DIR|FILE|FOLDER|LOCATION|PATH)$", re.IGNORECASE |
 #: The password in a URL: `https://user:PASSWORD@host`.
 PASSWORD_IN_URL = re.compile(r"(?<=://)([^/\s:@]*):([^/\s@]+)(?=@)")
 _LINE_END = re.compile(rb"[\r\n]+")
+_HOST = re.compile(r"https?://[A-Za-z0-9.-]{1,255}(:\d{1,5})?(?=/|\?|$)")
 
 
 def is_secret(name: str, named: Collection[str] = ()) -> bool:
@@ -203,3 +209,80 @@ def _encodings(secret: bytes) -> Iterator[bytes]:
             core = encode(padded)[begin:end]
             if len(core) >= MIN_SECRET_BYTES:
                 yield core
+
+
+# --- settings of a job ------------------------------------------------------------------------------------------------
+
+
+def mask_secret(name: str, value: str, named: Collection[str] = ()) -> str:
+    """Return the value for display: a secret is masked, and so is a password in an address.
+
+    Args:
+        named: names that the job itself declares as secret.
+    """
+    return MASK if is_secret(name, named) else PASSWORD_IN_URL.sub(rf"\1:{MASK}", value)
+
+
+def is_reference(value: str) -> bool:
+    """Return True if a setting only refers to its secret: `env:NAME`, `file:PATH`."""
+    return value.startswith(("env:", "file:"))
+
+
+def mask_value(value: str) -> str:
+    """Return a secret setting for display: a reference unchanged, the host of an address, else only the mask."""
+    if is_reference(value):
+        return value
+    host = _HOST.match(value)
+    return f"{host[0]}/{MASK}" if host else MASK
+
+
+def redact(spec: JobSpec) -> JobSpec:
+    """Return the job without secrets in variables, parameters, scheduler settings and commands."""
+    mask = build_mask(spec)
+    roles = {
+        name: replace(
+            role,
+            env=_mask_values(role.env, spec, mask),
+            command=_mask_command(role.command, mask),
+            scheduler_settings={name: _mask_settings(each) for name, each in role.scheduler_settings.items()},
+        )
+        for name, role in spec.roles.items()
+    }
+    return replace(
+        spec,
+        command=_mask_command(spec.command, mask),
+        env=_mask_values(spec.env, spec, mask),
+        container_env=_mask_values(spec.container_env, spec, mask),
+        params=_mask_values(spec.params, spec, mask),
+        roles=roles,
+        scheduler_settings=_mask_settings(spec.scheduler_settings),
+        notify=_mask_notify(spec.notify),
+    )
+
+
+def build_mask(spec: JobSpec) -> SecretMask:
+    """Build the mask of all secrets that the job itself holds."""
+    settings = {name: value for name, value in spec.scheduler_settings.items() if isinstance(value, str)}
+    tables = [spec.env, spec.container_env, spec.params, settings, *(role.env for role in spec.roles.values())]
+    return SecretMask(set().union(*(find_secrets(table, spec.secret) for table in tables)))
+
+
+def _mask_notify(notify: Notify) -> Notify:
+    if notify.webhook is None and notify.secret is None:
+        return notify
+    webhook, secret = (value if value is None else mask_value(value) for value in (notify.webhook, notify.secret))
+    return replace(notify, webhook=webhook, secret=secret)
+
+
+def _mask_settings(settings: Mapping[str, SettingValue]) -> dict[str, SettingValue]:
+    return {name: mask_secret(name, value) if isinstance(value, str) else value for name, value in settings.items()}
+
+
+def _mask_values(values: Mapping[str, str], spec: JobSpec, mask: SecretMask) -> dict[str, str]:
+    return {name: mask.hide_text(mask_secret(name, value, spec.secret)) for name, value in values.items()}
+
+
+def _mask_command(command: Command | None, mask: SecretMask) -> Command | None:
+    if command is None or isinstance(command, str):
+        return command and mask.hide_text(command)
+    return tuple(map(mask.hide_text, command))

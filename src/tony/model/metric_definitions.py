@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tony.model.value_class import value_class
 from tony.units import Unit
 
 #: Valid names of metrics, including those of programs. Longer ones, or more than `MAX_PROGRAM_SERIES` of one program,
@@ -19,6 +20,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 MAX_PROGRAM_SERIES = 32
 #: Prefix of metrics that programs report.
 OF_PROGRAMS = "user."
+#: Points of one series in one answer of the AM.
+MAX_POINTS = 240
 _DEVICE = re.compile(r"gpu(\d{1,3})\.(.+)")
 
 
@@ -85,3 +88,20 @@ def find_unit(name: str) -> Unit:
     """Return the unit of a series; `Unit.NONE` if its name is unknown."""
     series = series_of(name)
     return series.unit if series else Unit.NONE
+
+
+@value_class
+class Points:
+    """One series of one task.
+
+    Attributes:
+        at: seconds since the job was accepted: ends of the spans of `every` seconds that the points stand for.
+    """
+
+    task: str
+    series: str
+    every: float
+    at: tuple[float, ...]
+    least: tuple[float, ...]
+    mean: tuple[float, ...]
+    most: tuple[float, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tony.model.job_report import JobReport
+from tony.model.metric_definitions import Points
 from tony.model.progress import Progress
 from tony.model.value_class import value_class
 from tony.protocol.messages import Message, register
@@ -70,26 +71,6 @@ class GetMetrics(Message):
     tasks: tuple[str, ...] = ()
     series: tuple[str, ...] = ()
     points: int = 1
-
-
-MAX_POINTS = 240
-
-
-@value_class
-class Points:
-    """One series of one task.
-
-    Attributes:
-        at: seconds since the job was accepted: ends of the spans of `every` seconds that the points stand for.
-    """
-
-    task: str
-    series: str
-    every: float
-    at: tuple[float, ...]
-    least: tuple[float, ...]
-    mean: tuple[float, ...]
-    most: tuple[float, ...]
 
 
 @value_class

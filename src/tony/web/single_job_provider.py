@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from functools import partial
 
-from tony.config.secret_masking import redact
 from tony.errors import RecordError
 from tony.history.ended_jobs_index import head_of_report
 from tony.history.job_record import read_job
@@ -23,6 +22,7 @@ from tony.model.codec import from_plain
 from tony.model.job_query import JobsPage, Query
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
+from tony.model.masking import redact
 from tony.model.submission_record import JobRecord
 from tony.protocol.messages import Stacks
 

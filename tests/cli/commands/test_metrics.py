@@ -22,8 +22,8 @@ from tony.jobs.job_metrics import sort_series
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
+from tony.model.metric_definitions import Points
 from tony.model.states import JobState, TaskState
-from tony.protocol.client_messages import Points
 from tony.units import Unit
 
 MANY = JobSpec(name="digits", command="true", roles={"worker": Role(instances=30)})

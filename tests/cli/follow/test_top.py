@@ -26,9 +26,9 @@ from tony.jobs.progress import Reports, find_job_progress, find_task_progress
 from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.layout import Home
+from tony.model.metric_definitions import Points
 from tony.model.progress import Progress, TaskProgress, measure_task
 from tony.model.states import JobState, TaskState
-from tony.protocol.client_messages import Points
 
 WITH_GPUS = JobSpec(
     name="digits",

@@ -12,11 +12,11 @@ import pytest
 from tests.facts import mention_each
 from tony.config.files.secret_references import resolve_reference, webhook_error
 from tony.config.load import load
-from tony.config.secret_masking import mask_value, redact
 from tony.config.table.resolved_table import list_resolved_rows
 from tony.errors import ConfigError
 from tony.history.event_log import settings_digest
 from tony.model.job_spec import JobSpec, Notify
+from tony.model.masking import mask_value, redact
 
 HOOK = "https://hooks.example.com/services/T0/XYZZY"
 JOB = """command = "true"

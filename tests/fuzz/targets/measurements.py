@@ -21,9 +21,10 @@ from tony.history.prometheus_text import JobSnapshot, exposition
 from tony.model.codec import from_plain
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec, Role
+from tony.model.metric_definitions import MAX_POINTS
 from tony.model.progress import CheckpointRecord, Progress
 from tony.model.strict_json import loads
-from tony.protocol.client_messages import MAX_POINTS, GetMetrics
+from tony.protocol.client_messages import GetMetrics
 from tony.protocol.executor_messages import Sample
 from tony.testing.sample_jobs import build_prepared_job
 

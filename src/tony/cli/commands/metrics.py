@@ -22,8 +22,7 @@ from tony.jobs.logs.log_selection import select_named_tasks
 from tony.model.codec import Json, to_plain
 from tony.model.ids import parse_role
 from tony.model.layout import JobFolder
-from tony.model.metric_definitions import find_unit
-from tony.protocol.client_messages import Points
+from tony.model.metric_definitions import Points, find_unit
 
 #: The series that are shown by default.
 _DEFAULT_SERIES = ("cpu", "rss", "gpu*.util", "gpu*.memory", "step", "user.*")

@@ -20,8 +20,8 @@ from tony.jobs.job_metrics import fetch_newest, load_series, read_progress
 from tony.jobs.progress import Reports, find_job_progress
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
+from tony.model.metric_definitions import Points
 from tony.model.submission_record import JobRecord
-from tony.protocol.client_messages import Points
 
 #: Up to this number of tasks, sparklines are drawn; with more, only the last point of each series is read.
 _MAX_SPARKLINE_TASKS = 100

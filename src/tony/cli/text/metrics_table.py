@@ -13,8 +13,7 @@ from tony.control_characters import escape
 from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Peak
 from tony.jobs.job_metrics import find_last_value
-from tony.model.metric_definitions import find_unit
-from tony.protocol.client_messages import Points
+from tony.model.metric_definitions import Points, find_unit
 from tony.units import Unit
 
 #: Width of a sparkline.

@@ -14,8 +14,8 @@ from tony.jobs.job_metrics import find_last_value
 from tony.jobs.progress import Reports, find_task_progress
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec
+from tony.model.metric_definitions import Points
 from tony.model.progress import JobProgress, TaskProgress
-from tony.protocol.client_messages import Points
 from tony.units import Unit, format_duration
 
 #: Width of a sparkline, and number of points that are read.

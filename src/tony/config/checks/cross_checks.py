@@ -17,13 +17,13 @@ from tony.config.files.file_entries import find_same_names
 from tony.config.files.layers import Layer, quote
 from tony.config.files.secret_references import webhook_error
 from tony.config.name_suggestions import find_closest_match, format_known_names, suggest_names
-from tony.config.secret_masking import is_reference
 from tony.config.table import value_format
 from tony.config.table.converted_settings import ENV_NAME, ValueTable
 from tony.config.table.settings_table import MAX_INSTANCES, Key
 from tony.config.value_conversion import ELASTIC_EXAMPLE, MAX_ARGUMENT
 from tony.errors import Problem
 from tony.model.job_spec import NOTICES, Command, JobSpec
+from tony.model.masking import is_reference
 from tony.model.placeholders import check as placeholder_errors
 from tony.model.placeholders import find_addressed_roles, find_misspelled_names
 from tony.model.states import AfterCondition, DistributedMode, RestartScope, RoleKind, StopOn

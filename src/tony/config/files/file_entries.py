@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from tony.config.files.hdfs_uri import is_address
+from tony.model.hdfs_uri import is_address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ import stat
 from pathlib import Path
 
 from tony.config.files.file_entries import parse_file_entry
-from tony.config.files.hdfs_uri import is_address, normalize_hdfs_uri
 from tony.linux.home_folder import expand_home
+from tony.model.hdfs_uri import is_address, normalize_hdfs_uri
 
 #: Suffixes of archives; only to distinguish `env.tar.gz` from `python3.12`: staging checks the content.
 ARCHIVE_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip")

@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tony.config.files.file_reader import FileRejectedError, read_text
-from tony.config.secret_masking import is_reference
 from tony.errors import ConfigError, Problem
 from tony.model.job_spec import JobSpec
+from tony.model.masking import is_reference
 
 #: Longest secret in bytes; a longer file is not a secret.
 _MAX_BYTES = 4096

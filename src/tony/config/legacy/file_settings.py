@@ -9,12 +9,12 @@ from __future__ import annotations
 import posixpath
 
 from tony.config.checks.hints import Note
-from tony.config.files.hdfs_uri import is_address
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.role_kinds import LegacyTaskTypes
 from tony.config.legacy.roles import VENV
+from tony.model.hdfs_uri import is_address
 from tony.model.placeholders import escape
 
 LOCATION = "tony.application.hadoop.location"

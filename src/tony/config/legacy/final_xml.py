@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tony.config.secret_masking import mask_secret
 from tony.errors import RecordError
 from tony.hadoop.configuration import ConfigurationError, properties_of
 from tony.model.ids import ROLE_NAME
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
+from tony.model.masking import mask_secret
 from tony.model.states import DistributedMode, RoleKind
 from tony.units import parse_size
 

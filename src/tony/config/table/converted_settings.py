@@ -9,14 +9,13 @@ from typing import Any
 
 from tony.config.files.layers import Branch, Layer, Leaf, Written, format_key
 from tony.config.name_suggestions import find_closest_match
-from tony.config.secret_masking import MASK, mask_secret, mask_value
 from tony.config.table.schema_tree import SettingsNode, schema
 from tony.config.table.settings_table import Key, Setting
 from tony.config.table.value_format import format_as_toml
 from tony.config.value_conversion import InvalidValueError, convert
 from tony.errors import Problem
 from tony.model.ids import ROLE_NAME
-from tony.model.masking import is_secret
+from tony.model.masking import MASK, is_secret, mask_secret, mask_value
 
 #: Errors after which unknown keys get no suggestion: that takes a millisecond each.
 _MAX_SUGGESTIONS = 100

@@ -9,13 +9,13 @@ from pathlib import Path
 from tony.config.files.call_settings import from_spec
 from tony.config.files.layers import Layer, format_key, merge
 from tony.config.load import Resolved
-from tony.config.secret_masking import build_mask, mask_secret, mask_value, redact
 from tony.config.table.converted_settings import read
 from tony.config.table.schema_tree import find
 from tony.config.table.settings_table import Key, Kind
 from tony.config.table.value_format import format_canonical
 from tony.errors import RecordError, TonyError
 from tony.model.job_spec import JobSpec
+from tony.model.masking import build_mask, mask_secret, mask_value, redact
 from tony.model.submission_record import JobRecord
 
 

@@ -10,9 +10,9 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from tony.config.files.hdfs_uri import is_address
 from tony.errors import UserError
 from tony.linux.home_folder import expand_home
+from tony.model.hdfs_uri import is_address
 from tony.model.layout import Home
 from tony.storage.hdfs.hdfs_store import HdfsStore
 from tony.storage.stores.fsspec_store import FsspecStore

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tony.config.files.hdfs_uri import is_address
 from tony.errors import StorageError, TonyError, join_lines
+from tony.model.hdfs_uri import is_address
 from tony.model.ids import TaskId
 from tony.model.layout import JobFolder
 from tony.model.placeholders import fill

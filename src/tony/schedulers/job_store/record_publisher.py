@@ -27,12 +27,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from tony import clock
-from tony.config.secret_masking import redact
 from tony.errors import InfraError
 from tony.linux.file_tail import read_tail
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
 from tony.model.layout import JobFolder
+from tony.model.masking import redact
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import AmCredentials, JobCredentials
 from tony.schedulers.job_store.event_log_replication import STORE_BACKOFF, ReplicatedJournal

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tony.config.files.hdfs_uri import split_address
 from tony.hadoop.configuration.service_addresses import NameService, find_name_service
 from tony.hadoop.configuration.value_parsing import ConfigurationError
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
+from tony.model.hdfs_uri import split_address
 from tony.storage.hdfs.hdfs_clients import HdfsClients
 from tony.storage.staging.remote_files import Bytes, RemoteFile, RemoteFileNotFoundError, RemoteFiles, RemoteFolder
 

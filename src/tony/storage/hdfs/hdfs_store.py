@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tony.config.files.hdfs_uri import normalize_hdfs_uri, split_address
 from tony.errors import UserError
 from tony.hadoop.configuration.service_addresses import find_name_service
 from tony.hadoop.configuration.value_parsing import ConfigurationError
 from tony.hadoop.hdfs.file_system import FileKind, FileStatus
 from tony.hadoop.ipc.errors import FileMissingError
+from tony.model.hdfs_uri import normalize_hdfs_uri, split_address
 from tony.model.layout import Home
 from tony.storage.hdfs.hdfs_discovery import find_hdfs
 from tony.storage.stores.store_interface import PIECE, FileStore, Item, join_below

@@ -73,7 +73,7 @@ class RemoteFiles(ABC):
 
     @abstractmethod
     def stat(self, address: str) -> RemoteFile | RemoteFolder:
-        """Return what is at an address (`config/files/hdfs_uri.py`).
+        """Return what is at an address (`model/hdfs_uri.py`).
 
         Raises:
             RemoteFileNotFoundError: there is nothing.

@@ -17,9 +17,8 @@ from tony.jobs.event_text import describe
 from tony.jobs.progress import find_job_progress, read_reports
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
-from tony.model.metric_definitions import series_of
+from tony.model.metric_definitions import Points, series_of
 from tony.model.submission_record import JobRecord
-from tony.protocol.client_messages import Points
 from tony.web.api.operation import ApiError, OperationCall, build_download_headers
 from tony.web.api.response_types import (
     ConfigurationAnswer,

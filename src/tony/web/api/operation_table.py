@@ -15,8 +15,8 @@ from tony.jobs.directory.open_log import LOG_PIECE
 from tony.model.codec import Json
 from tony.model.job_query import DAMAGED, DEFAULT_PAGE_JOBS, GROUPS, MAX_PAGE_JOBS, JobSort
 from tony.model.job_report import FailureClass, JobReport, TaskReport
+from tony.model.metric_definitions import Points
 from tony.model.states import TaskState
-from tony.protocol.client_messages import Points
 from tony.web.api import job_actions, job_parts, jobs, logs
 from tony.web.api.openapi import build_document
 from tony.web.api.operation import Operation, OperationCall, Parameter, ParameterKind

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from markupsafe import Markup
 from starlette.responses import Response
 
-from tony.config.secret_masking import mask_secret
 from tony.history.timeline import Span, TaskPhase, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS
 from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.logs.log_selection import LogFileInfo
 from tony.model.ids import TaskId
+from tony.model.masking import mask_secret
 from tony.model.submission_record import JobRecord
 from tony.web import ansi_html
 from tony.web.pages.job_layout import Unknown, await_part, await_with_timeout, build_frame

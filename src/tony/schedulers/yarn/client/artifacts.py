@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tony.config.files.hdfs_uri import split_address
 from tony.errors import ConfigError, Problem
+from tony.model.hdfs_uri import split_address
 from tony.model.staged import Placement, StagedItem, StagedJob
 from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import OWN_PYTHON

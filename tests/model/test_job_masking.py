@@ -1,4 +1,4 @@
-"""Tests of `tony.config.secret_masking`: secret values are masked."""
+"""Tests of `tony.model.masking`: secret values in settings, commands and the job directory are masked."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 from tests.config.jobs import resolve
 from tony.config.load import Resolved
-from tony.config.secret_masking import mask_secret, redact
 from tony.config.table.resolved_table import list_resolved_rows
 from tony.errors import ConfigError
 from tony.history.event_log import settings_digest
 from tony.model.job_spec import JobSpec, Role
+from tony.model.masking import mask_secret, redact
 
 
 @pytest.mark.parametrize(
