@@ -174,11 +174,7 @@ class PlatformError(TonyError):
 
 
 class InvalidTransitionError(PlatformError):
-    """A requested transition is not in the state machine's table; `story` lists the last steps of the object."""
-
-    def __init__(self, message: str, story: Sequence[str] = ()) -> None:
-        self.story = tuple(story)
-        super().__init__("\n".join([message, *self.story]))
+    """A requested transition is not in the state machine's table."""
 
 
 class ProtocolError(PlatformError):

@@ -150,7 +150,7 @@ def test_files(client: WebHdfs, folder: str, tmp_path: Path) -> None:
     path = f"{folder}/grüße +%;&=#? \N{SNOWMAN}"
     source = tmp_path / "source"
     source.write_bytes(b"0123456789" * 50_000)
-    client.create(path, source, permission=0o600, replication=1)
+    client.create(path, source, permission=0o600)
     client.append(path, b"the end")
     assert client.read(path, 499_995) == b"56789the end"
     assert client.read(path, 500_007) == b""

@@ -30,11 +30,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tony.hadoop.hdfs.errors import BeingWrittenError
-from tony.hadoop.hdfs.file_system import FileStatus
-from tony.hadoop.hdfs.http import Content
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     AuthorizationError,
@@ -47,6 +45,9 @@ from tony.hadoop.ipc.errors import (
 )
 from tony.retry import Backoff
 
+if TYPE_CHECKING:
+    from tony.hadoop.hdfs.webhdfs import WebHdfs
+
 
 class ForeignWriterError(HadoopError):
     """Another writer wrote to the log or replaced it; only one writer is allowed."""
@@ -56,52 +57,30 @@ class LogFullError(HadoopError):
     """Too many bytes are waiting for HDFS; nothing of this write was accepted."""
 
 
-class Appendable(Protocol):
-    """A file system with the operations of the log; a WebHDFS client is one."""
-
-    def find(self, path: str) -> FileStatus | None: ...
-
-    def create(
-        self,
-        path: str,
-        content: Content,
-        *,
-        permission: int | None = None,
-        overwrite: bool = False,
-        replication: int | None = None,
-    ) -> None: ...
-
-    def append(self, path: str, content: Content) -> None: ...
-
-    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendOptions:
     """Options of a log.
 
     Attributes:
         interval: seconds between two appends, unless a caller waits in `flush`.
-        most_batch: bytes sent by one append.
         most_waiting: bytes kept in memory while HDFS is in trouble.
         timeout: seconds of trouble after which the log gives up. The lease's soft limit (60 s) and the start of a
             NameNode should be in it.
         longest_pause: maximum seconds between two attempts; half a second while a caller waits in `flush`.
         permission: bits of a new file; None for the server's default.
-        replication: copies of each block of a new file; None for the server's default.
-        separator: ends every write of the caller's; see above. Empty: nothing is put in.
     """
 
     interval: float = 0.25
-    most_batch: int = 4 * 2**20
     most_waiting: int = 64 * 2**20
     timeout: float = 600.0
     longest_pause: float = 5.0
     permission: int | None = None
-    replication: int | None = None
-    separator: bytes = b"\n"
 
 
+#: Bytes sent by one append.
+_MAX_BATCH_BYTES = 4 * 2**20
+#: Ends every write of the caller's; see above.
+_SEPARATOR = b"\n"
 #: Maximum seconds between two attempts while a caller waits in `flush`.
 _HURRIED_PAUSE_SECONDS = 0.5
 #: Errors that are not retried.
@@ -122,7 +101,7 @@ class AppendLog:
 
     def __init__(
         self,
-        client: Appendable,
+        client: WebHdfs,
         path: str,
         options: AppendOptions | None = None,
         *,
@@ -269,7 +248,7 @@ class AppendLog:
                 raise self._error
             parts: list[bytes] = []
             size = 0
-            while self._waiting and (not parts or size + len(self._waiting[0]) <= options.most_batch):
+            while self._waiting and (not parts or size + len(self._waiting[0]) <= _MAX_BATCH_BYTES):
                 parts.append(self._waiting.popleft())
                 size += len(parts[-1])
         return b"".join(parts) if parts else None
@@ -314,20 +293,18 @@ class AppendLog:
 
     def _begin(self) -> None:
         """Create the file, or take it over from an earlier writer."""
-        options = self._options
         try:
-            self._client.create(self._path, b"", permission=options.permission, replication=options.replication)
+            self._client.create(self._path, b"", permission=self._options.permission)
         except FileExistsAlreadyError:  # a predecessor's, or from an earlier attempt of this log
             length = self._fence_file()
         else:
             return
         with self._changed:
             self._length = length
-        separator = options.separator
-        if length and separator and self._client.read(self._path, length - len(separator)) != separator:
+        if length and self._client.read(self._path, length - len(_SEPARATOR)) != _SEPARATOR:
             with self._changed:
-                self._waiting.appendleft(separator)
-                self._durable -= len(separator)  # no byte of the caller's: `flush` shall not count it
+                self._waiting.appendleft(_SEPARATOR)
+                self._durable -= len(_SEPARATOR)  # no byte of the caller's: `flush` shall not count it
 
     def _fence_file(self) -> int:
         """Fence the file against earlier writers and return its length."""

@@ -225,7 +225,6 @@ class WebHdfs:
         *,
         permission: int | None = None,
         overwrite: bool = False,
-        replication: int | None = None,
     ) -> None:
         """Write a file, creating its parent folders; on return it is complete and visible to all readers.
 
@@ -233,7 +232,6 @@ class WebHdfs:
             content: its bytes; a `Path` and a stream are sent in pieces.
             permission: bits, less the server's umask; None for its default, 0o644.
             overwrite: replace one that is there.
-            replication: copies of each block; None for the server's default.
 
         Raises:
             FileExistsAlreadyError: there is one, and it shall not be overwritten.
@@ -243,7 +241,6 @@ class WebHdfs:
         parameters = {
             "permission": None if permission is None else f"{permission:o}",
             "overwrite": format_bool(overwrite),
-            "replication": None if replication is None else str(replication),
         }
         query = {key: value for key, value in parameters.items() if value is not None}
         self._send("PUT", path, "CREATE", query, Pieces(content))

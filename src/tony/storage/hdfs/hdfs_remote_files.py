@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from tony.hadoop.configuration.service_addresses import NameService, find_name_service
 from tony.hadoop.configuration.value_parsing import ConfigurationError
-from tony.hadoop.hdfs.file_system import FileKind, FileStatus
+from tony.hadoop.hdfs.file_system import FileKind, FileStatus, SeekableReader
 from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
 from tony.model.hdfs_uri import split_address
 from tony.storage.hdfs.hdfs_clients import HdfsClients
-from tony.storage.staging.remote_files import Bytes, RemoteFile, RemoteFileNotFoundError, RemoteFiles, RemoteFolder
+from tony.storage.staging.remote_files import RemoteFile, RemoteFileNotFoundError, RemoteFiles, RemoteFolder
 
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebHdfs
@@ -55,7 +55,7 @@ class HdfsFiles(RemoteFiles):
         except AccessControlError as error:
             raise ValueError(f"permission denied: {service.uri}{path} cannot be read: {error}") from error
 
-    def open(self, file: RemoteFile, length: int | None = None) -> Bytes:
+    def open(self, file: RemoteFile, length: int | None = None) -> SeekableReader:
         service, path = self._split(file.address)
         try:
             return self._client(service).open(path, length=length)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tony.hadoop.hdfs.file_system import SeekableReader
 
 
 class RemoteFileNotFoundError(ValueError):
@@ -48,20 +50,6 @@ class RemoteFolder:
     folders: tuple[str, ...] = ()
 
 
-class Bytes(Protocol):
-    """A stream of bytes."""
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return at most `size` bytes, at least one until the end; empty at the end."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
-
-
 class RemoteFiles(ABC):
     """A client of a cluster's file systems. Blocks.
 
@@ -82,7 +70,7 @@ class RemoteFiles(ABC):
         """
 
     @abstractmethod
-    def open(self, file: RemoteFile, length: int | None = None) -> Bytes:
+    def open(self, file: RemoteFile, length: int | None = None) -> SeekableReader:
         """Return a stream of the file's bytes, from the first on.
 
         Args:

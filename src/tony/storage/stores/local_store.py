@@ -29,12 +29,11 @@ class LocalStore(FileStore):
 
     Args:
         folder: need not exist yet. Links on the path to it are followed, as the user has named it; below it none is.
-        address: as the user wrote it; by default the path.
     """
 
-    def __init__(self, folder: Path, address: str = "") -> None:
+    def __init__(self, folder: Path) -> None:
         self.local = folder
-        self.address = address or str(folder)
+        self.address = str(folder)
         self._root = os.fspath(folder)
 
     def list(self, path: str = "") -> Sequence[Item]:
