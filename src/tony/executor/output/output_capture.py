@@ -48,7 +48,7 @@ TAIL_LINES = 20
 TAIL_BYTES = 2000
 LAST_LINE = 200
 #: tqdm and the like end their lines with a carriage return.
-_LINE_END = re.compile(rb"\r\n|\n|\r")
+LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class Stream:
@@ -114,7 +114,7 @@ class Stream:
 
     def read_lines(self, count: int) -> list[bytes]:
         """Return the last lines, oldest first, including an unfinished one."""
-        found = [line for line in _LINE_END.split(bytes(self._recent[-_TAIL_BYTES:])) if line.strip()]
+        found = [line for line in LINE_END.split(bytes(self._recent[-_TAIL_BYTES:])) if line.strip()]
         return found[-count:]
 
     def read_tail(self, count: int) -> list[bytes]:
@@ -129,7 +129,7 @@ class Stream:
 
     def read_last_line(self) -> str:
         """Return the last line, truncated."""
-        found = [line for line in _LINE_END.split(bytes(self._recent[-4096:])) if line.strip()]
+        found = [line for line in LINE_END.split(bytes(self._recent[-4096:])) if line.strip()]
         return found[-1].decode(errors="replace")[:LAST_LINE] if found else ""
 
     def _listen(self) -> None:

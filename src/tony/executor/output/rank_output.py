@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 
-from tony.executor.output.output_capture import Output, Stream
+from tony.executor.output.output_capture import LINE_END, Output, Stream
 from tony.model.masking import MaskedStream, SecretMask
 
 _READ_BYTES = 1 << 16
@@ -18,8 +17,6 @@ _MAX_PENDING_BYTES = 1 << 20
 #: Seconds after which, and bytes beyond which, an unfinished line is passed on.
 _PARTIAL_LINE_SECONDS = 0.25
 _MAX_PARTIAL_LINE_BYTES = 1 << 16
-#: tqdm and the like end their lines with a carriage return.
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class RankOutput:
@@ -144,7 +141,7 @@ class _RankStream:
             if self._unfinished is not source:
                 self._pending += (b"\n" if self._unfinished else b"") + source.label
             ends = text.endswith((b"\n", b"\r"))
-            labelled = _LINE_END.sub(rb"\g<0>" + source.label, text)
+            labelled = LINE_END.sub(rb"\g<0>" + source.label, text)
             self._pending += labelled[: -len(source.label)] if ends else labelled
             self._unfinished = None if ends else source
         self._write()

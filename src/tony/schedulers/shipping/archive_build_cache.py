@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import os
+from collections.abc import Callable, Iterable
 
 from tony.linux.file_replacement import replace_file
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.storage.stores.disk_errors import explain_os_error
+
+
+def compute_fingerprint(seed: bytes, files: Iterable[tuple[str, os.stat_result]]) -> str:
+    """Return a digest that identifies the state of files, by name, without reading them."""
+    digest = hashlib.sha256(seed)
+    for name, status in files:
+        digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    return digest.hexdigest()[:32]
 
 
 def build_once(cache: Cache, doing: str, name: str, make: Callable[[], bytes]) -> Stored:

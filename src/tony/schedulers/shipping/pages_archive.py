@@ -7,7 +7,6 @@ sources; both have the templates and other data.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import tony
 from tony.schedulers.shipping import PAGES_ARCHIVE
-from tony.schedulers.shipping.archive_build_cache import build_once
+from tony.schedulers.shipping.archive_build_cache import build_once, compute_fingerprint
 from tony.schedulers.shipping.pyc_compiler import compile_pyc
 from tony.schedulers.shipping.runtime_archive import build_zip
 from tony.storage.cache.object_cache import Cache, Stored
@@ -40,10 +39,8 @@ def store_pages(cache: Cache) -> Stored | None:
     files = _list_files()
     if files is None:
         return None
-    digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
-    for name, _, status in files:
-        digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
-    return build_once(cache, "stage the pages", f"pages-{digest.hexdigest()[:32]}", lambda: _build_archive(files))
+    fingerprint = compute_fingerprint(importlib.util.MAGIC_NUMBER, ((name, status) for name, _, status in files))
+    return build_once(cache, "stage the pages", f"pages-{fingerprint}", lambda: _build_archive(files))
 
 
 _File = tuple[str, Path, os.stat_result]

@@ -5,22 +5,19 @@ It is loaded there with the standard library and `tony.frameworks.base` alone, a
 
 from __future__ import annotations
 
-import hashlib
-import io
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from tony.errors import ConfigError, Problem
 from tony.model.submission_record import JobRecord
-from tony.schedulers.shipping.archive_build_cache import build_once
+from tony.schedulers.shipping.archive_build_cache import build_once, compute_fingerprint
+from tony.schedulers.shipping.runtime_archive import build_zip
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.units import format_size
 
 #: Maximum size in bytes. Adapters are small; anything larger is a whole library, which should not be shipped.
 MAX_ARCHIVE_BYTES = 16 * 1024 * 1024
-_ZIP_TIME = (2000, 1, 1, 0, 0, 0)
 
 
 def store_plug_in(cache: Cache, record: JobRecord) -> Stored | None:
@@ -43,11 +40,11 @@ def store_plug_in(cache: Cache, record: JobRecord) -> Stored | None:
             f"its package {top} has {format_size(size)}, but at most {format_size(MAX_ARCHIVE_BYTES)} can be shipped; "
             "keep the adapter in a small package of its own",
         )
-    digest = hashlib.sha256(top.encode())
-    for name, path, status in files:
-        digest.update(f"{name}\0{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
-    name = f"plug-in-{digest.hexdigest()[:32]}"
-    return build_once(cache, f"stage the framework {top}", name, lambda: _build_archive(files))
+    fingerprint = compute_fingerprint(top.encode(), ((f"{name}\0{path}", status) for name, path, status in files))
+    members = ((name, path.read_bytes()) for name, path, _ in files)
+    return build_once(
+        cache, f"stage the framework {top}", f"plug-in-{fingerprint}", lambda: build_zip(members, packed=True)
+    )
 
 
 def _build_refusal(record: JobRecord, why: str) -> ConfigError:
@@ -68,16 +65,3 @@ def _iterate_files(folder: str | None, top: str) -> Iterator[tuple[str, Path, os
             path = Path(at, name)
             if path.is_file() and not name.endswith(".pyc"):
                 yield str(path.relative_to(folder)), path, path.stat()
-
-
-def _build_archive(files: list[tuple[str, Path, os.stat_result]]) -> bytes:
-    import zipfile  # late: it loads every compressor
-
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        for name, path, _ in files:
-            info = zipfile.ZipInfo(name, _ZIP_TIME)
-            info.external_attr = (stat.S_IFREG | 0o644) << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, path.read_bytes())
-    return buffer.getvalue()

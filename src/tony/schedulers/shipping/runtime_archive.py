@@ -7,7 +7,6 @@ Python, which loads in a tenth of the time, and as sources, for any other.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import io
 import os
@@ -17,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import tony
-from tony.schedulers.shipping.archive_build_cache import build_once
+from tony.schedulers.shipping.archive_build_cache import build_once, compute_fingerprint
 from tony.schedulers.shipping.pyc_compiler import compile_pyc
 from tony.storage.cache.object_cache import Cache, Stored
 
@@ -37,7 +36,8 @@ def store_runtime(cache: Cache) -> Stored:
     Raises:
         StorageError: the file system refuses.
     """
-    return build_once(cache, "stage tony's own archive", f"runtime-{_compute_fingerprint()}", _build_archive)
+    fingerprint = compute_fingerprint(importlib.util.MAGIC_NUMBER, _iterate_files())
+    return build_once(cache, "stage tony's own archive", f"runtime-{fingerprint}", _build_archive)
 
 
 def _find_root() -> Path:
@@ -56,14 +56,6 @@ def _iterate_files() -> Iterator[tuple[str, os.stat_result]]:
                 path = os.path.normpath(os.path.join(below, name))
                 found.append((path, os.stat(os.path.join(root, path))))
     return iter(sorted(found, key=lambda each: each[0]))
-
-
-def _compute_fingerprint() -> str:
-    """Return a digest that identifies the state of tony's files and the Python version, without reading the files."""
-    digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
-    for path, status in _iterate_files():
-        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
-    return digest.hexdigest()[:32]
 
 
 def _build_archive() -> bytes:
