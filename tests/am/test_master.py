@@ -164,7 +164,7 @@ def test_watchers_see_how_a_session_ended_however_quickly_the_next_begins(tmp_pa
     async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: job.address != "" and job.report().state.value != "submitted")
         connection = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
-        connection.send(Watch(gather=10.0))
+        connection.send(Watch())
         message = await connection.receive()
         assert isinstance(message, Report)
         while (message := await connection.receive()) is not None:

@@ -82,7 +82,7 @@ def test_a_follower_that_does_not_read_delays_nothing(tmp_path: Path) -> None:
         await wait_until(lambda: job.report().state.value == "running")
         follower = await connect(job.address, job.credentials.executors, PeerKind.CLIENT)
         follower.pause_reading()
-        follower.send(Watch(gather=0.01))
+        follower.send(Watch())
         await wait_until(lambda: len(job.master.subscribers._subscribers) == 1)
         until_then = time.monotonic() + 1.0
         while time.monotonic() < until_then:  # as many changes as can be

@@ -89,7 +89,7 @@ async def test_the_first_report_is_immediate_and_changes_are_batched() -> None:
     """A hundred changes within the gathering time are one report."""
     counted, client = Counted(), FakeConnection()
     watchers = Subscribers(counted)
-    watchers.add(client.me, gather=0.01)
+    watchers.add(client.me)
     assert [r.report.session for r in client.reports] == [1]
     for _ in range(100):
         watchers.on_change()
@@ -114,7 +114,7 @@ async def test_costly_reports_come_seldom() -> None:
     """A report may take a small part of our time only, however often something changes."""
     counted, client = Counted(cost=0.02), FakeConnection()
     watchers = Subscribers(counted)
-    watchers.add(client.me, gather=0.01)
+    watchers.add(client.me)
     began = time.monotonic()
     while len(client.reports) < 3:
         watchers.on_change()
@@ -126,8 +126,8 @@ async def test_a_client_that_does_not_read_gets_no_more_until_it_has() -> None:
     """A stuck client does not fill our memory, and misses nothing in the end."""
     client, other = FakeConnection(), FakeConnection()
     watchers = Subscribers(Counted())
-    watchers.add(client.me, gather=0.01)
-    watchers.add(other.me, gather=0.01)
+    watchers.add(client.me)
+    watchers.add(other.me)
     client.backlog = 10 << 20
     watchers.on_change()
     await wait_until(lambda: len(other.reports) == 2)
@@ -142,7 +142,7 @@ async def test_no_report_is_built_for_a_client_that_does_not_read(monkeypatch: p
     monkeypatch.setattr("tony.am.subscribers._LATE", 0.005)
     counted, client = Counted(), FakeConnection()
     watchers = Subscribers(counted)
-    watchers.add(client.me, gather=0.01)
+    watchers.add(client.me)
     client.backlog = 10 << 20
     watchers.on_change()
     await asyncio.sleep(0.1)
@@ -157,7 +157,7 @@ async def test_the_longest_pause_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("tony.am.subscribers._PAUSE_PER_COST", 10_000.0)
     client = FakeConnection()
     watchers = Subscribers(Counted(cost=0.01))
-    watchers.add(client.me, gather=0.01)
+    watchers.add(client.me)
     async with asyncio.timeout(30):
         while len(client.reports) < 4:
             watchers.on_change()
@@ -169,8 +169,8 @@ async def test_the_last_report_is_marked_and_waited_for_not_too_long() -> None:
     client, stuck = FakeConnection(), FakeConnection()
     stuck.stuck = True
     watchers = Subscribers(Counted())
-    watchers.add(client.me, gather=10.0)
-    watchers.add(stuck.me, gather=10.0)
+    watchers.add(client.me)
+    watchers.add(stuck.me)
     watchers.on_change()
     async with asyncio.timeout(30):
         await watchers.finish(report(99), timeout=0.05)
@@ -182,11 +182,11 @@ async def test_only_subscribers_that_asked_get_the_time() -> None:
     """While the job waits for resources every subscriber gets the time."""
     counted, plain, live = Counted(), FakeConnection(), FakeConnection()
     watchers = Subscribers(counted)
-    watchers.add(plain.me, gather=0.01)
+    watchers.add(plain.me)
     watchers.on_time_passed()
     await asyncio.sleep(0.03)
     assert counted.made == 1
-    watchers.add(live.me, gather=0.01, ages=True)
+    watchers.add(live.me, ages=True)
     watchers.on_time_passed()
     await wait_until(lambda: len(live.reports) == 2)
     assert len(plain.reports) == 1
@@ -205,7 +205,7 @@ async def test_reports_are_sent_periodically(monkeypatch: pytest.MonkeyPatch) ->
     """Although nothing has changed: only a report shows for how long programs have been silent."""
     plain = FakeConnection()
     watchers = Subscribers(Counted())
-    watchers.add(plain.me, gather=0.01)
+    watchers.add(plain.me)
     monkeypatch.setattr("tony.am.subscribers._MAX_REPORT_AGE_SECONDS", 0.0)
     watchers.on_time_passed()
     await wait_until(lambda: len(plain.reports) == 2)
@@ -217,7 +217,7 @@ async def test_transient_changes_are_sent_at_once() -> None:
     watchers = Subscribers(counted)
     watchers.send_now()
     assert (len(watchers), counted.made) == (0, 0)
-    watchers.add(client.me, gather=0.01)
+    watchers.add(client.me)
     watchers.on_change()
     watchers.send_now()
     assert (len(watchers), len(client.reports)) == (1, 2)
@@ -228,6 +228,6 @@ async def test_transient_changes_are_sent_at_once() -> None:
     watchers.on_change()
     watchers.remove(client.me)
     watchers.send_now()
-    watchers.add(client.me, gather=0.01)
+    watchers.add(client.me)
     watchers.on_change()
     await wait_until(lambda: len(client.reports) == 5)

@@ -55,8 +55,6 @@ _LATE = 5.0
 _MAX_NAME = 100
 _MAX_SENTENCE = 2000
 _MAX_LINES = 20
-#: Maximum number of named ports of a task.
-_MAX_PORTS = 100
 #: A host's name or number, and a port. It becomes part of other programs' variables.
 _ADDRESS = re.compile(r"[!-~]{1,300}:\d{1,5}", re.ASCII)
 
@@ -252,8 +250,8 @@ class Executors:
         if message.n != peer.seen + 1:
             connection.refuse(Code.BAD_MESSAGE, f"report {message.n} after report {peer.seen}")
             return
-        if isinstance(message, Ready) and not _is_valid(message):
-            connection.refuse(Code.BAD_MESSAGE, "this is not a valid address and list of ports")
+        if isinstance(message, Ready) and not _ADDRESS.fullmatch(message.address):
+            connection.refuse(Code.BAD_MESSAGE, "this is not a valid address")
             return
         event = self._build_event(peer, message)
         if event is None:
@@ -288,7 +286,6 @@ class Executors:
                     session=message.session,
                     address=message.address,
                     tb_port=message.tb_port,
-                    ports=message.ports,
                     pid=peer.pid,
                     listens=peer.listens,
                 )
@@ -439,15 +436,6 @@ class Executors:
             for task, peer in self._peers.items()
             if peer.ended is None and (peer.last_line or self._app.state.tasks[task].living)
         }
-
-
-def _is_valid(message: Ready) -> bool:
-    ports = message.ports or {}
-    return (
-        bool(_ADDRESS.fullmatch(message.address))
-        and len(ports) <= _MAX_PORTS
-        and all(len(name) <= _MAX_NAME for name in ports)
-    )
 
 
 def _cut(value: str | None) -> str | None:

@@ -400,8 +400,8 @@ class Master:
         match message:
             case GetReport():
                 connection.send(Report(report=self.build_report()))
-            case Watch(gather=gather, ages=ages):
-                self.subscribers.add(connection, gather, ages=ages)
+            case Watch(ages=ages):
+                self.subscribers.add(connection, ages=ages)
                 self._has_peers.set()
             case KillJob(actor=actor, now=at_once):
                 self.feed(ev.KillRequested(actor=_parse_user(actor), now=at_once))

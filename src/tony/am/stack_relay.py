@@ -38,12 +38,9 @@ class StackRelay:
         send: sends to a task's executor; returns False if none is connected.
     """
 
-    def __init__(
-        self, send: Callable[[TaskId, Message], bool], tasks: Collection[TaskId], timeout: float = TIMEOUT_SECONDS
-    ) -> None:
+    def __init__(self, send: Callable[[TaskId, Message], bool], tasks: Collection[TaskId]) -> None:
         self._send = send
         self._tasks = tasks
-        self._timeout = timeout
         self._waiting: dict[str, _Request] = {}
 
     def __len__(self) -> int:
@@ -98,8 +95,8 @@ class StackRelay:
 
     def check(self) -> None:
         """Answer requests that have timed out. Call it periodically."""
-        late = clock.monotonic() - self._timeout
-        self._fail(lambda request: request.requested_at < late, f"no answer within {self._timeout:g} s")
+        late = clock.monotonic() - TIMEOUT_SECONDS
+        self._fail(lambda request: request.requested_at < late, f"no answer within {TIMEOUT_SECONDS:g} s")
 
     def _fail(self, matches: Callable[[_Request], bool], why: str) -> None:
         for word in [word for word, request in self._waiting.items() if matches(request)]:

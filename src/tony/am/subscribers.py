@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tony import clock
 from tony.model.job_report import JobReport
@@ -12,6 +11,8 @@ from tony.protocol import client_messages as msg
 from tony.protocol.framing import encode_for_many
 from tony.rpc.connection import RpcConnection
 
+#: Seconds for which changes are collected into one report.
+_GATHER_SECONDS = 0.05
 #: Minimum ratio of the pause after a report to its CPU time: watching a huge job stays cheap.
 _PAUSE_PER_COST = 20.0
 #: Maximum seconds without a report while something changes.
@@ -24,13 +25,6 @@ _LATE = 1.0
 _BACKLOG = 4 << 20
 
 
-@dataclass(slots=True)
-class _Subscriber:
-    connection: RpcConnection
-    gather: float
-    ages: bool
-
-
 class Subscribers:
     """Clients that subscribed to the job's reports.
 
@@ -40,7 +34,8 @@ class Subscribers:
 
     def __init__(self, report: Callable[[], JobReport]) -> None:
         self._report = report
-        self._subscribers: dict[RpcConnection, _Subscriber] = {}
+        #: Connection -> whether it also gets reports when only time has passed.
+        self._subscribers: dict[RpcConnection, bool] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._pause = 0.0
         self._for_all = False
@@ -50,9 +45,9 @@ class Subscribers:
     def __len__(self) -> int:
         return len(self._subscribers)
 
-    def add(self, connection: RpcConnection, gather: float, *, ages: bool = False) -> None:
+    def add(self, connection: RpcConnection, *, ages: bool = False) -> None:
         """Send a report now, and from now on after changes; with `ages` also when only time has passed."""
-        self._subscribers[connection] = _Subscriber(connection, min(max(gather, 0.01), 10.0), ages)
+        self._subscribers[connection] = ages
         report = self._report()
         self._waiting = bool(report.waiting)
         connection.send(msg.Report(report=report))
@@ -70,7 +65,7 @@ class Subscribers:
         """Handle that only time has passed: clients that show ages get a report, the others one now and then."""
         if self._waiting or clock.monotonic() - self._sent_at >= _MAX_REPORT_AGE_SECONDS:
             self.on_change()
-        elif any(subscriber.ages for subscriber in self._subscribers.values()):
+        elif any(self._subscribers.values()):
             self._schedule()
 
     def send_now(self) -> None:
@@ -84,14 +79,11 @@ class Subscribers:
 
     def _schedule(self) -> None:
         if self._subscribers and self._timer is None:
-            gather = max(min(w.gather for w in self._subscribers.values()), self._pause)
-            self._timer = asyncio.get_running_loop().call_later(gather, self._send)
+            self._timer = asyncio.get_running_loop().call_later(max(_GATHER_SECONDS, self._pause), self._send)
 
     def _send(self) -> None:
         self._timer = None
-        connections = [
-            subscriber.connection for subscriber in self._subscribers.values() if subscriber.ages or self._for_all
-        ]
+        connections = [connection for connection, ages in self._subscribers.items() if ages or self._for_all]
         ready = [connection for connection in connections if connection.backlog <= _BACKLOG]
         if ready:
             started_at = clock.processor()
@@ -112,9 +104,9 @@ class Subscribers:
         if self._timer:
             self._timer.cancel()
         frame = encode_for_many(msg.Report(report=report, final=True))
-        for subscriber in list(self._subscribers.values()):
-            subscriber.connection.send_frame(frame)
-        drains = [subscriber.connection.drain() for subscriber in self._subscribers.values()]
+        for connection in list(self._subscribers):
+            connection.send_frame(frame)
+        drains = [connection.drain() for connection in self._subscribers]
         if drains:
             try:
                 await asyncio.wait_for(asyncio.gather(*drains, return_exceptions=True), timeout)

@@ -111,7 +111,6 @@ class Registered(LoggedEvent):
         incarnation: nonce that the executor made at its start; binds the task to that process.
         address: "host:port" of the task's reserved port.
         tb_port: port reserved for TensorBoard, or None.
-        ports: further reserved ports by name.
         pid: the executor's process id on its host.
         listens: where a later AM attempt can call the executor; empty if the executor connects by itself.
     """
@@ -123,7 +122,6 @@ class Registered(LoggedEvent):
     session: int
     address: str
     tb_port: int | None = None
-    ports: Mapping[str, int] | None = None
     pid: int = 0
     listens: str = ""
 

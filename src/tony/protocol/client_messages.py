@@ -20,14 +20,13 @@ class GetReport(Message):
 
 @value_class
 class Watch(Message):
-    """Request a `Report` now and after every change (collected for `gather` seconds), until the job has ended.
+    """Request a `Report` now and after changes, until the job has ended.
 
     With `ages` also when only time has passed: the age of each task's last output. While the job waits for tasks, all
     subscribers get that.
     """
 
     kind: ClassVar[str] = "watch"
-    gather: float = 0.05
     ages: bool = False
 
 

@@ -83,7 +83,6 @@ class Ready(Reported):
     session: int
     address: str
     tb_port: int | None = None
-    ports: Mapping[str, int] | None = None
 
 
 @value_class

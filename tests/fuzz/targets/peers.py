@@ -226,7 +226,7 @@ def _desk_seeds() -> list[bytes]:
     status = to_plain(ExitStatus(reason=ExitReason.EXITED, code=1, message="m", tail=("a", "b"), peak_memory=1))
     ended = (0, "program-exited", {"n": 4, "session": 1, "try": 1, "status": status, "ago": 0.5})
     beat = (0, "heartbeat", {"last_output_age": 1.0, "last_line": "x", "memory": 5, "wall": 1.0, "mono": 2.0})
-    again = (0, "ready", {"n": 5, "session": 2, "address": "h:1", "tb_port": 7, "ports": {"a": 1}})
+    again = (0, "ready", {"n": 5, "session": 2, "address": "h:1", "tb_port": 7})
     return [
         _said(_attach(), ready, beat, started, output, beat, ended, again),
         _said(
