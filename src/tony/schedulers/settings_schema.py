@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -10,6 +11,7 @@ from typing import cast
 
 from tony.errors import Problem
 from tony.model.job_spec import SettingValue
+from tony.model.layout import JobFolder
 from tony.schedulers.registry import package_of
 from tony.units import parse_duration, parse_size
 
@@ -56,6 +58,15 @@ def role_settings_of(scheduler: str) -> tuple[SchedulerSetting, ...]:
     """Return the settings of one scheduler for each role. Raises like `load_settings`."""
     module = import_module(f"{package_of(scheduler)}.settings")
     return tuple(cast(Sequence[SchedulerSetting], getattr(module, "ROLE_SETTINGS", ())))
+
+
+def load_recorded_values(folder: JobFolder) -> Mapping[str, object]:
+    """Return `JobSpec.scheduler_settings` of a recorded job, unparsed; none if it is not recorded here."""
+    try:
+        values = json.loads(folder.job.read_bytes())["spec"]["scheduler_settings"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 def read_values(

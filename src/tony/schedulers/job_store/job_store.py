@@ -7,9 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from tony.errors import InfraError
+
+#: Bytes that are read at a time.
+_PIECE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,23 @@ class JobStore(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close the connections."""
+
+    def copy(self, stored: StoredFile, file: BinaryIO, most: int) -> bool:
+        """Append to a local copy what it is missing of the first `most` bytes.
+
+        Args:
+            file: the copy, at its end.
+
+        Returns:
+            False if the stored file was removed or replaced meanwhile.
+        """
+        have = file.tell()
+        while have < most:
+            data = self.read(stored.name, have, min(_PIECE_BYTES, most - have))
+            if not data:
+                return False
+            have += file.write(data)
+        return True
 
     def put_json(self, name: str, content: object) -> None:
         """Create or replace a small file as JSON."""

@@ -18,7 +18,6 @@ from tony.schedulers.job_store.job_store import JobStore, StoredFile, build_segm
 #: Seconds between two attempts, for a store that may be starting, and between two checks that a writer is fenced.
 _RETRY_SECONDS = 0.5
 _FENCE_POLL_SECONDS = 0.1
-_PIECE = 4 << 20
 _log = logging.getLogger(__name__)
 
 
@@ -72,12 +71,8 @@ class PreviousAttempts:
     def _copy(self, stored: StoredFile, target: Path) -> None:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb", buffering=0) as file:
-            have = 0
-            while have < stored.size:
-                data = self._store.read(stored.name, have, min(_PIECE, stored.size - have))
-                if not data:
-                    raise StorageError(f"{self._store.path}/{stored.name} was removed while it was read")
-                have += file.write(data)
+            if not self._store.copy(stored, file, stored.size):
+                raise StorageError(f"{self._store.path}/{stored.name} was removed while it was read")
 
     def _fetch_with_retry(self, number: int) -> None:
         is_logged = False

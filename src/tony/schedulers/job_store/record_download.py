@@ -18,7 +18,6 @@ from tony.schedulers.job_store.job_store import JobStore, StoredFile, find_local
 #: Maximum bytes of a file that is fetched as a whole, and of an event log.
 _MAX_BYTES = 64 << 20
 _MAX_EVENTS_BYTES = 1 << 30
-_PIECE = 4 << 20
 #: Maximum bytes of metrics that are fetched repeatedly while the job runs.
 _MAX_REPEATED_BYTES = 16 << 20
 _log = logging.getLogger(__name__)
@@ -118,13 +117,8 @@ class RecordDownload:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             with open(descriptor, "wb", buffering=0) as file:
-                have_bytes = 0
-                while have_bytes < stored.size:
-                    most = min(_PIECE, stored.size - have_bytes)
-                    data = self._store.read(stored.name, have_bytes, most)
-                    if not data:  # it has just been replaced: the next fetch gets it
-                        return
-                    have_bytes += file.write(data)
+                if not self._store.copy(stored, file, stored.size):  # just replaced: the next fetch gets it
+                    return
             changed = self._store.find(stored.name)
             if changed is None or changed.modified_ms != stored.modified_ms:
                 return  # it may be a mix of two versions
@@ -141,13 +135,8 @@ class RecordDownload:
 
     def _fetch_events(self, stored: StoredFile, local_path: Path) -> None:
         """Fetch what our copy of the log is missing: logs only grow. Concurrent fetches write the same bytes."""
-        have = local_path.stat().st_size if local_path.exists() else 0
-        most = min(stored.size, _MAX_EVENTS_BYTES)
         descriptor = os.open(local_path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb", buffering=0) as file:
-            file.seek(have)
-            while have < most:
-                data = self._store.read(stored.name, have, min(_PIECE, most - have))
-                if not data:  # taken over by a later AM attempt; the next fetch gets it by its new name
-                    return
-                have += file.write(data)
+            file.seek(0, os.SEEK_END)
+            # Of a log taken over by a later AM attempt meanwhile, the next fetch gets the rest by its new name.
+            self._store.copy(stored, file, min(stored.size, _MAX_EVENTS_BYTES))

@@ -69,12 +69,7 @@ class LocalSettings:
 def read_settings(values: Mapping[str, object]) -> tuple[LocalSettings, list[Problem]]:
     """Parse `JobSpec.scheduler_settings`; invalid values are reported as problems and left out."""
     read, problems = read_values("local", SETTINGS, values)
-    memory, gpus, ledger = read.get("memory"), read.get("gpus"), read.get("ledger")
-    settings = LocalSettings(
-        memory=None if memory is None else int(str(memory)),
-        gpus=None if gpus is None else int(str(gpus)),
-        ledger=None if ledger is None else Path(str(ledger)),
-        executor=str(read.get("executor", DEFAULT_EXECUTOR)),
-        master=str(read.get("master", DEFAULT_MASTER)),
-    )
-    return settings, problems
+    given: dict[str, object] = dict(read)
+    if "ledger" in given:
+        given["ledger"] = Path(str(given["ledger"]))
+    return LocalSettings(**given), problems  # type: ignore[arg-type]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tony.errors import Problem
@@ -25,6 +23,7 @@ from tony.schedulers.local.containers import cleanup
 from tony.schedulers.local.feasibility import find_limit_problems, find_unsatisfiable_requests
 from tony.schedulers.local.settings import DEFAULT_LEDGER, DEFAULT_MASTER, read_settings
 from tony.schedulers.local.supervision.am_start import build_master_command, start_master
+from tony.schedulers.settings_schema import load_recorded_values
 
 if TYPE_CHECKING:
     from tony.storage.staging.remote_files import RemoteFiles
@@ -126,17 +125,9 @@ class LocalSubmitter(Submitter):
             if await to_thread(cleanup.end_job, folder.job_id, launched):
                 break
         folder.remains.unlink(missing_ok=True)
-        for place in (_set_ledger(folder) or DEFAULT_LEDGER, ledger_location.find_own_ledger(self._home)):
+        recorded, _ = read_settings(load_recorded_values(folder))
+        for place in (recorded.ledger or DEFAULT_LEDGER, ledger_location.find_own_ledger(self._home)):
             ledger_location.tidy(place)
-
-
-def _set_ledger(folder: JobFolder) -> Path | None:
-    """Return the ledger that a recorded job names in its settings."""
-    try:
-        values = json.loads(folder.job.read_bytes())["spec"]["scheduler_settings"]
-        return read_settings(values)[0].ledger
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return None
 
 
 def _is_on_path(program: str) -> bool:

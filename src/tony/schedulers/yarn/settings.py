@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from tony.errors import Problem
 from tony.model.job_spec import Role
 from tony.model.layout import JobFolder
-from tony.schedulers.settings_schema import SchedulerSetting, SettingType, read_values
+from tony.schedulers.settings_schema import SchedulerSetting, SettingType, load_recorded_values, read_values
 
 MIB = 1024**2
 #: The setting that names the nodes' Python.
@@ -203,11 +203,7 @@ def read_settings(values: Mapping[str, object]) -> tuple[YarnSettings, list[Prob
 
 def load_recorded_settings(folder: JobFolder) -> YarnSettings:
     """Return the settings of a recorded job; the defaults if it is not recorded here."""
-    try:
-        values = json.loads(folder.job.read_bytes())["spec"]["scheduler_settings"]
-        return read_settings(values)[0]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return YarnSettings()
+    return read_settings(load_recorded_values(folder))[0]
 
 
 def find_recorded_source(folder: JobFolder, key: str) -> str | None:

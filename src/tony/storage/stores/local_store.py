@@ -185,7 +185,7 @@ class JobDirectory(LocalStore):
 
     def __init__(self, store: LocalStore, names: Sequence[str]) -> None:
         assert store.local is not None
-        super().__init__(store.local, store.address)
+        super().__init__(store.local)
         self._names = names
         self._descriptor = open_folder(self._root, names)
         weakref.finalize(self, os.close, self._descriptor)
