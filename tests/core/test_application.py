@@ -180,9 +180,7 @@ def test_a_role_behind_one_that_can_never_start_can_never_start(condition: After
     simulation.run()
     simulation.exit(task("worker:0"), OK)
     assert outcome(simulation) == ("failed", 1, "unsatisfiable")
-    assert simulation.finished
-    assert simulation.finished.failure
-    assert mentions(simulation.finished.failure.reason, "export", "board")
+    assert mentions(simulation.failure.reason, "export", "board")
 
 
 def test_waiting_for_a_task_that_could_not_be_started_is_reported() -> None:
@@ -193,9 +191,7 @@ def test_waiting_for_a_task_that_could_not_be_started_is_reported() -> None:
     simulation.begin()
     simulation.run()
     assert outcome(simulation) == ("failed", 1, "unsatisfiable")
-    assert simulation.finished
-    assert simulation.finished.failure
-    assert mentions(simulation.finished.failure.reason, "worker", "board", "1 of them")
+    assert mentions(simulation.failure.reason, "worker", "board", "1 of them")
 
 
 def test_a_task_that_has_exited_counts_as_started() -> None:
@@ -236,9 +232,7 @@ def test_the_earliest_failure_is_the_cause() -> None:
     simulation.deliver(ev.Exited(task=task("worker:1"), session=1, try_=1, status=FAILED, at=9.0))
     simulation.deliver(ev.Exited(task=task("worker:0"), session=1, try_=1, status=SEGV, at=8.0))
     simulation.settle()
-    assert simulation.finished
-    failure = simulation.finished.failure
-    assert failure
+    failure = simulation.failure
     assert (failure.task, failure.signal, failure.at) == ("worker:0", "SIGSEGV", 8.0)
     assert len(failure.others) == 1
     assert "worker:1" in failure.others[0]
@@ -425,9 +419,7 @@ def test_a_container_that_ends_before_registering_is_replaced() -> None:
         simulation.pending.clear()
         simulation.lose(next(iter(simulation.executors)), "disk full")
     assert outcome(simulation) == ("failed", 3, "launch")
-    assert simulation.finished
-    assert simulation.finished.failure
-    assert "disk full" in simulation.finished.failure.reason
+    assert "disk full" in simulation.failure.reason
 
 
 def test_only_needed_containers_are_requested() -> None:
@@ -546,9 +538,7 @@ def test_a_lost_container_without_a_report_is_infrastructure() -> None:
     simulation.advance()
     assert simulation.now == 5.0 + REPORT_WAIT_SECONDS
     assert outcome(simulation) == ("failed", 3, "lost")
-    assert simulation.finished
-    assert simulation.finished.failure
-    assert simulation.finished.failure.at == 5.0
+    assert simulation.failure.at == 5.0
 
 
 def test_a_task_without_container_and_connection_is_lost_at_once() -> None:
@@ -877,9 +867,7 @@ def test_failures_while_the_job_stops_are_listed_with_the_root_cause(kind: RoleK
     simulation.run()
     simulation.exit(task("board:0"), SEGV)
     assert outcome(simulation) == ("failed", 1, "program")
-    assert simulation.finished
-    assert simulation.finished.failure
-    assert len(simulation.finished.failure.others) == named
+    assert len(simulation.failure.others) == named
 
 
 def test_attempts_rise() -> None:

@@ -294,9 +294,7 @@ def test_the_allocation_timeout_starts_a_smaller_gang() -> None:
     )
     simulation = begun(spec, capacity=1)
     simulation.settle()
-    assert simulation.finished is not None
-    assert simulation.finished.failure is not None
-    assert simulation.finished.failure.cause == "allocation-timeout"
+    assert simulation.failure.cause == "allocation-timeout"
 
 
 def test_a_gang_above_its_minimum_does_not_back_off() -> None:

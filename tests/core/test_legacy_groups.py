@@ -32,10 +32,8 @@ def test_an_expired_limit_names_type_and_group(name: str) -> None:
     assert simulation.running()
     assert simulation.app.state.timers.all[Deadline.parse(f"group:{name}")] == 60.0
     simulation.settle()
-    assert simulation.finished is not None
-    assert simulation.finished.failure is not None
     assert mentions(
-        simulation.finished.failure.reason,
+        simulation.failure.reason,
         "1 m 00 s",
         f"{name}:0",
         "running",
@@ -52,9 +50,7 @@ def test_a_limit_counts_for_tasks_without_a_container() -> None:
     for who in ("worker:0", "worker:1"):
         simulation.exit(task(who), OK)
     simulation.settle()
-    assert simulation.finished is not None
-    assert simulation.finished.failure is not None
-    assert simulation.finished.failure.cause == "group-timeout"
+    assert simulation.failure.cause == "group-timeout"
 
 
 def test_counts() -> None:

@@ -90,9 +90,7 @@ def test_the_budget_is_the_jobs() -> None:
     simulation.run()
     simulation.exit(task("worker:2"), FAILED)
     simulation.settle()
-    assert simulation.finished
-    assert simulation.finished.failure
-    assert simulation.finished.failure.verdict == "already restarted once (max_restarts = 1)"
+    assert simulation.failure.verdict == "already restarted once (max_restarts = 1)"
 
 
 def test_a_task_unknown_to_its_peers_may_move() -> None:
@@ -197,9 +195,7 @@ def test_a_failing_launch_is_not_repeated_for_ever(mode: DistributedMode) -> Non
             simulation.run(until=lambda: bool(simulation.executors))
         elif simulation.finished or not simulation.advance():
             break
-    assert simulation.finished
-    assert simulation.finished.failure
-    assert simulation.finished.failure.cause == "launch"
+    assert simulation.failure.cause == "launch"
     assert refused == 3 * MAX_LAUNCHES
 
 
@@ -212,9 +208,7 @@ def test_the_bad_luck_of_one_task_ends_as_well() -> None:
         simulation.lose(container, "preempted", silent=True, blameless=True)
         simulation.run()
     simulation.settle()
-    assert simulation.finished
-    assert simulation.finished.failure
-    assert "10 restarts in a row" in simulation.finished.failure.verdict
+    assert "10 restarts in a row" in simulation.failure.verdict
 
 
 # --- the gang ---------------------------------------------------------------------------------------------------------
@@ -278,8 +272,7 @@ def test_the_wait_for_the_scheduler_is_limited() -> None:
     assert simulation.now == STOP_CAUSE_WAIT_SECONDS
     simulation.settle()
     assert simulation.finished
-    assert simulation.finished.failure
-    assert (simulation.finished.exit_code, simulation.finished.failure.cause) == (3, "lost")
+    assert (simulation.finished.exit_code, simulation.failure.cause) == (3, "lost")
 
 
 def test_a_late_root_cause_may_rule_the_restart_out() -> None:
@@ -294,10 +287,8 @@ def test_a_late_root_cause_may_rule_the_restart_out() -> None:
     simulation.executors["c-2"].program = None
     simulation.deliver(ev.Exited(task=task("worker:1"), session=1, try_=1, status=fatal, at=4.0))
     simulation.settle()
-    assert simulation.finished
-    assert simulation.finished.failure
-    assert (simulation.finished.failure.task, simulation.finished.failure.exit_code) == ("worker:1", 2)
-    assert "exit code 2 is not retried" in simulation.finished.failure.verdict
+    assert (simulation.failure.task, simulation.failure.exit_code) == ("worker:1", 2)
+    assert "exit code 2 is not retried" in simulation.failure.verdict
 
 
 # --- hosts ------------------------------------------------------------------------------------------------------------

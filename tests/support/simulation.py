@@ -18,6 +18,7 @@ from tony.core.reason_sentences import describe_opening
 from tony.core.session_size_event import build_gang_size_event
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
+from tony.model.job_report import Failure
 from tony.model.job_spec import JobSpec
 
 #: Commands to an executor.
@@ -223,6 +224,13 @@ class Simulation:
     def wakes_at(self) -> float | None:
         """The time of the machine's next deadline; None if there is none."""
         return self._wake.at if self._wake else None
+
+    @property
+    def failure(self) -> Failure:
+        """Why the job has failed."""
+        assert self.finished is not None
+        assert self.finished.failure is not None
+        return self.finished.failure
 
     def settle(self, limit: int = 10_000) -> None:
         """Deliver events and advance the time until the job has finished."""

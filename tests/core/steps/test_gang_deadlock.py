@@ -161,10 +161,8 @@ def test_the_allocation_timeout_is_not_prolonged_by_releasing() -> None:
     spec = replace(roles(ps=Role(), worker=Role(instances=4)), gang_patience=10.0, timeouts=Timeouts(allocation=100.0))
     simulation = incomplete(spec, capacity=3)
     simulation.settle()
-    assert simulation.finished is not None
-    assert simulation.finished.failure is not None
-    assert 100.0 <= simulation.finished.failure.at < 101.0
-    reason = simulation.finished.failure.reason
+    assert 100.0 <= simulation.failure.at < 101.0
+    reason = simulation.failure.reason
     assert reason.startswith("not every container was granted within 1 m 40 s (allocation_timeout): ps has ")
     assert "; worker has " in reason
     assert " times so far (gang_patience)" in reason

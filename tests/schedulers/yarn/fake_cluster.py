@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from tests.schedulers.yarn.samples import uploaded
 from tests.support.hadoop.fake_node_manager import FakeNodeManager
@@ -34,6 +35,7 @@ JOB = "application_1410901177871_0001"
 ADDRESSES = AmAddresses(am="tls:127.0.0.1:4711")
 FOLDER = f"/user/ann/.tony/jobs/{JOB}"
 HDFS_TOKEN = HadoopToken(identifier=b"ann", password=b"hdfs", kind="HDFS_DELEGATION_TOKEN", service="127.0.0.1:8020")
+EventT = TypeVar("EventT", bound=Event)
 
 
 class FakeCluster:
@@ -88,7 +90,7 @@ class FakeCluster:
     async def launch(self, container: str, index: int = 0) -> None:
         await self.source.launch(container, build_task_part(self.spec, self.job_id, container, "worker", index), SECRET)
 
-    def of(self, kind: type[Event]) -> list[Event]:
+    def of(self, kind: type[EventT]) -> list[EventT]:
         return [event for event in self.events if isinstance(event, kind)]
 
     def causes(self) -> list[str]:
