@@ -91,19 +91,6 @@ async def test_token(protection: Protection, auths: tuple[Auth, ...]) -> None:
         await connection.close()
 
 
-@pytest.mark.parametrize("cipher", ["rc4", "3des", "rc4-56", "rc4-40"])
-async def test_ciphers(cipher: str) -> None:
-    """Every cipher of Java's that is of any use."""
-    if cipher == "3des":
-        pytest.importorskip("cryptography")
-    given = (Protection.PRIVACY,)
-    async with daemon(auths=ONLY_TOKEN, tokens=TOKENS, protections=given, ciphers=(cipher,)) as server:
-        connection = await _to(server, BY_TOKEN)
-        for size in range(20):
-            assert (await connection.call(ECHO, Said(data=b"x" * size))).data == b"x" * size
-        await connection.close()
-
-
 async def test_protections_that_do_not_meet() -> None:
     """We insist on privacy, and the daemon has none."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:

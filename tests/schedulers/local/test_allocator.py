@@ -5,7 +5,8 @@ import logging
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from tests.conformance.local_scheduler import LocalBench, bench
 from tests.facts import mentions
 from tests.support.waiting import wait_until
-from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
+from tony.core.events import ContainerEnded, Event, Granted, Queued
 from tony.errors import ConfigError, SchedulerError, StorageError
 from tony.linux import process
 from tony.model.ids import TaskId
@@ -29,19 +30,14 @@ from tony.schedulers.local.containers import cleanup
 from tony.storage.environments.localization import Interpreter
 from tony.testing.sample_jobs import build_credentials, build_prepared_job, build_task_part, build_two_roles
 
-Scenario = Callable[[LocalBench, list[Event]], Coroutine[Any, Any, None]]
 
-
-def play(scenario: Scenario, folder: Path, **more: Any) -> None:
-    """Runs a scenario with an open source and the events that came of it."""
-
-    async def run() -> None:
-        async with bench(folder, **more) as made:
-            events: list[Event] = []
-            await made.source.open(events.append)
-            await scenario(made, events)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def opened(folder: Path, **more: Any) -> AsyncIterator[tuple[LocalBench, list[Event]]]:
+    """An open source, and the events that come of it."""
+    async with bench(folder, **more) as made:
+        events: list[Event] = []
+        await made.source.open(events.append)
+        yield made, events
 
 
 async def granted(made: LocalBench, events: list[Event], role: str, total: int) -> list[str]:
@@ -81,23 +77,19 @@ def small(gpus: int = 0, instances: int = 1, memory: int = 16 * MIB, after: str 
     return Role(instances=instances, resources=Resources(memory=memory, gpus=gpus), after=order)
 
 
-def test_containers_get_devices_of_their_own(tmp_path: Path) -> None:
+async def test_containers_get_devices_of_their_own(tmp_path: Path) -> None:
     """Each container's executor is told which devices are its own; without GPUs it is told that none is."""
-
-    async def scenario(made: LocalBench, events: list[Event]) -> None:
+    async with opened(tmp_path, spec=spec(worker=small(2, 2), ps=small()), settings={"gpus": 4}) as (made, events):
         found = [*await granted(made, events, "worker", 2), *await granted(made, events, "ps", 1)]
         for container, role, index in zip(found, ("worker", "worker", "ps"), (0, 1, 0), strict=True):
             await launch(made, container, role, index)
         told = [(await made.context(container)).container.gpu_devices for container in found]
         assert told == [("0", "1"), ("2", "3"), ()]
 
-    play(scenario, tmp_path, spec=spec(worker=small(2, 2), ps=small()), settings={"gpus": 4})
 
-
-def test_an_executor_gets_its_host_folders_and_environment(tmp_path: Path) -> None:
+async def test_an_executor_gets_its_host_folders_and_environment(tmp_path: Path) -> None:
     """Also its marker and control group; the program inherits the environment of the AM."""
-
-    async def scenario(made: LocalBench, events: list[Event]) -> None:
+    async with opened(tmp_path) as (made, events):
         (container,) = await granted(made, events, "ps", 1)
         await launch(made, container, "ps")
         part = (await made.context(container)).container
@@ -111,57 +103,33 @@ def test_an_executor_gets_its_host_folders_and_environment(tmp_path: Path) -> No
         noted = cleanup.read_launch_record(folder.remains)
         assert (noted.groups, list(noted.executors)) == (part.cgroup, [report["pid"]])
 
-    play(scenario, tmp_path)
 
-
-def test_executor_holds_the_claim(tmp_path: Path) -> None:
+async def test_executor_holds_the_claim(tmp_path: Path) -> None:
     """With its file open the claim outlives the application master, for as long as an executor needs it."""
-
-    async def scenario(made: LocalBench, events: list[Event]) -> None:
+    async with opened(tmp_path) as (made, events):
         (container,) = await granted(made, events, "ps", 1)
         await launch(made, container, "ps")
         assert open_files((await made.report(container))["pid"]) & {str(path) for path in made.ledger.glob("*.claim")}
 
-    play(scenario, tmp_path)
 
-
-def test_large_launch_context(tmp_path: Path) -> None:
+async def test_large_launch_context(tmp_path: Path) -> None:
     """What does not fit into a pipe arrives all the same, and does not stop the loop meanwhile."""
-
-    async def scenario(made: LocalBench, events: list[Event]) -> None:
+    async with opened(tmp_path) as (made, events):
         (container,) = await granted(made, events, "ps", 1)
         part = replace(build_task_part(made.spec, made.job_id, container, "ps", 0), env={"LARGE": "x" * 3_000_000})
         await made.source.launch(container, part, build_credentials())
         assert (await made.fetch_payload(container))[0] == part
 
-    play(scenario, tmp_path)
 
-
-def test_last_words_are_quoted(tmp_path: Path) -> None:
+async def test_last_words_are_quoted(tmp_path: Path) -> None:
     """An executor that fails says why in its log; the cause repeats its last line and says where the log is."""
-
-    async def scenario(made: LocalBench, events: list[Event]) -> None:
+    async with opened(tmp_path) as (made, events):
         (made.folder / "c-1.exit").write_text("7")
         (container,) = await granted(made, events, "ps", 1)
         await launch(made, container, "ps")
         await wait_until(lambda: bool(ends(events)))
         log = made.job.folder.logs / "ps-0.executor.log"
         assert mentions(ends(events)[0].cause, "code 7", log)
-
-    play(scenario, tmp_path)
-
-
-def test_signal_is_named(tmp_path: Path) -> None:
-    """An executor that was killed from outside is told of by the signal's name."""
-
-    async def scenario(made: LocalBench, events: list[Event]) -> None:
-        (container,) = await granted(made, events, "ps", 1)
-        await launch(made, container, "ps")
-        await made.crash_executor(container)
-        await wait_until(lambda: bool(ends(events)))
-        assert ends(events)[0].cause == "its executor was killed by SIGKILL"
-
-    play(scenario, tmp_path)
 
 
 async def test_missing_executor(tmp_path: Path) -> None:
@@ -180,7 +148,7 @@ async def test_missing_executor(tmp_path: Path) -> None:
     await source.close()
 
 
-def test_container_can_be_ended_while_its_environment_is_unpacked(
+async def test_container_can_be_ended_while_its_environment_is_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """conda-unpack may take half an hour. It is ended with its container, and nothing is started."""
@@ -190,8 +158,7 @@ def test_container_can_be_ended_while_its_environment_is_unpacked(
         raise StorageError(f"conda-unpack failed (exit code {ended.returncode})")
 
     monkeypatch.setattr("tony.schedulers.local.containers.task_launcher.localize", unpack)
-
-    async def scenario(made: LocalBench, events: list[Event]) -> None:
+    async with opened(tmp_path) as (made, events):
         (container,) = await granted(made, events, "ps", 1)
         launching = asyncio.create_task(launch(made, container, "ps"))
         await wait_until((tmp_path / "unpacks").exists)
@@ -201,13 +168,11 @@ def test_container_can_be_ended_while_its_environment_is_unpacked(
         await wait_until(lambda: bool(ends(events)))
         assert ends(events)[0].cause == "killed: the job was killed"
 
-    play(scenario, tmp_path)
 
-
-def test_later_roles_take_the_room_of_earlier_ones(tmp_path: Path) -> None:
+async def test_later_roles_take_the_room_of_earlier_ones(tmp_path: Path) -> None:
     """A job holds its peak only; what its own earlier roles still hold is waited for, and that is said."""
-
-    async def scenario(made: LocalBench, events: list[Event]) -> None:
+    roles = spec(train=small(1, 2, 100 * MIB), export=small(2, 1, 200 * MIB, after="train"))
+    async with opened(tmp_path, spec=roles, settings={"memory": 200 * MIB, "gpus": 2}) as (made, events):
         train = await granted(made, events, "train", 2)
         made.source.set_demand("train", 0)
         made.source.set_demand("export", 1)
@@ -219,60 +184,18 @@ def test_later_roles_take_the_room_of_earlier_ones(tmp_path: Path) -> None:
         await granted(made, events, "export", 1)
         assert reasons(events)[-1] == ""
 
-    roles = spec(train=small(1, 2, 100 * MIB), export=small(2, 1, 200 * MIB, after="train"))
-    play(scenario, tmp_path, spec=roles, settings={"memory": 200 * MIB, "gpus": 2})
 
-
-def test_waits_behind_another_job(tmp_path: Path) -> None:
-    """What the machine lacks is said with its holder, and the grants come when it has gone."""
-
-    async def scenario(made: LocalBench, events: list[Event]) -> None:
-        made.source.set_demand("ps", 2)
-        await wait_until(lambda: bool(events))
-        assert isinstance(events[0], Queued)
-        assert events[0].reason.startswith(
-            "waiting: not enough memory (80m requested, 16m of 100m free); in use by other"
-        )
-        held.withdraw()
-        await granted(made, events, "ps", 2)
-        assert events[1] == Queued(reason="")
-
-    (tmp_path / "ledger").mkdir()
-    ledger = ResourceLedger(tmp_path / "ledger")
-    with ledger.lock():
-        claim = create_claim(job="other", job_name="name", memory=84 * MIB, gpus=0)
-        held = ledger.post(replace(claim, devices=()))
-    play(scenario, tmp_path, settings={"memory": 100 * MIB})
-    ledger.close()
-    assert os.listdir(tmp_path / "ledger") == []
-
-
-def test_closed_while_waiting(tmp_path: Path) -> None:
-    async def scenario(made: LocalBench, events: list[Event]) -> None:
-        await wait_until(lambda: bool(events))
-        await made.source.close()
-        assert len(os.listdir(made.ledger)) == 1
-
+async def test_closed_while_waiting(tmp_path: Path) -> None:
     (tmp_path / "ledger").mkdir()
     ledger = ResourceLedger(tmp_path / "ledger")
     with ledger.lock():
         held = ledger.post(replace(create_claim(job="other", job_name="n", memory=100 * MIB, gpus=0), devices=()))
-    play(scenario, tmp_path, settings={"memory": 100 * MIB})
+    async with opened(tmp_path, settings={"memory": 100 * MIB}) as (made, events):
+        await wait_until(lambda: bool(events))
+        await made.source.close()
+        assert len(os.listdir(made.ledger)) == 1
     held.withdraw()
     ledger.close()
-
-
-def test_never_fits(tmp_path: Path) -> None:
-    """If the machine is too small for the job after all, that is the answer, and no claim is made."""
-
-    async def scenario(made: LocalBench, events: list[Event]) -> None:
-        made.source.set_demand("ps", 1)
-        await wait_until(lambda: bool(events))
-        assert isinstance(events[0], Unsatisfiable)
-        assert mentions(events[0].reason, "3 x 16m + ps: 2 x 16m = 80m", "50m")
-        assert os.listdir(made.ledger) == []
-
-    play(scenario, tmp_path, settings={"memory": 50 * MIB})
 
 
 def test_unusable_settings(tmp_path: Path) -> None:
@@ -315,11 +238,10 @@ class Inherited:
         """Discard the message: there is no subscriber."""
 
 
-def test_a_later_am_recovers_running_containers(tmp_path: Path) -> None:
+async def test_a_later_am_recovers_running_containers(tmp_path: Path) -> None:
     """Executors continue with their resources; dead ones are not recovered; nothing of them is left; no number is
     given twice."""
-
-    async def scenario(made: LocalBench, events: list[Event]) -> None:
+    async with opened(tmp_path, spec=spec(worker=small(1, 3)), settings={"gpus": 3}) as (made, events):
         found = await granted(made, events, "worker", 3)
         for index, container in enumerate(found):
             await launch(made, container, "worker", index)
@@ -356,8 +278,6 @@ def test_a_later_am_recovers_running_containers(tmp_path: Path) -> None:
         await later.close()
         assert await made.list_leftovers() == []
 
-    play(scenario, tmp_path, spec=spec(worker=small(1, 3)), settings={"gpus": 3})
-
 
 async def die(made: LocalBench) -> int:
     """Has the source do nothing any more, as far as that can be in one process; answers what its supervisor keeps."""
@@ -379,10 +299,9 @@ def successor(made: LocalBench, claim: int) -> LocalAllocator:
     return later
 
 
-def test_nothing_is_granted_before_recovery(tmp_path: Path) -> None:
+async def test_nothing_is_granted_before_recovery(tmp_path: Path) -> None:
     """Otherwise a later AM would give the ids of running containers to new ones."""
-
-    async def scenario(made: LocalBench, events: list[Event]) -> None:
+    async with opened(tmp_path, spec=spec(worker=small(0, 2))) as (made, events):
         (container,) = await granted(made, events, "worker", 1)
         await launch(made, container, "worker")
         pid = int((await made.report(container))["pid"])
@@ -401,13 +320,10 @@ def test_nothing_is_granted_before_recovery(tmp_path: Path) -> None:
         assert (container, containers(news, "worker")) == ("c-1", ["c-2"])
         await later.close()
 
-    play(scenario, tmp_path, spec=spec(worker=small(0, 2)))
 
-
-def test_a_master_that_fails_before_it_has_begun_leaves_nothing_either(tmp_path: Path) -> None:
+async def test_a_master_that_fails_before_it_has_begun_leaves_nothing_either(tmp_path: Path) -> None:
     """Of its predecessors: it is closed without having been opened."""
-
-    async def scenario(made: LocalBench, events: list[Event]) -> None:
+    async with opened(tmp_path) as (made, events):
         (container,) = await granted(made, events, "worker", 1)
         await launch(made, container, "worker")
         pid = int((await made.report(container))["pid"])
@@ -415,5 +331,3 @@ def test_a_master_that_fails_before_it_has_begun_leaves_nothing_either(tmp_path:
         await later.close()
         assert not process.is_alive(pid)
         assert await made.list_leftovers() == []
-
-    play(scenario, tmp_path)

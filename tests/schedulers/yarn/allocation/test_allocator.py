@@ -64,16 +64,6 @@ def with_worker(**fields: Any) -> JobSpec:
 # --- asking --------------------------------------------------------------------------------------------------------
 
 
-async def test_too_large_is_refused(tmp_path: Path) -> None:
-    """What the ResourceManager does not take is told with its own words; other roles go on."""
-    async with start_fake_cluster(tmp_path) as cluster:
-        cluster.manager.maximum = 8
-        cluster.source.set_demand("worker", 1)
-        await cluster.until(lambda: cluster.of(Unsatisfiable))
-        (event,) = cluster.of(Unsatisfiable)
-        assert (event.role, "maximum" in event.reason) == ("worker", True)
-
-
 async def test_an_unknown_resource_is_refused(tmp_path: Path) -> None:
     """YARN would grant a container without it, and say nothing."""
     role = Role(resources=Resources(memory=16 * MIB, gpus=1))
@@ -157,18 +147,6 @@ async def test_a_task_gets_the_users_tokens_and_not_the_masters(tmp_path: Path) 
         assert cluster.papers_of(container).credentials == SECRET
 
 
-async def test_a_launch_that_fails_is_given_back(tmp_path: Path) -> None:
-    """Its words say where and why, no end is told besides, and another container comes for it."""
-    async with start_fake_cluster(tmp_path) as cluster:
-        (container,) = await cluster.granted()
-        cluster.node(container).refusals[container] = "no disk is left"
-        with pytest.raises(SchedulerError, match=rf"cannot launch worker:0 in {container}: .*no disk is left"):
-            await cluster.launch(container)
-        await cluster.until(lambda: len(cluster.of(Granted)) == 2)
-        assert parse_container_id(container) in cluster.manager.released
-        assert cluster.causes() == []
-
-
 async def test_a_launch_that_fails_after_it_was_released(tmp_path: Path) -> None:
     """It is refused once, and nothing comes of it later."""
     async with start_fake_cluster(tmp_path) as cluster:
@@ -204,23 +182,6 @@ async def test_it_ended_while_it_was_launched(tmp_path: Path) -> None:
         await launch
         assert len(cluster.causes()) == 1
         assert "lost" in cluster.causes()[0]
-
-
-async def test_killed_while_it_starts(tmp_path: Path) -> None:
-    """It is ended as soon as its node has started it."""
-    async with start_fake_cluster(tmp_path) as cluster:
-        (container,) = await cluster.granted()
-        cluster.source.set_demand("worker", 0)
-        hold = HoldResponse()
-        cluster.node(container).server.order(hold, method="startContainers")
-        launch = asyncio.ensure_future(cluster.launch(container))
-        await hold.is_held.wait()
-        cluster.source.kill(container, "not needed")
-        hold.release()
-        await launch
-        await cluster.until(lambda: cluster.of(ContainerEnded))
-        assert cluster.causes() == ["killed: not needed"]
-        assert cluster.running() == []
 
 
 async def test_closed_while_it_starts(tmp_path: Path) -> None:
