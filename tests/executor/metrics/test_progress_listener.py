@@ -9,9 +9,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -78,18 +77,13 @@ def listening(trusts: Callable[[int, int], bool]) -> Iterator[tuple[ProgressList
             assert not os.path.exists(progress.path)
 
 
-def in_loop(work: Callable[[ProgressListener, socket.socket], Coroutine[Any, Any, None]], trusts: bool = True) -> None:
-    """Runs a test's work with a socket that listens, and one that tells it."""
-
-    async def body() -> None:
-        with listening(lambda pid, uid: trusts and pid == os.getpid() and uid == os.getuid()) as (progress, teller):
-            await work(progress, teller)
-
-    asyncio.run(body())
+def is_ours(pid: int, uid: int) -> bool:
+    """Whether the sender is the test's own process."""
+    return (pid, uid) == (os.getpid(), os.getuid())
 
 
-def test_the_newest_step_and_every_checkpoint_are_kept() -> None:
-    async def work(progress: ProgressListener, teller: socket.socket) -> None:
+async def test_the_newest_step_and_every_checkpoint_are_kept() -> None:
+    with listening(is_ours) as (progress, teller):
         progress.begin()
         now = clock.monotonic()
         for step in range(3):
@@ -99,13 +93,10 @@ def test_the_newest_step_and_every_checkpoint_are_kept() -> None:
         assert [each.step for each in progress.take_checkpoints()] == [0, 1, 2]
         assert (progress.advance(), progress.take_checkpoints()) == (None, [])
 
-    in_loop(work)
 
-
-def test_a_flood_of_reports_is_throttled_and_bounded() -> None:
+async def test_a_flood_of_reports_is_throttled_and_bounded() -> None:
     """Excess reports are dropped; what is kept is bounded, and invalid reports are counted."""
-
-    async def work(progress: ProgressListener, teller: socket.socket) -> None:
+    with listening(is_ours) as (progress, teller):
         progress.begin()
         sent = 0
         loop = asyncio.get_running_loop()
@@ -120,34 +111,25 @@ def test_a_flood_of_reports_is_throttled_and_bounded() -> None:
         assert len(progress.take_checkpoints()) <= 256
         assert progress.refused > 0
 
-    in_loop(work)
 
-
-def test_a_message_that_is_too_long_is_refused() -> None:
+async def test_a_message_that_is_too_long_is_refused() -> None:
     """Once cut, it could mean something else."""
-
-    async def work(progress: ProgressListener, teller: socket.socket) -> None:
+    with listening(is_ours) as (progress, teller):
         teller.send(b"p\t1\t\ta=" + b"1" * 5000)
         assert progress.advance() is None
         assert progress.refused == 1
 
-    in_loop(work)
 
-
-def test_reports_of_other_users_are_ignored() -> None:
+async def test_reports_of_other_users_are_ignored() -> None:
     """The kernel's credentials of the sender decide."""
-
-    async def work(progress: ProgressListener, teller: socket.socket) -> None:
+    with listening(lambda pid, uid: False) as (progress, teller):
         teller.send(b"p\t1\t")
         assert (progress.advance(), progress.refused) == (None, 1)
 
-    in_loop(work, trusts=False)
 
-
-def test_reports_between_samples_are_read() -> None:
+async def test_reports_between_samples_are_read() -> None:
     """The queue of the kernel is short; it is emptied in between."""
-
-    async def work(progress: ProgressListener, teller: socket.socket) -> None:
+    with listening(is_ours) as (progress, teller):
         progress.begin()
         sent = 0
 
@@ -168,8 +150,6 @@ def test_reports_between_samples_are_read() -> None:
             return len(saved) == 40
 
         await wait_until(all_came)
-
-    in_loop(work)
 
 
 def test_root_accepts_other_users_programs_with_the_marker(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,41 +201,32 @@ def visible_address(listener: socket.socket) -> str:
     return next(row[7] for row in rows if row[6] == str(os.fstat(listener.fileno()).st_ino))
 
 
-def test_the_sockets_file_is_its_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_sockets_file_is_its_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel lets only those send to it who may write to its file."""
-
-    async def work(progress: ProgressListener, teller: socket.socket) -> None:
-        assert stat.S_IMODE(os.stat(progress.path).st_mode) == 0o600
-
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    in_loop(work)
+    with listening(is_ours) as (progress, _):
+        assert stat.S_IMODE(os.stat(progress.path).st_mode) == 0o600
 
 
 @pytest.mark.parametrize("is_root", [False, True])
-def test_another_user_cannot_fill_the_queue(is_root: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_user_cannot_fill_the_queue(is_root: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither that of a user nor that of root, whose file is writable for all: its path stays private."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
-
-    async def work(progress: ProgressListener, teller: socket.socket) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if is_root else 1000)
+    with listening(is_ours) as (progress, teller):
         guess = f"{Path(progress.path).parent.parent}/socket" if is_root else progress.path
         assert not {0, errno.EAGAIN} & set(flood(visible_address(progress._socket), guess))
         teller.send(b"p\t7\t")
         assert (progress.advance(), progress.refused) == (Advance(7.0), 0)
 
-    monkeypatch.setattr(os, "geteuid", lambda: 0 if is_root else 1000)
-    in_loop(work)
 
-
-def test_a_program_of_root_that_is_another_user_can_report() -> None:
+async def test_a_program_of_root_that_is_another_user_can_report() -> None:
     """It knows the path from its environment."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
-
-    async def work(progress: ProgressListener, teller: socket.socket) -> None:
+    with listening(is_ours) as (progress, _):
         assert flood(progress.path) == [errno.EAGAIN]  # until the queue is full
         assert progress.refused == 0
         progress.take()
         assert progress.refused > 0, "it was heard, and this test trusts only itself"
-
-    in_loop(work)

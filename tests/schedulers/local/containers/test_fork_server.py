@@ -4,7 +4,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -63,35 +64,30 @@ class Bench:
         await self.server.close()
 
 
-def play(folder: Path, scene: Callable[[Bench], Awaitable[None]]) -> None:
-    async def scenario() -> None:
-        bench = Bench(folder)
-        try:
-            await scene(bench)
-        finally:
-            await bench.close()
-
-    asyncio.run(scenario())
+@asynccontextmanager
+async def begun(folder: Path) -> AsyncIterator[Bench]:
+    bench = Bench(folder)
+    try:
+        yield bench
+    finally:
+        await bench.close()
 
 
 def python(code: str = PROGRAM) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", code]
 
 
-def test_a_program_has_its_folder_environment_session_and_nothing_of_ours(tmp_path: Path) -> None:
-    async def scene(bench: Bench) -> None:
+async def test_a_program_has_its_folder_environment_session_and_nothing_of_ours(tmp_path: Path) -> None:
+    async with begun(tmp_path) as bench:
         pid = await bench.start(python())
         await wait_until(lambda: bool(bench.output.read_text()))
         assert bench.output.read_text() == f"{tmp_path} yes True [0, 1, 2, 3]\n"  # 3 is the listing itself
         assert await bench.ended(pid) == 5
 
-    play(tmp_path, scene)
 
-
-def test_a_program_of_ours_is_a_fork(tmp_path: Path) -> None:
+async def test_a_program_of_ours_is_a_fork(tmp_path: Path) -> None:
     """No interpreter starts for it: its /proc/PID/exe is the server's, and it is named for what it is."""
-
-    async def scene(bench: Bench) -> None:
+    async with begun(tmp_path) as bench:
         pid = await bench.start(isolated_interpreter.command("tony.executor.main"))
         title = Path(f"/proc/{pid}/cmdline")
         await wait_until(
@@ -103,45 +99,34 @@ def test_a_program_of_ours_is_a_fork(tmp_path: Path) -> None:
         assert "the launch context" in bench.output.read_text()
         assert code == ExitCode.BUG
 
-    play(tmp_path, scene)
 
-
-def test_a_missing_program_is_an_error(tmp_path: Path) -> None:
+async def test_a_missing_program_is_an_error(tmp_path: Path) -> None:
     """A failed start raises the system's error, and the server continues."""
-
-    async def scene(bench: Bench) -> None:
+    async with begun(tmp_path) as bench:
         with pytest.raises(FileNotFoundError, match="/no/such/program"):
             await bench.start(["/no/such/program"])
         assert await bench.ended(await bench.start(python())) == 5
 
-    play(tmp_path, scene)
 
-
-def test_many_at_once(tmp_path: Path) -> None:
-    async def scene(bench: Bench) -> None:
+async def test_many_at_once(tmp_path: Path) -> None:
+    async with begun(tmp_path) as bench:
         codes = [f"import sys; sys.stdin.read(); sys.exit({n})" for n in range(12)]
         pids = await asyncio.gather(*(bench.start(python(code)) for code in codes))
         assert await asyncio.gather(*(bench.ended(pid) for pid in pids)) == list(range(12))
 
-    play(tmp_path, scene)
 
-
-def test_killed_by_a_signal(tmp_path: Path) -> None:
+async def test_killed_by_a_signal(tmp_path: Path) -> None:
     """As `subprocess` says it: minus its number."""
-
-    async def scene(bench: Bench) -> None:
+    async with begun(tmp_path) as bench:
         pid = await bench.start(python())
         os.kill(pid, signal.SIGKILL)
         assert await bench.ended(pid) == -9
 
-    play(tmp_path, scene)
 
-
-def test_a_killed_server_is_replaced(tmp_path: Path) -> None:
+async def test_a_killed_server_is_replaced(tmp_path: Path) -> None:
     """The programs that it had started continue, although their exit status is lost; the next start finds another
     server."""
-
-    async def scene(bench: Bench) -> None:
+    async with begun(tmp_path) as bench:
         first = await bench.start(python())
         os.kill(bench.server.pid, signal.SIGKILL)
         second = await bench.start(python())
@@ -149,13 +134,10 @@ def test_a_killed_server_is_replaced(tmp_path: Path) -> None:
         assert await bench.ended(second) == 5
         assert await bench.ended(first) is None
 
-    play(tmp_path, scene)
 
-
-def test_a_server_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stopped one is killed after a while, and the start fails with that reason; the next start is well."""
-
-    async def scene(bench: Bench) -> None:
+    async with begun(tmp_path) as bench:
         await bench.ended(await bench.start(python()))
         stopped = bench.server.pid
         os.kill(stopped, signal.SIGSTOP)
@@ -166,10 +148,8 @@ def test_a_server_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(fork_server, "_ANSWER_SECONDS", TIMEOUT_SECONDS)
         assert await bench.ended(await bench.start(python())) == 5
 
-    play(tmp_path, scene)
 
-
-def test_it_ends_with_its_master(tmp_path: Path) -> None:
+async def test_it_ends_with_its_master(tmp_path: Path) -> None:
     """A master that is killed leaves no server behind."""
     code = f"""
 import asyncio, os, signal, sys
@@ -182,11 +162,8 @@ async def main():
     os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(main())
 """
-
-    async def scene(bench: Bench) -> None:
+    async with begun(tmp_path):
         master = await asyncio.create_subprocess_exec(*python(code), stdout=asyncio.subprocess.PIPE)
         output, _ = await master.communicate()
         server = int(output)
         await wait_until(lambda: not process.is_alive(server))
-
-    play(tmp_path, scene)
