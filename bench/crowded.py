@@ -31,7 +31,8 @@ from tony.frameworks import registry
 from tony.model.codec import from_plain, to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
-from tony.model.states import TaskState, TlsMode
+from tony.model.setting_choices import TlsMode
+from tony.model.states import TaskState
 from tony.protocol.client_messages import GetReport, Report
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials

@@ -36,8 +36,8 @@ from tony.model.job_summary import JobHead
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.portal.access.listen_options import ListenOptions
+from tony.portal.access.login_credentials import TokenFile
 from tony.portal.access.login_routes import LoginRoutes
-from tony.portal.access.tokens import TokenFile
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.job_index.index_schema import IndexEntry
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes

@@ -27,7 +27,7 @@ from tony import clock
 from tony.core.events import FirstOutput
 from tony.history.event_log import FORMAT, VERSION, Header, LogWriter
 from tony.model.ids import TaskId
-from tony.model.states import TlsMode
+from tony.model.setting_choices import TlsMode
 from tony.protocol.executor_messages import Ack, Attach, ProgramOutput, ProgramStarted, Ready, StartProgram
 from tony.protocol.hello import PeerKind
 from tony.protocol.launch import JobCredentials

@@ -12,7 +12,7 @@ from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role, Timeouts
-from tony.model.states import FailurePolicy
+from tony.model.setting_choices import FailurePolicy
 
 _ROLE = "worker"
 #: Seconds. Far more than a life takes here, so that deadlines are set and cancelled, and pass only when time jumps.

@@ -24,7 +24,7 @@ from tony.hadoop.configuration import Configuration
 from tony.schedulers.job_store import event_log_replication as journals
 from tony.schedulers.job_store.event_log_replication import ReplicatedJournal
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 _FOLDER = "/tmp/bench-log"
 #: As long as most events are.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.cli.terminal.sparkline import format_measure
+from tony.cli.text.metric_values import format_measure
 from tony.units import Unit
 from tony.web.page_text import format_metric
 

@@ -18,8 +18,8 @@ if sys.version_info < (3, 11):  # noqa: UP036
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from tony.client.job import Job, attach, submit, submit_async
     from tony.client.portal import Portal, PortalJob
+    from tony.client.python_api import Job, attach, submit, submit_async
     from tony.errors import (
         ConfigError,
         InfraError,
@@ -33,17 +33,16 @@ if TYPE_CHECKING:
     from tony.model.job_report import JobReport, TaskReport
     from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
     from tony.model.job_summary import JobHead
-    from tony.model.states import (
+    from tony.model.setting_choices import (
         AfterCondition,
         DistributedMode,
         FailurePolicy,
-        JobState,
         OnTimeout,
         RoleKind,
         StopOn,
-        TaskState,
         TlsMode,
     )
+    from tony.model.states import JobState, TaskState
     from tony.python_hooks.library.tony.reporting import checkpoint, progress
 
 _MODULES = {
@@ -51,10 +50,10 @@ _MODULES = {
     "progress": "tony.python_hooks.library.tony.reporting",
     "Portal": "tony.client.portal",
     "PortalJob": "tony.client.portal",
-    "Job": "tony.client.job",
-    "attach": "tony.client.job",
-    "submit": "tony.client.job",
-    "submit_async": "tony.client.job",
+    "Job": "tony.client.python_api",
+    "attach": "tony.client.python_api",
+    "submit": "tony.client.python_api",
+    "submit_async": "tony.client.python_api",
     "ConfigError": "tony.errors",
     "InfraError": "tony.errors",
     "KilledError": "tony.errors",
@@ -74,13 +73,13 @@ _MODULES = {
     "TaskReport": "tony.model.job_report",
     "JobState": "tony.model.states",
     "TaskState": "tony.model.states",
-    "AfterCondition": "tony.model.states",
-    "DistributedMode": "tony.model.states",
-    "FailurePolicy": "tony.model.states",
-    "OnTimeout": "tony.model.states",
-    "RoleKind": "tony.model.states",
-    "StopOn": "tony.model.states",
-    "TlsMode": "tony.model.states",
+    "AfterCondition": "tony.model.setting_choices",
+    "DistributedMode": "tony.model.setting_choices",
+    "FailurePolicy": "tony.model.setting_choices",
+    "OnTimeout": "tony.model.setting_choices",
+    "RoleKind": "tony.model.setting_choices",
+    "StopOn": "tony.model.setting_choices",
+    "TlsMode": "tony.model.setting_choices",
 }
 
 __all__ = [

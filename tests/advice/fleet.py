@@ -29,8 +29,9 @@ from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.layout import Home, JobFolder
 from tony.model.progress import CheckpointRecord, Progress
+from tony.model.setting_choices import RoleKind
 from tony.model.staged import StagedJob
-from tony.model.states import JobState, RoleKind, TaskState
+from tony.model.states import JobState, TaskState
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 
 #: Buckets of a series of memory over a run.

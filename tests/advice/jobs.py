@@ -13,7 +13,8 @@ from tony.advice.facts_loader import load_facts
 from tony.jobs.directory.view import DirectoryJobView
 from tony.model.job_spec import GIB, JobSpec
 from tony.model.layout import Home
-from tony.model.states import JobState, RoleKind
+from tony.model.setting_choices import RoleKind
+from tony.model.states import JobState
 
 
 def healthy(chance: Random) -> Plan:

@@ -25,13 +25,13 @@ from tony.errors import SchedulerError, UserError
 from tony.history.job_record import write_summary
 from tony.history.session_facts import TELLING
 from tony.jobs.portal_client.client import PortalClient
-from tony.jobs.portal_client.portal_address import is_private, normalize_address
+from tony.jobs.portal_client.portal_addresses import is_private, normalize_address
 from tony.model.codec import to_plain
 from tony.model.ids import TaskId
 from tony.model.job_report import Restarts
 from tony.model.layout import Home
 from tony.model.progress import Progress, measure_job
-from tony.portal.access.tokens import TokenFile
+from tony.portal.access.login_credentials import TokenFile
 from tony.schedulers import registry
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator

@@ -19,7 +19,8 @@ from tony.history.job_record import write_summary
 from tony.model.job_report import FailureCause, FailureClass, JobReport
 from tony.model.job_spec import GIB, MIB, JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.model.states import JobState, RoleKind
+from tony.model.setting_choices import RoleKind
+from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 from tony.schedulers import registry
 from tony.schedulers.client_interface import PreparedJob

@@ -22,7 +22,7 @@ from tony.jobs.portal_client.saved_logins import KeptToken, keep_token
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
-from tony.portal.access.tokens import TokenFile
+from tony.portal.access.login_credentials import TokenFile
 from tony.protocol.client_messages import GetStacks, RestartJob
 from tony.protocol.messages import SetLogLevel, Stacks
 from tony.web.app import create

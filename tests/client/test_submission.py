@@ -14,16 +14,19 @@ import pytest
 import tony
 from tests.jobs.recording_scheduler import Desk, Office
 from tony.client import staging, submission
-from tony.client.submission import check, prepare_submission, render_request, submit
+from tony.client.submission import check, find_unsupported_settings, prepare_submission, render_request, submit
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError, Problem, SchedulerError, StorageError
 from tony.history.job_record import read_job
 from tony.model.codec import from_plain
+from tony.model.job_spec import JobSpec, Resources, Role
 from tony.model.layout import Home
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry
 from tony.schedulers.capabilities import RoleSetting
+from tony.schedulers.local.capabilities import CAPABILITIES as LOCAL
+from tony.schedulers.yarn.capabilities import CAPABILITIES as YARN
 
 
 @pytest.fixture
@@ -270,3 +273,34 @@ def test_a_plug_in_is_found_by_its_folder(tmp_path: Path, monkeypatch: pytest.Mo
     assert submission._find_plug_in_folder("one.adapter:Thing") == str(tmp_path)
     assert submission._find_plug_in_folder("two:Thing") == str(tmp_path)
     assert submission._find_plug_in_folder("tony.frameworks.jax:Jax") is None
+
+
+WORKER = Role(
+    instances=2, resources=Resources(others={"yarn.io/gpu": 1, "yarn.io/fpga": 1}), node_label="gpu", spread=True
+)
+
+
+def test_a_job_without_such_settings() -> None:
+    """Most jobs hear nothing; a single task is always alone on its host."""
+    assert find_unsupported_settings(JobSpec(command="true"), LOCAL) == []
+    alone = JobSpec(roles={"worker": Role(instances=1, spread=True, resources=Resources(gpus=1))})
+    assert find_unsupported_settings(alone, LOCAL) == []
+
+
+def test_every_setting_that_has_no_effect() -> None:
+    """A sentence each; what can be had otherwise is named."""
+    nothing = "has no effect on the local scheduler"
+    spec = JobSpec(roles={"worker": WORKER, "ps": Role(node_label="gpu")})
+    assert find_unsupported_settings(spec, LOCAL) == [
+        f"roles.worker.resources.yarn.io/fpga {nothing}",
+        f"roles.worker.resources.yarn.io/gpu {nothing}; request GPUs with `gpus`",
+        f"roles.worker.node_label {nothing}",
+        f"roles.worker.spread {nothing}",
+        f"roles.ps.node_label {nothing}",
+    ]
+
+
+def test_a_scheduler_that_follows_them() -> None:
+    """YARN follows all; another one may follow some."""
+    assert find_unsupported_settings(JobSpec(roles={"worker": WORKER}), YARN) == []
+    assert RoleSetting.IMAGE in YARN.honours

@@ -13,7 +13,7 @@ from tony.config.table.converted_settings import RESERVED_ENV
 from tony.model.job_spec import MIB, NOTICES, Command, JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
 from tony.model.masking import is_secret
 from tony.model.placeholders import check
-from tony.model.states import (
+from tony.model.setting_choices import (
     AfterCondition,
     DistributedMode,
     FailurePolicy,

@@ -11,7 +11,7 @@ from tests.config.jobs import resolve
 from tony.config.load import load
 from tony.config.table.resolved_table import list_resolved_rows
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import RoleKind
+from tony.model.setting_choices import RoleKind
 
 ALL = ("chief", "worker", "ps", "evaluator")
 

@@ -12,7 +12,7 @@ from tests.facts import mention_each, mentions
 from tony.config.table.converted_settings import RESERVED_ENV
 from tony.frameworks.base import TaskView, build_common_environment
 from tony.model.ids import TaskId
-from tony.model.states import DistributedMode
+from tony.model.setting_choices import DistributedMode
 
 RUN = 'command = "python train.py"\n'
 

@@ -17,7 +17,7 @@ from tests.facts import mention_each, mentions
 from tony.config.load import load, with_sources
 from tony.errors import ConfigError, Problem
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role, TimeoutAfter, Timeouts
-from tony.model.states import (
+from tony.model.setting_choices import (
     AfterCondition,
     DistributedMode,
     FailurePolicy,

@@ -12,7 +12,8 @@ from tony.core.steps.containers import MAX_LAUNCHES
 from tony.model.exit_status import ExitReason
 from tony.model.job_report import Failure
 from tony.model.job_spec import JobSpec
-from tony.model.states import JobState, RoleKind, StopOn, TaskState
+from tony.model.setting_choices import RoleKind, StopOn
+from tony.model.states import JobState, TaskState
 
 #: Cause -> the exit codes that it may have.
 EXIT_CODES: Mapping[str, tuple[int, ...]] = {

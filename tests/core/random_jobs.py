@@ -20,16 +20,16 @@ from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import GIB, JobSpec, Role, TimeoutAfter, Timeouts
-from tony.model.states import (
+from tony.model.setting_choices import (
     AfterCondition,
     DistributedMode,
     FailurePolicy,
-    JobState,
     OnTimeout,
     RestartScope,
     RoleKind,
     StopOn,
 )
+from tony.model.states import JobState
 from tony.schedulers.local.claims.peak_demand import compute_peak
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import Any
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import AfterCondition, RoleKind
+from tony.model.setting_choices import AfterCondition, RoleKind
 
 OK = ExitStatus(reason=ExitReason.EXITED, code=0)
 FAILED = ExitStatus(reason=ExitReason.EXITED, code=1, tail=("boom",))

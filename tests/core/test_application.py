@@ -22,15 +22,8 @@ from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_report import FailureClass
 from tony.model.job_spec import JobSpec, Role, TimeoutAfter, Timeouts
-from tony.model.states import (
-    AfterCondition,
-    DistributedMode,
-    FailurePolicy,
-    JobState,
-    OnTimeout,
-    RoleKind,
-    StopOn,
-)
+from tony.model.setting_choices import AfterCondition, DistributedMode, FailurePolicy, OnTimeout, RoleKind, StopOn
+from tony.model.states import JobState
 
 
 def started(spec: JobSpec, **kwargs: Any) -> Simulation:

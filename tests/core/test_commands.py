@@ -92,7 +92,7 @@ def test_a_failure_while_stopping_for_a_request_does_not_count() -> None:
     from dataclasses import replace
 
     from tony.model.job_spec import Role
-    from tony.model.states import RoleKind
+    from tony.model.setting_choices import RoleKind
 
     spec = workers(1, no_retry_on=(1,))
     spec = replace(spec, roles={**spec.roles, "board": Role(kind=RoleKind.SIDECAR)})

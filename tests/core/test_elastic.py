@@ -22,7 +22,8 @@ from tony.core.state import RoleState
 from tony.core.steps import elastic_start
 from tony.model.job_report import RoleSize
 from tony.model.job_spec import JobSpec, Role, Timeouts, place_among
-from tony.model.states import AfterCondition, JobState, RoleKind, StopOn, TaskState
+from tony.model.setting_choices import AfterCondition, RoleKind, StopOn
+from tony.model.states import JobState, TaskState
 
 AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 ELASTIC = JobSpec(

@@ -15,7 +15,7 @@ from tests.support.simulation import Simulation
 from tony.core import actions as act
 from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import JobSpec, Role, TimeoutAfter, Timeouts
-from tony.model.states import FailurePolicy, OnTimeout, RoleKind
+from tony.model.setting_choices import FailurePolicy, OnTimeout, RoleKind
 
 U, S = RoleKind.UNTRACKED, RoleKind.SIDECAR
 ANY = FailurePolicy.ANY_TASK

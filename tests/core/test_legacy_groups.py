@@ -11,7 +11,8 @@ from tests.core.test_report_builder import begun, seen
 from tests.facts import mentions
 from tony.core.deadline import Deadline
 from tony.model.job_spec import JobSpec, Role, TimeoutAfter
-from tony.model.states import AfterCondition, RoleKind, TaskState
+from tony.model.setting_choices import AfterCondition, RoleKind
+from tony.model.states import TaskState
 
 
 def limited(name: str, **more: AfterCondition) -> JobSpec:

@@ -18,7 +18,8 @@ from tony.core.steps.containers import MAX_LAUNCHES
 from tony.core.steps.executor_reports import STOP_CAUSE_WAIT_SECONDS
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_spec import JobSpec, Role, Timeouts
-from tony.model.states import DistributedMode, JobState, RestartScope, RoleKind
+from tony.model.setting_choices import DistributedMode, RestartScope, RoleKind
+from tony.model.states import JobState
 
 OUTSIDE = ExitStatus(reason=ExitReason.STOPPED, signal="SIGTERM")
 ALONE = Role(instances=3, restart=RestartScope.TASK)

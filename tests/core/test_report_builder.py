@@ -17,7 +17,8 @@ from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_report import AmReport, JobReport, TaskReport
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import AfterCondition, JobState, RoleKind, TaskState
+from tony.model.setting_choices import AfterCondition, RoleKind
+from tony.model.states import JobState, TaskState
 
 NO_LIVE_REPORTS: Mapping[TaskId, Live] = {}
 

@@ -17,7 +17,7 @@ from tony.core.reason_sentences import describe_note
 from tony.core.reattach_actions import reattach_actions
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import AfterCondition, DistributedMode, FailurePolicy, RoleKind
+from tony.model.setting_choices import AfterCondition, DistributedMode, FailurePolicy, RoleKind
 
 SETUP = RoleKind.SETUP
 MARKS = {"RESULT": "result: ", "MORE": "more: "}

@@ -20,7 +20,8 @@ from tony.core.steps.containers import MAX_LAUNCHES
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitStatus
 from tony.model.job_spec import JobSpec, Timeouts
-from tony.model.states import FailurePolicy, RoleKind, StopOn, TaskState
+from tony.model.setting_choices import FailurePolicy, RoleKind, StopOn
+from tony.model.states import TaskState
 
 #: Lives per fault: in each it comes at another moment of another job.
 LIVES = 25

@@ -17,7 +17,8 @@ from tony.core.state import ContainerIntent, Final, GrantedContainer, Restart, R
 from tony.core.state_digest import MACHINE, compute_digest
 from tony.core.timers import Timers
 from tony.model.job_report import Failure, FailureCause, FailureClass
-from tony.model.states import JobState, RoleKind, TaskState
+from tony.model.setting_choices import RoleKind
+from tony.model.states import JobState, TaskState
 
 FAILURE = Failure(failure_class=FailureClass.USER, cause=FailureCause.PROGRAM, reason="boom", session=1, at=1.0)
 

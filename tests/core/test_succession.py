@@ -15,7 +15,8 @@ from tony.model.actor import Actor
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import AfterCondition, JobState, RoleKind
+from tony.model.setting_choices import AfterCondition, RoleKind
+from tony.model.states import JobState
 
 #: Ends a program, or lets it run on.
 Behaviour = Callable[[Program], ExitStatus | None]

@@ -13,7 +13,7 @@ from tests.web.home_source import HomeSource
 from tests.web.serving import served
 from tony.core.events import REQUESTS
 from tony.model.layout import Home
-from tony.portal.access.tokens import TokenFile
+from tony.portal.access.login_credentials import TokenFile
 from tony.web.app import create
 from tony.web.user_authentication import AuthConfig, Authenticator
 

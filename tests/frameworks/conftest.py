@@ -21,7 +21,7 @@ from tony.linux.port_reservation import Reservation, reserve
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec
-from tony.model.states import DistributedMode, RoleKind
+from tony.model.setting_choices import DistributedMode, RoleKind
 
 Environments = dict[TaskId, list[dict[str, str]]]  # one per process
 

@@ -10,7 +10,7 @@ import pytest
 from tony.frameworks.base import build_common_environment
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import DistributedMode, RoleKind
+from tony.model.setting_choices import DistributedMode, RoleKind
 
 if TYPE_CHECKING:
     from tests.frameworks.conftest import GangMaker

@@ -9,7 +9,7 @@ import pytest
 from tests.facts import mentions
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import DistributedMode
+from tony.model.setting_choices import DistributedMode
 
 if TYPE_CHECKING:
     from tests.frameworks.conftest import GangMaker

@@ -14,7 +14,7 @@ from tony.errors import UserError
 from tony.frameworks.horovod import Horovod
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
-from tony.model.states import AfterCondition, RendezvousKind, RoleKind
+from tony.model.setting_choices import AfterCondition, RendezvousKind, RoleKind
 
 if TYPE_CHECKING:
     from tests.frameworks.conftest import GangMaker

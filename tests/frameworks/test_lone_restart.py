@@ -10,7 +10,7 @@ from tests.config.jobs import mistakes
 from tony.frameworks.base import Framework
 from tony.frameworks.registry import home_of, load
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import DistributedMode, RoleKind
+from tony.model.setting_choices import DistributedMode, RoleKind
 
 #: framework, roles that can, roles that cannot; of a job with all of them.
 TABLE = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tony.frameworks.mxnet import MxNet
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
-from tony.model.states import AfterCondition, RoleKind
+from tony.model.setting_choices import AfterCondition, RoleKind
 
 if TYPE_CHECKING:
     from tests.frameworks.conftest import GangMaker

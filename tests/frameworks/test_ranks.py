@@ -2,7 +2,7 @@
 
 from tony.frameworks.ranks import compute_roles, roles_together
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import AfterCondition, RoleKind
+from tony.model.setting_choices import AfterCondition, RoleKind
 
 AFTER_WORKER = {"worker": AfterCondition.SUCCEEDED}
 

@@ -19,7 +19,7 @@ from tony.frameworks.ranks import (
 )
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
-from tony.model.states import AfterCondition, RoleKind
+from tony.model.setting_choices import AfterCondition, RoleKind
 
 if TYPE_CHECKING:
     from tests.frameworks.conftest import GangMaker

@@ -8,7 +8,7 @@ import pytest
 
 from tony.frameworks.standalone import Standalone
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import RoleKind
+from tony.model.setting_choices import RoleKind
 
 if TYPE_CHECKING:
     pass

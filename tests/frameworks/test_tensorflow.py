@@ -14,7 +14,7 @@ from tony.frameworks.base import MAX_STRING, string_size
 from tony.frameworks.tensorflow import ASSUMED_HOST, TensorFlow
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import AfterCondition, DistributedMode, RoleKind
+from tony.model.setting_choices import AfterCondition, DistributedMode, RoleKind
 
 if TYPE_CHECKING:
     from tests.frameworks.conftest import GangMaker

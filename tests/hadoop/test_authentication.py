@@ -1,4 +1,4 @@
-"""Tests of `tony.hadoop.authentication` and `tony.hadoop.hdfs.namenode`: login identities and server principals."""
+"""Tests of `tony.hadoop.authentication` and `tony.hadoop.hdfs.namenode_rpc`: login identities and server principals."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tony.hadoop.authentication import Logins, find_user_name, load_token_file
 from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.configuration.service_addresses import ServiceAddress, find_name_service
 from tony.hadoop.failover import Policy
-from tony.hadoop.hdfs import namenode
-from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
+from tony.hadoop.hdfs import namenode_rpc
+from tony.hadoop.ipc.login_identity import LoginIdentity, LoginMethod
 from tony.hadoop.sasl.digest_layers import Protection
 from tony.hadoop.tokens.credentials import TokenCredentials, write_file
 from tony.hadoop.tokens.token import HadoopToken
@@ -155,6 +155,6 @@ async def test_a_client_is_built_from_a_folder(tmp_path: Path) -> None:
         environ = {"HADOOP_CONF_DIR": str(tmp_path), "HADOOP_USER_NAME": "alice"}
         settings = Configuration.load(environ=environ)
         service, policy = find_name_service(settings), Policy(give_up_after=1)
-        async with namenode.create_name_node(settings, Logins(settings, environ), service, policy=policy) as names:
+        async with namenode_rpc.create_name_node(settings, Logins(settings, environ), service, policy=policy) as names:
             assert await names.recover_lease("/a")
         assert "alice" == server.calls[0].caller.user

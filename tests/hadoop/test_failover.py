@@ -47,7 +47,7 @@ from tony.hadoop.ipc.errors import (
     SaslError,
     StandbyError,
 )
-from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.login_identity import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 
 #: Pauses that a test does not feel.

@@ -34,7 +34,7 @@ from tony.history.event_log import (
 from tony.model.codec import from_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.masking import redact
-from tony.model.states import RoleKind
+from tony.model.setting_choices import RoleKind
 
 CLASSES: list[Any] = list(ev.EVENTS.values())
 ANY_EVENT: st.SearchStrategy[ev.Event] = st.sampled_from(CLASSES).flatmap(values)

@@ -17,7 +17,7 @@ from tony.history.goodput import OF_STEPS, Bucket, GoodputLedger, check, ledger
 from tony.history.timeline import TaskPhase, Timeline
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.progress import CheckpointRecord, Progress
-from tony.model.states import AfterCondition, RoleKind
+from tony.model.setting_choices import AfterCondition, RoleKind
 
 
 class Said:

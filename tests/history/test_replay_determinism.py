@@ -23,7 +23,7 @@ from tony.history.event_log import FORMAT, VERSION, Header, LogWriter, settings_
 from tony.model.codec import to_plain
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.job_spec import JobSpec, Role, Timeouts
-from tony.model.states import RoleKind
+from tony.model.setting_choices import RoleKind
 
 OK = ExitStatus(reason=ExitReason.EXITED, code=0)
 FAILED = ExitStatus(reason=ExitReason.EXITED, code=1, tail=("Traceback", "boom"))

@@ -19,7 +19,7 @@ from tony.history.timeline import MarkerKind, TaskPhase, Timeline, TimelineReade
 from tony.model.actor import Actor
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
-from tony.model.states import AfterCondition
+from tony.model.setting_choices import AfterCondition
 
 LOGS = Path(__file__).parent.parent / "logs"
 
@@ -143,7 +143,7 @@ def test_a_role_that_waits_for_another_takes_no_time() -> None:
 
 def test_one_that_starts_again_alone() -> None:
     """Between its tries it is under way again, and the others run on."""
-    from tony.model.states import RestartScope
+    from tony.model.setting_choices import RestartScope
 
     spec = JobSpec(
         command="x", max_restarts=2, roles={"worker": Role(instances=2, restart=RestartScope.TASK)}, backoff=0.0

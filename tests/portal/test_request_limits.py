@@ -33,7 +33,7 @@ from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.portal import indexed_jobs as module
 from tony.portal.access.listen_options import ListenOptions
-from tony.portal.access.tokens import TokenFile
+from tony.portal.access.login_credentials import TokenFile
 from tony.portal.histories.job_dir_copies import RecordCache
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.job_index.index_schema import IndexEntry

@@ -12,7 +12,8 @@ from tony.core.application import Application
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
-from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, RestartScope, TaskState
+from tony.model.setting_choices import RestartScope
+from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
 
 class BrokenGuaranteeError(AssertionError):

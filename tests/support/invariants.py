@@ -10,15 +10,8 @@ from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_size_policy
 from tony.core.state import RoleState, State, Task
 from tony.model.ids import TaskId
-from tony.model.states import (
-    ENDED_TASK_STATES,
-    AfterCondition,
-    DistributedMode,
-    JobState,
-    RestartScope,
-    RoleKind,
-    TaskState,
-)
+from tony.model.setting_choices import AfterCondition, DistributedMode, RestartScope, RoleKind
+from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
 
 def find_violations(app: Application) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from tests.history.simulated_logs import entries, life, record
 from tests.support.timelines import timeline
 from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, TaskResources, Timeline
-from tony.model.states import RoleKind
+from tony.model.setting_choices import RoleKind
 from tony.web.timeline_svg import MAX_LANES, Drawing, draw
 
 

@@ -19,7 +19,7 @@ from tests.yarn.lab import YarnLab, until, user
 from tony.address import parse_address
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import HadoopError
-from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.login_identity import LoginIdentity
 from tony.hadoop.wire.proto import ENUM, ProtoMessage, optional, required
 from tony.hadoop.wire.rpc_method import Method, Request, Response
 from tony.mini.cluster import MiniCluster

@@ -28,7 +28,7 @@ from tony.mini.java import find_java
 from tony.mini.options import DEFAULT_HADOOP, MiniOptions
 from tony.mini.site_xml import to_xml
 from tony.model.layout import Home
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 #: Who asks comes again.
 _IMPATIENT = Policy(give_up_after=0.0, shortest=0.1, longest=0.2)

@@ -41,7 +41,7 @@ from tony.linux.process import is_alive
 from tony.mini.cluster import MiniCluster
 from tony.protocol.launch import AmCredentials, JobCredentials, TaskLaunch, TaskPart
 from tony.schedulers.yarn.allocation.allocator import YarnAllocator
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JobPayload, Uploaded, decode_payload
 from tony.testing import allocator_bench, conformance, container_faults

@@ -16,7 +16,7 @@ from tests.e2e.lab import Lab
 from tests.yarn.lab import YarnLab
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.hdfs.webhdfs import WebHdfs
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -26,11 +26,11 @@ from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import ServiceAddress, find_name_service, list_resource_managers
 from tony.hadoop.failover import FailoverProxy, Policy
-from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
+from tony.hadoop.hdfs.webhdfs_requests import WebLogin
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import StandbyError
-from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.login_identity import LoginIdentity
 from tony.hadoop.wire.namenode import RECOVER_LEASE, RecoverLeaseRequest
 from tony.hadoop.wire.proto import ProtoMessage
 from tony.hadoop.wire.rpc_method import Method

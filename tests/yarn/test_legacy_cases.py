@@ -36,7 +36,7 @@ from tests.legacy_cases import CASES, PYTHON, SCRIPTS, Case
 from tests.mini_clusters import Clusters
 from tests.yarn.lab import YarnLab
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER, "config", "cli")]
 

@@ -10,7 +10,7 @@ from tests.change_detection import CLUSTER
 from tests.config.legacy.jobs import xml
 from tests.yarn.lab import YarnLab
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER, "config", "cli")]
 

@@ -12,7 +12,7 @@ from tests.e2e.lab import FAMILY
 from tests.yarn.lab import CEILING, YarnLab
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

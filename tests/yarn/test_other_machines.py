@@ -15,7 +15,7 @@ from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.wire.reports import ApplicationSubmissionContext
 from tony.hadoop.wire.yarn_records import ContainerLaunchContext, Resource
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER)]
 

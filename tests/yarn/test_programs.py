@@ -15,8 +15,8 @@ import pytest
 from tests.change_detection import CLUSTER
 from tests.mini_clusters import options
 from tests.yarn.lab import YarnLab, one_user, user
-from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
+from tony.hadoop.hdfs.webhdfs_requests import WebLogin
 from tony.mini.cluster import MiniCluster
 from tony.mini.daemon_http import send_request
 from tony.schedulers.shipping.python_archive import store_interpreter

@@ -22,18 +22,17 @@ from tests.support.hadoop.token_messages import to_message
 from tests.yarn.lab import ENDED, one_user, until, user
 from tests.yarn.secure import OTHER, Keys, SecureCluster, SecureLab, as_if, secure_options
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.hdfs.namenode import create_name_node
-from tony.hadoop.hdfs.web_identity import WebLogin
+from tony.hadoop.hdfs.namenode_rpc import create_name_node
 from tony.hadoop.hdfs.webhdfs import WebHdfs
+from tony.hadoop.hdfs.webhdfs_requests import WebLogin
 from tony.hadoop.ipc.errors import InvalidTokenError, LoginError
-from tony.hadoop.tokens.credentials import write_file
+from tony.hadoop.tokens.credentials import to_url_string, write_file
 from tony.hadoop.tokens.token import HadoopToken, read_hdfs_owner
-from tony.hadoop.tokens.url_string import to_url_string
 from tony.hadoop.wire.namenode import PROTOCOL
 from tony.hadoop.wire.proto import ProtoMessage, required
 from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.rpc_method import Method
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.storage.hdfs.delegation_tokens import POLICY, collect_job_credentials
 
 pytestmark = [
@@ -60,8 +59,8 @@ from pathlib import Path
 sys.path.append(os.environ["SRC"])
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.tokens.credentials import read_file
-from tony.hadoop.tokens.url_string import to_url_string
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.hadoop.tokens.credentials import to_url_string
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 out, conf = Path(os.environ["OUT"]), os.environ["HADOOP_CONF_DIR"]
 file = Path(os.environ["HADOOP_TOKEN_FILE_LOCATION"])

@@ -23,7 +23,8 @@ from tony.model.ids import parse_role
 from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, JobSpec, Role
 from tony.model.progress import CheckpointRecord, ProgressRecords
-from tony.model.states import JobState, RoleKind
+from tony.model.setting_choices import RoleKind
+from tony.model.states import JobState
 from tony.model.submission_record import JobRecord
 from tony.units import MAX_DURATION, MAX_SIZE
 

@@ -1,16 +1,19 @@
-"""Builds the AM's part of an executor's launch context, and describes the container's setup for users."""
+"""Builds the AM's part of an executor's launch context, with its lease; describes the container's setup for users."""
 
 from __future__ import annotations
 
-from tony.am.orphan_lease import CONNECT_TIMEOUT_SECONDS, compute_am_lease
 from tony.core.actions import Launch
 from tony.errors import PlatformError, TonyError
 from tony.frameworks.base import Framework
 from tony.model.ids import TaskId
+from tony.model.job_spec import JobSpec
+from tony.model.setting_choices import RendezvousKind
 from tony.model.staged import Placement
-from tony.model.states import RendezvousKind
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import TaskPart
+
+#: Seconds for which an executor tries to reach an AM that is not known to be dead.
+CONNECT_TIMEOUT_SECONDS = 60.0
 
 
 def build_task_part(
@@ -76,3 +79,13 @@ def build_container_setup(record: JobRecord, role: str) -> str:
     staged = record.staged.roles.get(role)
     unpacks = staged is not None and any(item.placement is Placement.PYTHON for item in staged.items)
     return "unpacking the Python environment" if unpacks else "copying its files"
+
+
+def compute_am_lease(spec: JobSpec, lease: float) -> float:
+    """Return for how many seconds programs outlive their AM."""
+    return lease if spec.orphan_grace is None else spec.orphan_grace
+
+
+def compute_executor_lease(spec: JobSpec, lease: float) -> float:
+    """Return after how many seconds without an AM an executor has certainly given up."""
+    return max(compute_am_lease(spec, lease), CONNECT_TIMEOUT_SECONDS)

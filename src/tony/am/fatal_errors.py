@@ -16,7 +16,7 @@ from tony.errors import (
     TonyError,
     UserError,
 )
-from tony.linux import resource_limits
+from tony.linux import os_errors
 from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.states import ENDED_TASK_STATES, LIVING_TASK_STATES, JobState, TaskState
 
@@ -75,16 +75,16 @@ def _classify(error: Exception) -> tuple[FailureClass, FailureCause, ExitCode]:
     if isinstance(error, InfraError):
         cause = next((word for kind, word in _CAUSES.items() if isinstance(error, kind)), FailureCause.REFUSED)
         return FailureClass.INFRASTRUCTURE, cause, error.exit_code
-    if resource_limits.explain(error):
+    if os_errors.explain(error):
         return FailureClass.INFRASTRUCTURE, FailureCause.LIMIT, ExitCode.INFRASTRUCTURE
     return FailureClass.PLATFORM, FailureCause.BUG, ExitCode.BUG
 
 
 def _format_reason(error: Exception) -> str:
     if isinstance(error, TonyError):
-        return resource_limits.describe_os_error(error)
-    if resource_limits.explain(error):
-        return f"the application master cannot continue: {resource_limits.describe_os_error(error)}"
+        return os_errors.describe_os_error(error)
+    if os_errors.explain(error):
+        return f"the application master cannot continue: {os_errors.describe_os_error(error)}"
     return f"a bug in the application master: {type(error).__name__}: {error}"
 
 

@@ -52,7 +52,7 @@ from tony.model.codec import from_plain
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec
 from tony.model.layout import JobFolder
-from tony.model.states import TlsMode
+from tony.model.setting_choices import TlsMode
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.rpc.server import RpcServer

@@ -17,10 +17,9 @@ from typing import assert_never
 from tony import clock
 from tony.am.durability_barrier import DurabilityBarrier
 from tony.am.executor_connections import Executors
-from tony.am.executor_launch_context import build_container_setup, build_task_part
+from tony.am.executor_launch_context import build_container_setup, build_task_part, compute_executor_lease
 from tony.am.metrics_store import MetricsStore
 from tony.am.notifications import Notifications
-from tony.am.orphan_lease import compute_executor_lease
 from tony.am.recovery import find_known_containers
 from tony.am.start_messages import StartMessages
 from tony.am.subscribers import Subscribers

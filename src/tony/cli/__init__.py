@@ -5,6 +5,6 @@
 URL`, `legacy_command_runner` by the commands for jobs of LinkedIn TonY.
 
 `follow/` shows a job until its end, `text/` has one module for each kind of report, and `terminal/` writes: `output`
-(lines and JSON), `terminal_text` (makes log lines safe, fits lines to the terminal), `live_region` (the table below
+(lines and JSON), `terminal_text` (makes log lines safe, fits lines to the terminal), `live_status` (the table below
 the output).
 """

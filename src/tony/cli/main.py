@@ -22,7 +22,7 @@ from tony.cli.terminal.output import explain, print_json, say, warn
 from tony.cli.terminal.standard_streams import prepare_output, settle_output
 from tony.errors import ExitCode, TonyError
 from tony.jobs.state_dir import find_state_dir
-from tony.linux import resource_limits
+from tony.linux import os_errors, resource_limits
 from tony.linux.resource_limits import allow_open_files
 
 #: Group of the help page -> command -> what it does, in the order of the page.
@@ -227,7 +227,7 @@ def _report_error(message: str, code: ExitCode, as_json: bool) -> ExitCode:
 
 def _limit(error: BaseException) -> str:
     """Return the resource limit that caused an error, and what a command needs; empty if none did."""
-    limit = resource_limits.explain(error)
+    limit = os_errors.explain(error)
     if limit in str(error):
         return ""
     return (

@@ -13,8 +13,8 @@ from tony.cli.terminal.output import warn
 
 if TYPE_CHECKING:
     from tony.jobs.directory.view import DirectoryJobView
+    from tony.jobs.job_view import JobView
     from tony.jobs.portal_client.client import PortalClient
-    from tony.jobs.view import JobView
 
 
 def portal_option(function: F) -> F:

@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import Any
 
 from tony.client.blocking import make_blocking
-from tony.client.job import JobMethods
+from tony.client.python_api import JobMethods
 from tony.jobs.portal_client.client import PortalClient
-from tony.jobs.portal_client.portal_address import normalize_address
+from tony.jobs.portal_client.portal_addresses import normalize_address
 from tony.jobs.portal_client.saved_logins import KeptToken, load_stored_token
 from tony.jobs.portal_client.view import PortalJobView
 from tony.jobs.state_dir import find_state_dir

@@ -20,7 +20,7 @@ from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.storage.staging import staging_requests
 from tony.storage.staging.folder_scan import Scan, find_largest_entries, shorten_path
-from tony.storage.staging.remote_files import RemoteFileNotFoundError, RemoteFiles
+from tony.storage.staging.remote_files_interface import RemoteFileNotFoundError, RemoteFiles
 from tony.storage.staging.staging_requests import StagingRejectedError, StagingRequest
 from tony.storage.stores.disk_errors import explain_os_error
 from tony.units import format_size

@@ -28,16 +28,16 @@ from tony.jobs.state_dir import get_user_name, prepare
 from tony.jobs.status import aborted_submissions
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import Json, to_plain
+from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
 from tony.model.masking import redact
+from tony.model.setting_choices import TlsMode
 from tony.model.staged import StagedJob
-from tony.model.states import TlsMode
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry as schedulers
-from tony.schedulers.capabilities import RoleSetting
+from tony.schedulers.capabilities import Capabilities, RoleSetting
 from tony.schedulers.client_interface import PreparedJob, Submitter
-from tony.schedulers.unsupported_settings import find_unsupported_settings
 from tony.storage.stores.disk_errors import build_storage_error
 
 #: Attempts to find an unused job id. Even one collision happens once in millions.
@@ -254,3 +254,24 @@ def _find_plug_in_folder(framework: str) -> str | None:
 
 def _redact(record: JobRecord) -> JobRecord:
     return replace(record, spec=redact(record.spec))
+
+
+def find_unsupported_settings(spec: JobSpec, capabilities: Capabilities) -> list[str]:
+    """Return a sentence for each of them, but for images: without its image a program cannot run."""
+    return [
+        f"roles.{name}.{key} has no effect on the {spec.scheduler} scheduler{instead}"
+        for name, role in spec.effective_roles.items()
+        for setting, key, instead in _list_used_settings(role)
+        if setting not in capabilities.honours
+    ]
+
+
+def _list_used_settings(role: Role) -> Iterator[tuple[RoleSetting, str, str]]:
+    """Yield each setting of a role, with its key, and what to use instead."""
+    for name in sorted(role.resources.others):
+        instead = "; request GPUs with `gpus`" if name.rpartition("/")[2] in ("gpu", "gpus") else ""
+        yield RoleSetting.RESOURCES, f"resources.{name}", instead
+    if role.node_label:
+        yield RoleSetting.NODE_LABEL, "node_label", ""
+    if role.spread and role.instances > 1:
+        yield RoleSetting.SPREAD, "spread", ""

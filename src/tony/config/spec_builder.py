@@ -12,7 +12,7 @@ from tony.config.table.converted_settings import ValueTable
 from tony.config.table.schema_tree import find
 from tony.config.table.settings_table import Key
 from tony.model.job_spec import JobSpec, Notify, Resources, Role, TimeoutAfter, Timeouts
-from tony.model.states import OnTimeout
+from tony.model.setting_choices import OnTimeout
 
 _NESTED: Mapping[str, type[Timeouts | Resources | Notify]] = {
     "timeouts": Timeouts,

@@ -2,6 +2,6 @@
 
 `application` dispatches an event to one of `steps/`; these ask `policies/` for decisions, change `state` and return
 actions. `transitions` has the tables of allowed states; `step_context` carries what one step works on.
-`report_builder` turns the state into a report; `failure_sentences`, `pending_reason`, `silent_peers` and `unfinished`
-word parts of it. `state_digest` compares a replay with the recorded run.
+`report_builder` turns the state into a report; `failure_sentences`, `reason_sentences` and `waiting_sentences` word
+parts of it. `state_digest` compares a replay with the recorded run.
 """

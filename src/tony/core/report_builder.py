@@ -10,13 +10,13 @@ from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies import gang_size_policy
 from tony.core.policies.restart_policy import select_counted_restarts
 from tony.core.reason_sentences import describe_note, describe_restart
-from tony.core.silent_peers import describe_silent_peers
 from tony.core.state import RoleState, State, Task
-from tony.core.unfinished import describe_unfinished
+from tony.core.waiting_sentences import describe_silent_peers, describe_unfinished
 from tony.model.ids import TaskId
 from tony.model.job_report import AmReport, JobReport, Restarts, RoleSize, TaskReport, Used
 from tony.model.job_spec import GIB
-from tony.model.states import JobState, RoleKind, TaskState
+from tony.model.setting_choices import RoleKind
+from tony.model.states import JobState, TaskState
 from tony.units import format_duration
 
 #: Maximum number of missing tasks listed by name.

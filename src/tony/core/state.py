@@ -16,7 +16,8 @@ from tony.model.exit_status import ExitStatus
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
-from tony.model.states import LIVING_TASK_STATES, AfterCondition, JobState, RoleKind, TaskState
+from tony.model.setting_choices import AfterCondition, RoleKind
+from tony.model.states import LIVING_TASK_STATES, JobState, TaskState
 
 #: States of a job in which programs may be started.
 _ACTIVE = (JobState.RUNNING, JobState.STARTING, JobState.QUEUED)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tony import clock
 from tony.errors import ExitCode, PlatformError, TonyError
 from tony.executor.program.watchdog import Watchdog
-from tony.linux import oom_score, process, resource_limits
+from tony.linux import oom_score, os_errors, process
 from tony.model.codec import DecodeError, from_plain
 from tony.model.strict_json import InvalidJsonError, loads
 from tony.protocol.launch import LaunchContext
@@ -64,21 +64,23 @@ def begin(read: Callable[[], LaunchContext], wrap: Callable[[Connect], Connect] 
     try:
         watchdog.fork()
     except OSError as error:
-        print(f"cannot start the watchdog: {resource_limits.describe_os_error(error)}", file=sys.stderr)
+        print(f"cannot start the watchdog: {os_errors.describe_os_error(error)}", file=sys.stderr)
         return ExitCode.INFRASTRUCTURE
     score.settle(oom_score.OomScoreOffset.EXECUTOR)
     _open_log(context)
-    return _load_event_loop(context)(context, watchdog, wrap)
+    return _load_runner(context)(context, watchdog, wrap)
 
 
-def _load_event_loop(context: LaunchContext) -> Callable[[LaunchContext, Watchdog, Callable[[Connect], Connect]], int]:
+def _load_runner(
+    context: LaunchContext,
+) -> Callable[[LaunchContext, Watchdog, Callable[[Connect], Connect]], int]:
     """Load the rest of the executor, which the watchdog does not need: asyncio and everything that uses it."""
     without_ssl = context.task.am_address.startswith("unix:") and "ssl" not in sys.modules
     if without_ssl:
         # asyncio loads OpenSSL if it is installed: 4 MiB in each executor of a machine, unused.
         sys.modules["ssl"] = None  # type: ignore[assignment]
     try:
-        from tony.executor.control.event_loop import run_executor
+        from tony.executor.executor_run import run_executor
     finally:
         if without_ssl:
             del sys.modules["ssl"]

@@ -36,7 +36,7 @@ from tony.executor.program.spawn import make_executable, spawn
 from tony.executor.run_context import RunContext
 from tony.frameworks import registry as frameworks
 from tony.frameworks.base import TaskView
-from tony.linux import process, resource_limits
+from tony.linux import os_errors, process
 from tony.linux.process import has_marker, read_own_peak
 from tony.linux.process_usage import ProcessUsage
 from tony.model.exit_status import ExitReason, ExitStatus
@@ -168,7 +168,7 @@ class ProgramRun:
             log.error("the program was not started: %s", message)
             await self._process_tree.end()
             self.ended = clock.monotonic()
-            reason = ExitReason.REFUSED if resource_limits.explain(error) else ExitReason.LAUNCH_FAILED
+            reason = ExitReason.REFUSED if os_errors.explain(error) else ExitReason.LAUNCH_FAILED
             return ExitStatus(reason=reason, message=message[:_MAX_MESSAGE_CHARACTERS])
         finally:
             if self._ranks:
@@ -232,7 +232,7 @@ class ProgramRun:
                 TrustedSenders(f"{MARKER}={container.marker}", has_marker), Path(container.work_folder).parent
             )
         except OSError as error:
-            log.warning("cannot create the progress socket: %s", resource_limits.describe_os_error(error))
+            log.warning("cannot create the progress socket: %s", os_errors.describe_os_error(error))
             return None
 
     def _create_sampler(self, output: Output) -> MetricsSampler:
@@ -271,7 +271,7 @@ class ProgramRun:
             )
         except OSError as error:
             raise LaunchFailedError(
-                f"cannot create pipes for its output: {resource_limits.describe_os_error(error)}"
+                f"cannot create pipes for its output: {os_errors.describe_os_error(error)}"
             ) from error
         self._run_context.ports.release_before_start()
         self._run_context.reaper.adopt(self._on_other_exit)
@@ -298,9 +298,7 @@ class ProgramRun:
         try:
             return RankOutput(output, count)
         except OSError as error:
-            log.warning(
-                "output of the processes is not labelled with ranks: %s", resource_limits.describe_os_error(error)
-            )
+            log.warning("output of the processes is not labelled with ranks: %s", os_errors.describe_os_error(error))
             return None
 
     def _prepare(self, classpath: str | None) -> tuple[list[str], Sequence[dict[str, str]]]:

@@ -15,7 +15,7 @@ from tony.errors import Problem
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec
-from tony.model.states import DistributedMode, RendezvousKind
+from tony.model.setting_choices import DistributedMode, RendezvousKind
 
 
 def keep_host(host: str) -> str:

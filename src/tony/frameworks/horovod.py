@@ -17,7 +17,7 @@ from tony.frameworks.ranks import compute_roles, explain_lone_rank, local_rank_v
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
-from tony.model.states import RendezvousKind, RoleKind
+from tony.model.setting_choices import RendezvousKind, RoleKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

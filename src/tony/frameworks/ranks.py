@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tony.frameworks.base import TaskView
 from tony.model.codec import Json, from_plain, to_plain
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
-from tony.model.states import AfterCondition, RoleKind
+from tony.model.setting_choices import AfterCondition, RoleKind
 
 #: Roles of these names are next to a computation, under every framework: they read what the others write.
 BYSTANDERS = frozenset({"evaluator", "tensorboard"})

@@ -8,7 +8,7 @@ from tony.errors import Problem
 from tony.frameworks.base import Framework, TaskView, check_one_process
 from tony.model.codec import Json
 from tony.model.job_spec import ClusterSpec, JobSpec
-from tony.model.states import RoleKind
+from tony.model.setting_choices import RoleKind
 
 
 class Standalone(Framework):

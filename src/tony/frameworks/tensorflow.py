@@ -12,7 +12,7 @@ from tony.frameworks.ranks import compute_roles, explain_lone_rank, roles_togeth
 from tony.model.codec import Json
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec
-from tony.model.states import DistributedMode, RoleKind
+from tony.model.setting_choices import DistributedMode, RoleKind
 
 #: Assumed length of a host name before it is known: between `localhost` and a cloud's full names.
 ASSUMED_HOST = 32

@@ -19,7 +19,7 @@ from typing import Final
 from tony.hadoop.configuration.service_addresses import NameService, ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.configuration.value_parsing import ConfigurationError
-from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.login_identity import LoginIdentity
 from tony.hadoop.remote_text import escape_line
 from tony.hadoop.sasl.digest_layers import Protection, parse_protections
 from tony.hadoop.tokens.credentials import (

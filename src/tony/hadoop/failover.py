@@ -44,7 +44,7 @@ from tony.hadoop.ipc.errors import (
     StandbyError,
 )
 from tony.hadoop.ipc.frames import CallId
-from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.login_identity import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions
 from tony.hadoop.wire.rpc_method import Method, Request, Response
 from tony.units import format_duration

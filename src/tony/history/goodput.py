@@ -19,7 +19,7 @@ from tony.history.timeline import Span, TaskPhase, TaskResources, Timeline
 from tony.model.ids import parse_role
 from tony.model.job_spec import GIB
 from tony.model.progress import CheckpointRecord, Progress, ProgressRecords, is_repeating, is_stalled
-from tony.model.states import RoleKind
+from tony.model.setting_choices import RoleKind
 
 HOUR = 3600.0
 #: Relative tolerance for the sum of the buckets, for rounding errors.

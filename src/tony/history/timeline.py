@@ -17,7 +17,8 @@ from tony.core.reason_sentences import describe_note
 from tony.core.state import Task
 from tony.errors import InvalidTransitionError
 from tony.history.event_log import LogEntry
-from tony.model.states import JobState, RoleKind, TaskState
+from tony.model.setting_choices import RoleKind
+from tony.model.states import JobState, TaskState
 from tony.model.submission_record import JobRecord
 
 

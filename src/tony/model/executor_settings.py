@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, fields
 
-from tony.model.states import DistributedMode, ReservedPort
+from tony.model.setting_choices import DistributedMode, ReservedPort
 from tony.model.value_class import value_class
 
 

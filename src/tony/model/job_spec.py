@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.ids import TaskId
 from tony.model.placeholders import find_addressed_roles
-from tony.model.states import (
+from tony.model.setting_choices import (
     AfterCondition,
     DistributedMode,
     FailurePolicy,

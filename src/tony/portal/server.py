@@ -16,12 +16,12 @@ from contextlib import nullcontext
 from tony import clock
 from tony.errors import InfraError
 from tony.isolated_interpreter import settle
-from tony.jobs.portal_client.address_file import publish_address
+from tony.jobs.portal_client.portal_addresses import publish_address
 from tony.linux.peer_credentials import peer_uid
 from tony.model.layout import Home
 from tony.portal.access.listen_options import ListenOptions
+from tony.portal.access.login_credentials import TokenFile
 from tony.portal.access.login_routes import LoginRoutes
-from tony.portal.access.tokens import TokenFile
 from tony.portal.histories.history_location import describe_absences, open_location
 from tony.portal.indexed_jobs import IndexedJobs
 from tony.portal.tensorboard.tensorboard_routes import TensorBoardRoutes

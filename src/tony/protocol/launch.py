@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
+from tony.model.setting_choices import RendezvousKind
 from tony.model.staged import LeftOut, StagedRole
-from tony.model.states import RendezvousKind
 from tony.model.value_class import value_class
 
 

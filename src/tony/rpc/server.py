@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tony.errors import ProtocolError
-from tony.linux import resource_limits
+from tony.linux import os_errors
 from tony.linux.resource_limits import allow_open_files
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import MAX_FROM_AM, MAX_FROM_PEER, MAX_SUMMON
@@ -248,7 +248,7 @@ class _ListeningSide(HandshakeSide):
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     self._log_limited(
-                        "no-room", f"cannot take another connection: {resource_limits.describe_os_error(error)}"
+                        "no-room", f"cannot take another connection: {os_errors.describe_os_error(error)}"
                     )
                     await asyncio.sleep(_DROP_RETRY_SECONDS if self._drop_one() else _ACCEPT_PAUSE_SECONDS)
                 continue  # or that connection was closed before it was accepted

@@ -24,7 +24,7 @@ from tony.schedulers.capabilities import Capabilities
 
 if TYPE_CHECKING:
     from tony.schedulers.allocator_interface import ContainerAllocator
-    from tony.storage.staging.remote_files import RemoteFiles
+    from tony.storage.staging.remote_files_interface import RemoteFiles
 
 #: Window in seconds in which AM failures count against `am_attempts`.
 ATTEMPTS_WITHIN = 600.0

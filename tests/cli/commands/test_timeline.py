@@ -20,7 +20,8 @@ from tony.core import events as ev
 from tony.history.job_record import write_summary
 from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase, TaskResources, Timeline
 from tony.model.layout import Home
-from tony.model.states import JobState, RoleKind, TaskState
+from tony.model.setting_choices import RoleKind
+from tony.model.states import JobState, TaskState
 
 
 def told(spans: list[Span], marks: tuple[Mark, ...] = (), until: float = 100.0, sessions: int = 1) -> Timeline:

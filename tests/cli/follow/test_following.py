@@ -24,9 +24,8 @@ from tests.jobs.fake_am import (
     succeeded,
     write_log,
 )
-from tony.cli.follow import follow_view
-from tony.cli.follow.follow_view import PlainView, create_view
-from tony.cli.follow.following import exit_code, follow_to_end
+from tony.cli.follow import following
+from tony.cli.follow.following import PlainView, create_view, exit_code, follow_to_end
 from tony.cli.terminal.live_status import LiveView
 from tony.errors import ExitCode
 from tony.history.job_record import write_summary
@@ -43,7 +42,7 @@ Recorded = tuple[JobFolder, JobRecord]
 @pytest.fixture(autouse=True)
 def plain_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is always the same time of day."""
-    monkeypatch.setattr(follow_view, "format_stamp", lambda: "12:00:00 ")
+    monkeypatch.setattr(following, "format_stamp", lambda: "12:00:00 ")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.facts import mention_each
 from tony.config.files.layers import Garbled, Written, merge
 from tony.config.files.overrides import from_environment, parse_flag_value
 from tony.model.job_spec import GIB
-from tony.model.states import TlsMode
+from tony.model.setting_choices import TlsMode
 
 JOB = """
 command = "x"

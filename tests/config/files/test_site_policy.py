@@ -17,7 +17,7 @@ from tests.facts import mention_each
 from tony.config.files.site_files import default_site_files
 from tony.config.files.site_policy import check_again
 from tony.model.job_spec import GIB, JobSpec, Resources, Role, Timeouts
-from tony.model.states import TlsMode
+from tony.model.setting_choices import TlsMode
 
 JOB = 'command = "x"\n'
 

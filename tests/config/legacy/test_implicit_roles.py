@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.config.legacy.jobs import notes, spec
 from tony.model.ids import TaskId
 from tony.model.job_spec import GIB
-from tony.model.states import RoleKind
+from tony.model.setting_choices import RoleKind
 
 ONE = {"tony.worker.instances": "1"}
 LOGS = "tony.application.tensorboard-log-dir"

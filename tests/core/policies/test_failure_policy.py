@@ -10,7 +10,7 @@ from tests.core.sample_states import standing
 from tests.core.specs import roles, task
 from tony.core.policies.failure_policy import Effect, judge
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import FailurePolicy, RoleKind
+from tony.model.setting_choices import FailurePolicy, RoleKind
 
 TOLERATE, SESSION, JOB = Effect.TOLERATE, Effect.FAIL_SESSION, Effect.FAIL_JOB
 TRACKED, CHIEF, ANY = FailurePolicy.ANY_TRACKED, FailurePolicy.CHIEF_OR_ALL, FailurePolicy.ANY_TASK

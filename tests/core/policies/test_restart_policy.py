@@ -21,7 +21,7 @@ from tony.core.policies.restart_policy import (
 from tony.core.state import Restart, State
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import RestartScope
+from tony.model.setting_choices import RestartScope
 
 NOW = 1000.0
 

@@ -8,7 +8,7 @@ from tests.core.sample_states import standing
 from tests.core.specs import roles
 from tony.core.policies.start_order import find_newly_blocked, find_newly_ready, is_group_done
 from tony.model.job_spec import JobSpec, Role
-from tony.model.states import AfterCondition, RoleKind
+from tony.model.setting_choices import AfterCondition, RoleKind
 
 SUCCEEDED, ENDED, STARTED = AfterCondition.SUCCEEDED, AfterCondition.ENDED, AfterCondition.STARTED
 

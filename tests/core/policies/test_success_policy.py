@@ -10,7 +10,7 @@ from tests.core.sample_states import standing
 from tests.core.specs import roles
 from tony.core.policies.success_policy import judge
 from tony.model.job_spec import Role
-from tony.model.states import RoleKind, StopOn
+from tony.model.setting_choices import RoleKind, StopOn
 
 SPEC = roles(
     chief=Role(),

@@ -16,7 +16,8 @@ from tony.core.policies import gang_size_policy
 from tony.core.report_builder import ReportContext, build_report
 from tony.model.actor import Actor
 from tony.model.job_spec import JobSpec, Role, Timeouts
-from tony.model.states import AfterCondition, DistributedMode, JobState, RoleKind, TaskState
+from tony.model.setting_choices import AfterCondition, DistributedMode, RoleKind
+from tony.model.states import JobState, TaskState
 
 AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 FOUR = workers(4, gang_patience=10.0)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.facts import mentions
 from tony.executor.network.port_reservation import TaskPorts
-from tony.model.states import ReservedPort
+from tony.model.setting_choices import ReservedPort
 
 
 def test_each_session_has_fresh_ports() -> None:

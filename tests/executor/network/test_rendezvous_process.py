@@ -15,7 +15,7 @@ from tests.executor.horovod_client import ask
 from tests.support.waiting import block_until
 from tony.linux import process
 from tony.model.exit_status import ExitReason
-from tony.model.states import RendezvousKind
+from tony.model.setting_choices import RendezvousKind
 from tony.protocol import executor_messages as msg
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions, ForeignWriterError, LogFullError
-from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
+from tony.hadoop.hdfs.webhdfs_requests import WebLogin
 from tony.hadoop.ipc.errors import AccessControlError, HadoopError, SafeModeError
 
 _PATH = "/log"

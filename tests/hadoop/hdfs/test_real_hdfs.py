@@ -24,9 +24,9 @@ from tony.hadoop.failover import FailoverProxy
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
 from tony.hadoop.hdfs.errors import BeingWrittenError
 from tony.hadoop.hdfs.file_system import FileKind
-from tony.hadoop.hdfs.namenode import NameNode
-from tony.hadoop.hdfs.web_identity import WebLogin
+from tony.hadoop.hdfs.namenode_rpc import NameNode
 from tony.hadoop.hdfs.webhdfs import WebHdfs
+from tony.hadoop.hdfs.webhdfs_requests import WebLogin
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     FileExistsAlreadyError,
@@ -34,7 +34,7 @@ from tony.hadoop.ipc.errors import (
     QuotaExceededError,
     SafeModeError,
 )
-from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.login_identity import LoginIdentity
 from tony.hadoop.wire.namenode import PROTOCOL
 from tony.mini.cluster import MiniCluster
 
@@ -46,7 +46,7 @@ ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 WRITER = """
 import sys, time
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
-from tony.hadoop.hdfs.web_identity import WebLogin
+from tony.hadoop.hdfs.webhdfs_requests import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 log = AppendLog(WebHdfs([sys.argv[1]], WebLogin(user=sys.argv[2])), sys.argv[3], AppendOptions(interval=0))
 number = 0
@@ -61,7 +61,7 @@ while True:
 #: A program that begins an append of a megabyte, sends a little of it, and then does nothing more.
 HALF = """
 import http.client, sys, time
-from tony.hadoop.hdfs.web_identity import WebLogin
+from tony.hadoop.hdfs.webhdfs_requests import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 client = WebHdfs([sys.argv[1]], WebLogin(user=sys.argv[2]))
 origin, target = client._find_datanode("POST", sys.argv[3], "APPEND", {})

@@ -21,8 +21,8 @@ from tony.errors import StorageError
 from tony.hadoop.hdfs.errors import BeingWrittenError, NoSpaceError
 from tony.hadoop.hdfs.file_system import FileKind, SpaceUsage
 from tony.hadoop.hdfs.http import HttpOptions, Pieces
-from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
+from tony.hadoop.hdfs.webhdfs_requests import WebLogin
 from tony.hadoop.ipc.errors import (
     AccessControlError,
     CallTimeoutError,

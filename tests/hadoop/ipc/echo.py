@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.support.hadoop.ipc_server import FakeIpcServer, Incoming
-from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.login_identity import LoginIdentity
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.proto import BYTES, INT32, STRING, ProtoMessage, optional
 from tony.hadoop.wire.rpc_method import Method

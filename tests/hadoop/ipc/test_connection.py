@@ -42,7 +42,7 @@ from tony.hadoop.ipc.errors import (
     StandbyError,
 )
 from tony.hadoop.ipc.frames import CallId
-from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.login_identity import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 from tony.hadoop.sasl.digest_layers import Protection
 

@@ -13,7 +13,7 @@ from tests.support.hadoop.digest_server import DigestServer
 from tony.address import Address
 from tony.errors import InfraError
 from tony.hadoop.ipc.errors import IpcProtocolError, LoginError
-from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.login_identity import LoginIdentity
 from tony.hadoop.ipc.negotiation import Negotiation
 from tony.hadoop.wire.proto import decode, read_delimited
 from tony.hadoop.wire.rpc import RpcSasl, SaslAuth, SaslState

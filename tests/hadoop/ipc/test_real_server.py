@@ -32,7 +32,7 @@ from tony.hadoop.ipc.errors import (
     SaslError,
     StandbyError,
 )
-from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.login_identity import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 from tony.hadoop.sasl.digest_layers import Protection
 from tony.hadoop.tokens.credentials import TokenCredentials, read_file, write_file

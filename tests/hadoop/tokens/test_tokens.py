@@ -25,10 +25,10 @@ from tony.hadoop.tokens.credentials import (
     read_file,
     select,
     to_bytes,
+    to_url_string,
     write_file,
 )
 from tony.hadoop.tokens.token import HadoopToken, read_hdfs_owner
-from tony.hadoop.tokens.url_string import to_url_string
 from tony.hadoop.tokens.writable import MalformedWritableError, WritableReader
 from tony.hadoop.wire.proto import encode_delimited
 from tony.hadoop.wire.rpc import Credentials, CredentialsEntry

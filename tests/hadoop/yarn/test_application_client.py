@@ -19,7 +19,7 @@ from tony.hadoop.ipc.errors import (
     ApplicationNotFoundError,
     InvalidResourceRequestError,
 )
-from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.login_identity import LoginIdentity
 from tony.hadoop.wire import application_client as wire
 from tony.hadoop.wire.reports import (
     ApplicationState,

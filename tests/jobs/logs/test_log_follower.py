@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from tests.jobs.fake_am import recorded, write_log
-from tony.jobs.logs.log_follower import LogTail
+from tests.jobs.logs.test_log_reader import OUT, append, texts
+from tony import clock
+from tony.jobs.logs.log_follower import PARTIAL_LINE_SECONDS, LiveReader, LogTail
 from tony.jobs.logs.log_selection import Selection
 from tony.model.layout import Home, JobFolder
 
@@ -79,7 +82,7 @@ async def test_beginning_with_the_last_lines(folder: JobFolder) -> None:
 
 async def test_lines_without_an_end_wait_for_it_one_by_one(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who ends its line meanwhile is not due any more; who does not is due once."""
-    monkeypatch.setattr("tony.jobs.logs.progress_bar_lines.PARTIAL_LINE_SECONDS", 0.0)
+    monkeypatch.setattr("tony.jobs.logs.log_follower.PARTIAL_LINE_SECONDS", 0.0)
     with LogTail(folder.logs, Selection(), live=True) as tail:
         for index in range(3):
             write_log(folder, f"worker-{index}.s1.t1.out", "half")
@@ -93,3 +96,59 @@ async def test_lines_without_an_end_wait_for_it_one_by_one(folder: JobFolder, mo
         write_log(folder, "worker-0.s1.t1.out", " of it")
         assert list(tail.read_new_lines()) == []
         assert [line.text for line in tail.take_due_lines()] == [" of it"]
+
+
+def test_of_a_line_that_overwrites_itself_the_newest_state_is_read(tmp_path: Path) -> None:
+    """States that only wipe it out are none; other lines are as ever."""
+    append(tmp_path, b"a\r\n 25%|#\r 50%|##\n\r 75%\r    \r\n\n  b\n")
+    assert texts(LiveReader(tmp_path, OUT).read()) == ["a", " 50%|##", " 75%", "", "  b"]
+
+
+def test_a_bar_shows_before_its_line_has_an_end(tmp_path: Path) -> None:
+    """Each time only its newest state; the end alone is no line."""
+    reader = LiveReader(tmp_path, OUT)
+    append(tmp_path, b"\r 25%\r 26%")
+    assert texts(reader.read()) == []
+    assert texts(reader.take()) == [" 26%"]
+    assert texts(reader.take()) == []
+    append(tmp_path, b"\r 27%\r100%")
+    assert texts(reader.read()) == []
+    assert texts(reader.take()) == ["100%"]
+    append(tmp_path, b"\nnext\n\n")
+    assert texts(reader.read()) == ["next", ""]
+
+
+def test_a_prompt_shows_and_its_answer_is_a_line_of_its_own(tmp_path: Path) -> None:
+    reader = LiveReader(tmp_path, OUT)
+    append(tmp_path, b"loading ...")
+    assert texts(reader.read()) == []
+    assert texts(reader.take()) == ["loading ..."]
+    append(tmp_path, b" done\nrest")
+    assert texts(reader.read()) == [" done"]
+    assert texts(reader.drain()) == ["rest"]
+
+
+def test_the_age_of_an_unfinished_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From when its first byte was read, however often it grows; a line's end starts anew."""
+    now = 100.0
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
+    reader = LiveReader(tmp_path, OUT)
+    append(tmp_path, b"\r1")
+    assert texts(reader.read()) == []
+    now = 100.5
+    append(tmp_path, b"\r2")
+    assert texts(reader.read()) == []
+    assert reader.due == 100.0 + PARTIAL_LINE_SECONDS
+    append(tmp_path, b"\n\r3")
+    assert texts(reader.read()) == ["2"]
+    assert reader.due == 100.5 + PARTIAL_LINE_SECONDS
+    assert texts(reader.take()) == ["3"]
+    assert not reader.due
+
+
+def test_wiping_alone_is_nothing(tmp_path: Path) -> None:
+    """A bar that was taken away leaves no empty line while it waits."""
+    reader = LiveReader(tmp_path, OUT)
+    append(tmp_path, b"\r     \r")
+    assert texts(reader.read()) == []
+    assert texts(reader.take()) == []

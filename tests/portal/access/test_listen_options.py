@@ -15,8 +15,8 @@ from tony.client.credential_creation import make_credentials
 from tony.errors import UserError
 from tony.model.layout import Home
 from tony.portal.access.listen_options import ListenOptions
+from tony.portal.access.login_credentials import TokenFile
 from tony.portal.access.login_routes import LoginRoutes
-from tony.portal.access.tokens import TokenFile
 from tony.web.app import create
 from tony.web.user_authentication import Authenticator
 

@@ -13,7 +13,7 @@ from tony.hadoop.configuration import Configuration
 from tony.model.layout import Home, JobFolder
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.record_download import RecordDownload
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 JOB = "application_1700000000000_0007"
 THERE = f"/user/ann/.tony/jobs/{JOB}"

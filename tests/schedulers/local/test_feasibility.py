@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.facts import mentions
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
-from tony.model.states import AfterCondition
+from tony.model.setting_choices import AfterCondition
 from tony.schedulers.local.claims.machine_capacity import Machine
 from tony.schedulers.local.feasibility import find_unsatisfiable_requests
 

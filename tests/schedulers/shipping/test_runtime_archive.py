@@ -159,7 +159,7 @@ def test_every_module_in_it_can_be_imported(unpacked: Path) -> None:
     """None needs what was left out; compiled or not. What programs of users find of us is a `tony` of its own."""
     clients = {
         "tony.__main__",
-        "tony.schedulers.yarn.cluster.cluster_discovery",
+        "tony.schedulers.yarn.client.cluster_discovery",
         "tony.schedulers.yarn.client.submitter",
     }
     clients |= {"tony.config.files.yaml_reader", "tony.storage.hdfs.hdfs_discovery", "tony.storage.hdfs.hdfs_store"}

@@ -17,10 +17,10 @@ from tony.model.layout import Home
 from tony.model.staged import InPlace, Placement, StagedItem, StagedJob, StagedRole
 from tony.schedulers import registry
 from tony.schedulers.yarn.client.artifacts import collect_in_place, list_file_systems
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.storage.hdfs.hdfs_remote_files import HdfsFiles
-from tony.storage.staging.remote_files import RemoteFile, RemoteFileNotFoundError, RemoteFolder
+from tony.storage.staging.remote_files_interface import RemoteFile, RemoteFileNotFoundError, RemoteFolder
 
 
 @pytest.fixture

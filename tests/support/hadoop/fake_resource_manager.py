@@ -17,7 +17,7 @@ from typing import Final
 from tests.support.hadoop.ipc_server import Auth, FakeIpcServer, FakeRefusalError
 from tests.support.hadoop.token_messages import to_message
 from tony.hadoop.ids import format_container
-from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.login_identity import LoginIdentity
 from tony.hadoop.tokens.credentials import AM_RM, NODE_MANAGER
 from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire import rpc

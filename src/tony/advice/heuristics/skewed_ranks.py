@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tony.advice.facts import Facts, RoleFacts, Run, gigabytes
 from tony.advice.heuristic import Heuristic, Threshold
 from tony.advice.recommendation import Evidence, Recommendation, Saving, Severity, savings_range
-from tony.model.states import RoleKind
+from tony.model.setting_choices import RoleKind
 from tony.units import Unit, format_number
 
 

@@ -8,7 +8,7 @@ from tony.advice.facts import Facts, Run
 from tony.advice.heuristic import Heuristic, Threshold
 from tony.advice.recommendation import Evidence, Recommendation, Saving, Severity, savings_range
 from tony.history.goodput import Bucket, GoodputLedger
-from tony.model.states import RoleKind
+from tony.model.setting_choices import RoleKind
 from tony.units import Unit, format_amount
 
 

@@ -28,7 +28,7 @@ from tony.units import format_exact_size
 
 if TYPE_CHECKING:
     from tony.jobs.directory.view import DirectoryJobView
-    from tony.jobs.view import JobView
+    from tony.jobs.job_view import JobView
 
 
 @click.command("logs")

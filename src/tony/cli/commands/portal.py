@@ -116,7 +116,7 @@ def token(user: str | None, days: int, no_expiry: bool, note: str, revoke: str |
     _check_packages()
     if user is not None and revoke is not None:
         raise click.UsageError("--user creates a token, --revoke revokes one: use only one of them")
-    from tony.portal.access.tokens import TokenFile
+    from tony.portal.access.login_credentials import TokenFile
 
     tokens = TokenFile(home().portal)
     if revoke is not None:

@@ -17,7 +17,7 @@ from tony.errors import ExitCode
 from tony.protocol.messages import Stacks
 
 if TYPE_CHECKING:
-    from tony.jobs.view import JobView
+    from tony.jobs.job_view import JobView
 
 
 @click.command("stacks")

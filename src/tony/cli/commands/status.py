@@ -117,7 +117,7 @@ def _show(
         alone = find_lone_restarts(events, report)
     sentence = ""
     if progress is not None:
-        from tony.cli.terminal.sparkline import format_progress
+        from tony.cli.text.metric_values import format_progress
 
         sentence = format_progress(progress)
     say_all(format_status(report, find_columns(), find_further_sessions(events, report), alone, sentence))

@@ -17,7 +17,7 @@ from tony.config.table.resolved_table import list_resolved_rows
 from tony.control_characters import escape
 from tony.errors import ConfigError, ExitCode
 from tony.model.job_spec import Role
-from tony.model.states import RoleKind
+from tony.model.setting_choices import RoleKind
 
 
 @click.command("validate")

@@ -8,18 +8,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import ClassVar, Self, TextIO
 
 import click
 
 from tony import clock
-from tony.cli.terminal.live_region import LiveRegion
 from tony.cli.terminal.output import has_colours
-from tony.cli.terminal.sparkline import format_progress
-from tony.cli.terminal.terminal_text import find_size
+from tony.cli.terminal.terminal_text import count_columns, find_size
 from tony.cli.text.log_printer import LogPrinter
+from tony.cli.text.metric_values import format_progress
 from tony.cli.text.status_changes import StatusChanges
 from tony.cli.text.status_text import format_live_table
 from tony.control_characters import escape
@@ -109,3 +108,45 @@ class LiveView:
 def colour_states(row: str) -> str:
     """Return a row with its states coloured."""
     return _WORDS.sub(lambda match: click.style(match[0], fg=_COLOURS[match[0]]), row)
+
+
+class LiveRegion:
+    """The rows on the screen.
+
+    Args:
+        stream: a terminal that supports escape sequences.
+
+    Attributes:
+        rows: the rows as last drawn, without colours.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rows: list[str] = []
+        self._stream = stream
+
+    def draw(self, rows: list[str], above: Iterable[str] = (), paint: Callable[[str], str] = lambda row: row) -> None:
+        """Erase the rows; write the lines `above` in their place, and `rows` below them.
+
+        Args:
+            paint: colours a row.
+        """
+        erase = self._erase_sequence()
+        self.rows = rows
+        table = "\n".join(map(paint, rows))
+        self._stream.write("".join([erase, *(f"{line}\n" for line in above), table]))
+        self._stream.flush()
+
+    def leave(self) -> None:
+        """Leave the rows on the screen; the next output begins below them."""
+        if self.rows:
+            self._stream.write("\n")
+            self._stream.flush()
+        self.rows = []
+
+    def _erase_sequence(self) -> str:
+        """Return the escape sequence that erases the rows, from the end of the last one."""
+        if not self.rows:
+            return ""
+        columns = find_size(self._stream).columns
+        up = sum(max(1, -(-count_columns(row) // columns)) for row in self.rows) - 1
+        return f"\r\x1b[{up}A\x1b[J" if up else "\r\x1b[J"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tony.cli.terminal.sparkline import NOTHING, format_measure
 from tony.cli.terminal.terminal_text import count_columns, cut
+from tony.cli.text.metric_values import NOTHING, format_measure
 from tony.control_characters import escape
 from tony.jobs.comparison import ComparedJob, Comparison, SettingDifference, Value, change
 from tony.model.metric_definitions import find_unit

@@ -7,8 +7,8 @@ import io
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tony.cli.terminal.sparkline import NOTHING, draw_sparkline, format_measure
 from tony.cli.terminal.terminal_text import format_table
+from tony.cli.text.metric_values import NOTHING, draw_sparkline, format_measure
 from tony.control_characters import escape
 from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Peak

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tony.cli.terminal.sparkline import NOTHING, draw_sparkline, format_measure, format_progress
 from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, format_table
+from tony.cli.text.metric_values import NOTHING, draw_sparkline, format_measure, format_progress
 from tony.cli.text.status_text import format_live_headline
 from tony.control_characters import escape
 from tony.jobs.job_metrics import find_last_value

@@ -26,7 +26,7 @@ from tony.model.job_spec import NOTICES, Command, JobSpec
 from tony.model.masking import is_reference
 from tony.model.placeholders import check as placeholder_errors
 from tony.model.placeholders import find_addressed_roles, find_misspelled_names
-from tony.model.states import AfterCondition, DistributedMode, RestartScope, RoleKind, StopOn
+from tony.model.setting_choices import AfterCondition, DistributedMode, RestartScope, RoleKind, StopOn
 
 if TYPE_CHECKING:
     from tony.frameworks.base import Framework

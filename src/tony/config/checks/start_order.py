@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from tony.config.table.converted_settings import ValueTable
 from tony.config.table.settings_table import Key
 from tony.model.job_spec import Role
-from tony.model.states import AfterCondition
+from tony.model.setting_choices import AfterCondition
 
 #: Roles at each end of a long cycle that are named.
 _NAMED_ROLES = 5

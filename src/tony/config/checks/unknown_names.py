@@ -1,16 +1,34 @@
-"""Parameters and roles that only the command line, a variable or a call names: probably misspelled."""
+"""Names that do not exist: frameworks, schedulers, and parameters and roles named outside the job file."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from tony.config.checks.cross_checks import texts_with_placeholders
 from tony.config.checks.hints import Note
 from tony.config.files.layers import Branch
-from tony.config.name_suggestions import find_closest_match, suggest_names
+from tony.config.name_suggestions import find_closest_match, format_known_names, suggest_names
 from tony.config.table.converted_settings import ValueTable
+from tony.frameworks.registry import home_of, names
 from tony.model.job_spec import JobSpec
 from tony.model.placeholders import find_parameters
+from tony.schedulers import registry as schedulers
+
+
+def check_plugin_names(value_table: ValueTable) -> bool:
+    """Report an unknown framework or scheduler; return True if the framework is known."""
+    scheduler = value_table.value(("scheduler", "name"))
+    if (
+        scheduler is not None
+        and scheduler not in schedulers.list_built_in_names()
+        and scheduler not in schedulers.names()
+    ):
+        value_table.add_error(("scheduler", "name"), _describe_unknown("scheduler", scheduler, schedulers.names()))
+    framework = value_table.value(("framework",))
+    if framework is None or _has_framework(framework):
+        return True
+    value_table.add_error(("framework",), _describe_unknown("framework", framework, names()))
+    return False
 
 
 def check_names(spec: JobSpec, value_table: ValueTable, file: Branch, given: Collection[str]) -> None:
@@ -51,3 +69,15 @@ def find_unused_parameters(spec: JobSpec, value_table: ValueTable) -> Iterator[N
 def _names_below(tree: Branch, table: str) -> Collection[str]:
     branch = tree.children.get(table)
     return branch.children.keys() if isinstance(branch, Branch) else ()
+
+
+def _has_framework(name: str) -> bool:
+    try:
+        home_of(name)
+    except LookupError:
+        return False
+    return True
+
+
+def _describe_unknown(what: str, name: str, known: Sequence[str]) -> str:
+    return f"unknown {what}; {suggest_names(name, known, format_known_names(known))}"

@@ -2,7 +2,7 @@
 
 `translate` is the entry: flags in, a valid job out. `flags` and `settings_sources` read the command line, XML files and
 `--conf`; `keys` is the table of all settings. It runs the parts in order: `job_settings`, `roles`,
-`role_kinds`, `file_settings`, `yarn_settings`, `implicit_roles`, `site_limits`. The result is a `draft_job`: values
+`task_types`, `file_settings`, `yarn_settings`, `implicit_roles`, `draft_checks`. The result is a `draft_job`: values
 with their places, `missing_file_checks` and errors. `job_file_writer` prints it as a job file with comments,
 `final_xml` reads what a finished job left.
 

@@ -12,8 +12,8 @@ from tony.config.checks.hints import Note
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
-from tony.config.legacy.role_kinds import LegacyTaskTypes
 from tony.config.legacy.roles import VENV
+from tony.config.legacy.task_types import LegacyTaskTypes
 from tony.model.hdfs_uri import is_address
 from tony.model.placeholders import escape
 

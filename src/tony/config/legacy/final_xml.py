@@ -10,7 +10,7 @@ from tony.hadoop.configuration import ConfigurationError, properties_of
 from tony.model.ids import ROLE_NAME
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.masking import mask_secret
-from tony.model.states import DistributedMode, RoleKind
+from tony.model.setting_choices import DistributedMode, RoleKind
 from tony.units import parse_size
 
 _INSTANCES = re.compile(r"tony\.([^.]+)\.instances", re.ASCII)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tony.config.legacy import file_settings
 from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
-from tony.config.legacy.role_kinds import FIRST, MAIN, PREPROCESS, TENSORBOARD, LegacyTaskTypes
 from tony.config.legacy.roles import command_from_setting, interpreter, resources
+from tony.config.legacy.task_types import FIRST, MAIN, PREPROCESS, TENSORBOARD, LegacyTaskTypes
 from tony.model.placeholders import escape
 
 #: Text that the preprocessing run prints before the value for all tasks.

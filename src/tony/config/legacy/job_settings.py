@@ -6,8 +6,8 @@ from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.keys import VARIABLES
-from tony.config.legacy.role_kinds import LegacyTaskTypes
 from tony.config.legacy.roles import command_from_flags, text_of
+from tony.config.legacy.task_types import LegacyTaskTypes
 from tony.config.table.converted_settings import RESERVED_ENV
 from tony.config.table.value_format import format_name
 from tony.model.masking import is_secret

@@ -11,9 +11,9 @@ from tony.config.checks.hints import Note
 from tony.config.files.layers import quote
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.flags import Flags
-from tony.config.legacy.role_kinds import LegacyTaskTypes
 from tony.config.legacy.roles import VENV
 from tony.config.legacy.settings_sources import DEFAULT_FILE, is_there
+from tony.config.legacy.task_types import LegacyTaskTypes
 from tony.config.table.value_format import format_name
 from tony.errors import Problem
 

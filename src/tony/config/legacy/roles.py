@@ -7,8 +7,8 @@ from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DEFAULTS, DraftJob, LegacyOrigin
 from tony.config.legacy.flags import Flags
 from tony.config.legacy.keys import RESERVED, TYPE_ENDINGS
-from tony.config.legacy.role_kinds import TENSORBOARD, LegacyTaskTypes
 from tony.config.legacy.settings_sources import LegacyValue
+from tony.config.legacy.task_types import TENSORBOARD, LegacyTaskTypes
 from tony.config.name_suggestions import suggest_names
 from tony.config.table.value_format import format_name
 from tony.model.placeholders import escape

@@ -8,20 +8,19 @@ from typing import Any
 
 from tony.config import load as job_config
 from tony.config.legacy import (
+    draft_checks,
     file_settings,
     implicit_roles,
     job_settings,
     missing_file_checks,
-    role_kinds,
     roles,
-    site_limits,
-    unused_settings,
+    task_types,
     yarn_settings,
 )
 from tony.config.legacy.draft_job import DraftJob
 from tony.config.legacy.flags import Flags
-from tony.config.legacy.role_kinds import shape
 from tony.config.legacy.settings_sources import read
+from tony.config.legacy.task_types import shape
 
 
 def translate(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[DraftJob, bool]:
@@ -35,15 +34,15 @@ def translate(flags: Flags, environ: Mapping[str, str], cwd: Path) -> tuple[Draf
     """
     settings, problems, complete = read(flags, environ, cwd)
     draft = DraftJob(settings=settings, problems=problems)
-    unused_settings.check(draft)
+    draft_checks.check_names(draft)
     types = shape(draft)
     job_settings.translate(draft, flags, types)
     roles.translate(draft, types)
-    role_kinds.translate(draft, types)
+    task_types.translate(draft, types)
     file_settings.translate(draft, flags, types)
     yarn_settings.translate(draft, types, cwd)
     implicit_roles.translate(draft, flags, types)
-    site_limits.check(draft, types)
+    draft_checks.check_limits(draft, types)
     missing_file_checks.check(draft, flags, types, cwd)
     return draft, complete
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tony.config.legacy import value_parsing
 from tony.config.legacy.draft_job import DraftJob, LegacyOrigin
-from tony.config.legacy.role_kinds import LegacyTaskTypes
 from tony.config.legacy.settings_sources import LegacyValue
+from tony.config.legacy.task_types import LegacyTaskTypes
 from tony.config.table.value_format import format_name
 
 _YARN = ("scheduler", "yarn")

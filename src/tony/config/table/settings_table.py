@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tony.model.job_spec import MIB, JobSpec, Role
-from tony.model.states import (
+from tony.model.setting_choices import (
     DistributedMode,
     FailurePolicy,
     OnTimeout,

@@ -7,7 +7,7 @@ from enum import Enum
 
 from tony.core.state import RoleState, State
 from tony.model.ids import TaskId
-from tony.model.states import FailurePolicy, RoleKind
+from tony.model.setting_choices import FailurePolicy, RoleKind
 
 #: Why a session fails although each failure was tolerated.
 ALL_FAILED = "every tracked task failed"

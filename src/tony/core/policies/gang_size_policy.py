@@ -10,7 +10,7 @@ import zlib
 
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.state import RoleState, State
-from tony.model.states import RoleKind
+from tony.model.setting_choices import RoleKind
 
 #: The deadlines of the first session and of later ones.
 FIRST = Deadline(DeadlineKind.GANG_WAIT)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tony.core.state import Restart, State, Task
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure, FailureCause, FailureClass
-from tony.model.states import RestartScope
+from tony.model.setting_choices import RestartScope
 from tony.units import format_duration
 
 #: Restarts because another process took a reserved port: not the job's fault, so they do not count, but are limited.

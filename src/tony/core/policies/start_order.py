@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tony.core.state import RoleState
-from tony.model.states import AfterCondition
+from tony.model.setting_choices import AfterCondition
 
 
 def find_newly_ready(roles: Mapping[str, RoleState]) -> Iterable[RoleState]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tony.core.reasons import Success
 from tony.core.state import State
-from tony.model.states import RoleKind, StopOn, TaskState
+from tony.model.setting_choices import RoleKind, StopOn
+from tony.model.states import TaskState
 
 
 def judge(state: State) -> Success | None:

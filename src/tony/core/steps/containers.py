@@ -9,7 +9,8 @@ from tony.core.policies import gang_size_policy
 from tony.core.state import ContainerIntent, GrantedContainer, RoleState, State, Task
 from tony.core.step_context import StepContext
 from tony.core.transitions import JobMove, TaskMove
-from tony.model.states import DistributedMode, JobState, RoleKind, TaskState
+from tony.model.setting_choices import DistributedMode, RoleKind
+from tony.model.states import JobState, TaskState
 
 #: Containers per task and session that may end before the program was started: they are replaced, uncounted.
 MAX_LAUNCHES = 3

@@ -26,7 +26,8 @@ from tony.core.steps import (
     unconfirmed_exit,
 )
 from tony.model.ids import TaskId
-from tony.model.states import JobState, OnTimeout, RoleKind
+from tony.model.setting_choices import OnTimeout, RoleKind
+from tony.model.states import JobState
 
 
 def on_deadline(ctx: StepContext, event: ev.DeadlinePassed) -> None:

@@ -15,7 +15,8 @@ from tony.core.steps import job_finish, node_exclusion, session_restart, task_at
 from tony.model.failure_facts import MessageFacts
 from tony.model.job_report import Failure, FailureCause, FailureClass
 from tony.model.job_spec import TimeoutAfter
-from tony.model.states import JobState, RoleKind
+from tony.model.setting_choices import RoleKind
+from tony.model.states import JobState
 
 
 def fail_task(ctx: StepContext, task: Task, failure: Failure) -> None:

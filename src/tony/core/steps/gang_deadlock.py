@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tony.core import pending_reason
+from tony.core import waiting_sentences
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.policies.gang_size_policy import compute_gang_pause, has_enough
 from tony.core.reasons import GangReleased
@@ -34,7 +34,7 @@ def release_partial_gang(ctx: StepContext) -> None:
     if not idle:
         return
     waited = format_duration(state.spec.gang_patience or 0)
-    missing = pending_reason.describe_pending(state)
+    missing = waiting_sentences.describe_pending(state)
     reason = f"{missing}; nothing was granted for {waited} (gang_patience), so it is released for other jobs"
     state.release_count += 1
     state.timers.set(Deadline(DeadlineKind.GANG_PAUSE), ctx.now + compute_gang_pause(state.release_count, state.job_id))

@@ -14,7 +14,8 @@ from tony.core.steps import task_attempts
 from tony.core.transitions import TaskMove
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec
-from tony.model.states import DistributedMode, RoleKind, TaskState
+from tony.model.setting_choices import DistributedMode, RoleKind
+from tony.model.states import TaskState
 
 _REGISTRATION = (DeadlineKind.REGISTRATION,)
 

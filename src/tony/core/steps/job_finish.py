@@ -1,4 +1,4 @@
-"""The end of a job: its result is decided once, then everything left is stopped and released."""
+"""The end of a job: its result and root cause are decided once, then everything left is stopped and released."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from dataclasses import replace
 from tony.core import actions as act
 from tony.core.deadline import Deadline, DeadlineKind
 from tony.core.reasons import GangReleased, Success
-from tony.core.root_cause import select_root_cause
 from tony.core.state import Final, State
 from tony.core.step_context import StepContext
 from tony.core.steps import containers, program_stop, task_attempts
 from tony.core.transitions import JobMove, TaskMove
 from tony.errors import ExitCode
-from tony.model.job_report import EXIT_CODES, Failure
+from tony.model.job_report import EXIT_CODES, Failure, FailureCause
 from tony.model.states import JobState
 
 _LAST_MOVE: Mapping[JobState, JobMove] = {
@@ -22,6 +21,20 @@ _LAST_MOVE: Mapping[JobState, JobMove] = {
     JobState.FAILED: JobMove.FAIL,
     JobState.KILLED: JobMove.KILL,
 }
+#: Causes that describe the end of one task's program: the earliest of these is the root cause.
+_PROGRAM_CAUSES = frozenset(
+    {
+        FailureCause.PROGRAM,
+        FailureCause.MEMORY,
+        FailureCause.LAUNCH,
+        FailureCause.LIMIT,
+        FailureCause.LOST,
+        FailureCause.PORT_COLLISION,
+        FailureCause.SILENT,
+    }
+)
+#: Maximum lines of `others` in a failure; ten thousand tasks may fail at once.
+_MAX_OTHER_FAILURES = 20
 
 
 def finish(
@@ -101,3 +114,18 @@ def exit_code(state: State) -> ExitCode | None:
     if not final or not state.job.ended:
         return None
     return ExitCode.SUCCEEDED if final.failure is None else EXIT_CODES[final.failure.failure_class]
+
+
+def select_root_cause(state: State, decided: Failure) -> Failure:
+    """Return the root cause: the earliest failure of this session, with the others listed in it.
+
+    When a task dies, its peers fail with their own errors within a second or two, and reports may overtake each other;
+    so the failure reported first is not always the one that happened first. Limits (timeouts, kills) stay as decided.
+    """
+    first = decided
+    if decided.cause in _PROGRAM_CAUSES:
+        first = min((f for f in state.failures if f.cause in _PROGRAM_CAUSES), key=lambda f: f.at, default=decided)
+    others = [f.reason for f in state.failures if f is not first]
+    more = len(others) - _MAX_OTHER_FAILURES
+    lines = others[:_MAX_OTHER_FAILURES] + ([f"and {more} more"] if more > 0 else [])
+    return replace(first, others=tuple(lines))

@@ -13,7 +13,8 @@ from tony.core.steps import containers, elastic_start, failure_handling, gang_st
 from tony.core.transitions import TaskMove
 from tony.model.failure_facts import MessageFacts
 from tony.model.job_report import FailureCause, FailureClass
-from tony.model.states import JobState, RoleKind
+from tony.model.setting_choices import RoleKind
+from tony.model.states import JobState
 
 
 def advance(ctx: StepContext) -> None:

@@ -8,7 +8,8 @@ from tony.core.step_context import StepContext
 from tony.core.steps import containers, role_readiness
 from tony.core.transitions import JobMove, TaskMove
 from tony.errors import InvalidTransitionError
-from tony.model.states import JobState, RoleKind, TaskState
+from tony.model.setting_choices import RoleKind
+from tony.model.states import JobState, TaskState
 
 
 def on_opened(ctx: StepContext, event: ev.SessionOpened) -> None:

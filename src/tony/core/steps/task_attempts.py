@@ -14,7 +14,8 @@ from tony.core.step_context import StepContext
 from tony.core.transitions import JobMove, TaskMove
 from tony.model.ids import TaskId
 from tony.model.job_report import Failure
-from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, TaskState
+from tony.model.setting_choices import RoleKind
+from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
 #: Deadlines that end with a task attempt.
 _ATTEMPT_DEADLINES = (

@@ -20,7 +20,8 @@ from tony.core.transitions import TaskMove
 from tony.model.exit_status import ExitStatus
 from tony.model.failure_facts import ContainerLoss
 from tony.model.job_report import Failure
-from tony.model.states import ENDED_TASK_STATES, JobState, RoleKind, StopOn, TaskState
+from tony.model.setting_choices import RoleKind, StopOn
+from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 
 
 def on_task_end(ctx: StepContext, task: Task) -> None:

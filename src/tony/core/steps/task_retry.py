@@ -12,7 +12,7 @@ from tony.core.step_context import StepContext
 from tony.core.steps import containers, gang_start, node_exclusion, session_restart, task_attempts
 from tony.core.transitions import TaskMove
 from tony.model.job_report import Failure, FailureCause
-from tony.model.states import RestartScope, RoleKind
+from tony.model.setting_choices import RestartScope, RoleKind
 
 
 def is_bound(state: State, task: Task) -> bool:

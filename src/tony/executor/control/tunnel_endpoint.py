@@ -14,7 +14,7 @@ from collections.abc import Callable
 from tony.address import format_host
 from tony.errors import ConnectionFailedError, ProtocolError
 from tony.executor.control.am_connection import Reach
-from tony.linux import resource_limits
+from tony.linux import os_errors
 from tony.protocol.launch import LaunchContext
 from tony.protocol.tunnel_messages import DialTunnel, JoinTunnel, TunnelFailed
 from tony.rpc.client_connection import connect
@@ -99,7 +99,7 @@ class TunnelEndpoint:
                 failures.append(f"{place} does not answer")
             except OSError as error:
                 if error.errno not in _NOT_LISTENING:
-                    failures.append(f"{place}: {resource_limits.explain(error) or describe_error(error)}")
+                    failures.append(f"{place}: {os_errors.explain(error) or describe_error(error)}")
             else:
                 if not _is_itself(streams[1]):
                     return streams, f"{format_host(place)}:{port}"

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Sequence
 
 from tony.linux.port_reservation import PortsExhaustedError, Reservation, listeners, reserve
-from tony.model.states import ReservedPort
+from tony.model.setting_choices import ReservedPort
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from tony.errors import InfraError
 from tony.executor.program.spawn import Reaper
 from tony.frameworks.base import rendezvous_folder
 from tony.isolated_interpreter import command
-from tony.linux import oom_score, process, resource_limits
-from tony.model.states import RendezvousKind
+from tony.linux import oom_score, os_errors, process
+from tony.model.setting_choices import RendezvousKind
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Rendezvous:
                 )
         except (OSError, subprocess.SubprocessError) as error:
             raise RendezvousError(
-                f"cannot start the rendezvous of the task: {resource_limits.describe_os_error(error)}"
+                f"cannot start the rendezvous of the task: {os_errors.describe_os_error(error)}"
             ) from error
         child.returncode = 0  # the reaper waits for it, not this object
         self.pid = child.pid

@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 from tony import clock
-from tony.executor.output.decisive_line import find_decisive_line, with_decisive_line
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.output.log_serving import LogReaders, StreamLog
 from tony.executor.output.writer_thread import WriterThread
@@ -49,6 +48,12 @@ TAIL_BYTES = 2000
 LAST_LINE = 200
 #: tqdm and the like end their lines with a carriage return.
 LINE_END = re.compile(rb"\r\n|\n|\r")
+#: The end of a Python traceback: a class, perhaps with its module, and its message. The output of several processes is
+#: labelled (`rank_output`).
+_EXCEPTION = re.compile(rb"(?:\[\d+\] )?(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception)(?:: [^\r\n]*)?\r?(?=\n|$)")
+_ENDINGS = (b"Error", b"Exception")
+#: Occurrences checked, from the end, in output that is full of these words.
+_MAX_PLACES = 200
 
 
 class Stream:
@@ -321,3 +326,25 @@ class Output:
     def _on_end(self, stream: int) -> None:
         if self._readers:
             self._readers.on_end(self._logs[stream])
+
+
+def find_decisive_line(data: bytes) -> bytes:
+    """Return the last line that looks like the end of a traceback; empty if there is none."""
+    places = {word: data.rfind(word) for word in _ENDINGS}
+    for _ in range(_MAX_PLACES):
+        place = max(places.values(), default=-1)
+        if place < 0:
+            return b""
+        start = data.rfind(b"\n", 0, place) + 1
+        found = _EXCEPTION.match(data, start)
+        if found:
+            return found[0].rstrip(b"\r")
+        places = {word: data.rfind(word, 0, start) if at >= start else at for word, at in places.items()}
+    return b""
+
+
+def with_decisive_line(tail: list[bytes], decisive: bytes) -> list[bytes]:
+    """Return the last lines, with the decisive one put first if it is not among them; never more lines than before."""
+    if not decisive or decisive in tail or len(tail) < 3:
+        return tail
+    return [decisive, b"...", *tail[2:]]

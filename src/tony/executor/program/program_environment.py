@@ -9,12 +9,13 @@ inherited, and nothing that other tasks rely on. No secret of tony is among them
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address
 from pathlib import Path
 from types import MappingProxyType
 
 from tony.errors import UserError
-from tony.executor.network.host_address import resolve_ip
 from tony.frameworks.base import Framework, TaskView, build_common_environment
 from tony.model.codec import Json
 from tony.model.ids import TaskId
@@ -38,6 +39,8 @@ _INHERITED = ("PATH", "HOME", "LANG", "USER")
 _DEFAULTS = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 #: Longest string that Linux passes to a program, including its closing zero (MAX_ARG_STRLEN).
 _MAX_STRING_BYTES = 32 * os.sysconf("SC_PAGE_SIZE")
+#: A documentation address (RFC 5737). Nothing is sent there: the kernel only looks up the route.
+_UNUSED_ADDRESS = ("192.0.2.1", 9)
 
 
 class LaunchFailedError(UserError):
@@ -231,3 +234,41 @@ def _build_device_variables(task: TaskPart, container: ContainerPart) -> dict[st
     if container.gpu_devices is None:
         return {} if task.gpus else {"CUDA_VISIBLE_DEVICES": ""}
     return {"CUDA_VISIBLE_DEVICES": ",".join(container.gpu_devices)}
+
+
+def resolve_ip(host: str) -> str:
+    """Return the IPv4 address by which others reach a host. Blocks on the system's resolver.
+
+    Many systems resolve their own name to a loopback address (Debian: 127.0.1.1). Then the address of the outgoing
+    route is returned; without such a route, the loopback address.
+
+    Raises:
+        UserError: the name has no IPv4 address.
+    """
+    try:
+        found = {entry[4][0]: None for entry in socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)}
+    except (OSError, UnicodeError) as error:
+        raise UserError(
+            f"the host {host} cannot be resolved to an IPv4 address: {error}. Check its DNS or /etc/hosts entry."
+        ) from error
+    addresses = [IPv4Address(address) for address in found]
+    outside = [address for address in addresses if not address.is_loopback]
+    if outside:
+        return str(outside[0])
+    return str(addresses[0]) if _is_local_name(host) else _find_outgoing_address() or str(addresses[0])
+
+
+def _is_local_name(host: str) -> bool:
+    try:
+        return IPv4Address(host).is_loopback
+    except ValueError:
+        return host.rstrip(".").lower() in ("localhost", "localhost.localdomain")
+
+
+def _find_outgoing_address() -> str | None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(_UNUSED_ADDRESS)
+            return str(probe.getsockname()[0])
+        except OSError:
+            return None

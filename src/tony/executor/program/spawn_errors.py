@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from tony.linux import resource_limits
+from tony.linux import os_errors
 
 #: Characters of a program's name that are shown.
 _MAX_NAME_CHARACTERS = 200
@@ -26,7 +26,7 @@ def describe_spawn_error(program: str, error: Exception, folder: str, path: str)
     if number == errno.ENAMETOOLONG:
         return f"command not found: {program} (the name is too long for the file system)"
     if number not in (errno.ENOENT, errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.ENOTDIR, errno.E2BIG):
-        return f"cannot start {program}: {resource_limits.describe_os_error(error)}"
+        return f"cannot start {program}: {os_errors.describe_os_error(error)}"
     if number == errno.E2BIG:
         return f"cannot start {program}: command and environment are too long together for Linux"
     if place is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,6 @@ from tony.hadoop.configuration.value_parsing import (
     parse_seconds,
     parse_size,
 )
-from tony.hadoop.configuration.variable_expansion import expand
 from tony.hadoop.configuration.xml_file import Property, SiteXmlReader
 from tony.hadoop.remote_text import escape_line
 
@@ -27,6 +27,11 @@ from tony.hadoop.remote_text import escape_line
 SITE_FILES: Final = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml", "mapred-site.xml")
 
 Value = TypeVar("Value")
+#: Replacements in one value (`Configuration.MAX_SUBST`).
+MAX_EXPANSIONS = 20
+#: Characters that a value may grow to: 20 replacements double a text of 8 characters to 8 MiB.
+MAX_LENGTH = 1 << 20
+_VARIABLE = re.compile(r"\$\{([^}$ ]+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +146,7 @@ class HadoopConfiguration:
         if found is None:
             return default
         try:
-            return expand(found.text, self._find_raw, self._environ).strip()
+            return expand_variables(found.text, self._find_raw, self._environ).strip()
         except ValueError as error:
             raise self.build_error(key, str(error)) from None
 
@@ -260,3 +265,44 @@ def _find_folder(folder: Path | str | None, environ: Mapping[str, str]) -> Path 
 def _strip_scheme(text: str) -> str:
     """Return the `host:port` of an address, which may be a URI, as Hadoop allows."""
     return text.partition("://")[2].partition("/")[0] if "://" in text else text
+
+
+def expand_variables(text: str, lookup: Callable[[str], str | None], environ: Mapping[str, str]) -> str:
+    """Return the value with everything in it replaced.
+
+    Args:
+        text: the value as written.
+        lookup: the unexpanded value of a key (or of a Java system property), or None.
+        environ: for `${env.X}`.
+
+    Raises:
+        ValueError: too many replacements.
+    """
+    value = text
+    for _ in range(MAX_EXPANSIONS):
+        match = _VARIABLE.search(value)
+        if match is None:
+            return value
+        new = _find_variable(match[1], environ)
+        if new is None:
+            new = lookup(match[1])
+        if new is None:
+            return value
+        if match[0] in new:
+            return text
+        value = value[: match.start()] + new + value[match.end() :]
+        if len(value) > MAX_LENGTH:
+            raise ValueError(f"it grows beyond {MAX_LENGTH} characters when its ${{...}} are replaced.")
+    raise ValueError(f"it needs more than {MAX_EXPANSIONS} replacements of ${{...}}; Hadoop makes no more.")
+
+
+def _find_variable(variable: str, environ: Mapping[str, str]) -> str | None:
+    if not variable.startswith("env.") or len(variable) == 4:
+        return None
+    name = variable[4:]
+    for at, char in enumerate(name):
+        if name.startswith(":-", at):
+            return environ.get(name[:at]) or name[at + 2 :]
+        if char == "-":
+            return environ.get(name[:at], name[at + 1 :])
+    return environ.get(name)

@@ -20,8 +20,15 @@ from urllib.parse import quote, urlencode
 from tony.hadoop.hdfs.download_stream import Download
 from tony.hadoop.hdfs.file_system import FileStatus, SpaceUsage
 from tony.hadoop.hdfs.http import Content, HttpOptions, HttpOrigin, HttpPool, HttpResponse, Pieces
-from tony.hadoop.hdfs.web_identity import LoginSource, WebLogin
-from tony.hadoop.hdfs.webhdfs_requests import check_path, exclude_hosts, format_bool, parse_base_url, read_redirect
+from tony.hadoop.hdfs.webhdfs_requests import (
+    LoginSource,
+    WebLogin,
+    check_path,
+    exclude_hosts,
+    format_bool,
+    parse_base_url,
+    read_redirect,
+)
 from tony.hadoop.hdfs.webhdfs_responses import (
     build_refusal,
     parse_answer,

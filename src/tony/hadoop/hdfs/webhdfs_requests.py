@@ -1,8 +1,9 @@
-"""Parts of WebHDFS requests as text: addresses, paths and parameters."""
+"""Parts of WebHDFS requests: addresses, paths and parameters as text, and the identity of the client."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from tony.hadoop.hdfs.http import HttpOrigin, HttpResponse, split_url
 from tony.hadoop.ipc.errors import IpcProtocolError
@@ -57,3 +58,28 @@ def check_path(path: str) -> str:
 def format_bool(value: bool) -> str:
     """Return a truth value as a parameter."""
     return "true" if value else "false"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebLogin:
+    """The identity for requests.
+
+    Attributes:
+        user: the name, which a cluster without security believes; not sent with a token.
+        token: a delegation token as URL-safe text, which identifies the user. Secret.
+        act_for: another user to act for, if the cluster allows `user` to.
+    """
+
+    user: str = ""
+    token: str = field(default="", repr=False)
+    act_for: str = ""
+
+    def build_query(self) -> dict[str, str]:
+        """Return the parameters of every request."""
+        who = {"delegation": self.token} if self.token else {"user.name": self.user} if self.user else {}
+        return {**who, "doas": self.act_for} if self.act_for else who
+
+
+#: Returns the login: called with None when it is first needed, and with the old login when its token was refused;
+#: returns the same one if there is no other. May block.
+LoginSource = Callable[[WebLogin | None], WebLogin]

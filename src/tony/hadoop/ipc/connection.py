@@ -39,7 +39,7 @@ from tony.hadoop.ipc.frames import (
     ping_frame,
     read_answer,
 )
-from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod
+from tony.hadoop.ipc.login_identity import LoginIdentity, LoginMethod
 from tony.hadoop.ipc.negotiation import Negotiation
 from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions, dial
 from tony.hadoop.sasl.digest_layers import SaslExchangeError, SecurityLayer

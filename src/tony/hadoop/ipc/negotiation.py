@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tony.address import Address
 from tony.hadoop.ipc.errors import IpcProtocolError, LoginError
 from tony.hadoop.ipc.frames import build_context_frame, build_sasl_frame
-from tony.hadoop.ipc.login_method import LoginIdentity, LoginMethod, expand_principals
+from tony.hadoop.ipc.login_identity import LoginIdentity, LoginMethod, expand_principals
 from tony.hadoop.remote_text import escape_line
 from tony.hadoop.sasl.digest import DigestClient
 from tony.hadoop.sasl.digest_layers import SaslExchangeError, SecurityLayer

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import socket
+from binascii import b2a_base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -227,3 +228,9 @@ def select(credentials: TokenCredentials, kind: str, service: str | None = None)
 
 def _list_services(token: HadoopToken) -> tuple[str, ...]:
     return tuple(part.strip() for part in token.service.split(","))
+
+
+def to_url_string(token: HadoopToken) -> str:
+    """Return the text for WebHDFS's `delegation=` and for YARN's REST, as Java's `encodeToUrlString`."""
+    encoded = b2a_base64(encode_token(token), newline=False).decode()
+    return encoded.replace("+", "-").replace("/", "_").rstrip("=")

@@ -52,7 +52,7 @@ from tony.hadoop.ipc.errors import (
     RemoteError,
     SaslError,
 )
-from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.login_identity import LoginIdentity
 from tony.hadoop.sasl.digest_layers import Protection
 from tony.hadoop.tokens.credentials import from_message
 from tony.hadoop.tokens.token import HadoopToken

@@ -29,7 +29,7 @@ from tony.hadoop.ipc.errors import (
     RetriableError,
     build_remote_error,
 )
-from tony.hadoop.ipc.login_method import LoginIdentity
+from tony.hadoop.ipc.login_identity import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions
 from tony.hadoop.sasl.digest_layers import Protection
 from tony.hadoop.tokens.credentials import from_message

@@ -29,13 +29,13 @@ from tony.jobs.directory.event_reader import read_events
 from tony.jobs.directory.open_log import LOG_PIECE, LogPart, OpenLog
 from tony.jobs.directory.task_logs import TaskLogs
 from tony.jobs.directory.timeline_cache import TimelineCache
+from tony.jobs.job_view import JobView
 from tony.jobs.logs import log_stream
 from tony.jobs.logs.log_reader import LogLine
 from tony.jobs.logs.log_selection import Selection
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.remote.remote_record import RemoteRecord
 from tony.jobs.status import job_status
-from tony.jobs.view import JobView
 from tony.linux.inotify import ChangeWatch
 from tony.linux.thread_pools import USUAL, Lane, get_current_user, to_thread
 from tony.model.ids import TaskId

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from tony.core.events import EVENTS, Event
 from tony.errors import ConnectionFailedError, InfraError, TonyError, UnknownJobError, UserError
 from tony.jobs.logs.log_selection import LogFileInfo
-from tony.jobs.portal_client.portal_address import is_private, normalize_address
+from tony.jobs.portal_client.portal_addresses import is_private, normalize_address
 from tony.jobs.portal_client.saved_logins import KeptToken, load_stored_token
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.job_query import MAX_PAGE_JOBS

@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Sequence
 from tony.core.events import ContainerEnded, Event, Granted, Queued, Unsatisfiable
 from tony.errors import ConfigError, SchedulerError, TonyError
 from tony.isolated_interpreter import command
-from tony.linux import container_cgroup, process, resource_limits
+from tony.linux import container_cgroup, os_errors, process
 from tony.linux.resource_limits import allow_open_files
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
@@ -105,7 +105,7 @@ class LocalAllocator(ContainerAllocator):
             self._server.open()  # early, while this process has a single thread
         except OSError as error:
             raise SchedulerError(
-                f"cannot start the executors' fork server: {resource_limits.describe_os_error(error)}"
+                f"cannot start the executors' fork server: {os_errors.describe_os_error(error)}"
             ) from error
         self._recovered = not self._recovery.has_predecessors
         ledger, notice = open_ledger(self._settings, self._job.home)
@@ -221,7 +221,7 @@ class LocalAllocator(ContainerAllocator):
                 return
             container_cgroup.remove(held.groups)
             self._forget(held)
-            why = resource_limits.describe_os_error(error)
+            why = os_errors.describe_os_error(error)
             raise SchedulerError(f"cannot start the executor of {task.role}:{task.index}: {why}") from error
 
     async def _start(

@@ -26,7 +26,7 @@ from tony.schedulers.local.supervision.am_start import build_master_command, sta
 from tony.schedulers.settings_schema import load_recorded_values
 
 if TYPE_CHECKING:
-    from tony.storage.staging.remote_files import RemoteFiles
+    from tony.storage.staging.remote_files_interface import RemoteFiles
 
 #: Attempts to kill what a dead AM left; each waits some seconds for processes stuck in the kernel.
 _KILL_ATTEMPTS = 3

@@ -20,7 +20,7 @@ from tony.schedulers.shipping.archive_build_cache import build_once, compute_fin
 from tony.schedulers.shipping.pyc_compiler import compile_pyc
 from tony.storage.cache.object_cache import Cache, Stored
 
-#: Packages that only a client needs, and those that are shipped in `pages_archive`.
+#: Packages that only a client needs, and those that are shipped in `web_code_archive`.
 _EXCLUDED = frozenset({"advice", "cli", "client", "mini", "portal", "testing", "web"})
 _ZIP_TIME = (2000, 1, 1, 0, 0, 0)
 _START = "schedulers/shipping/launch"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +27,7 @@ from tony.hadoop.wire.yarn_records import (
     Url,
 )
 from tony.model.job_spec import JobSpec, Resources
+from tony.model.placeholders import VARIABLE
 from tony.model.staged import Placement, StagedRole
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import ATTEMPTS_WITHIN
@@ -33,7 +35,6 @@ from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.yarn.client.unrecorded_applications import build_tags
 from tony.schedulers.yarn.launch_payload import EXECUTOR, INTERPRETER, MASTER, RUNTIME, Uploaded
 from tony.schedulers.yarn.settings import ENVIRONMENT, PYTHON, YarnSettings, read_role_settings
-from tony.schedulers.yarn.shell_quoting import escape_for_shell
 
 MIB = 1024**2
 #: YARN's name for GPUs.
@@ -42,6 +43,10 @@ _TYPE_LENGTH = 20
 _DOCKER_IMAGE = "scheduler.yarn.docker_image"
 #: A job that grants access only to its owner.
 _PRIVATE_JOB = JobSpec()
+#: Characters that a shell interprets inside double quotes, unless they begin a variable.
+_SPECIAL = re.compile(rf'(?P<variable>{VARIABLE.pattern})|[\\"`$]', re.ASCII)
+#: Read by YARN itself, as they are sent; no shell interprets them.
+_READ_BY_YARN = "YARN_CONTAINER_RUNTIME_"
 
 
 def build_capability(resources: Resources) -> Resource:
@@ -276,3 +281,15 @@ def _build_log_context(settings: YarnSettings) -> LogAggregationContext | None:
     if any(rolled):
         given.update(rolled_include=rolled[0] or ".*", rolled_exclude=rolled[1] or "")
     return LogAggregationContext(**given) if given else None
+
+
+def escape_for_shell(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables escaped for YARN, which writes the values unchanged into a script between double quotes."""
+    return {
+        name: value if name.startswith(_READ_BY_YARN) else _SPECIAL.sub(_quote_match, value)
+        for name, value in variables.items()
+    }
+
+
+def _quote_match(found: re.Match[str]) -> str:
+    return found[0] if found["variable"] else f"\\{found[0]}"

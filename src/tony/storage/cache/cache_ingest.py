@@ -20,7 +20,7 @@ from tony.storage.cache.digest_index import DigestIndex, Stamp
 from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import CHUNK, Cache, Stored
 from tony.storage.staging.folder_scan import Scan
-from tony.storage.staging.remote_files import RemoteFile, RemoteFiles
+from tony.storage.staging.remote_files_interface import RemoteFile, RemoteFiles
 from tony.storage.stores.disk_errors import explain_os_error
 
 #: Attempts to pack a folder that changes meanwhile.

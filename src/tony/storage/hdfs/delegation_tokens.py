@@ -18,10 +18,17 @@ from tony.hadoop.authentication import Logins, is_secure
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import NameService, find_name_service, list_resource_managers
 from tony.hadoop.failover import Policy
-from tony.hadoop.hdfs.web_identity import WebLogin
-from tony.hadoop.tokens.credentials import AM_RM, CLIENT_TO_AM, CONTAINER, NODE_MANAGER, RM_DELEGATION, TokenCredentials
+from tony.hadoop.hdfs.webhdfs_requests import WebLogin
+from tony.hadoop.tokens.credentials import (
+    AM_RM,
+    CLIENT_TO_AM,
+    CONTAINER,
+    NODE_MANAGER,
+    RM_DELEGATION,
+    TokenCredentials,
+    to_url_string,
+)
 from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.tokens.url_string import to_url_string
 
 #: With the first three, a program could impersonate the AM; with the others its user: submit, kill.
 _YARN_TOKENS = (AM_RM, NODE_MANAGER, CONTAINER, RM_DELEGATION, CLIENT_TO_AM)
@@ -82,7 +89,7 @@ async def collect_job_credentials(
 
 async def fetch_token(settings: Configuration, logins: Logins, service: NameService) -> HadoopToken | None:
     """Return a new token of a file system; None from one that requires none."""
-    from tony.hadoop.hdfs.namenode import create_name_node  # late: most clusters require no tokens
+    from tony.hadoop.hdfs.namenode_rpc import create_name_node  # late: most clusters require no tokens
 
     async with create_name_node(settings, logins, service, policy=POLICY) as client:
         return await client.get_delegation_token(find_token_renewer(settings, logins.user))

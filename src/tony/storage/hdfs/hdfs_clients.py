@@ -116,7 +116,7 @@ class HdfsClients:
         return asyncio.run(self._recover_lease(path))
 
     async def _recover_lease(self, path: str) -> bool:
-        from tony.hadoop.hdfs.namenode import create_name_node  # late: hardly ever needed
+        from tony.hadoop.hdfs.namenode_rpc import create_name_node  # late: hardly ever needed
 
         async with create_name_node(self.configuration, self.logins, self.files, policy=POLICY) as client:
             return await client.recover_lease(path)

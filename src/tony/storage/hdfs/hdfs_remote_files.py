@@ -10,7 +10,12 @@ from tony.hadoop.hdfs.file_system import FileKind, FileStatus, SeekableReader
 from tony.hadoop.ipc.errors import AccessControlError, FileMissingError
 from tony.model.hdfs_uri import split_address
 from tony.storage.hdfs.hdfs_clients import HdfsClients
-from tony.storage.staging.remote_files import RemoteFile, RemoteFileNotFoundError, RemoteFiles, RemoteFolder
+from tony.storage.staging.remote_files_interface import (
+    RemoteFile,
+    RemoteFileNotFoundError,
+    RemoteFiles,
+    RemoteFolder,
+)
 
 if TYPE_CHECKING:
     from tony.hadoop.hdfs.webhdfs import WebHdfs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tony.model.staged import InPlace, Placement, StagedItem
 from tony.storage.archives.archive_detection import KNOWN, detect, find_unsupported
-from tony.storage.staging.remote_files import RemoteFile, RemoteFiles, RemoteFolder
+from tony.storage.staging.remote_files_interface import RemoteFile, RemoteFiles, RemoteFolder
 from tony.storage.staging.staging_requests import StagingRejectedError, StagingRequest
 
 #: Bytes of a file that are read to detect its archive format.

@@ -20,7 +20,7 @@ from tony.storage.cache import cache_ingest
 from tony.storage.cache.object_cache import Cache, Stored
 from tony.storage.environments.environment_cache import build_missing_python_error, find_prefix
 from tony.storage.staging.folder_scan import Scan, scan
-from tony.storage.staging.remote_files import RemoteFile, RemoteFiles
+from tony.storage.staging.remote_files_interface import RemoteFile, RemoteFiles
 
 if TYPE_CHECKING:
     from tony.storage.archives.unpack import Contents

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
-from tony.model.states import AfterCondition, RoleKind
+from tony.model.setting_choices import AfterCondition, RoleKind
 from tony.schedulers.local.claims import peak_demand as peak_module
 from tony.schedulers.local.claims.peak_demand import (
     Need,

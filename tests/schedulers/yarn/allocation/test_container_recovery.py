@@ -221,7 +221,7 @@ def closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(path)
         return asked.count(path) > 1
 
-    monkeypatch.setattr("tony.schedulers.yarn.cluster.cluster_clients.ClusterClients.recover_lease", recover)
+    monkeypatch.setattr("tony.schedulers.yarn.cluster_clients.ClusterClients.recover_lease", recover)
     return asked
 
 

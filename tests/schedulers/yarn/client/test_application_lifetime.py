@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
-from tony.schedulers.yarn.client.list_entry import explain_exceeded_limit
+from tony.schedulers.yarn.client.application_reports import explain_exceeded_limit
 from tony.schedulers.yarn.settings import YarnSettings
 
 SAID = "Application is killed by ResourceManager as it has exceeded the lifetime period."

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs
-from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
+from tony.hadoop.hdfs.webhdfs_requests import WebLogin
 from tony.schedulers.yarn.client.cache_eviction import DAY, MARKER, evict
 
 CACHE = "/tony/cache"

@@ -12,12 +12,12 @@ import pytest
 
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
 from tony.errors import SchedulerError, StorageError
-from tony.hadoop.hdfs.web_identity import WebLogin
 from tony.hadoop.hdfs.webhdfs import WebHdfs
+from tony.hadoop.hdfs.webhdfs_requests import WebLogin
 from tony.hadoop.ipc.errors import HadoopError
 from tony.schedulers.yarn.client.cache_eviction import MARKER
 from tony.schedulers.yarn.client.cache_upload import CacheUploader, UploadRequest
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
 
 STAGING = "/user/ann/.tony"

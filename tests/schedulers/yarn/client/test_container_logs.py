@@ -20,7 +20,7 @@ from tony.hadoop.wire.reports import ApplicationReport, ApplicationState, LogAgg
 from tony.hadoop.wire.yarn_records import ApplicationId, NodeId, NodeReport
 from tony.schedulers.yarn.client import container_logs
 from tony.schedulers.yarn.client.container_logs import ContainerLogs
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 JOB = "application_1795272430499_0007"
 ONE, TWO = "container_1795272430499_0007_01_000002", "container_1795272430499_0007_01_000003"

@@ -7,7 +7,7 @@ from tests.facts import mention_each, mentions
 from tests.schedulers.yarn.samples import yarn_role
 from tony.errors import Problem
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
-from tony.model.states import DistributedMode
+from tony.model.setting_choices import DistributedMode
 from tony.schedulers.yarn.allocation.container_demand import count_suitable_nodes
 from tony.schedulers.yarn.client.capacity import ClusterCapacity, ClusterNode, Queue
 from tony.schedulers.yarn.client.feasibility import find_notices, find_unsatisfiable_requests

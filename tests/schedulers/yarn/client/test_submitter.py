@@ -26,9 +26,9 @@ from tony.model.layout import Home
 from tony.model.states import JobState
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.yarn.client import submitter as submitters
-from tony.schedulers.yarn.client.application_status import to_application_status
+from tony.schedulers.yarn.client.application_reports import to_application_status
 from tony.schedulers.yarn.client.submitter import YarnSubmitter
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.settings import YarnSettings
 
 JOB = "application_1700000000000_0007"

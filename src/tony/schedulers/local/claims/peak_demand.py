@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from tony.model.job_spec import JobSpec, Resources, Role
-from tony.model.states import AfterCondition
+from tony.model.setting_choices import AfterCondition
 
 #: Up to this many ordered roles the peak is exact; beyond, it is the plain sum, which is never too low.
 EXACT_ROLES = 28

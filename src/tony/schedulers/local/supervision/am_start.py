@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tony.errors import SchedulerError
 from tony.isolated_interpreter import command
-from tony.linux import resource_limits
+from tony.linux import os_errors
 from tony.linux.file_tail import read_tail
 from tony.model.layout import JobFolder
 from tony.schedulers.local.containers.executor_processes import describe_end
@@ -102,7 +102,7 @@ def _spawn(argv: Sequence[str], folder: JobFolder) -> tuple[subprocess.Popen[byt
     except OSError as error:
         os.close(ready)
         raise SchedulerError(
-            f"the application master cannot be started: {resource_limits.describe_os_error(error)}"
+            f"the application master cannot be started: {os_errors.describe_os_error(error)}"
         ) from error
     finally:
         os.close(up)

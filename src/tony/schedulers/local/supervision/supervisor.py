@@ -28,7 +28,7 @@ from typing import Any
 
 from tony import clock, isolated_interpreter
 from tony.errors import ExitCode
-from tony.linux import liveness_lock, process, process_title, resource_limits
+from tony.linux import liveness_lock, os_errors, process, process_title
 from tony.linux.fd_store import FdStore
 from tony.linux.file_replacement import replace_file
 from tony.model.layout import JobFolder
@@ -139,7 +139,7 @@ def supervise(folder: JobFolder, attempt: Callable[[bool], int], pipe: int) -> i
             am = _fork(deaths)
         except OSError as error:
             print(
-                f"cannot start the application master: {resource_limits.describe_os_error(error)}",
+                f"cannot start the application master: {os_errors.describe_os_error(error)}",
                 file=sys.stderr,
             )
             return ExitCode.INFRASTRUCTURE

@@ -56,7 +56,7 @@ from tony.schedulers.yarn.allocation.outstanding_requests import OutstandingRequ
 from tony.schedulers.yarn.allocation.page_proxy import find_page_proxy
 from tony.schedulers.yarn.capabilities import CAPABILITIES
 from tony.schedulers.yarn.client.placement_constraints import find_placed
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_contexts import build_task_container, count_gpus
 from tony.schedulers.yarn.launch_payload import TASK, JobPayload, encode_payload

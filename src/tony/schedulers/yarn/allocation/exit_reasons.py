@@ -15,9 +15,8 @@ from tony.hadoop.wire.yarn_records import ContainerStatus, NodeReport, NodeState
 from tony.hadoop.yarn.am_rm_client import AttemptEndedError
 from tony.hadoop.yarn.application_client import ENDED
 from tony.hadoop.yarn.exit_status import NOT_THE_PROGRAM, YarnExitStatus, exit_status
-from tony.schedulers.yarn.client.list_entry import KEY as LIFETIME
-from tony.schedulers.yarn.client.list_entry import explain_exceeded_limit
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.client.application_reports import LIFETIME, explain_exceeded_limit
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JobPayload
 from tony.schedulers.yarn.settings import read_settings

@@ -10,9 +10,9 @@ from tony.model.hdfs_uri import split_address
 from tony.model.staged import Placement, StagedItem, StagedJob
 from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import OWN_PYTHON
-from tony.schedulers.shipping.pages_archive import store_pages
 from tony.schedulers.shipping.plugin_archive import store_plug_in
 from tony.schedulers.shipping.runtime_archive import store_runtime
+from tony.schedulers.shipping.web_code_archive import store_pages
 from tony.schedulers.yarn.client.cache_upload import UploadRequest
 from tony.schedulers.yarn.launch_payload import Uploaded
 from tony.schedulers.yarn.settings import ENVIRONMENT, PYTHON, YarnSettings

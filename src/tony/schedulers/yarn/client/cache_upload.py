@@ -20,7 +20,7 @@ from tony.hadoop.hdfs.file_system import FileStatus
 from tony.hadoop.ipc.errors import AccessControlError, FileExistsAlreadyError, FileMissingError, RemoteError
 from tony.schedulers.yarn.client.cache_eviction import DAY, MARKER, evict, find_last_use, is_due
 from tony.schedulers.yarn.client.quota_errors import explain_quota_errors
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_payload import Uploaded
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tony.hadoop.wire.reports import ApplicationReport, LogAggregationStatus
 from tony.hadoop.yarn.application_client import ENDED
 from tony.linux.thread_pools import to_thread
 from tony.schedulers.client_interface import LogSink
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 #: Seconds to wait for log aggregation after the end, and between two polls.
 _AGGREGATION_SECONDS = 20.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tony.errors import Problem
 from tony.model.job_spec import JobSpec
-from tony.model.states import DistributedMode
+from tony.model.setting_choices import DistributedMode
 from tony.schedulers.yarn.allocation.container_demand import (
     CORES,
     MEMORY,
@@ -17,11 +17,6 @@ from tony.schedulers.yarn.allocation.container_demand import (
     format_names,
 )
 from tony.schedulers.yarn.client.capacity import ClusterCapacity
-from tony.schedulers.yarn.client.queue_limits import (
-    explain_over_queue_limit,
-    find_most_memory,
-    is_queue_mapping_possible,
-)
 from tony.schedulers.yarn.settings import YarnSettings, read_role_settings
 
 _KEYS = {MEMORY: "memory", CORES: "vcores", "yarn.io/gpu": "gpus"}
@@ -228,3 +223,42 @@ def _build_key(place: str, name: str) -> str:
 def _limit(name: str) -> str:
     known = {MEMORY: "yarn.scheduler.maximum-allocation-mb", CORES: "yarn.scheduler.maximum-allocation-vcores"}
     return known.get(name, f"yarn.resource-types.{name}.maximum-allocation")
+
+
+def is_queue_mapping_possible(capacity: ClusterCapacity) -> bool:
+    """Return True if the cluster may map users to queues, so that this queue name stands for the user's queue."""
+    return capacity.queue is not None and capacity.queue.path in ("default", "root.default")
+
+
+def explain_over_queue_limit(demand: ContainerDemand, capacity: ClusterCapacity) -> str:
+    """Return why the queue can never hold the container; empty if it can, or if that is uncertain.
+
+    Memory only: whether other resources count depends on a setting that only the ResourceManager knows.
+    """
+    limit, queue = find_most_memory(demand, capacity), capacity.queue
+    if limit is None or queue is None or demand.amounts.get(MEMORY, 0) <= limit:
+        return ""
+    whole = sum(node.has.get(MEMORY, 0) for node in find_nodes(demand, capacity))
+    share = f", {round(100 * queue.share, 2):g} % by its maximum-capacity and its parents'" if queue.share else ""
+    return (
+        f"{demand.what} requests {format_amount(MEMORY, demand.amounts[MEMORY])}, but the queue {queue.path} can use "
+        "at "
+        f"most {format_amount(MEMORY, limit)} of {format_amount(MEMORY, whole)} in all{share}"
+    )
+
+
+def find_most_memory(demand: ContainerDemand, capacity: ClusterCapacity) -> int | None:
+    """Return the most memory that the queue can ever have, with every node back; None if that is uncertain.
+
+    A label has limits of its own, and no limit for containers without a label counts on nodes with a shared label.
+    """
+    queue = capacity.queue
+    if queue is None or queue.most_memory is None or demand.label or capacity.shared_labels:
+        return None
+    nodes = find_nodes(demand, capacity)
+    running = sum(node.has.get(MEMORY, 0) for node in nodes if not node.away)
+    whole = sum(node.has.get(MEMORY, 0) for node in nodes)
+    if not running:
+        return None
+    # A share grows with the cluster, an absolute limit less. The share includes nodes that have just joined.
+    return max(-(-queue.most_memory * whole // running), int(queue.share * whole))

@@ -29,24 +29,28 @@ from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
 from tony.schedulers.job_store.record_download import RecordDownload
 from tony.schedulers.yarn.allocation.container_demand import count_suitable_nodes
 from tony.schedulers.yarn.capabilities import CAPABILITIES
-from tony.schedulers.yarn.client.application_status import find_tracking_url, to_application_status
+from tony.schedulers.yarn.client.application_reports import (
+    LIFETIME,
+    explain_exceeded_limit,
+    find_tracking_url,
+    to_application_status,
+    to_list_entry,
+)
 from tony.schedulers.yarn.client.artifacts import build_artifacts, collect_in_place, list_file_systems
 from tony.schedulers.yarn.client.cache_upload import CacheUploader
 from tony.schedulers.yarn.client.capacity import AWAY, WAITING, ClusterCapacity, build_capacity, describe_queue_position
+from tony.schedulers.yarn.client.cluster_discovery import find_cluster
 from tony.schedulers.yarn.client.feasibility import find_notices, find_unsatisfiable_requests
-from tony.schedulers.yarn.client.list_entry import KEY as LIFETIME
-from tony.schedulers.yarn.client.list_entry import explain_exceeded_limit, to_list_entry
 from tony.schedulers.yarn.client.unrecorded_applications import explain_missing_history, find_staging, is_ours
 from tony.schedulers.yarn.client.unsatisfiable_constraints import find_constraint_hints, find_unsatisfiable_constraints
-from tony.schedulers.yarn.cluster.cluster_clients import ClusterClients
-from tony.schedulers.yarn.cluster.cluster_discovery import find_cluster
+from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.launch_contexts import build_master_container, build_submission
 from tony.schedulers.yarn.launch_payload import JOB, JobPayload, encode_payload
 from tony.schedulers.yarn.settings import YarnSettings, find_recorded_source, load_recorded_settings, read_settings
 from tony.storage.cache.object_cache import Cache
 
 if TYPE_CHECKING:
-    from tony.storage.staging.remote_files import RemoteFiles
+    from tony.storage.staging.remote_files_interface import RemoteFiles
 
 #: Nodes that are requested by name; more of a large cluster are not listed.
 _MAX_NAMED_NODES = 200

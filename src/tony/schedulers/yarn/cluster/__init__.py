@@ -1,1 +1,0 @@
-"""The cluster: its configuration and addresses, clients to its daemons, and tokens."""

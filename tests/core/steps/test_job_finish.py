@@ -1,0 +1,53 @@
+"""The root cause is selected among the failures of a session."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.core.sample_states import standing
+from tests.core.specs import workers
+from tony.core.steps.job_finish import select_root_cause
+from tony.model.job_report import Failure, FailureCause, FailureClass
+
+
+def failure(cause: str, at: float, who: str = "worker:0") -> Failure:
+    return Failure(
+        failure_class=FailureClass.USER,
+        cause=FailureCause(cause),
+        reason=f"{who} {cause} at {at}",
+        session=1,
+        at=at,
+        task=who,
+    )
+
+
+@pytest.mark.parametrize(
+    ("decided", "others", "root"),
+    [
+        (("program", 5.0), [("program", 4.0), ("lost", 6.0)], ("program", 4.0)),
+        (("program", 5.0), [("lost", 3.0)], ("lost", 3.0)),
+        (("silent", 30.0), [("program", 31.0)], ("silent", 30.0)),
+        (("job-timeout", 9.0), [("program", 4.0)], ("job-timeout", 9.0)),
+        (("group-timeout", 9.0), [("program", 9.5)], ("group-timeout", 9.0)),
+        (("program", 9.0), [("startup-timeout", 4.0)], ("program", 9.0)),
+        (("killed", 9.0), [("program", 4.0)], ("killed", 9.0)),
+    ],
+)
+def test_the_first_cause(decided: tuple[str, float], others: list[tuple[str, float]], root: tuple[str, float]) -> None:
+    """Among programs that ended, the earliest; limits and kills stand as they were decided."""
+    state = standing(workers(2), worker="running running")
+    first = failure(*decided)
+    state.failures = [first, *(failure(*other, "worker:1") for other in others)]
+    found = select_root_cause(state, first)
+    assert (found.cause, found.at) == root
+    assert len(found.others) == len(others)
+
+
+def test_others_are_named_up_to_twenty() -> None:
+    """Ten thousand tasks may fail at once."""
+    state = standing(workers(2), worker="running running")
+    state.failures = [failure("program", float(n), f"worker:{n}") for n in range(10_000)]
+    found = select_root_cause(state, state.failures[17])
+    assert found.task == "worker:0"
+    assert len(found.others) == 21
+    assert found.others[-1] == "and 9979 more"
