@@ -36,9 +36,10 @@ pytest.importorskip("a_module_that_does_not_exist")
 def project(tmp_path: Path) -> Path:
     """A small project under the real conftest, with nothing allowed yet."""
     tests = tmp_path / "tests"
-    (tests / "meta").mkdir(parents=True)
-    for name in ("conftest.py", "change_detection.py"):
-        shutil.copy(TESTS / name, tests)
+    for folder in ("meta", "support"):
+        (tests / folder).mkdir(parents=True)
+    for name in ("conftest.py", "change_detection.py", "support/coroutines.py"):
+        shutil.copy(TESTS / name, tests / name)
     allow(tmp_path, "")
     return tmp_path
 
