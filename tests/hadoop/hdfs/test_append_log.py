@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.hadoop.append_logs import flush
 from tests.support.hadoop.fake_webhdfs import FakeFile, FakeWebHdfs, Trouble
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions, ForeignWriterError, LogFullError
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
@@ -36,11 +37,11 @@ def test_flush_makes_visible(client: WebHdfs) -> None:
     """After `flush` another reader sees every byte; nothing else is needed."""
     log = AppendLog(client, _PATH, AppendOptions(interval=1000.0))
     log.write(b"one\n")
-    assert log.flush(_CEILING)
+    assert flush(log, _CEILING)
     assert client.read(_PATH) == b"one\n"
     log.write(b"two\n")
     log.write(b"three\n")
-    assert log.flush(_CEILING)
+    assert flush(log, _CEILING)
     assert client.read(_PATH) == b"one\ntwo\nthree\n"
     assert (log.waiting, log.trouble) == (0, None)
     assert log.close(_CEILING)
@@ -82,7 +83,7 @@ def test_a_later_writer_appends(client: WebHdfs) -> None:
     second.close(_CEILING)
     third = AppendLog(client, _PATH, _QUICK)
     third.write(b"four\n")
-    assert third.flush(_CEILING)
+    assert flush(third, _CEILING)
     assert client.read(_PATH) == b"one\ntwo\nthr\nfour\n"
     third.close(_CEILING)
 
@@ -92,11 +93,11 @@ def test_a_broken_append_is_repaired(client: WebHdfs, cluster: FakeWebHdfs, trou
     """However much of a batch arrived, the rest follows and nothing is there twice."""
     log = AppendLog(client, _PATH, _QUICK)
     log.write(b"before\n")
-    assert log.flush(_CEILING)
+    assert flush(log, _CEILING)
     cluster.fail_next("APPEND", trouble)
     log.write(b"0123456789\n")
     log.write(b"after\n")
-    assert log.flush(_CEILING)
+    assert flush(log, _CEILING)
     assert client.read(_PATH) == b"before\n0123456789\nafter\n"
     assert log.trouble is None
     log.close(_CEILING)
@@ -126,7 +127,7 @@ def test_random_trouble(client: WebHdfs, cluster: FakeWebHdfs) -> None:
         written += data
         log.write(data)
         if chance.random() < 0.2:
-            assert log.flush(_CEILING)
+            assert flush(log, _CEILING)
             assert cluster.files[_PATH].content == written
     assert log.close(_CEILING)
     assert cluster.files[_PATH].content == written
@@ -137,7 +138,7 @@ def test_creation_is_tried_again(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     cluster.fail_next("CREATE", Trouble.SAFE_MODE, Trouble.HANG_UP_AFTER_ALL)
     log = AppendLog(client, _PATH, _QUICK)
     log.write(b"x\n")
-    assert log.flush(_CEILING)
+    assert flush(log, _CEILING)
     assert client.read(_PATH) == b"x\n"
     log.close(_CEILING)
 
@@ -147,9 +148,9 @@ def test_a_time_limit_is_no_loss(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     cluster.fail_next("CREATE", *[Trouble.SAFE_MODE] * 10)
     log = AppendLog(client, _PATH, _QUICK)
     log.write(b"x\n")
-    assert not log.flush(0.01)
+    assert not flush(log, 0.01)
     assert log.waiting == 2
-    assert log.flush(_CEILING)
+    assert flush(log, _CEILING)
     assert log.close(_CEILING)
     assert client.read(_PATH) == b"x\n"
 
@@ -158,10 +159,10 @@ def test_a_flush_shortens_the_pauses(client: WebHdfs, cluster: FakeWebHdfs, monk
     """The pauses of a long failure grow to minutes here; a flush tries again soon."""
     monkeypatch.setattr("tony.hadoop.hdfs.append_log._HURRIED_PAUSE_SECONDS", 0.01)
     log = AppendLog(client, _PATH, AppendOptions(interval=0.0, longest_pause=1000.0))
-    assert log.flush(_CEILING)
+    assert flush(log, _CEILING)
     cluster.fail_next("APPEND", *[Trouble.SAFE_MODE] * 12)
     log.write(b"x\n")
-    assert log.flush(_CEILING)
+    assert flush(log, _CEILING)
     assert client.read(_PATH) == b"x\n"
     log.close(_CEILING)
 
@@ -172,7 +173,7 @@ def test_log_gives_up_after_its_timeout(client: WebHdfs, cluster: FakeWebHdfs) -
     log = AppendLog(client, _PATH, AppendOptions(timeout=0.1, longest_pause=0.02))
     log.write(b"x\n")
     with pytest.raises(SafeModeError):
-        log.flush(_CEILING)
+        flush(log, _CEILING)
     with pytest.raises(SafeModeError):
         log.write(b"y\n")
     with pytest.raises(SafeModeError):
@@ -185,7 +186,7 @@ def test_permission_errors_are_not_retried(client: WebHdfs, cluster: FakeWebHdfs
     log = AppendLog(client, _PATH, _QUICK)
     log.write(b"x\n")
     with pytest.raises(AccessControlError):
-        log.flush(_CEILING)
+        flush(log, _CEILING)
     assert isinstance(log.trouble, AccessControlError)
 
 
@@ -194,7 +195,7 @@ def test_another_writer_is_noticed(client: WebHdfs, cluster: FakeWebHdfs, foreig
     """Where the length is looked at, bytes that are not ours end the log; nothing is written on top of them."""
     log = AppendLog(client, _PATH, _QUICK)
     log.write(b"one\n")
-    assert log.flush(_CEILING)
+    assert flush(log, _CEILING)
     with cluster.lock:
         cluster.fail_next("APPEND", Trouble.HANG_UP)
         if foreign is None:
@@ -203,7 +204,7 @@ def test_another_writer_is_noticed(client: WebHdfs, cluster: FakeWebHdfs, foreig
             cluster.files[_PATH] = FakeFile(content=foreign)
     log.write(b"two and more\n")
     with pytest.raises(HadoopError) as caught:
-        log.flush(_CEILING)
+        flush(log, _CEILING)
     if foreign is not None:
         assert isinstance(caught.value, ForeignWriterError)
         assert cluster.files[_PATH].content == foreign
@@ -233,7 +234,7 @@ def test_the_lease_is_recovered(client: WebHdfs, cluster: FakeWebHdfs) -> None:
     cluster.fail_next("APPEND", Trouble.BEING_WRITTEN, Trouble.BEING_WRITTEN)
     log = AppendLog(client, _PATH, _QUICK, recover=recover)
     log.write(b"two\n")
-    assert log.flush(_CEILING)
+    assert flush(log, _CEILING)
     assert asked == [_PATH, _PATH]
     assert client.read(_PATH) == b"one\ntwo\n"
     log.close(_CEILING)
@@ -260,7 +261,7 @@ def test_a_bug_ends_the_log_loudly(cluster: FakeWebHdfs) -> None:
         log = AppendLog(client, _PATH)
         log.write(b"x")
         with pytest.raises(HadoopError, match="a bug"):
-            log.flush(_CEILING)
+            flush(log, _CEILING)
 
 
 def test_the_durable_size_is_reported(client: WebHdfs) -> None:

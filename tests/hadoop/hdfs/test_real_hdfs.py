@@ -18,6 +18,7 @@ import pytest
 
 import tony
 from tests.change_detection import CLUSTER
+from tests.support.hadoop.append_logs import flush
 from tony.hadoop.configuration.service_addresses import find_name_service
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import FailoverProxy
@@ -53,7 +54,9 @@ number = 0
 while True:
     log.write(b"line %d\\n" % number)
     if not number:
-        log.flush()
+        log.hurry()
+        while log.waiting:
+            time.sleep(0.001)
         print("durable", flush=True)
     number += 1
     time.sleep(0.0005)
@@ -192,7 +195,7 @@ def test_flush_makes_visible(client: WebHdfs, folder: str) -> None:
     log = AppendLog(client, path)
     for number in range(10):
         log.write(b"line %d\n" % number)
-        assert log.flush(CEILING)
+        assert flush(log, CEILING)
         assert client.get_status(path).length == 7 * (number + 1)
         assert _lines(client.read(path))[-1] == f"line {number}"
     assert log.close(CEILING)
@@ -213,7 +216,7 @@ def test_a_killed_writer(client: WebHdfs, folder: str, start: Callable[[str, str
         process.wait()
         log = AppendLog(client, path)
         log.write(b"successor\n")
-        assert log.flush(CEILING)
+        assert flush(log, CEILING)
         lines = [line for line in _lines(client.read(path)) if line]
         whole = lines[:-2]
         assert whole == [f"line {number}" for number in range(len(whole))]
@@ -235,7 +238,7 @@ def test_a_writer_that_hangs(
         client.append(path, b"")
     log = AppendLog(client, path, recover=_recover(cluster))
     log.write(b"line 2\n")
-    assert log.flush(CEILING)
+    assert flush(log, CEILING)
     lines = _lines(client.read(path))
     assert (lines[0], lines[-1]) == ("line 0", "line 2")
     assert log.close(CEILING)
@@ -258,13 +261,13 @@ def test_daemons_come_and_go(cluster: MiniCluster, client: WebHdfs, folder: str)
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        assert log.flush(CEILING)
+        assert flush(log, CEILING)
         cluster.restart("nn")
-        assert log.flush(CEILING)
+        assert flush(log, CEILING)
         cluster.kill("dn1")
-        assert not log.flush(0.5)
+        assert not flush(log, 0.5)
         cluster.restart("dn1")
-        assert log.flush(CEILING)
+        assert flush(log, CEILING)
     finally:
         stop.set()
         writer.join()

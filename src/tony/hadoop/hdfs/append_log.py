@@ -7,10 +7,10 @@ DataNodes). A dedicated thread does that, so that `write` never waits for HDFS.
 
 Guarantees:
 
-- After `flush()` returned True, every byte that was written before it is in HDFS: acknowledged by all DataNodes of the
-  block's pipeline, counted in the file's length, and seen by every reader that opens the file from then on. (DataNodes
-  keep it in their page caches; with `dfs.datanode.synconclose` they sync their disks as well.)
-- Without `flush()` bytes are sent about `interval` seconds after they were written, in order. A reader always sees a
+- Every byte that `on_durable` counts, and every byte if `close()` returned True, is in HDFS: acknowledged by all
+  DataNodes of the block's pipeline, counted in the file's length, and seen by every reader that opens the file from
+  then on. (DataNodes keep it in their page caches; with `dfs.datanode.synconclose` they sync their disks as well.)
+- Without `hurry()` bytes are sent about `interval` seconds after they were written, in order. A reader always sees a
   prefix of what was written; it may end in the middle of a write while DataNodes fail.
 - Errors are repaired in the background for `timeout` seconds: before bytes are sent again the file is fenced (an
   empty append, after which an earlier writer can no longer write), and its length shows how many had arrived. So no
@@ -62,11 +62,11 @@ class AppendOptions:
     """Options of a log.
 
     Attributes:
-        interval: seconds between two appends, unless a caller waits in `flush`.
+        interval: seconds between two appends, unless a caller is in a hurry.
         most_waiting: bytes kept in memory while HDFS is in trouble.
         timeout: seconds of trouble after which the log gives up. The lease's soft limit (60 s) and the start of a
             NameNode should be in it.
-        longest_pause: maximum seconds between two attempts; half a second while a caller waits in `flush`.
+        longest_pause: maximum seconds between two attempts; half a second while a caller is in a hurry.
         permission: bits of a new file; None for the server's default.
     """
 
@@ -81,7 +81,7 @@ class AppendOptions:
 _MAX_BATCH_BYTES = 4 * 2**20
 #: Ends every write of the caller's; see above.
 _SEPARATOR = b"\n"
-#: Maximum seconds between two attempts while a caller waits in `flush`.
+#: Maximum seconds between two attempts while a caller is in a hurry.
 _HURRIED_PAUSE_SECONDS = 0.5
 #: Errors that are not retried.
 _FINAL = (AccessControlError, AuthorizationError, InvalidTokenError, LoginError, FileMissingError, ForeignWriterError)
@@ -117,7 +117,7 @@ class AppendLog:
         self._waiting: deque[bytes] = deque()
         self._written = 0  # bytes taken from the caller
         self._durable = 0  # of these, those that are in HDFS
-        self._flush_to = 0
+        self._hurried = 0
         self._closing = False
         self._ended = False
         self._error: HadoopError | None = None
@@ -161,31 +161,10 @@ class AppendLog:
                 self._written += len(data)
                 self._changed.notify_all()
 
-    def flush(self, timeout: float | None = None) -> bool:
-        """Wait until all written bytes are durable and visible.
-
-        Args:
-            timeout: seconds; None to wait as long as the log is patient.
-
-        Returns:
-            True if it is; False if the time is up, in which case the log keeps trying.
-
-        Raises:
-            HadoopError: the log gave up.
-        """
-        with self._changed:
-            goal = self._written
-            self._flush_to = max(self._flush_to, goal)
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._durable >= goal or self._ended, timeout)
-            if self._durable < goal and self._error is not None:
-                raise self._error
-            return self._durable >= goal
-
     def hurry(self) -> None:
         """Send everything written so far at once, without waiting for it."""
         with self._changed:
-            self._flush_to = self._written
+            self._hurried = self._written
             self._changed.notify_all()
 
     @property
@@ -195,14 +174,14 @@ class AppendLog:
             return self._error
 
     def close(self, timeout: float | None = None) -> bool:
-        """Accept no more bytes, and wait as `flush` does; the thread ends when all is sent.
+        """Accept no more bytes, and wait until all are durable; the thread ends when all is sent.
 
         Raises:
             HadoopError: the log gave up, now or before.
         """
         with self._changed:
             self._closing = True
-            self._flush_to = self._written
+            self._hurried = self._written
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._ended, timeout)
             ended, error = self._ended, self._error
@@ -254,7 +233,7 @@ class AppendLog:
         return b"".join(parts) if parts else None
 
     def _is_urgent(self) -> bool:
-        return self._flush_to > self._durable or self._closing or self._error is not None
+        return self._hurried > self._durable or self._closing or self._error is not None
 
     def _put(self, batch: bytes) -> None:
         """Send a batch, and send the part that did not arrive again."""
@@ -304,7 +283,7 @@ class AppendLog:
         if length and self._client.read(self._path, length - len(_SEPARATOR)) != _SEPARATOR:
             with self._changed:
                 self._waiting.appendleft(_SEPARATOR)
-                self._durable -= len(_SEPARATOR)  # no byte of the caller's: `flush` shall not count it
+                self._durable -= len(_SEPARATOR)  # no byte of the caller's, so it does not count
 
     def _fence_file(self) -> int:
         """Fence the file against earlier writers and return its length."""
