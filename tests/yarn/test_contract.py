@@ -145,7 +145,6 @@ async def bench(
             folder=folder,
             logs=folder,
             shared=folder,
-            http="",
             tokens=folder / "tokens",
             credentials=token,
         )

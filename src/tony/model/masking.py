@@ -96,10 +96,6 @@ class SecretMask:
     def __bool__(self) -> bool:
         return bool(self._texts)
 
-    def hide(self, data: bytes) -> bytes:
-        """Return the data with stars in place of secrets."""
-        return with_stars(data, self._find(data))
-
     def hide_text(self, text: str) -> str:
         """Return the text with stars in place of secrets."""
         if not self._texts:

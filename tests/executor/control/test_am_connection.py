@@ -35,9 +35,6 @@ class Clock:
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time() + self.ahead
 
-    def wall(self) -> float:
-        return 0.0
-
 
 class Line:
     """One connection: what comes is in `script` (an error is raised, None is the end), what is sent is kept.

@@ -168,7 +168,6 @@ class FakeCluster:
             folder=self._folder,
             logs=self._folder,
             shared=self._folder / "shared",
-            http="",
             tokens=self._folder / "container_tokens",
             credentials=TokenCredentials(tokens={"am": token, "hdfs": HDFS_TOKEN}, secrets={"own": b"key"}),
         )

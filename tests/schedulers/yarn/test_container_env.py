@@ -26,7 +26,6 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return {
         "CONTAINER_ID": "container_1700000000000_0007_01_000001",
         "NM_HOST": "node-1",
-        "NM_HTTP_PORT": "8042",
         "LOG_DIRS": "/logs/1,/logs/2",
         "LOCAL_DIRS": "/local/1,/local/2",
         "HADOOP_TOKEN_FILE_LOCATION": str(tokens),
@@ -42,18 +41,11 @@ def test_look(environ: dict[str, str], tmp_path: Path) -> None:
         folder=tmp_path,
         logs=Path("/logs/1"),
         shared=Path("/local/1/tony"),
-        http="node-1:8042",
         tokens=tmp_path / "container_tokens",
         credentials=inside.credentials,
     )
     assert inside.credentials.tokens == {"hdfs": HDFS}
     assert b"proof" not in repr(inside).encode()
-
-
-def test_no_web_pages(environ: dict[str, str]) -> None:
-    """A NodeManager may have none."""
-    del environ["NM_HTTP_PORT"]
-    assert ContainerEnv.from_environ(environ).http == ""
 
 
 @pytest.mark.parametrize("missing", ["CONTAINER_ID", "NM_HOST", "LOG_DIRS", "LOCAL_DIRS", "HADOOP_TOKEN_FILE_LOCATION"])

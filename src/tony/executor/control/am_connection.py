@@ -42,9 +42,6 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Return seconds that never jump and include suspend."""
 
-    def wall(self) -> float:
-        """Return seconds since 1970."""
-
 
 class AmTransport(Protocol):
     """The part of `tony.rpc.connection.RpcConnection` that is used here."""

@@ -98,11 +98,6 @@ class HttpResponse:
         """Return the first header of that name."""
         return self._response.getheader(name)
 
-    @property
-    def length(self) -> int | None:
-        """Bytes that the head promises and that have not been read; None if it does not say."""
-        return self._response.length
-
     def read(self, size: int) -> bytes:
         """Return at most `size` bytes; empty at the end.
 

@@ -23,7 +23,6 @@ class ContainerEnv:
         folder: its working directory.
         logs: folder whose files YARN shows and aggregates.
         shared: folder of this application on this node, shared by its containers and removed with the application.
-        http: host:port of the NodeManager's web server; empty if it has none.
         tokens: the credentials file.
         credentials: its content.
         submitted: when the ResourceManager accepted the application, by its clock, seconds since 1970; None in
@@ -35,7 +34,6 @@ class ContainerEnv:
     folder: Path
     logs: Path
     shared: Path
-    http: str
     tokens: Path
     credentials: TokenCredentials = field(repr=False)
     submitted: float | None = None
@@ -49,14 +47,12 @@ class ContainerEnv:
         """
         try:
             tokens = Path(environ["HADOOP_TOKEN_FILE_LOCATION"])
-            host, port = environ["NM_HOST"], environ.get("NM_HTTP_PORT", "")
             return cls(
                 container=environ["CONTAINER_ID"],
-                host=host,
+                host=environ["NM_HOST"],
                 folder=Path.cwd(),
                 logs=Path(environ["LOG_DIRS"].split(",")[0]),
                 shared=Path(environ["LOCAL_DIRS"].split(",")[0]) / "tony",
-                http=f"{host}:{port}" if port else "",
                 tokens=tokens,
                 credentials=read_file(tokens),
                 submitted=_seconds(environ.get("APP_SUBMIT_TIME_ENV", "")),
