@@ -99,17 +99,10 @@ def test_allocation_time_out(lab: YarnLab) -> None:
         ('[roles.worker]\nresources = { "yarn.io/fpga" = 1 }\n', [], ["yarn.io/fpga", "memory-mb", "yarn.io/gpu"]),
         ('[roles.worker]\nnode_label = "fast"\n', [], ["fast", "none"]),
         ("[roles.worker]\n", ["scheduler.yarn.am_memory=9g"], ["9g", "4g", "application master"]),
-        ("[roles.worker]\n", ["scheduler.yarn.colour=red"], ["colour"]),
-        (
-            '[roles.worker]\nyarn.placement = "notin,nod,ps"\n',
-            [],
-            ["roles.worker.yarn.placement = notin,nod,ps", "(character 7)"],
-        ),
         ('[roles.worker]\nyarn.placement = "in,node,ps"\n', [], ["no container of the job has the tag ps"]),
     ],
     ids=[
-        *("no-queue", "parent-queue", "memory", "vcores", "gpus", "resource", "label", "master", "setting"),
-        *("constraint", "tag"),
+        *("no-queue", "parent-queue", "memory", "vcores", "gpus", "resource", "label", "master", "tag"),
     ],
 )
 def test_refused(lab: YarnLab, text: str, arguments: list[str], said: list[str]) -> None:

@@ -114,35 +114,15 @@ def test_labels(lab: YarnLab) -> None:
             ["queue=other"],
             ["roles.worker.node_label", "the queue has no access to this node label; it can access none"],
         ),
-        (
-            "",
-            ["queue=other", "am_node_label=fast"],
-            ["scheduler.yarn.am_node_label", "has no access to this node label"],
-        ),
         ("[roles.worker]\nvcores = 36\n", [], ["36 vcores", "the largest of 2 nodes without a label has 32 vcores"]),
-        ('[roles.worker]\nspread = true\nnode_label = "fast"\n', [], ["without a label only", "Remove one"]),
         (
             '[roles.worker]\nmemory = "4g"\n',
             ["queue=small"],
             ["roles.worker.memory", "4g", "the queue root.small can use at most 819m of 8g in all, 10 %"],
         ),
-        (
-            "",
-            ["queue=small", "am_memory=820m"],
-            ["scheduler.yarn.am_memory", "820m", "root.small can use at most 819m"],
-        ),
         ("", ["queue=dyn.ann"], ["unknown queue", "the full path: root.dyn.ann."]),
     ],
-    ids=[
-        "unknown-label",
-        "not-this-queue",
-        "not-for-the-master",
-        "too-large",
-        "spread",
-        "over-the-queue",
-        "master-over-the-queue",
-        "half-of-a-path",
-    ],
+    ids=["unknown-label", "not-this-queue", "too-large", "over-the-queue", "half-of-a-path"],
 )
 def test_refused(lab: YarnLab, text: str, arguments: list[str], said: list[str]) -> None:
     """Exit 2, with the key and what there is; no record here, no application there."""

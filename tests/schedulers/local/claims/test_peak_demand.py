@@ -14,7 +14,6 @@ from tony.schedulers.local.claims.peak_demand import (
     compute_memory,
     compute_peak,
     find_coexisting,
-    find_exclusions,
     needs,
     reduce_to_least,
 )
@@ -30,11 +29,6 @@ def job(roles: Mapping[str, Role], max_restarts: int = 0) -> JobSpec:
     return JobSpec(roles=roles, max_restarts=max_restarts, command="true")
 
 
-def test_all_at_once() -> None:
-    """Without an order everything can live at one time."""
-    assert compute_peak(job({"worker": role(3, instances=4, gpus=2), "ps": role(5)})) == Need(memory=17, gpus=8)
-
-
 def test_single_task_job() -> None:
     assert compute_peak(JobSpec(command="true")) == Need(memory=GIB, gpus=0)
 
@@ -43,35 +37,6 @@ def test_vcores_do_not_count() -> None:
     """CPU is shared, not held."""
     spec = JobSpec(roles={"w": Role(resources=Resources(memory=1, vcores=1000))}, command="true")
     assert compute_peak(spec) == Need(memory=1, gpus=0)
-
-
-def test_one_after_the_other() -> None:
-    """Of two roles of which one must be over first, the larger counts."""
-    assert compute_peak(job({"train": role(8), "export": role(3, after={"train": SUCCEEDED})})) == Need(
-        memory=8, gpus=0
-    )
-    assert compute_peak(job({"train": role(2), "export": role(3, after={"train": ENDED})})) == Need(memory=3, gpus=0)
-
-
-def test_started_is_not_over() -> None:
-    """A role that waits only for another's start lives beside it."""
-    assert compute_peak(job({"train": role(8), "evaluate": role(3, after={"train": STARTED})})) == Need(
-        memory=11, gpus=0
-    )
-
-
-def test_order_over_a_third_role() -> None:
-    """What starts after something that started after an end is after that end as well."""
-    roles = {"a": role(8), "b": role(1, after={"a": SUCCEEDED}), "c": role(4, after={"b": STARTED})}
-    assert find_exclusions(roles)["a"] == {"b", "c"}
-    assert compute_peak(job(roles)) == Need(memory=8, gpus=0)
-
-
-def test_end_over_a_start_does_not_reach_further() -> None:
-    """That b is over says nothing of a, if b only waited for a's start."""
-    roles = {"a": role(8), "b": role(1, after={"a": STARTED}), "c": role(4, after={"b": ENDED})}
-    assert find_exclusions(roles)["c"] == {"b"}
-    assert compute_peak(job(roles)) == Need(memory=12, gpus=0)
 
 
 def test_setup_is_over_before_all_else_and_keeps_nothing() -> None:
