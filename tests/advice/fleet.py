@@ -30,7 +30,7 @@ from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.layout import Home, JobFolder
 from tony.model.progress import CheckpointRecord, Progress
 from tony.model.setting_choices import RoleKind
-from tony.model.staged import StagedJob
+from tony.model.staged_files import StagedJob
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 

@@ -16,7 +16,7 @@ from tony.frameworks.registry import home_of, load
 from tony.model.ids import TaskId
 from tony.model.job_spec import GIB, MIB, JobSpec, Resources, Role
 from tony.model.setting_choices import DistributedMode, RendezvousKind, ReservedPort, RoleKind
-from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
+from tony.model.staged_files import Placement, StagedItem, StagedJob, StagedRole
 from tony.protocol.launch import TaskPart
 from tony.testing.sample_jobs import build_prepared_job
 

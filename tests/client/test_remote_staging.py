@@ -13,7 +13,7 @@ from tests.client.test_staging import FILE, Desk
 from tests.facts import mentions
 from tests.storage.samples import tar_of, zip_of
 from tony.model.job_spec import JobSpec, Role
-from tony.model.staged import InPlace, Placement
+from tony.model.staged_files import InPlace, Placement
 from tony.storage.staging.remote_files_interface import RemoteFile, RemoteFileNotFoundError, RemoteFiles, RemoteFolder
 
 

@@ -14,7 +14,7 @@ from tony.client.staging import stage
 from tony.errors import ConfigError, Problem
 from tony.model.job_spec import MIB, JobSpec, Role
 from tony.model.layout import Home
-from tony.model.staged import Placement, StagedJob
+from tony.model.staged_files import Placement, StagedJob
 from tony.storage.environments.localization import localize
 
 

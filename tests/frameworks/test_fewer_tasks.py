@@ -21,7 +21,7 @@ from tony.frameworks.registry import home_of, load, names
 from tony.model.ids import TaskId
 from tony.model.job_spec import ClusterSpec, JobSpec, Role
 from tony.model.setting_choices import DistributedMode, RendezvousKind, RoleKind
-from tony.model.staged import StagedJob
+from tony.model.staged_files import StagedJob
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.executor_messages import StartProgram
 from tony.protocol.framing import MAX_FROM_AM, Decoder

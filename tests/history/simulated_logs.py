@@ -9,7 +9,7 @@ from tests.support.simulation import Simulation
 from tony.core import events as ev
 from tony.history.event_log import LogEntry, settings_digest
 from tony.model.job_spec import JobSpec
-from tony.model.staged import StagedJob
+from tony.model.staged_files import StagedJob
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 
 

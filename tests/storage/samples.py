@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from tony.model.staged import Placement, StagedItem
+from tony.model.staged_files import Placement, StagedItem
 from tony.storage.archives.archive_detection import Format
 from tony.storage.cache import cache_ingest
 from tony.storage.cache.object_cache import Cache

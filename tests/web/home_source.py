@@ -11,7 +11,7 @@ from tony.errors import TonyError
 from tony.history.directory_scan import scan
 from tony.history.ended_jobs_index import head_of_report
 from tony.jobs.directory.view import PAGE_STATUS_SECONDS, DirectoryJobView
-from tony.jobs.remote.remote_record import RemoteRecord
+from tony.jobs.remote.remote_job_files import RemoteJobFiles
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import JOB_ID
 from tony.model.job_query import JobsPage, Query
@@ -61,7 +61,7 @@ class HomeSource:
         view = self._views.get(job)
         if view is None:
             folder = self._home.job(job)
-            remote = RemoteRecord(self._home, folder)
+            remote = RemoteJobFiles(self._home, folder)
             view = self._views[job] = DirectoryJobView(folder, None, remote, status_seconds=PAGE_STATUS_SECONDS)
         self._views.move_to_end(job)
         while len(self._views) > _MAX_CACHED_VIEWS:

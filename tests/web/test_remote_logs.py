@@ -15,7 +15,7 @@ from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import as_peer, fetch, keep
 from tony.errors import SchedulerError
 from tony.history.job_record import read_summary
-from tony.jobs.remote import remote_record
+from tony.jobs.remote import remote_job_files
 from tony.model.ids import TaskId
 from tony.model.layout import Home
 from tony.model.log_name import LogName
@@ -44,7 +44,7 @@ def test_output_of_a_remote_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     whole to its last line."""
     cluster = FarScheduler.theirs = Cluster()
     monkeypatch.setitem(registry._BUILT_IN, "far", "tests.jobs.remote.test_log_fetcher:FarScheduler")
-    monkeypatch.setattr(remote_record, "_REPEAT_SECONDS", 0.0)
+    monkeypatch.setattr(remote_job_files, "_REPEAT_SECONDS", 0.0)
     home = Home(tmp_path)
     folder = keep(home, JOB, scheduler="far")
     for path in folder.logs.iterdir():

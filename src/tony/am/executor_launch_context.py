@@ -8,7 +8,7 @@ from tony.frameworks.base import Framework
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec
 from tony.model.setting_choices import RendezvousKind
-from tony.model.staged import Placement
+from tony.model.staged_files import Placement
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import TaskPart
 

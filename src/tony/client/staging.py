@@ -14,7 +14,7 @@ from tony.errors import ArchiveError, ConfigError, Problem
 from tony.model.hdfs_uri import is_address
 from tony.model.job_spec import MIB, JobSpec
 from tony.model.layout import Home, JobFolder
-from tony.model.staged import LeftOut, Placement, StagedItem, StagedJob, StagedRole
+from tony.model.staged_files import LeftOut, Placement, StagedItem, StagedJob, StagedRole
 from tony.storage.archives.tar_writer import FileChangedError
 from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import Cache, Stored

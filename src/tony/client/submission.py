@@ -32,7 +32,7 @@ from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import Home, JobFolder
 from tony.model.masking import redact
 from tony.model.setting_choices import TlsMode
-from tony.model.staged import StagedJob
+from tony.model.staged_files import StagedJob
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import JobCredentials
 from tony.schedulers import registry as schedulers

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from tony.model.job_spec import JobSpec
-from tony.model.staged import StagedJob
+from tony.model.staged_files import StagedJob
 from tony.model.value_class import value_class
 
 #: Incremented when a reader of an older version could misread a newer file.

@@ -20,7 +20,7 @@ from tony import clock
 from tony.errors import TonyError
 from tony.history.ended_jobs_index import head_of_report
 from tony.jobs.directory.view import OTHERS, PAGE_STATUS_SECONDS, DirectoryJobView
-from tony.jobs.remote.remote_record import RemoteRecord, create_fetch_slots
+from tony.jobs.remote.remote_job_files import RemoteJobFiles, create_fetch_slots
 from tony.jobs.status import job_status
 from tony.jobs.status.status_from_log import StatusFromLog
 from tony.linux.thread_pools import lock_held, to_thread
@@ -150,7 +150,7 @@ class IndexedJobs:
 
     def _create_own_view(self, folder: JobFolder) -> PortalView:
         def make() -> PortalView:
-            remote = RemoteRecord(self._home, folder, slots=self._fetch_slots)
+            remote = RemoteJobFiles(self._home, folder, slots=self._fetch_slots)
             place = TensorBoardSource(folder=folder, own=True)
             return PortalView(place, folder, None, remote, status_seconds=PAGE_STATUS_SECONDS)
 
@@ -192,7 +192,7 @@ class IndexedJobs:
                 found: str = await run(find_owner, held, entry.path)
                 return found
 
-            remote = RemoteRecord(
+            remote = RemoteJobFiles(
                 self._home, folder, load_owner, self._fetch_slots, self._create_log_fetcher(held, entry, folder)
             )
             return view(remote)

@@ -7,7 +7,7 @@ from dataclasses import field
 
 from tony.model.executor_settings import JobProgramSettings, RoleProgramSettings
 from tony.model.setting_choices import RendezvousKind
-from tony.model.staged import LeftOut, StagedRole
+from tony.model.staged_files import LeftOut, StagedRole
 from tony.model.value_class import value_class
 
 

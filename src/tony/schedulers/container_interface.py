@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from tony.model.layout import JobFolder
-from tony.model.staged import StagedItem
+from tony.model.staged_files import StagedItem
 from tony.model.submission_record import JobRecord
 from tony.protocol.launch import JobCredentials, TaskLaunch
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tony.core.events import ContainerEnded
 from tony.errors import SchedulerError
-from tony.model.staged import StagedRole
+from tony.model.staged_files import StagedRole
 from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
 from tony.schedulers.allocator_interface import ContainerAllocator, Sink
 from tony.schedulers.client_interface import PreparedJob

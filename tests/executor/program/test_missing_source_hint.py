@@ -8,7 +8,7 @@ import pytest
 
 from tests.facts import mentions
 from tony.executor.program.missing_source_hint import explain_missing_file
-from tony.model.staged import LeftOut
+from tony.model.staged_files import LeftOut
 
 WORK = "/state/jobs/j/work/worker-0"
 LEFT_OUT = LeftOut(ignore_file=".gitignore", files=2, folders=1, paths=("data/", "demo/train/a.train", "b.dat"))

@@ -22,7 +22,7 @@ from tony.linux import process
 from tony.model.ids import TaskId
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.setting_choices import AfterCondition
-from tony.model.staged import StagedRole
+from tony.model.staged_files import StagedRole
 from tony.schedulers.allocator_interface import KnownContainer
 from tony.schedulers.local.allocator import LocalAllocator
 from tony.schedulers.local.claims.ledger import ResourceLedger, create_claim

@@ -5,7 +5,7 @@ from typing import Any
 
 from tony.model.job_spec import MIB, JobSpec, Resources, Role
 from tony.model.layout import Home
-from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
+from tony.model.staged_files import Placement, StagedItem, StagedJob, StagedRole
 from tony.model.submission_record import RECORD_VERSION, JobRecord
 from tony.protocol.launch import AmCredentials, JobCredentials
 from tony.schedulers.client_interface import PreparedJob

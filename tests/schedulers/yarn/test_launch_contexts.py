@@ -15,7 +15,7 @@ from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire.yarn_records import AccessType, ApplicationId, ContainerLaunchContext, LogAggregationContext
 from tony.model.job_spec import JobSpec, Role
 from tony.model.placeholders import expand_variables
-from tony.model.staged import StagedRole
+from tony.model.staged_files import StagedRole
 from tony.schedulers.yarn.launch_contexts import (
     build_master_container,
     build_submission,

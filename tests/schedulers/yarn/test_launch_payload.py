@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.schedulers.yarn.samples import SOURCE, payload, uploaded
-from tony.model.staged import StagedRole
+from tony.model.staged_files import StagedRole
 from tony.protocol.launch import TaskLaunch
 from tony.schedulers.yarn.launch_payload import JobPayload, decode_payload, encode_payload
 from tony.testing.sample_jobs import build_credentials, build_task_part, build_two_roles

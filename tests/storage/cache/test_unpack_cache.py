@@ -10,7 +10,7 @@ import pytest
 
 from tests.storage.samples import Node, cache_at, put_folder, snapshot, write_tree
 from tony.errors import StorageError
-from tony.model.staged import StagedItem
+from tony.model.staged_files import StagedItem
 from tony.storage.cache.file_copy import Copier
 from tony.storage.cache.object_cache import Cache
 from tony.storage.cache.unpack_cache import copy_tree_for_task

@@ -13,7 +13,7 @@ import pytest
 
 from tests.storage.samples import Node, cache_at, make_venv, pack_tree, put_file, tar_of, tree_of, write_tree, zip_of
 from tony.errors import ArchiveError, StorageError
-from tony.model.staged import Placement, StagedItem
+from tony.model.staged_files import Placement, StagedItem
 from tony.storage.archives.archive_detection import detect
 from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.cache.object_cache import Cache

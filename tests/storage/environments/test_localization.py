@@ -24,7 +24,7 @@ from tests.storage.samples import (
     zip_of,
 )
 from tony.errors import ArchiveError, StorageError
-from tony.model.staged import Placement, StagedItem, StagedRole
+from tony.model.staged_files import Placement, StagedItem, StagedRole
 from tony.storage.archives.archive_detection import Format
 from tony.storage.environments.localization import Interpreter, localize
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.samples import Node, write_tree
-from tony.model.staged import LeftOut
+from tony.model.staged_files import LeftOut
 from tony.storage.cache.manifest import ManifestEntryKind
 from tony.storage.staging.folder_scan import Scan, scan
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from tony.model.staged import LeftOut
+from tony.model.staged_files import LeftOut
 
 _NO_FILE = re.compile(r"no such file or directory|FileNotFoundError|ENOENT", re.IGNORECASE)
 #: These may also mean that something else is missing, such as a column or a key.

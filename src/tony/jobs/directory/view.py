@@ -34,7 +34,7 @@ from tony.jobs.logs import log_stream
 from tony.jobs.logs.log_reader import LogLine
 from tony.jobs.logs.log_selection import Selection
 from tony.jobs.remote import remote_job_sync
-from tony.jobs.remote.remote_record import RemoteRecord
+from tony.jobs.remote.remote_job_files import RemoteJobFiles
 from tony.jobs.status import job_status
 from tony.linux.inotify import ChangeWatch
 from tony.linux.thread_pools import USUAL, Lane, get_current_user, to_thread
@@ -132,7 +132,7 @@ class DirectoryJobView(JobView):
         self,
         folder: JobFolder,
         load_status: Callable[[], Awaitable[JobReport]] | None = None,
-        remote: RemoteRecord | None = None,
+        remote: RemoteJobFiles | None = None,
         *,
         notice: Callable[[str], None] = _log.warning,
         status_seconds: float = 0.0,

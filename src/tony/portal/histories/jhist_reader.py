@@ -25,7 +25,7 @@ from tony.model.ids import ROLE_NAME, TaskId
 from tony.model.job_report import Failure, FailureCause, FailureClass, JobReport, TaskReport
 from tony.model.job_spec import JobSpec, Role
 from tony.model.job_summary import JobHead, head_of_report
-from tony.model.staged import StagedJob
+from tony.model.staged_files import StagedJob
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
 from tony.model.submission_record import LINKEDIN_TONY, RECORD_VERSION, JobRecord
 from tony.portal.histories.avro import CutOffError, read_records

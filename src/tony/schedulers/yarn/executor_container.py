@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tony.errors import StorageError
-from tony.model.staged import StagedItem
+from tony.model.staged_files import StagedItem
 from tony.protocol.launch import TaskLaunch
 from tony.schedulers.container_interface import ExecutorContainer
 from tony.schedulers.yarn.container_env import ContainerEnv

@@ -28,7 +28,7 @@ from tony.hadoop.wire.yarn_records import (
 )
 from tony.model.job_spec import JobSpec, Resources
 from tony.model.placeholders import VARIABLE
-from tony.model.staged import Placement, StagedRole
+from tony.model.staged_files import Placement, StagedRole
 from tony.model.submission_record import JobRecord
 from tony.schedulers.client_interface import ATTEMPTS_WITHIN
 from tony.schedulers.shipping import OWN_PYTHON

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from tony.errors import StorageError
 from tony.linux.liveness_lock import is_held
-from tony.model.staged import StagedItem
+from tony.model.staged_files import StagedItem
 from tony.storage.cache.file_copy import Copier
 from tony.storage.stores.disk_errors import explain_os_error, require_free_space
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tony.errors import StorageError
-from tony.model.staged import StagedItem
+from tony.model.staged_files import StagedItem
 from tony.storage.archives.archive_detection import Format
 from tony.storage.cache import manifest
 from tony.storage.cache.file_copy import Copier, SourceChangedError, copy_folder, remove_tree

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from tony.linux.file_replacement import replace_file
 from tony.model.codec import to_plain
-from tony.model.staged import Placement, StagedItem, StagedRole
+from tony.model.staged_files import Placement, StagedItem, StagedRole
 from tony.storage.cache.file_copy import Copier, SourceChangedError, clear
 from tony.storage.cache.object_cache import Cache
 from tony.storage.cache.unpack_cache import copy_tree_for_task

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tony.model.staged import LeftOut
+from tony.model.staged_files import LeftOut
 from tony.storage.archives import symlink_resolution
 from tony.storage.cache.digest_index import Stamp
 from tony.storage.cache.manifest import ManifestEntryKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tony.model.staged import InPlace, Placement, StagedItem
+from tony.model.staged_files import InPlace, Placement, StagedItem
 from tony.storage.archives.archive_detection import KNOWN, detect, find_unsupported
 from tony.storage.staging.remote_files_interface import RemoteFile, RemoteFiles, RemoteFolder
 from tony.storage.staging.staging_requests import StagingRejectedError, StagingRequest

@@ -7,7 +7,7 @@ import pytest
 
 from tests.schedulers.yarn.samples import DATA, SOURCE, record
 from tony.errors import ConfigError
-from tony.model.staged import Placement, StagedItem, StagedJob, StagedRole
+from tony.model.staged_files import Placement, StagedItem, StagedJob, StagedRole
 from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import python_archive
 from tony.schedulers.yarn.client import artifacts as module

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from tony.linux import container_cgroup, process
 from tony.model.ids import TaskId
-from tony.model.staged import StagedRole
+from tony.model.staged_files import StagedRole
 from tony.protocol.launch import AmCredentials, ContainerPart, LaunchContext, TaskPart
 from tony.schedulers.client_interface import PreparedJob
 from tony.schedulers.local.containers import cleanup, executor_processes

@@ -29,7 +29,7 @@ from tony.hadoop.yarn.request_table import AllocationUpdate
 from tony.linux.thread_pools import to_thread
 from tony.model.actor import Actor, ActorKind
 from tony.model.job_report import JobReport
-from tony.model.staged import StagedRole
+from tony.model.staged_files import StagedRole
 from tony.model.states import JobState
 from tony.protocol.launch import AmCredentials, TaskLaunch, TaskPart
 from tony.schedulers.allocator_interface import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tony.errors import ConfigError, Problem
 from tony.model.hdfs_uri import split_address
-from tony.model.staged import Placement, StagedItem, StagedJob
+from tony.model.staged_files import Placement, StagedItem, StagedJob
 from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.shipping.plugin_archive import store_plug_in

@@ -8,7 +8,7 @@ from tony.hadoop.tokens.credentials import TokenCredentials
 from tony.hadoop.wire.proto import ProtoMessage
 from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext
 from tony.model.codec import Json
-from tony.model.staged import StagedRole
+from tony.model.staged_files import StagedRole
 from tony.model.submission_record import JobRecord
 from tony.schedulers.shipping import OWN_PYTHON
 from tony.schedulers.yarn.client.placement_constraints import build_constraint, find_placed, list_tags

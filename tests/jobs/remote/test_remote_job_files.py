@@ -17,9 +17,9 @@ from tony.core.events import Granted
 from tony.errors import RecordError, SchedulerError, StorageError
 from tony.history.job_record import write_summary
 from tony.history.json_files import write_json
-from tony.jobs.remote import remote_record as far_module
+from tony.jobs.remote import remote_job_files as far_module
 from tony.jobs.remote import scheduler_logs
-from tony.jobs.remote.remote_record import RemoteRecord
+from tony.jobs.remote.remote_job_files import RemoteJobFiles
 from tony.model.codec import to_plain
 from tony.model.layout import Home, JobFolder
 from tony.model.submission_record import LINKEDIN_TONY
@@ -51,7 +51,7 @@ async def test_less_is_read_of_records_of_other_users(remote_job: RemoteJob, mon
         raise AssertionError
 
     with pytest.raises(RecordError, match="for jobs of other users"):
-        await RemoteRecord(Home(folder.path.parent.parent), folder, owner).find_links()
+        await RemoteJobFiles(Home(folder.path.parent.parent), folder, owner).find_links()
 
 
 async def test_output_of_a_job_that_has_ended(home: Home, remote_job: RemoteJob) -> None:
@@ -59,7 +59,7 @@ async def test_output_of_a_job_that_has_ended(home: Home, remote_job: RemoteJob)
     folder, record, scheduler = remote_job
     write_summary(folder, succeeded(folder, record))
     logged(folder, [Granted(container="c1", role="worker", host="h1")])
-    far = RemoteRecord(home, folder)
+    far = RemoteJobFiles(home, folder)
     scheduler.error = SchedulerError("no daemon\nanswers")
     assert await far.bring("worker:0") == "some output may be missing: no daemon answers"
     scheduler.error = None
@@ -67,7 +67,7 @@ async def test_output_of_a_job_that_has_ended(home: Home, remote_job: RemoteJob)
     assert await far.bring("worker:0") == ""
     assert (read(folder, OUT), read(folder, "worker-1.s1.t1.out")) == (b"printed", b"")
     assert await far.bring("worker:0") == ""
-    assert await RemoteRecord(home, folder).bring("worker:0") == ""
+    assert await RemoteJobFiles(home, folder).bring("worker:0") == ""
     assert scheduler.asked == [{"c1": "h1"}] * 2
     assert scheduler.owners == [""] * 2
 
@@ -80,7 +80,7 @@ async def test_a_failed_fetch_is_not_repeated_at_once(
     monkeypatch.setattr(far_module, "_REPEAT_SECONDS", 1e6)
     write_summary(folder, succeeded(folder, record))
     logged(folder, [])
-    far = RemoteRecord(home, folder)
+    far = RemoteJobFiles(home, folder)
     scheduler.error = SchedulerError("no daemon answers")
     told = await asyncio.gather(*(far.bring("worker:0") for _ in range(5)), far.bring("worker:1"))
     assert set(told) == {"some output may be missing: no daemon answers"}
@@ -104,7 +104,7 @@ async def test_a_page_does_not_wait_for_slow_output(
         sink.put(OUT, 0, 0, b"late")
 
     monkeypatch.setattr(scheduler, "fetch_logs", slow)
-    far = RemoteRecord(home, folder)
+    far = RemoteJobFiles(home, folder)
     assert "reload in a moment" in await far.bring("worker:0")
     go.set()
     await wait_until(lambda: read(folder, OUT) == b"late")
@@ -124,7 +124,7 @@ async def test_a_page_does_not_wait_for_a_slow_store(
         await go.wait()
         came.set()
 
-    far = RemoteRecord(home, folder, first=hangs)
+    far = RemoteJobFiles(home, folder, first=hangs)
     async with asyncio.timeout(60):
         assert "reload in a moment" in await far.bring("worker:0")
         assert "reload in a moment" in await far.bring("worker:0")
@@ -136,17 +136,17 @@ async def test_a_page_does_not_wait_for_a_slow_store(
         raise StorageError("the store\nrefuses")
 
     monkeypatch.setattr(far_module, "_OUTPUT_TIMEOUT_SECONDS", 60.0)
-    assert await RemoteRecord(home, folder, first=refuses).bring("worker:0") == "the store refuses"
+    assert await RemoteJobFiles(home, folder, first=refuses).bring("worker:0") == "the store refuses"
 
     async def fails(task: str) -> None:
         raise KeyError("a bug of ours")
 
-    assert "could not be fetched" in await RemoteRecord(home, folder, first=fails).bring("worker:0")
+    assert "could not be fetched" in await RemoteJobFiles(home, folder, first=fails).bring("worker:0")
 
 
 async def test_output_of_a_running_job(home: Home, remote_job: RemoteJob) -> None:
     folder, record, _ = remote_job
-    far = RemoteRecord(home, folder)
+    far = RemoteJobFiles(home, folder)
     async with TalkingMaster(folder, running(folder, record)) as master:
         master.say(OUT, b"one ")
         assert await far.bring("worker:0") == ""
@@ -166,18 +166,18 @@ async def test_a_copy_of_another_users_job(home: Home, remote_job: RemoteJob, mo
     async def fail_to_find_owner() -> str:
         raise StorageError("the owner is unknown")
 
-    assert "the job is running" in await RemoteRecord(home, folder, eve).bring("worker:0")
+    assert "the job is running" in await RemoteJobFiles(home, folder, eve).bring("worker:0")
     assert scheduler.asked == []
     write_summary(folder, succeeded(folder, record))
     logged(folder, [])
-    assert await RemoteRecord(home, folder, fail_to_find_owner).bring("worker:0") == "the owner is unknown"
+    assert await RemoteJobFiles(home, folder, fail_to_find_owner).bring("worker:0") == "the owner is unknown"
     assert scheduler.asked == []
     scheduler.shows = {OUT: (b"", b"hers"), "worker-0.s1.t1.err": (b"", b"long")}
     monkeypatch.setattr(scheduler_logs, "_MAX_FOREIGN_FILE_BYTES", 4)
-    assert await RemoteRecord(home, folder, eve).bring("worker:0") == ""
+    assert await RemoteJobFiles(home, folder, eve).bring("worker:0") == ""
     assert scheduler.owners == ["eve"]
     scheduler.shows["worker-1.s1.t1.out"] = (b"12", b"345")
-    assert "worker-1.s1.t1.out is longer than" in await RemoteRecord(home, folder, eve).bring("worker:1")
+    assert "worker-1.s1.t1.out is longer than" in await RemoteJobFiles(home, folder, eve).bring("worker:1")
     assert read(folder, "worker-1.s1.t1.out") == b""
 
 
@@ -186,12 +186,12 @@ async def test_output_that_needs_no_fetch(home: Home, remote_job: RemoteJob) -> 
     directory is reported."""
     folder, record, scheduler = remote_job
     write_json(folder.job, to_plain(replace(record, tony_version=LINKEDIN_TONY)))
-    assert "yarn logs -applicationId" in await RemoteRecord(home, folder).bring("worker:0")
+    assert "yarn logs -applicationId" in await RemoteJobFiles(home, folder).bring("worker:0")
     write_json(folder.job, to_plain(replace(record, spec=replace(record.spec, scheduler="local"))))
-    assert await RemoteRecord(home, folder).bring("worker:0") == ""
-    assert await RemoteRecord(home, folder).find_links() == ()
+    assert await RemoteJobFiles(home, folder).bring("worker:0") == ""
+    assert await RemoteJobFiles(home, folder).find_links() == ()
     folder.job.write_text("{")
-    assert "job.json" in await RemoteRecord(home, folder).bring("worker:0")
+    assert "job.json" in await RemoteJobFiles(home, folder).bring("worker:0")
     assert scheduler.asked == []
 
 
@@ -215,7 +215,7 @@ async def test_links(home: Home, remote_job: RemoteJob, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(scheduler, "links", links)
     monkeypatch.setattr(scheduler, "container_links", container_links)
-    far = RemoteRecord(home, folder, eve)
+    far = RemoteJobFiles(home, folder, eve)
     assert ["page"] == [link.label for link in await far.find_links()]
     assert ["log"] == [link.label for link in (await far.find_container_links({"c1": "h1"}))["c1"]]
     assert await far.find_container_links({}) == {}

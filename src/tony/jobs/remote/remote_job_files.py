@@ -42,7 +42,7 @@ def create_fetch_slots() -> Slots:
     return Slots(_CONCURRENT_FETCHES, _CONCURRENT_FETCHES_FOR_USERS, _CONCURRENT_FETCHES_FOR_ONE_USER)
 
 
-class RemoteRecord:
+class RemoteJobFiles:
     """The remote files of one job.
 
     Args:
