@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -210,6 +210,17 @@ def format_amount(value: float, unit: Unit, *, whole: Callable[[int], str] = str
     if unit is Unit.CORES and not is_compact:
         return f"{text} core{'' if value == 1 else 's'}"
     return text
+
+
+def format_count(number: int, noun: str) -> str:
+    """Return a count with its noun: `1 run`, `3 runs`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def format_first(texts: Sequence[str], most: int) -> str:
+    """Join texts with commas; of more than `most` the first ones: `a, b and 2 more`."""
+    rest = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _trim(value: float) -> str:

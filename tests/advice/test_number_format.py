@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.facts import mentions
-from tony.advice.heuristic import format_count, format_evidence, format_saving
+from tony.advice.heuristic import format_evidence, format_saving
 from tony.advice.recommendation import Evidence, Interval, Saving
-from tony.units import Unit, format_amount, format_number
+from tony.units import Unit, format_amount, format_count, format_number
 
 
 @pytest.mark.parametrize(

@@ -156,8 +156,3 @@ def _parts(saving: Saving) -> Iterable[str]:
     if saving.seconds:
         least, most = (format_duration(each) for each in (saving.seconds.least, saving.seconds.most))
         yield least if least == most else f"{least} to {most}"
-
-
-def format_count(of: int, noun: str) -> str:
-    """Return `1 run`, `3 runs`."""
-    return f"{of} {noun}{'' if of == 1 else 's'}"

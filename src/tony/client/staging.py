@@ -23,7 +23,7 @@ from tony.storage.staging.folder_scan import Scan, find_largest_entries, shorten
 from tony.storage.staging.remote_files_interface import RemoteFileNotFoundError, RemoteFiles
 from tony.storage.staging.staging_requests import StagingRejectedError, StagingRequest
 from tony.storage.stores.disk_errors import explain_os_error
-from tony.units import format_size
+from tony.units import format_count, format_size
 
 #: Bytes of a file or folder that cause a warning: it is copied for every task.
 LARGE = 500 * MIB
@@ -325,7 +325,7 @@ class _Stager:
             self.inform(f"{label}: {format_size(stored.size)}{note}")
             return
         count = sum(found.kind is ManifestEntryKind.FILE for found in scan.found)
-        self.inform(f"{label}: {format_size(scan.size)} in {count} file{'' if count == 1 else 's'}{note}")
+        self.inform(f"{label}: {format_size(scan.size)} in {format_count(count, 'file')}{note}")
         for sentence in scan.skipped[:_MAX_ERRORS]:
             self.warn(f"{label}: {sentence}")
         if scan.left_out:
@@ -340,13 +340,12 @@ def _describe_left_out(left_out: LeftOut) -> str:
     files = [path for path in left_out.paths if not path.endswith("/")]
     parts = []
     if left_out.files:
-        one = left_out.files == 1
-        count = "1 file" if one else f"{left_out.files} files"
-        parts.append(f"{count} ({format_size(left_out.size)}), {'' if one else 'the largest '}{shorten_path(files[0])}")
+        largest = "" if left_out.files == 1 else "the largest "
+        count = format_count(left_out.files, "file")
+        parts.append(f"{count} ({format_size(left_out.size)}), {largest}{shorten_path(files[0])}")
     if left_out.folders:
         named = ", ".join(map(shorten_path, folders[:_MAX_FOLDERS])) + (", ..." if len(folders) > _MAX_FOLDERS else "")
-        count = "1 folder" if left_out.folders == 1 else f"{left_out.folders} folders"
-        parts.append(f"{count} ({named})")
+        parts.append(f"{format_count(left_out.folders, 'folder')} ({named})")
     return f"left out by {left_out.ignore_file}: {', and '.join(parts)}; {left_out.remedy}"
 
 

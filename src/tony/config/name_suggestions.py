@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tony.units import format_first
+
 #: With more known names only the spelling is compared: more would take seconds.
 _MAX_COMPARED = 300
 #: Most known names that are listed if none is near.
@@ -31,9 +33,7 @@ def suggest_names(word: str, known: Iterable[str], otherwise: str = "") -> str:
 
 def format_known_names(names: Iterable[str]) -> str:
     """Return `known: a, b, c.`, cut if there are many."""
-    listed = list(names)
-    more = f" and {len(listed) - _MAX_LISTED} more" if len(listed) > _MAX_LISTED else ""
-    return f"known: {', '.join(listed[:_MAX_LISTED])}{more}."
+    return f"known: {format_first(list(names), _MAX_LISTED)}."
 
 
 def fold_name(name: str) -> str:

@@ -17,7 +17,7 @@ from tony.model.job_report import AmReport, JobReport, Restarts, RoleSize, TaskR
 from tony.model.job_spec import GIB
 from tony.model.setting_choices import RoleKind
 from tony.model.states import JobState, TaskState
-from tony.units import format_duration
+from tony.units import format_duration, format_first
 
 #: Maximum number of missing tasks listed by name.
 _MAX_NAMED = 3
@@ -184,7 +184,7 @@ def _explain_waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> s
         return f"session {state.session + 1} opens in {format_duration(max(0.0, due - now))}" if due else ""
     if state.job is JobState.STOPPING:
         stopping = [str(task.id) for task in state.tasks.values() if task.living]
-        return f"waiting for {_format_names(stopping)} to stop" if stopping else "releasing containers"
+        return f"waiting for {format_first(stopping, _MAX_NAMED)} to stop" if stopping else "releasing containers"
     if not state.active:
         return ""
     missing = [t for role in state.roles.values() if _is_holding_up(role) for t in role.tasks if _is_absent(t)]
@@ -193,7 +193,8 @@ def _explain_waiting(state: State, now: float, live: Mapping[TaskId, Live]) -> s
     missing.sort(key=lambda task: task.since)
     first = missing[0]
     seen = live.get(first.id, _NO_LIVE)
-    text = f"waiting {format_duration(max(0.0, now - first.since))} for {_format_names([str(t.id) for t in missing])}: "
+    names = format_first([str(task.id) for task in missing], _MAX_NAMED)
+    text = f"waiting {format_duration(max(0.0, now - first.since))} for {names}: "
     text += _explain_pending(state, first, now, seen) + (f"; last line: {seen.last_line}" if seen.last_line else "")
     return text + _shrink_deadline(state, now)
 
@@ -218,8 +219,3 @@ def _is_holding_up(role: RoleState) -> bool:
 
 def _is_absent(task: Task) -> bool:
     return task.state in (TaskState.REQUESTED, TaskState.STARTING)
-
-
-def _format_names(tasks: list[str]) -> str:
-    more = len(tasks) - _MAX_NAMED
-    return ", ".join(tasks[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tony.core.events import GangSizeSet
 from tony.model.job_spec import ClusterSpec, JobSpec
+from tony.units import format_first
 
 #: Maximum number of tasks listed by name.
 _MAX_NAMED = 5
@@ -31,6 +32,5 @@ def format_sizes(tasks: Mapping[str, int], absent: Mapping[str, Sequence[int]]) 
 def _format_role(role: str, count: int, absent: Sequence[int]) -> str:
     if not absent:
         return f"all {count} tasks of {role}"
-    more = f" and {len(absent) - _MAX_NAMED} more" if len(absent) > _MAX_NAMED else ""
-    names = ", ".join(f"{role}:{index}" for index in absent[:_MAX_NAMED])
-    return f"{count} of {count + len(absent)} tasks of {role} (without {names}{more})"
+    names = format_first([f"{role}:{index}" for index in absent], _MAX_NAMED)
+    return f"{count} of {count + len(absent)} tasks of {role} (without {names})"

@@ -9,7 +9,7 @@ from tony.core.state import RoleState, State, Task
 from tony.model.ids import TaskId, format_task_ranges
 from tony.model.setting_choices import DistributedMode, RoleKind
 from tony.model.states import ENDED_TASK_STATES, JobState, TaskState
-from tony.units import format_duration
+from tony.units import format_duration, format_first
 
 #: Maximum number of hosts listed for a role.
 _MAX_HOSTS = 10
@@ -114,5 +114,5 @@ def _describe_silence(state: State, role: RoleState, now: float, find_silence: C
 def _format_names(tasks: list[Task]) -> str:
     names = [str(task.id) for task in tasks]
     if len(names) > _MAX_NAMED:
-        return f"{', '.join(names[:_MAX_NAMED])} and {len(names) - _MAX_NAMED} more"
+        return format_first(names, _MAX_NAMED)
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

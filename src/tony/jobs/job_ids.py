@@ -12,6 +12,7 @@ from tony.history.directory_scan import find_newest_job, list_job_folders, scan
 from tony.model.ids import JOB_ID
 from tony.model.layout import Home
 from tony.schedulers import registry
+from tony.units import format_count, format_first
 
 #: Abbreviation for the newest job.
 LAST = "last"
@@ -103,17 +104,17 @@ def _matches(text: str, job_id: str) -> bool:
 
 def _explain(home: Home, text: str, ids: list[str], matches: list[str]) -> str:
     if matches:
-        return f"{len(matches)} jobs match {text!r}: {_format_ids(matches[::-1])}. Write more of the id."
+        return f"{len(matches)} jobs match {text!r}: {format_first(matches[::-1], _MAX_SHOWN)}. Write more of the id."
     if not ids:
         return f"there is no job {text!r}: {home.jobs} has no jobs"
     named = _find_named(home, text)
     if named:
-        count = "1 job" if len(named) == 1 else f"{len(named)} jobs"
-        return f"{text!r} is the name of {count}: {_format_ids(named)}. Write the id of the job, or a part of it."
+        count, ids_of_name = format_count(len(named), "job"), format_first(named, _MAX_SHOWN)
+        return f"{text!r} is the name of {count}: {ids_of_name}. Write the id of the job, or a part of it."
     import difflib  # late: 10 ms, needed only after an error
 
     near = difflib.get_close_matches(text, ids, n=_MAX_SHOWN, cutoff=0.6)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"the newest are {_format_ids(ids[::-1])}"
+    hint = f"did you mean {' or '.join(near)}?" if near else f"the newest are {format_first(ids[::-1], _MAX_SHOWN)}"
     return f"there is no job {text!r} in {home.jobs}; {hint}"
 
 
@@ -123,11 +124,6 @@ def _find_named(home: Home, name: str) -> list[str]:
     return sorted(
         (head.job for head in (*found.ended, *found.open) if head.name == name), key=_build_sort_key, reverse=True
     )
-
-
-def _format_ids(ids: list[str]) -> str:
-    rest = len(ids) - _MAX_SHOWN
-    return ", ".join(ids[:_MAX_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _build_sort_key(job_id: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from tony.errors import InfraError
 from tony.linux.process import is_stopped
 from tony.mini.cluster_state import ClusterState
 from tony.mini.daemon_http import send_request
+from tony.units import format_first
 
 _ACTIVE_STATES = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 _DIAGNOSTICS = "its cluster was stopped (tony mini stop)"
@@ -37,8 +38,7 @@ def kill_applications(state: ClusterState, notice: Callable[[str], None]) -> Non
         if not names:
             return
         verb = "application is" if len(names) == 1 else "applications are"
-        more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
-        notice(f"{len(names)} {verb} still running and will be killed: {', '.join(names[:_MAX_SHOWN])}{more}")
+        notice(f"{len(names)} {verb} still running and will be killed: {format_first(names, _MAX_SHOWN)}")
         for name in names:
             _kill(state, name)
         if _wait(lambda: not _list_running(state) and not _containers(state), _END_SECONDS):

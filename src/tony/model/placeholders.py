@@ -121,22 +121,17 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 def find_addressed_roles(texts: Iterable[str]) -> frozenset[str]:
     """Return the names of the roles whose address a placeholder in the texts needs."""
-    return frozenset(
-        match[2].removeprefix(_ADDRESS)
-        for text in texts
-        for match in _BRACES.finditer(text)
-        if match[2].startswith(_ADDRESS) and _is_filled(match)
-    )
+    return _find_names(texts, _ADDRESS)
 
 
 def find_parameters(texts: Iterable[str]) -> frozenset[str]:
     """Return the names of the parameters that placeholders in the texts need."""
-    return frozenset(
-        match[2].removeprefix(_PARAM)
-        for text in texts
-        for match in _BRACES.finditer(text)
-        if match[2].startswith(_PARAM) and _is_filled(match)
-    )
+    return _find_names(texts, _PARAM)
+
+
+def _find_names(texts: Iterable[str], kind: str) -> frozenset[str]:
+    found = (match for text in texts for match in _BRACES.finditer(text) if _is_filled(match))
+    return frozenset(match[2].removeprefix(kind) for match in found if match[2].startswith(kind))
 
 
 def escape(text: str) -> str:

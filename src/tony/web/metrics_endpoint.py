@@ -68,11 +68,7 @@ async def _read_job(provider: JobProvider, job: str, portal_user: User) -> JobSn
         report, record = await view.status(), await view.record()
         if not portal_user.may(PortalAction.SEE, report, record):
             return None
-        latest = await view.query_metrics(_find_newest)
+        latest = await view.query_metrics(Metrics.read_newest)
     except TonyError:
         return None
     return JobSnapshot(report=report, latest=latest or {})
-
-
-def _find_newest(metrics: Metrics) -> dict[str, dict[str, float]]:
-    return {task: dict(series) for task, series in metrics.read_newest().items()}

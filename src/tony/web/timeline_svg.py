@@ -18,7 +18,7 @@ from tony.history.timeline import Mark, MarkerKind, SessionSpan, Span, TaskPhase
 from tony.history.timeline_drawing import PHASE_TEXTS, TimeScale, divide_into_lanes
 from tony.jobs.directory.view import DirectoryJobView
 from tony.linux.thread_pools import to_thread
-from tony.units import format_duration
+from tony.units import format_count, format_duration
 
 #: Maximum number of lanes.
 MAX_LANES = 240
@@ -363,7 +363,7 @@ def _summarize(line: Timeline) -> str:
     sessions = len(line.sessions)
     counts = {what: sum(mark.what is what for mark in line.marks) for what in MarkerKind}
     words = [
-        f"{number} {word}{'' if number == 1 else 's'}"
+        format_count(number, word)
         for number, word in (
             (counts[MarkerKind.FAILURE], "failure"),
             (counts[MarkerKind.DEATH], "death"),
@@ -378,8 +378,8 @@ def _summarize(line: Timeline) -> str:
         else " No task has started."
     )
     counted = f"; {', '.join(words)}" if words else ""
-    length = f"{tasks} task{'' if tasks == 1 else 's'} over {format_duration(line.until)}"
-    return f"{length}, {sessions} session{'' if sessions == 1 else 's'}{counted}.{first_start}"
+    length = f"{format_count(tasks, 'task')} over {format_duration(line.until)}"
+    return f"{length}, {format_count(sessions, 'session')}{counted}.{first_start}"
 
 
 #: Cached pictures, and spans and markers of their timelines, each of which takes some 150 bytes.

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from tony.advice.exit_facts import FailureRecord
 from tony.advice.facts import Facts, Run
-from tony.advice.heuristic import Heuristic, Threshold, format_count
+from tony.advice.heuristic import Heuristic, Threshold
 from tony.advice.recommendation import Evidence, Recommendation, Saving, SettingChange, Severity, savings_range
 from tony.core.events import FailureResponse
 from tony.model.ids import parse_role
-from tony.units import Unit, format_amount, format_exact_duration
+from tony.units import Unit, format_amount, format_count, format_exact_duration
 
 #: Round durations, in seconds.
 _ROUND_SECONDS = (5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0)

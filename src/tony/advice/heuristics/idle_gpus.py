@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony.advice.facts import Device, Facts, RoleFacts, Run, devices
-from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting, format_count
+from tony.advice.heuristic import PROOF, Heuristic, Threshold, change_role_setting
 from tony.advice.recommendation import Evidence, Recommendation, Saving, SettingChange, Severity, savings_range
 from tony.model.job_spec import MIB
-from tony.units import Unit
+from tony.units import Unit, format_count
 
 
 class IdleGpus(Heuristic):

@@ -10,14 +10,13 @@ from tony.advice.heuristic import (
     Heuristic,
     Threshold,
     change_role_setting,
-    format_count,
     format_size,
     grade_share,
     round_memory,
 )
 from tony.advice.recommendation import Evidence, Recommendation, Saving, savings_range
 from tony.model.job_spec import MIB
-from tony.units import Unit, format_amount
+from tony.units import Unit, format_amount, format_count
 
 
 class MemoryOverRequested(Heuristic):

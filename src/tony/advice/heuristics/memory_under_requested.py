@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tony.advice.facts import Facts, RoleFacts
-from tony.advice.heuristic import Heuristic, Threshold, change_role_setting, format_count, format_size, round_memory
+from tony.advice.heuristic import Heuristic, Threshold, change_role_setting, format_size, round_memory
 from tony.advice.recommendation import Evidence, Recommendation, Severity
-from tony.units import Unit, format_amount
+from tony.units import Unit, format_amount, format_count
 
 
 class MemoryUnderRequested(Heuristic):

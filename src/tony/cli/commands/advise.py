@@ -12,7 +12,7 @@ import click
 
 from tony.advice.engine import advise
 from tony.advice.facts_loader import load_facts
-from tony.advice.heuristic import format_count, format_evidence, format_saving
+from tony.advice.heuristic import format_evidence, format_saving
 from tony.advice.patch import format_diff
 from tony.advice.patch_writer import apply
 from tony.advice.recommendation import Advice
@@ -26,6 +26,7 @@ from tony.errors import ExitCode, UserError
 from tony.history.job_record import record_of
 from tony.model.codec import from_plain, to_plain
 from tony.model.layout import Home
+from tony.units import format_count
 
 if TYPE_CHECKING:
     from tony.advice.facts import Facts

@@ -24,7 +24,7 @@ from tony.model.layout import JobFolder
 from tony.model.log_name import ERR, OUT, STREAMS
 from tony.model.submission_record import JobRecord
 from tony.schedulers.registry import has_remote_logs
-from tony.units import format_exact_size
+from tony.units import format_exact_size, format_first
 
 if TYPE_CHECKING:
     from tony.jobs.directory.view import DirectoryJobView
@@ -155,10 +155,9 @@ def _warn_rotated(folder: JobFolder, record: JobRecord, selection: Selection, ta
     logs, limit = folder.logs, record.spec.log_limit
     full = list(dict.fromkeys(name.task for name in find(logs, selection) if name.build_rotated_path(logs).exists()))
     if full:
-        tasks = ", ".join(full[:3]) + (f" and {len(full) - 3} more" if len(full) > 3 else "")
         warn(
-            f"the output of {tasks} exceeded log_limit = {format_exact_size(limit)}; its beginning may have been "
-            "removed"
+            f"the output of {format_first(full, 3)} exceeded log_limit = {format_exact_size(limit)}; its beginning may "
+            "have been removed"
         )
 
 

@@ -18,7 +18,7 @@ from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.errors import UserError
 from tony.mini.cluster import DaemonStatus, MiniCluster, Status
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
-from tony.units import format_size
+from tony.units import format_count, format_size
 
 _HEADING = ("DAEMON", "STATE", "PID", "MEMORY", "WEB", "LOG")
 #: Columns that are dropped when the terminal is too narrow, in this order.
@@ -92,7 +92,7 @@ def start(
     if as_json:
         print_json({"conf": str(cluster.conf), "seconds": round(took, 3), "web": web, "fs": state.address("nn.rpc")})
         return
-    say(f"Hadoop {hadoop} with {nodes} node{'s' if nodes != 1 else ''} is ready after {took:.1f} s.")
+    say(f"Hadoop {hadoop} with {format_count(nodes, 'node')} is ready after {took:.1f} s.")
     say_all(format_table([("YARN", web["rm"]), ("HDFS", web["nn"]), ("configuration", str(cluster.conf))]))
     say("It has no authentication: while it runs, any local user can run programs as you.")
     say()

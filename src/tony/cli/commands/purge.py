@@ -15,7 +15,7 @@ from tony.control_characters import escape
 from tony.errors import TonyError, UserError, join_lines
 from tony.portal.histories.history_location import is_own_location, open_location
 from tony.portal.histories.retention import RetentionRules, carry_out, plan
-from tony.units import format_size, parse_duration, parse_size
+from tony.units import format_count, format_size, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from tony.portal.histories.retention import RemovedRecord, RetentionPlan
@@ -114,14 +114,15 @@ def _show(store: FileStore, found: RetentionPlan, removed: list[RemovedRecord] |
     if removed is None:
         verb = f"would move to {to}" if to else "would be deleted"
         free = f", {format_size(found.size)}" if found.going else ""
-        say(f"{_format_jobs(len(found.going))} of {store.address} {verb}{free}; {kept}.")
+        say(f"{format_count(len(found.going), 'job')} of {store.address} {verb}{free}; {kept}.")
         if found.going:
             say("Nothing was changed: add --apply.")
         elif found.stays:
             say("Jobs are always kept for ten minutes after their end.")
         return
     size = format_size(sum(removal.record.size for removal in removed))
-    say(f"{_format_jobs(len(removed))} of {store.address} {f'moved to {to}' if to else 'deleted'}, {size}; {kept}.")
+    done = f"moved to {to}" if to else "deleted"
+    say(f"{format_count(len(removed), 'job')} of {store.address} {done}, {size}; {kept}.")
 
 
 def _describe_kept(found: RetentionPlan) -> str:
@@ -129,11 +130,7 @@ def _describe_kept(found: RetentionPlan) -> str:
     parts += [f"{found.unended} not ended"] if found.unended else []
     parts += [f"{found.damaged} damaged, for you to delete"] if found.damaged else []
     details = f" ({', '.join(parts)})" if parts else ""
-    return f"{_format_jobs(found.stays)} kept{details}, {format_size(found.stays_size)}"
-
-
-def _format_jobs(number: int) -> str:
-    return f"{number} job" + ("" if number == 1 else "s")
+    return f"{format_count(found.stays, 'job')} kept{details}, {format_size(found.stays_size)}"
 
 
 def _format_row(going: RemovedRecord) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from tony.history.event_log import place_of, read, segments
 from tony.history.job_record import read_job, read_summary
 from tony.history.replay import replay
 from tony.model.layout import JobFolder
+from tony.units import format_count
 
 
 @click.command("replay")
@@ -46,8 +47,8 @@ def command(job: str, as_json: bool) -> int:
             }
         )
     elif result.mismatch is None:
-        checked = f"{result.checked} recorded state{'' if result.checked == 1 else 's'} verified"
-        say(f"OK: replaying {result.events} events gives the recorded state ({state}); {checked}")
+        checked = format_count(result.checked, "recorded state")
+        say(f"OK: replaying {result.events} events gives the recorded state ({state}); {checked} verified")
         if summary is not None and summary.state is not result.app.state.job:
             say(f"the log ends in state {state}; the job was finalized later, as {summary.state.value}")
     else:

@@ -17,7 +17,7 @@ from tony.cli.terminal.terminal_text import find_columns, format_clock_time, for
 from tony.control_characters import escape
 from tony.errors import TonyError
 from tony.history.directory_scan import scan
-from tony.units import format_number, format_share
+from tony.units import format_count, format_number, format_share
 
 if TYPE_CHECKING:
     from tony.advice.wasted_hours import Hours, WeekOfWaste
@@ -48,7 +48,7 @@ def command(since: float | None, user: str | None, as_json: bool) -> None:
     else:
         say(f"no jobs{f' of {escape(user)}' if user else ''} have ended since {format_clock_time(since)}")
     if unknown:
-        warn(f"not included: {unknown} job{'' if unknown == 1 else 's'} without an event log")
+        warn(f"not included: {format_count(unknown, 'job')} without an event log")
 
 
 def _compute_weeks(since: float, user: str | None) -> tuple[Sequence[WeekOfWaste], int]:

@@ -14,6 +14,7 @@ from tony.cli.terminal.terminal_text import is_terminal
 from tony.control_characters import escape
 from tony.errors import ConfigError, PlatformError, ProtocolError, RecordError, TonyError
 from tony.model.codec import Json, to_plain
+from tony.units import format_count
 
 
 def say(text: str = "", *, to: TextIO | None = None, **style: object) -> None:
@@ -47,7 +48,7 @@ def explain(error: TonyError) -> None:
         for problem in error.problems:
             say(str(problem), to=sys.stderr)
         count = len(error.problems)
-        errors = f"{count} error{'s' if count != 1 else ''}"
+        errors = format_count(count, "error")
         warn(f"{errors} in {error.checked_file}" if error.checked_file else f"{errors}; nothing was started")
         return
     for line in str(error).splitlines() or [type(error).__name__]:

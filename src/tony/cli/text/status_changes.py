@@ -10,6 +10,7 @@ from tony.jobs.failure_text import format_outcome
 from tony.model.ids import TaskId, format_task_ranges
 from tony.model.job_report import Failure, JobReport, TaskReport
 from tony.model.states import JobState, TaskState
+from tony.units import format_count
 
 #: Delay before a waiting message is shown: in a normal start tasks are missing for less.
 _WAITING_DELAY_SECONDS = 1.0
@@ -75,8 +76,7 @@ class StatusChanges:
     def _describe_beginning(self, report: JobReport) -> list[str]:
         if self._last is not None:
             return []
-        count = len(report.tasks)
-        tasks = f"{count} task{'s' if count != 1 else ''}"
+        tasks = format_count(len(report.tasks), "task")
         return [
             f"Submitted job {report.job} ({report.name}): {tasks} on {report.scheduler}. Directory: {report.folder}"
         ]

@@ -15,7 +15,7 @@ from tony.cli.terminal.terminal_text import count_columns, cut
 from tony.control_characters import escape
 from tony.history.timeline import Mark, MarkerKind, Span, TaskPhase, Timeline
 from tony.history.timeline_drawing import PHASE_TEXTS, TimeScale, divide_into_lanes
-from tony.units import format_duration
+from tony.units import format_count, format_duration
 
 #: Most tasks that get a row each; with more, several share a lane.
 MAX_TASK_ROWS = 50
@@ -315,5 +315,5 @@ def _list_markers(marks: Sequence[Mark], columns: int) -> list[str]:
         lines.append(cut(f"{format_duration(max(0.0, mark.at)):>10}  {first}", columns))
         lines += [cut(f"{'':>10}  {other}", columns) for other in others]
     if checkpoints:
-        lines.append(f"{'':>10}  {checkpoints} checkpoint{'s' if checkpoints != 1 else ''}")
+        lines.append(f"{'':>10}  {format_count(checkpoints, 'checkpoint')}")
     return lines

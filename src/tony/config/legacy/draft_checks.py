@@ -18,7 +18,7 @@ from tony.config.legacy.task_types import LegacyTaskTypes
 from tony.config.name_suggestions import find_closest_match
 from tony.config.table.value_format import format_name
 from tony.model.job_spec import MIB
-from tony.units import parse_size
+from tony.units import format_first, parse_size
 
 _MAX_NAMES = 5
 #: Unknown settings for which the nearest one is suggested: that takes some milliseconds each.
@@ -41,9 +41,8 @@ def check_names(draft: DraftJob) -> None:
         elif row.obsolete:
             draft.note(value, f"has no effect. {row.obsolete}")
     if foreign:
-        names = ", ".join(format_name(value.key) for value in foreign[:_MAX_NAMES])
-        more = f" and {len(foreign) - _MAX_NAMES} more" if len(foreign) > _MAX_NAMES else ""
-        message = f"settings that do not begin with `tony.` are ignored: {names}{more}."
+        names = format_first([format_name(value.key) for value in foreign], _MAX_NAMES)
+        message = f"settings that do not begin with `tony.` are ignored: {names}."
         draft.notes.append(Note(key=format_name(foreign[0].key), message=message, source=foreign[0].place))
 
 

@@ -9,6 +9,7 @@ from tony.model.staged_files import InPlace, Placement, StagedItem
 from tony.storage.archives.archive_detection import KNOWN, detect, find_unsupported
 from tony.storage.staging.remote_files_interface import RemoteFile, RemoteFiles, RemoteFolder
 from tony.storage.staging.staging_requests import StagingRejectedError, StagingRequest
+from tony.units import format_first
 
 #: Bytes of a file that are read to detect its archive format.
 _HEAD_BYTES = 64 * 1024
@@ -91,6 +92,5 @@ def _archive_request(found: RemoteFile, name: str, placement: Placement, files: 
 def _describe_left_out(found: RemoteFolder) -> str:
     if not found.folders:
         return "" if found.files else "it contains no files"
-    more = len(found.folders) - _MAX_NAMES
-    names = ", ".join(found.folders[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+    names = format_first(found.folders, _MAX_NAMES)
     return f"its subfolders are left out, only its files are copied: {names}"

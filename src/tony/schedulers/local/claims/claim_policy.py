@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from tony.model.strict_json import InvalidJsonError, loads
 from tony.schedulers.local.claims.machine_capacity import Machine
-from tony.units import format_size
+from tony.units import format_first, format_size
 
 #: Maximum size of a claim's file; real ones take a few hundred bytes, and some 45 more for each GPU.
 MAX_BYTES = 64 * 1024
@@ -213,9 +213,7 @@ def _count_jobs_ahead(granted: Sequence[Claim], older: Sequence[Claim], *, gpus_
 
 
 def _format_claims(claims: Sequence[Claim]) -> str:
-    ordered = sorted(claims, key=lambda claim: claim.ticket)
-    rest = len(ordered) - _SHOWN
-    return ", ".join(map(_describe, ordered[:_SHOWN])) + (f" and {rest} more" if rest > 0 else "")
+    return format_first([_describe(claim) for claim in sorted(claims, key=lambda claim: claim.ticket)], _SHOWN)
 
 
 def _describe(claim: Claim) -> str:

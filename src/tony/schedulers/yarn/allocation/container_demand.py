@@ -12,7 +12,7 @@ from tony.schedulers.yarn.client.capacity import ClusterCapacity, ClusterNode
 from tony.schedulers.yarn.client.placement_constraints import build_constraint, find_placed, list_tags
 from tony.schedulers.yarn.launch_contexts import build_capability, build_master_capability
 from tony.schedulers.yarn.settings import YarnSettings
-from tony.units import format_size
+from tony.units import format_first, format_size
 
 MEMORY = "memory-mb"
 CORES = "vcores"
@@ -100,8 +100,7 @@ def format_amounts(demand: ContainerDemand) -> str:
 
 def format_names(names: Sequence[str]) -> str:
     """Join names with commas; long lists are cut."""
-    rest = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+    return format_first(names, _SHOWN)
 
 
 #: Lower is served first; the same for all roles: the state machine decides their order.
