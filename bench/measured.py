@@ -24,7 +24,7 @@ from bench.harness import Bench, Figures, Line, Result, Unit, at_least, at_most,
 from bench.process_facts import resident, status_of
 from tony.am.metrics_store import SAMPLES_PER_SECOND, MetricsStore
 from tony.core.state import State, Task
-from tony.history.metrics_reader import open_metrics
+from tony.history.metrics_reader import Metrics
 from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Resources, Role
 from tony.model.metric_definitions import PROGRAM
@@ -92,7 +92,7 @@ async def _filled(tasks: int, end: float, path: Path) -> dict[str, float]:
     memory = resident(os.getpid()) - before
     peak = _most_resident() - before
     await measurements.finish()
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         until = min(metrics.points(task, "rss").at[-1] for task in metrics.tasks()[:: max(1, tasks // 100)])
     return {
         "memory": float(memory),

@@ -22,7 +22,7 @@ from tony.core.application import Application
 from tony.errors import ProtocolError
 from tony.history.goodput import ledger
 from tony.history.json_files import write_json
-from tony.history.metrics_reader import open_metrics
+from tony.history.metrics_reader import Metrics
 from tony.jobs.am_client import request_metrics, request_stacks, send_log_level, send_restart
 from tony.model.actor import Actor
 from tony.model.codec import to_plain
@@ -87,7 +87,7 @@ def test_from_the_wire_to_a_client_and_to_the_file(tmp_path: Path) -> None:
     job, finish = play(tmp_path, workers(2), runs_on, meanwhile=meanwhile)
     assert finish.exit_code == 0
     asyncio.run(finished(job))
-    with open_metrics(job.job.folder.metrics) as metrics:
+    with Metrics(job.job.folder.metrics) as metrics:
         assert metrics.tasks() == ("worker:0", "worker:1")
         assert metrics.series() == ("cpu", "rss")
         assert metrics.read_newest()["worker:0"]["rss"] == 1000.0
@@ -128,7 +128,7 @@ def test_a_later_am_attempt_continues_the_file(tmp_path: Path, monkeypatch: pyte
         path = job.job.folder.metrics
 
         def is_written() -> bool:
-            with open_metrics(path) as metrics:
+            with Metrics(path) as metrics:
                 return bool(metrics.progress())
 
         await wait_until(is_written)
@@ -143,7 +143,7 @@ def test_a_later_am_attempt_continues_the_file(tmp_path: Path, monkeypatch: pyte
     job, finish = play(tmp_path, workers(2), runs_on, meanwhile=meanwhile)
     asyncio.run(finished(job))
     assert finish.exit_code == 0
-    with open_metrics(job.job.folder.metrics) as metrics:
+    with Metrics(job.job.folder.metrics) as metrics:
         points = metrics.points("worker:0", "cpu")
         assert (min(points.least), max(points.most)) == (0.25, 0.75)
         (told,) = metrics.progress()
@@ -169,7 +169,7 @@ def test_a_file_that_cannot_be_written_ends_no_job(tmp_path: Path, monkeypatch: 
     job, finish = play(tmp_path, workers(1), runs_on, meanwhile=meanwhile)
     asyncio.run(finished(job))
     assert finish.exit_code == 0
-    with open_metrics(job.job.folder.metrics) as metrics:
+    with Metrics(job.job.folder.metrics) as metrics:
         assert metrics.read_newest()["worker:0"]["cpu"] == 1.0
         assert (len(metrics.progress()), len(metrics.checkpoints())) == (1, 1)
 
@@ -323,7 +323,7 @@ def test_stalls_of_a_program(tmp_path: Path) -> None:
     assert measure_task(told, 174.5).rate == pytest.approx(2.0, rel=0.01)
 
     asyncio.run(made.finish())
-    with open_metrics(tmp_path / "metrics.db") as metrics:
+    with Metrics(tmp_path / "metrics.db") as metrics:
         assert metrics.progress() == (told,)
         assert metrics.known_until == 175.0
 
@@ -346,7 +346,7 @@ async def test_steps_are_written_at_once(tmp_path: Path, monkeypatch: pytest.Mon
     made, clock = measuring(cluster.app.state.spec, cluster.app, tmp_path / "metrics.db")
 
     def written() -> tuple[float | None, list[float]]:
-        with open_metrics(tmp_path / "metrics.db") as metrics:
+        with Metrics(tmp_path / "metrics.db") as metrics:
             return metrics.known_until, [each.step for each in metrics.progress()]
 
     monkeypatch.setattr(module, "_FIRST_WRITE_SECONDS", 3600.0)
@@ -389,7 +389,7 @@ def test_more_checkpoints_than_are_kept(tmp_path: Path, monkeypatch: pytest.Monk
         made.ingest_sample(TaskId("worker", 0), replace(sample(step=float(number)), saved=saved))
 
     asyncio.run(made.finish())
-    with open_metrics(tmp_path / "metrics.db") as metrics:
+    with Metrics(tmp_path / "metrics.db") as metrics:
         assert len(metrics.checkpoints()) == 3
         assert metrics.progress()[0].unlisted == 4.0
 
@@ -430,7 +430,7 @@ def test_recomputed_work_is_measured(tmp_path: Path) -> None:
     asyncio.run(made.finish())
     from tests.history.simulated_logs import entries, record
 
-    with open_metrics(tmp_path / "metrics.db") as metrics:
+    with Metrics(tmp_path / "metrics.db") as metrics:
         found = ledger(timeline(record(spec), entries(cluster)), metrics).seconds
         first, second = metrics.progress()
     assert (first.behind, second.behind) == (False, True)
@@ -451,7 +451,7 @@ async def test_a_large_job_is_written_in_pieces(tmp_path: Path) -> None:
             made.ingest_sample(task, sample(cpu=float(task.index), rss=at))
         await made.write()
     await made.finish()
-    with open_metrics(tmp_path / "metrics.db") as metrics:
+    with Metrics(tmp_path / "metrics.db") as metrics:
         assert len(metrics.tasks()) == 250
         assert all(metrics.read_newest()[f"worker:{n}"]["cpu"] == pytest.approx(n, rel=1e-5) for n in range(0, 250, 37))
         assert metrics.points("worker:249", "rss").most == (1.0, 40.0, 80.0)

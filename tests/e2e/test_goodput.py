@@ -11,7 +11,7 @@ from tests.support.timelines import timeline
 from tony.history.event_log import read, segments
 from tony.history.goodput import ledger
 from tony.history.job_record import record_of
-from tony.history.metrics_reader import open_metrics
+from tony.history.metrics_reader import Metrics
 from tony.history.timeline import MarkerKind
 from tony.jobs.am_client import send_restart
 from tony.model.layout import Home
@@ -49,11 +49,11 @@ def test_the_time_of_a_job_is_accounted_for(lab: Lab) -> None:
     lab.wait(job, "running")
 
     def steps() -> dict[tuple[str, int], float]:
-        with open_metrics(folder.metrics) as metrics:
+        with Metrics(folder.metrics) as metrics:
             return {(each.task, each.session): each.step for each in metrics.progress()}
 
     def has_saved() -> bool:
-        with open_metrics(folder.metrics) as metrics:
+        with Metrics(folder.metrics) as metrics:
             return bool(metrics.checkpoints("worker:0"))
 
     until(has_saved, "a checkpoint is in the file while the job runs")
@@ -68,7 +68,7 @@ def test_the_time_of_a_job_is_accounted_for(lab: Lab) -> None:
     assert lab.wait(job)["state"] == "succeeded"
 
     line = timeline(record_of(home, job), read(segments(folder.path)))
-    with open_metrics(folder.metrics) as metrics:
+    with Metrics(folder.metrics) as metrics:
         found = ledger(line, metrics)
         told = [each for each in metrics.progress() if each.task == "worker:0"]
         saved = metrics.checkpoints("worker:0")

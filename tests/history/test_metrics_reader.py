@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from tony.errors import StorageError
 from tony.history import metrics_schema as layout
-from tony.history.metrics_reader import Peak, open_metrics
+from tony.history.metrics_reader import Metrics, Peak
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
 from tony.model.progress import CheckpointRecord, Progress
@@ -58,7 +58,7 @@ def test_metrics_round_trip(path: Path) -> None:
     """Names, tasks, numbers, what programs reported; readable by its owner only."""
     written(path, part(cpu=[0.5, 1.5, 1.0], rss=[1000.0, 2000.0, 3000.0]), part("ps:0", first=40, cpu=[2.0]))
     assert path.stat().st_mode & 0o777 == 0o600
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert (metrics.known, metrics.problem) == (True, "")
         assert metrics.tasks() == ("worker:0", "ps:0")
         assert metrics.series() == ("cpu", "rss")
@@ -80,7 +80,7 @@ def test_metrics_round_trip(path: Path) -> None:
 def test_a_window_and_fewer_points(path: Path) -> None:
     """Between two moments; where there are more buckets than asked for, neighbours are one."""
     written(path, part(cpu=[float(each % 10) for each in range(100)]))
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert metrics.points("worker:0", "cpu", since=50.0, until=60.0).at == (55.0, 60.0)
         few = metrics.points("worker:0", "cpu", most=25)
         assert (few.every, len(few.at)) == (20.0, 25)
@@ -93,7 +93,7 @@ def test_a_row_is_written_again_as_it_fills(path: Path) -> None:
     writer.write([part(cpu=[1.0] * 30)])
     writer.write([part(first=20, cpu=[2.0] * 3 + [math.nan] * 20 + [3.0])], many=True)
     writer.close()
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         points = metrics.points("worker:0", "cpu")
         assert points.mean[:3] == (2.0,) * 3
         assert points.mean[-1] == 3.0
@@ -104,7 +104,7 @@ def test_a_task_with_wider_buckets_is_rewritten(path: Path) -> None:
     writer.write([part(cpu=[1.0] * 200, rss=[1.0] * 200), part("worker:1", cpu=[7.0])])
     writer.write([part(cpu=[2.0] * 10, anew=True, width=10.0)])
     writer.close()
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert metrics.points("worker:0", "cpu").every == 10.0
         assert len(metrics.points("worker:0", "cpu").at) == 10
         assert metrics.points("worker:0", "rss").at == ()
@@ -123,7 +123,7 @@ def test_a_later_attempt_continues_the_file(path: Path) -> None:
     assert (writer.read_stored_progress(), writer.count_stored_checkpoints()) == ([TOLD], 1)
     writer.write([part("worker:2", first=100, pss=[1.0])], [], [CheckpointRecord("worker:2", 2, 1, 70, 1.0, 2.0)])
     writer.close()
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert metrics.tasks() == ("worker:0", "worker:1", "worker:2")
         assert metrics.series() == ("cpu", "pss", "rss")
         assert len(metrics.checkpoints()) == 2
@@ -144,14 +144,14 @@ def test_a_gap_without_end_fills_no_memory(path: Path) -> None:
 def test_an_unusable_metrics_file_is_replaced(path: Path, content: bytes) -> None:
     """Writer and reader accept any content."""
     path.write_bytes(content)
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert (metrics.known, metrics.tasks(), metrics.points("worker:0", "cpu").at) == (False, (), ())
         assert metrics.problem
     writer = MetricsWriter(path, "job-1", 5.0)
     assert not writer.went_on
     writer.write([part(cpu=[1.0])])
     writer.close()
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert metrics.tasks() == ("worker:0",)
 
 
@@ -159,7 +159,7 @@ def test_a_file_with_an_undecodable_sqlite_error_is_replaced(path: Path) -> None
     """SQLite's message repeats the damaged bytes, which are no text: that is another error than all others."""
     written(path, part(cpu=[1.0]))
     path.write_bytes(path.read_bytes().replace(b"CREATE TABLE series", b"CRE\x80TE TABLE series"))
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert not metrics.known
     writer = MetricsWriter(path, "job-1", 5.0)
     assert not writer.went_on
@@ -168,7 +168,7 @@ def test_a_file_with_an_undecodable_sqlite_error_is_replaced(path: Path) -> None
 
 def test_a_missing_file_has_no_metrics(path: Path) -> None:
     """No file, no numbers, no error, and reading makes no file."""
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert (metrics.known, metrics.problem) == (False, "no metrics were recorded")
         assert (metrics.progress(), metrics.checkpoints(), metrics.peaks(), metrics.series()) == ((), (), {}, ())
         assert metrics.read_role_series("worker", "cpu").at == ()
@@ -180,7 +180,7 @@ def test_a_file_of_another_version_is_not_known(path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute(f"PRAGMA user_version = {layout.VERSION + 1}")
     database.close()
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert f"version {layout.VERSION + 1}" in metrics.problem
         assert not metrics.known
 
@@ -195,7 +195,7 @@ def test_damage_in_the_middle_never_raises(path: Path) -> None:
         for _ in range(chance.choice((1, 20, 400))):
             broken[chance.randrange(len(broken))] = chance.randrange(256)
         path.write_bytes(broken[: chance.choice((len(broken), len(broken), chance.randrange(len(broken))))])
-        with open_metrics(path) as metrics:
+        with Metrics(path) as metrics:
             for task in (*metrics.tasks(), "worker:1"):
                 metrics.points(task, "cpu")
             metrics.read_role_series("worker", "rss")
@@ -212,7 +212,7 @@ def test_a_hostile_file_costs_no_time(path: Path) -> None:
         database.execute("INSERT INTO progress (task, session, try) VALUES ('<b>', 'x', 1)")
         database.execute("DROP TABLE checkpoint")
     database.close()
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert metrics.points("worker:0", "cpu").at == ()
         assert metrics.progress() == (TOLD,)
         assert (metrics.checkpoints(), metrics.peaks()) == ((), {})
@@ -236,7 +236,7 @@ def test_a_writer_that_was_killed_leaves_a_sound_file(path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL
     assert path.with_name("metrics.db-journal").stat().st_size > 0
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert len(metrics.points("worker:0", "cpu").at) == 100
     writer = MetricsWriter(path, "job-1", 5.0)
     assert writer.went_on
@@ -246,10 +246,10 @@ def test_a_writer_that_was_killed_leaves_a_sound_file(path: Path) -> None:
 def test_readers_and_a_writer_at_one_time(path: Path) -> None:
     """Each reader sees whole transactions."""
     writer = MetricsWriter(path, "job-1", 5.0)
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         for count in range(1, 20):
             writer.write([part(cpu=[float(count)] * count)])
-            with open_metrics(path) as fresh:
+            with Metrics(path) as fresh:
                 assert fresh.points("worker:0", "cpu").mean == (float(count),) * count
         assert metrics.points("worker:0", "cpu").at == ()  # it knew of no such task when it was opened
     writer.close()
@@ -275,7 +275,7 @@ def test_a_write_in_the_background_ends_before_the_file_is_closed(path: Path) ->
     writer.close()
     closed.set()
     thread.join()
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert metrics.read_newest()["worker:0"]["rss"] == 1.0
     with pytest.raises(StorageError, match="closed"):
         writer.write([part(rss=[1.0])])
@@ -289,7 +289,7 @@ def test_a_full_disk_is_a_storage_error(path: Path) -> None:
         writer.write([part(f"worker:{n}", cpu=[Random(n).random() for _ in range(500)]) for n in range(50)])
     writer.write([part(cpu=[2.0])])
     writer.close()
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert metrics.points("worker:0", "cpu").mean == (2.0,)
         assert metrics.tasks() == ("worker:0",)
 
@@ -298,7 +298,7 @@ def test_the_median_of_a_role_and_its_outliers(path: Path) -> None:
     """Over tasks whose buckets may have different widths."""
     parts = [part(f"worker:{n}", cpu=[float(n)] * 40) for n in range(5)]
     written(path, *parts, part("worker:9", cpu=[90.0] * 10, width=20.0), part("ps:0", cpu=[1000.0] * 40))
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         points = metrics.read_role_series("worker", "cpu")
         assert (points.every, len(points.at), points.at[0]) == (20.0, 10, 20.0)
         assert set(points.median) == {2.5}
@@ -367,7 +367,7 @@ def test_a_view_in_place_of_a_table_is_not_queried(path: Path, table: str) -> No
             f"DROP VIEW points; DROP VIEW peaks; DROP TABLE {table}; CREATE VIEW {table} AS {endless}"
         )
     database.close()
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert not metrics.known
         assert f"{table} is not a table" in metrics.problem
 
@@ -383,7 +383,7 @@ def test_text_without_end_is_not_taken(path: Path) -> None:
             f"ALTER TABLE checkpoint ADD COLUMN task TEXT DEFAULT '{'x' * 15_000}'"
         )
     database.close()
-    with open_metrics(path, own=False) as metrics:
+    with Metrics(path, own=False) as metrics:
         assert metrics.checkpoints() == ()
         assert "too many rows or too much text" in metrics.problem
         assert metrics.points("worker:0", "cpu").mean == (1.0,)
@@ -397,7 +397,7 @@ def test_columns_that_are_computed_are_not_read(path: Path, kind: str) -> None:
     with sqlite3.connect(path) as database:
         database.executescript(f"DROP TABLE series; CREATE TABLE series (id INTEGER PRIMARY KEY, {made}, unit TEXT)")
     database.close()
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert not metrics.known
         assert "series.name is not a plain column" in metrics.problem
 
@@ -422,7 +422,7 @@ def test_a_journal_removes_no_file(path: Path, tmp_path: Path, monkeypatch: pyte
     journal = _journal_that_names(path, precious)
     if not ours:
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert metrics.points("worker:0", "cpu").mean == (1.0,)
     assert precious.read_text() == "as it is"
     assert journal.exists()
@@ -435,7 +435,7 @@ def test_reading_creates_no_files_next_to_a_database(path: Path, monkeypatch: py
         database.execute("PRAGMA journal_mode = WAL")
     database.close()
     for _ in ("ours", "others'"):
-        with open_metrics(path) as metrics:
+        with Metrics(path) as metrics:
             assert metrics.points("worker:0", "cpu").mean == (1.0,)
         assert sorted(each.name for each in path.parent.iterdir()) == [path.name]
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
@@ -446,6 +446,6 @@ def test_a_link_is_no_file(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     written(other, part(cpu=[1.0]))
     path.symlink_to(other)
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         assert not metrics.known
         assert "not a regular file" in metrics.problem

@@ -22,7 +22,7 @@ from tony.errors import TonyError
 from tony.history.event_log import VERSION
 from tony.history.job_record import read_job, read_summary
 from tony.history.json_files import MAX_FOREIGN_JSON_BYTES
-from tony.history.metrics_reader import open_metrics
+from tony.history.metrics_reader import Metrics
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
 from tony.jobs.status.status_from_log import StatusFromLog
@@ -151,7 +151,7 @@ def _read(folder: JobFolder) -> None:
         except TonyError as error:
             print(error)
     for path in folder.path.glob("metrics*.db"):
-        with open_metrics(path, own=False) as metrics:
+        with Metrics(path, own=False) as metrics:
             metrics.read_newest()
             metrics.peaks()
             metrics.progress()

@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.lab import Lab
 from tests.framework_envs import BUILD, DEBIAN_PYTHON, has_torch, interpreter
 from tests.scenarios.conftest import only_on
-from tony.history.metrics_reader import open_metrics
+from tony.history.metrics_reader import Metrics
 
 pytestmark = [pytest.mark.e2e, pytest.mark.framework]
 
@@ -59,7 +59,7 @@ def test_digits_with_tensorflow(lab: Lab) -> None:
     assert {f"{task},{series}" for task in ("chief:0", "worker:0", "worker:1") for series in ("step", "user.loss")} <= {
         ",".join(line.split(",")[:2]) for line in steps.splitlines()
     }
-    with open_metrics(lab.home / "jobs" / job / "metrics.db") as metrics:
+    with Metrics(lab.home / "jobs" / job / "metrics.db") as metrics:
         assert {each.task for each in metrics.checkpoints()} == {"chief:0"}
     assert list(out.rglob("*.index")), "no checkpoint"
     assert len(list(out.rglob("events.out.tfevents.*"))) >= 2, "summaries of the chief and of the evaluator"

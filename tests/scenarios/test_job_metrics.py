@@ -11,7 +11,7 @@ from tests.e2e.lab import Lab, kill, until
 from tests.executor.event_records import VERSION, framed, scalar
 from tests.scenarios.conftest import only_on
 from tests.yarn.lab import YarnLab, user
-from tony.history.metrics_reader import Metrics, open_metrics
+from tony.history.metrics_reader import Metrics
 from tony.jobs.am_client import request_metrics, request_stacks
 from tony.model.layout import Home
 from tony.protocol.client_messages import Measured
@@ -94,7 +94,7 @@ def test_a_job_is_measured(lab: Lab, scheduler: str) -> None:
     if scheduler == "local":  # elsewhere it is where the container's logs are
         assert "train" in (folder.logs / stacks.name).read_text()
     assert lab.tony("events", job).returncode == 0  # brings what was measured
-    with open_metrics(folder.metrics) as kept:
+    with Metrics(folder.metrics) as kept:
         assert kept.tasks() == tasks
         assert wanted <= set(kept.series())
         assert kept.read_newest()["printer:0"]["user.loss"] == pytest.approx(0.5)
@@ -120,7 +120,7 @@ with open(f"{os.environ['OUT']}/last", "w") as file:
 
 
 def measured(lab: YarnLab, job: str) -> Metrics:
-    return open_metrics(Home(lab.home).job(job).metrics)
+    return Metrics(Home(lab.home).job(job).metrics)
 
 
 @only_on("yarn", why="local measures into the job's folder: nothing comes from elsewhere")

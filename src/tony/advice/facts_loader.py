@@ -13,7 +13,7 @@ from tony.errors import RecordError, TonyError
 from tony.history import event_log
 from tony.history.directory_scan import scan
 from tony.history.job_record import read_job, read_summary
-from tony.history.metrics_reader import open_metrics
+from tony.history.metrics_reader import Metrics
 from tony.jobs.directory.view import DirectoryJobView
 from tony.linux.thread_pools import to_thread
 from tony.model.job_summary import JobHead
@@ -52,7 +52,7 @@ def read_run(
     if not own:
         event_log.check_foreign_length(folder.path, event_log.MAX_FOREIGN_LISTED_LOG_BYTES)
     report = read_summary(folder, own=own)
-    with open_metrics(folder.metrics, own=own) as metrics:
+    with Metrics(folder.metrics, own=own) as metrics:
         known = metrics if metrics.known else None
         entries = islice(event_log.read(segments), most_events)
         return run_of(record, entries, known, report, None if report else clock.wall())

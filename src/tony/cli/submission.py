@@ -128,9 +128,9 @@ def _find_unmatched_patterns(spec: JobSpec, report: JobReport, folder: JobFolder
     names = [name for name, role in spec.effective_roles.items() if role.progress_pattern is not None]
     if not names or report.state is not JobState.SUCCEEDED or not os.path.exists(folder.metrics):
         return []
-    from tony.history.metrics_reader import open_metrics
+    from tony.history.metrics_reader import Metrics
 
-    with open_metrics(folder.metrics) as metrics:
+    with Metrics(folder.metrics) as metrics:
         known = {parse_role(progress.task) for progress in metrics.progress()}
     return [name for name in names if name not in known]
 

@@ -12,7 +12,6 @@ import contextlib
 import ipaddress
 import socket
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from tony import clock
@@ -93,9 +92,7 @@ class PortForward:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

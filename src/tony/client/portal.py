@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any
 
 from tony.client.blocking import make_blocking
@@ -110,9 +109,7 @@ class Portal:
     def __enter__(self) -> Portal:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

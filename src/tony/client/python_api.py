@@ -16,7 +16,6 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tony.client.blocking import make_blocking, make_blocking_iterator, run
@@ -165,9 +164,7 @@ class LocalPort:
     def __enter__(self) -> LocalPort:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -13,7 +13,6 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 from tony import clock
@@ -73,7 +72,10 @@ class _TaskRow:
 
 
 class Metrics:
-    """The metrics file of one job. A context manager; use it from one thread at a time.
+    """The metrics file of one job; empty if there is none. A context manager; use it from one thread at a time.
+
+    Args:
+        own: the job is in the user's own history; lower limits apply to jobs of other users.
 
     Attributes:
         problem: why data is missing; empty if everything read so far was valid.
@@ -92,7 +94,7 @@ class Metrics:
     def __enter__(self) -> Metrics:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -318,15 +320,6 @@ class Metrics:
         first, last = layout.row_id(self._series[name], 0, 0), layout.row_id(self._series[name] + 1, 0, 0) - 1
         rows = self._query("SELECT id, scale, mean FROM chunk WHERE id BETWEEN ? AND ? ORDER BY id", (first, last))
         return list(self._decode_rows(_decode_means, rows))
-
-
-def open_metrics(path: Path, *, own: bool = True) -> Metrics:
-    """Open the metrics of a job; empty if there are none.
-
-    Args:
-        own: the job is in the user's own history; lower limits apply to jobs of other users.
-    """
-    return Metrics(path, own=own)
 
 
 def _uri_modes(path: Path) -> Sequence[str]:

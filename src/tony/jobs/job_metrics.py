@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from tony.errors import ConnectionFailedError, ProtocolError, RecordError, StorageError
 from tony.history import event_log
-from tony.history.metrics_reader import Metrics, open_metrics
+from tony.history.metrics_reader import Metrics
 from tony.jobs.am_client import request_metrics
 from tony.jobs.progress import Reports, read_reports
 from tony.linux.thread_pools import to_thread
@@ -81,7 +81,7 @@ async def read_progress(folder: JobFolder, tasks: Sequence[str], *, live: bool) 
 
 
 def _read_reports(folder: JobFolder) -> Reports:
-    with open_metrics(folder.metrics) as metrics:
+    with Metrics(folder.metrics) as metrics:
         return read_reports(metrics)
 
 
@@ -122,7 +122,7 @@ def sort_series(names: Iterable[str]) -> list[str]:
 def _read_stored(
     folder: JobFolder, tasks: Sequence[str], patterns: Sequence[str], most: int
 ) -> dict[tuple[str, str], Points]:
-    with open_metrics(folder.metrics) as metrics:
+    with Metrics(folder.metrics) as metrics:
         return {(point.task, point.series): point for point in _read_points(metrics, tasks, patterns, most)}
 
 

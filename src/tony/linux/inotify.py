@@ -12,7 +12,6 @@ import struct
 from collections.abc import Set as AbstractSet
 from enum import IntFlag
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 _HEADER = struct.Struct("iIII")
@@ -112,9 +111,7 @@ class ChangeWatch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -14,7 +14,7 @@ from tony.am.metrics_store import MetricsStore
 from tony.core.state import State
 from tony.errors import StorageError
 from tony.history.job_record import build_pending_report
-from tony.history.metrics_reader import Metrics, open_metrics
+from tony.history.metrics_reader import Metrics
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
 from tony.history.prometheus_text import JobSnapshot, exposition
@@ -61,7 +61,7 @@ def foreign_file(data: bytes) -> None:
 def _look(content: bytes) -> None:
     path = scratch("measured") / "metrics.db"
     path.write_bytes(content)
-    with open_metrics(path) as metrics:
+    with Metrics(path) as metrics:
         _ask(metrics)
     hold(path.exists(), "a reader removed it")
     _go_on(path)

@@ -14,7 +14,7 @@ from tony.am import metrics_store as module
 from tony.am.metrics_store import MetricsStore
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import ConnectionLostError
-from tony.history.metrics_reader import open_metrics
+from tony.history.metrics_reader import Metrics
 from tony.linux.thread_pools import to_thread
 from tony.model.ids import TaskId
 from tony.model.layout import Home, JobFolder
@@ -74,7 +74,7 @@ async def test_from_one_master_to_the_next(
     assert hdfs.files[f"{THERE}/metrics.db"].permission == 0o600
     assert [path.name for path in first.path.iterdir()] == ["metrics.db"]
     PreviousAttempts(2, files, second, 30.0).fetch_metrics()
-    with open_metrics(second.metrics) as metrics:
+    with Metrics(second.metrics) as metrics:
         assert metrics.read_newest()["worker:0"]["cpu"] == 0.5
 
 
@@ -97,7 +97,7 @@ async def test_hdfs_that_refuses_hinders_nothing(
     hdfs.files[f"{THERE}/metrics.db"] = FakeFile(content=b"x" * 10)
     hdfs.before("OPEN", lambda path: hdfs.files.pop(f"{THERE}/metrics.db", None))
     PreviousAttempts(2, files, folder(tmp_path, "second"), 30.0).fetch_metrics()
-    with open_metrics(here.metrics) as metrics:
+    with Metrics(here.metrics) as metrics:
         assert metrics.read_newest()["worker:0"]["cpu"] == 0.5
 
 

@@ -16,7 +16,7 @@ from tony.cli.text.metrics_table import format_csv_heading, format_csv_lines, fo
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
 from tony.history.metric_buckets import RolePoints
-from tony.history.metrics_reader import Peak, open_metrics
+from tony.history.metrics_reader import Metrics, Peak
 from tony.jobs.job_metrics import fetch_newest, load_series, matches, read_acceptance_time, sort_series
 from tony.jobs.logs.log_selection import select_named_tasks
 from tony.model.codec import Json, to_plain
@@ -105,7 +105,7 @@ def _fetch_job_dir(folder: JobFolder) -> None:
 
 
 def _format_role_rows(folder: JobFolder, patterns: tuple[str, ...], *, unicode: bool) -> list[str]:
-    with open_metrics(folder.metrics) as metrics:
+    with Metrics(folder.metrics) as metrics:
 
         def iterate_series() -> Iterator[tuple[RolePoints, Mapping[str, Peak]]]:
             names = [name for name in sort_series(metrics.series()) if matches(patterns, name)]
@@ -124,7 +124,7 @@ def _check_series(folder: JobFolder, tasks: Sequence[str], named: Sequence[str],
     Raises:
         UserError: none of them exists.
     """
-    with open_metrics(folder.metrics) as metrics:
+    with Metrics(folder.metrics) as metrics:
         available = set(metrics.series())
 
     def find_missing_series() -> list[str]:
@@ -155,7 +155,7 @@ def _explain_absence(folder: JobFolder, interval: float, tasks: str, *, live: bo
     Raises:
         UserError: the job has ended, and only other tasks have these series.
     """
-    with open_metrics(folder.metrics) as metrics:
+    with Metrics(folder.metrics) as metrics:
         available, problem = metrics.series(), metrics.problem
     if tasks and available:
         yet, list_all = " yet" if live else "", f"tony metrics {folder.job_id} --series '*'"

@@ -15,7 +15,7 @@ from tony.cli.open_job import find_job
 from tony.cli.options import job_argument, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.errors import UnknownJobError, UserError
-from tony.history.metrics_reader import open_metrics
+from tony.history.metrics_reader import Metrics
 from tony.history.otlp_trace import requests
 from tony.jobs.otlp_export import ENDPOINT, HEADERS, build_traces_url, parse_headers, send
 from tony.model.codec import Json
@@ -71,5 +71,5 @@ async def _load(view: DirectoryJobView) -> tuple[JobReport, Timeline]:
 
 def _build_requests(view: DirectoryJobView) -> Iterator[Json]:
     report, line = asyncio.run(_load(view))
-    with open_metrics(view.folder.metrics) as metrics:
+    with Metrics(view.folder.metrics) as metrics:
         yield from requests(line, report, metrics if metrics.known else None, __version__)

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
 from typing import ClassVar, Self, TextIO
 
 import click
@@ -59,9 +58,7 @@ class LiveView:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._draw((), [])
 
     def on_report(self, report: JobReport) -> None:

@@ -9,7 +9,7 @@ from tony.errors import OverloadedError
 from tony.history import event_log
 from tony.history.event_log import EventTail
 from tony.history.goodput import GoodputLedger, ledger
-from tony.history.metrics_reader import open_metrics
+from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Timeline, TimelineReader, with_checkpoints
 from tony.linux.thread_pools import get_current_user, lock_held
 from tony.model.layout import JobFolder
@@ -73,7 +73,7 @@ class TimelineCache:
             return self._loaded
 
     def _add_metrics(self, line: Timeline) -> tuple[Timeline, GoodputLedger]:
-        with open_metrics(self._folder.metrics, own=self._is_own) as metrics:
+        with Metrics(self._folder.metrics, own=self._is_own) as metrics:
             if not metrics.known:
                 return line, ledger(line)
             line = with_checkpoints(

@@ -22,7 +22,7 @@ from tony.history import event_log
 from tony.history.event_log import EventTail, LogEntry
 from tony.history.goodput import GoodputLedger
 from tony.history.job_record import read_job, read_summary, record_of
-from tony.history.metrics_reader import Metrics, open_metrics
+from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Timeline
 from tony.jobs import actions, job_follower
 from tony.jobs.directory.event_reader import read_events
@@ -298,7 +298,7 @@ class DirectoryJobView(JobView):
             await self._remote.refresh()
 
     def _query_metrics(self, work: Callable[[Metrics], T]) -> T | None:
-        with open_metrics(self.folder.metrics, own=self.can_change) as metrics:
+        with Metrics(self.folder.metrics, own=self.can_change) as metrics:
             return work(metrics) if metrics.known else None
 
     async def files(self) -> Sequence[RecordFile]:

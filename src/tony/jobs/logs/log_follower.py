@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tony import clock
@@ -44,9 +43,7 @@ class LogTail:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._watch.close()
 
     def watch_folder(self, folder: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
 from tony.errors import ConnectionFailedError, InfraError, StorageError
@@ -79,9 +78,7 @@ class ReportCache:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.keep()
 
     def keep(self) -> None:
