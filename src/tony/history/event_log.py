@@ -29,7 +29,7 @@ from typing import BinaryIO
 
 from tony.core.events import EVENTS, Event
 from tony.errors import NewerRecordError, RecordError, StorageError
-from tony.history.json_files import open_plain
+from tony.linux.plain_files import open_file
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job_spec import JobSpec, Role
 from tony.model.layout import JobFolder
@@ -309,7 +309,7 @@ def open_segment(path: Path) -> Iterator[BinaryIO]:
         StorageError: it cannot be read.
     """
     try:
-        file = open_plain(path)
+        file = os.fdopen(open_file(path), "rb")
     except OSError as error:
         raise StorageError(f"cannot read the event log {path}: {error.strerror}") from error
     with file:

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tony.errors import RecordError, StorageError
 from tony.linux.plain_files import open_file
@@ -32,15 +32,6 @@ _MAX_FOREIGN_CONTAINERS = 250_000
 #: Bytes from which on only one file is decoded at a time.
 _LARGE_BYTES = 1 << 20
 _large_decoding_lock = threading.Lock()
-
-
-def open_plain(path: Path) -> BinaryIO:
-    """Open a regular file for reading.
-
-    Raises:
-        OSError: it does not exist, or is a link, a pipe or another special file.
-    """
-    return os.fdopen(open_file(path), "rb")
 
 
 def write_json(path: Path, data: Json, *, durable: bool = False) -> None:

@@ -96,10 +96,7 @@ class LiveView:
         return _DIM.format(escape(text)) if self._coloured else escape(text)
 
     def _draw(self, above: Iterable[str], rows: list[str]) -> None:
-        self._table.draw(rows, above, self._colour_row)
-
-    def _colour_row(self, row: str) -> str:
-        return colour_states(row) if self._coloured else row
+        self._table.draw(rows, above, colour_states if self._coloured else lambda row: row)
 
 
 def colour_states(row: str) -> str:

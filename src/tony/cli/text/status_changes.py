@@ -100,7 +100,8 @@ class StatusChanges:
             return [format_outcome(report)]
         if report.state is JobState.STOPPING and report.failure:
             return _format_stop(report, report.failure)
-        if report.state is JobState.RESTARTING and (why := _find_restart_reason(report)):
+        why = report.restarting or (report.failure.reason if report.failure else "")
+        if report.state is JobState.RESTARTING and why:
             self._has_restart_reason = True
             return [f"Restarting: {why}"]
         return []
@@ -123,7 +124,7 @@ class StatusChanges:
                 found.append(task)
         if len(found) > _MAX_SINGLE_LINES:
             return [f"Restarting {_format_ranges(found)}, each alone"]
-        return [_format_lone_restart(task) for task in found]
+        return [f"Restarting {task.task}: {task.note}" for task in found]
 
     def _describe_tasks(self, report: JobReport) -> list[str]:
         changed: dict[TaskState, list[TaskReport]] = {}
@@ -159,15 +160,6 @@ class StatusChanges:
             return []
         self._reported_shape, self._reported_at = shape, now
         return [waiting]
-
-
-def _format_lone_restart(task: TaskReport) -> str:
-    """Return `Restarting evaluator:0: starts again in 2 s: evaluator:0: exit code 3 (restart 2 of 3)`."""
-    return f"Restarting {task.task}: {task.note}"
-
-
-def _find_restart_reason(report: JobReport) -> str:
-    return report.restarting or (report.failure.reason if report.failure else "")
 
 
 def _format_stop(report: JobReport, failure: Failure) -> list[str]:

@@ -23,19 +23,11 @@ from tony.storage.stores.store_interface import FileStore
 _HERE = frozenset(("file", "local"))
 
 
-def _open_hdfs(address: str, home: Home) -> FileStore:
-    return HdfsStore(address, home)
-
-
-def _open_fsspec(address: str, home: Home) -> FileStore:
-    return FsspecStore(address)
-
-
 #: Supported file systems. fsspec knows some fifty more: some connect to any host by any protocol, some execute what
 #: they read.
 SCHEMES: Mapping[str, Callable[[str, Home], FileStore]] = {
-    "hdfs": _open_hdfs,
-    **dict.fromkeys(("s3", "gs", "abfs", "abfss"), _open_fsspec),
+    "hdfs": HdfsStore,
+    **dict.fromkeys(("s3", "gs", "abfs", "abfss"), lambda address, home: FsspecStore(address)),
 }
 
 
