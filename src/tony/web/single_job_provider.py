@@ -79,12 +79,8 @@ class AmJobView(DirectoryJobView):
         record = await self.record()
         if record is not None:
             selection = Selection(tasks=frozenset({task}))
-            logs = LogFetcher(self.folder, record, None, selection, _log.warning, wait=False)
-            logs.start()
-            try:
+            async with LogFetcher(self.folder, record, None, selection, _log.warning, wait=False) as logs:
                 await logs.wait_until_finished(look=False)
-            finally:
-                await logs.close()
         return ""
 
     async def kill(self, *, now: bool = False, actor: str = "") -> JobReport:

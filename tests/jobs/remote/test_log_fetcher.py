@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -249,9 +250,8 @@ async def test_a_connection_that_breaks_costs_nothing(home: Home, remote_job: Re
 async def test_two_followers_do_not_write_twice(home: Home, remote_job: RemoteJob) -> None:
     """The second one writes as soon as the first one has gone."""
     folder, record, _ = remote_job
-    early = fetch_logs(home, record, Selection(), Notes())
-    async with TalkingMaster(folder, running(folder, record)) as master, early as first:
-        assert first is not None
+    async with TalkingMaster(folder, running(folder, record)) as master, AsyncExitStack() as first:
+        assert await first.enter_async_context(fetch_logs(home, record, Selection(), Notes()))
         await wait_until(lambda: len(master.asked_logs) >= 4)
         async with fetch_logs(home, record, Selection(), Notes()) as second:
             assert second is not None
@@ -259,7 +259,7 @@ async def test_two_followers_do_not_write_twice(home: Home, remote_job: RemoteJo
                 master.say("worker-0.s1.t1.out", b"%d\n" % number)
             await wait_until(lambda: read(folder, "worker-0.s1.t1.out").endswith(b"49\n"))
             before = len({id(ask) for ask in master.asked_logs})
-            await first.close()
+            await first.aclose()
             master.say("worker-0.s1.t1.out", b"last\n")
             await wait_until(lambda: read(folder, "worker-0.s1.t1.out").endswith(b"last\n"))
             assert len(master.asked_logs) > before
@@ -460,10 +460,8 @@ async def test_following_shows_the_last_lines_before_the_end(home: Home, remote_
 
 
 async def _bring(folder: JobFolder, record: JobRecord, selection: Selection) -> None:
-    logs = LogFetcher(folder, record, FarScheduler.theirs, selection, Notes(), wait=False)
-    logs.start()
-    await logs.wait_until_finished()
-    await logs.close()
+    async with LogFetcher(folder, record, FarScheduler.theirs, selection, Notes(), wait=False) as logs:
+        await logs.wait_until_finished()
 
 
 def test_nothing_of_this_where_files_are_at_hand(home: Home) -> None:

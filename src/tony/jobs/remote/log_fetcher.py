@@ -11,6 +11,7 @@ import base64
 import binascii
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from typing import Self
 
 from tony.errors import ConnectionFailedError, InfraError, ProtocolError, RecordError, TonyError, join_lines
 from tony.jobs.am_client import connect_to_am
@@ -52,7 +53,7 @@ _FOREIGN_END_TIMEOUT_SECONDS = 2.0
 
 
 class LogFetcher:
-    """Fetches some streams of one job. Used through `bringing`.
+    """Fetches some streams of one job, in the background. An async context manager.
 
     Args:
         submitter: provides output that the AM cannot get; None for none.
@@ -82,11 +83,11 @@ class LogFetcher:
         self._work: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Start fetching in the background."""
+    async def __aenter__(self) -> Self:
         self._work = asyncio.get_running_loop().create_task(self._run())
+        return self
 
-    async def close(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop fetching and release all locks."""
         tasks = [task for task in (self._work, self._fetching) if task]
         for task in tasks:
@@ -330,12 +331,8 @@ async def fetch_logs(
         await fetch_ended(folder, record, submitter, selection, notice)
         yield None
         return
-    logs = LogFetcher(folder, record, submitter, selection, notice, wait=True)
-    logs.start()
-    try:
+    async with LogFetcher(folder, record, submitter, selection, notice, wait=True) as logs:
         yield logs
-    finally:
-        await logs.close()
 
 
 async def bring(home: Home, record: JobRecord, selection: Selection, notice: Callable[[str], None]) -> None:
@@ -357,12 +354,8 @@ async def bring(home: Home, record: JobRecord, selection: Selection, notice: Cal
     if folder.summary.exists():
         await fetch_ended(folder, record, submitter, selection, notice)
         return
-    logs = LogFetcher(folder, record, submitter, selection, notice, wait=False)
-    logs.start()
-    try:
+    async with LogFetcher(folder, record, submitter, selection, notice, wait=False) as logs:
         await logs.wait_until_finished()
-    finally:
-        await logs.close()
 
 
 def _is_whole(stream: RemoteStream) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tony.advice.recommendation import Advice
 from tony.core.events import EVENTS
@@ -37,9 +38,12 @@ from tony.web.api.response_types import (
 )
 from tony.web.unused_resources import UnusedHours
 
-_JOB = Parameter(name="job", what="the job's id", in_path=True, required=True)
+#: Of every operation whose path has its name in braces.
+_PATH_PARAMETERS = (
+    Parameter(name="job", what="the job's id", in_path=True, required=True),
+    Parameter(name="name", what="name of a log, as listed by `logs`", in_path=True, required=True),
+)
 _TASK = Parameter(name="task", what="a task such as worker:0", kind=ParameterKind.TASK, required=True)
-_NAME = Parameter(name="name", what="name of a log, as listed by `logs`", in_path=True, required=True)
 _SERIES = Parameter(name="series", what="name of a series, as listed by `metrics`", required=True)
 _SPAN = (
     Parameter(name="since", what="seconds since the job was accepted", kind=ParameterKind.NUMBER),
@@ -61,7 +65,7 @@ async def _get_document(call: OperationCall) -> Json:
     return build_document(OPERATIONS)
 
 
-OPERATIONS: Sequence[Operation] = (
+_OPERATIONS = (
     Operation(name="me", path="/me", what="The authenticated user.", handler=jobs.get_current_user, answer=CurrentUser),
     Operation(name="openapi", path="/openapi.json", what="This document.", handler=_get_document, answer=Json),
     Operation(
@@ -115,7 +119,7 @@ OPERATIONS: Sequence[Operation] = (
         what="The status of a job, as printed by `tony status --json`.",
         handler=jobs.get_job,
         answer=JobReport,
-        parameters=(_JOB, Parameter(name="tasks", what="include the tasks", kind=ParameterKind.TRUTH, usual=True)),
+        parameters=(Parameter(name="tasks", what="include the tasks", kind=ParameterKind.TRUTH, usual=True),),
     ),
     Operation(
         name="listTasks",
@@ -124,7 +128,6 @@ OPERATIONS: Sequence[Operation] = (
         handler=jobs.list_tasks,
         answer=TaskList,
         parameters=(
-            _JOB,
             _make_text("role", "only tasks of this role"),
             _make_text("state", "only tasks in this state", *(state.value for state in TaskState)),
             _AFTER_TASK,
@@ -137,7 +140,7 @@ OPERATIONS: Sequence[Operation] = (
         what="The status of a task.",
         handler=jobs.get_task,
         answer=TaskReport,
-        parameters=(_JOB, _TASK),
+        parameters=(_TASK,),
     ),
     Operation(
         name="listEvents",
@@ -146,7 +149,6 @@ OPERATIONS: Sequence[Operation] = (
         handler=job_parts.get_events,
         answer=EventList,
         parameters=(
-            _JOB,
             Parameter(
                 name="after",
                 what="`next` of the previous page; negative: start this many events before the last one",
@@ -171,7 +173,6 @@ OPERATIONS: Sequence[Operation] = (
         handler=job_parts.get_timeline,
         answer=TimelinePage,
         parameters=(
-            _JOB,
             Parameter(name="task", what="only this task", kind=ParameterKind.TASK),
             _AFTER_TASK,
             _make_most("tasks per page", 1000, 10_000),
@@ -183,7 +184,7 @@ OPERATIONS: Sequence[Operation] = (
         what="Links to the scheduler's web pages about a job, and about the containers of a task.",
         handler=job_parts.get_links,
         answer=LinkList,
-        parameters=(_JOB, Parameter(name="task", what="include this task's containers", kind=ParameterKind.TASK)),
+        parameters=(Parameter(name="task", what="include this task's containers", kind=ParameterKind.TASK),),
     ),
     Operation(
         name="getGoodput",
@@ -191,7 +192,6 @@ OPERATIONS: Sequence[Operation] = (
         what="Where a job's time went: each task-second is in one bucket.",
         handler=job_parts.get_goodput,
         answer=GoodputLedger,
-        parameters=(_JOB,),
     ),
     Operation(
         name="getAdvice",
@@ -199,7 +199,6 @@ OPERATIONS: Sequence[Operation] = (
         what="Recommendations to make a job cheaper or safer, based on its latest runs, with changes to the job file.",
         handler=job_parts.get_advice,
         answer=Advice,
-        parameters=(_JOB,),
     ),
     Operation(
         name="compareJobs",
@@ -207,7 +206,7 @@ OPERATIONS: Sequence[Operation] = (
         what="Compare a job with another one: results, different settings, where the time went, metrics.",
         handler=jobs.compare,
         answer=Comparison,
-        parameters=(_JOB, Parameter(name="with", what="the other job's id", required=True)),
+        parameters=(Parameter(name="with", what="the other job's id", required=True),),
     ),
     Operation(
         name="getMetrics",
@@ -215,7 +214,6 @@ OPERATIONS: Sequence[Operation] = (
         what="The metrics available for a job, its progress and its checkpoints.",
         handler=job_parts.get_metrics,
         answer=MetricsIndex,
-        parameters=(_JOB,),
     ),
     Operation(
         name="getPoints",
@@ -223,7 +221,7 @@ OPERATIONS: Sequence[Operation] = (
         what="One series of one task: minimum, mean and maximum per interval.",
         handler=job_parts.get_points,
         answer=Points,
-        parameters=(_JOB, _TASK, _SERIES, *_SPAN),
+        parameters=(_TASK, _SERIES, *_SPAN),
     ),
     Operation(
         name="getRolePoints",
@@ -231,7 +229,7 @@ OPERATIONS: Sequence[Operation] = (
         what="One series over all tasks of a role: median, minimum and maximum, and the tasks with these.",
         handler=job_parts.get_role_points,
         answer=RolePoints,
-        parameters=(_JOB, Parameter(name="role", what="the role", required=True), _SERIES, *_SPAN),
+        parameters=(Parameter(name="role", what="the role", required=True), _SERIES, *_SPAN),
     ),
     Operation(
         name="getConfiguration",
@@ -239,7 +237,6 @@ OPERATIONS: Sequence[Operation] = (
         what="Every setting of a job, and where it was set; secrets are masked.",
         handler=job_parts.get_configuration,
         answer=ConfigurationAnswer,
-        parameters=(_JOB,),
     ),
     Operation(
         name="listFiles",
@@ -247,7 +244,6 @@ OPERATIONS: Sequence[Operation] = (
         what="The files in a job's directory.",
         handler=job_parts.list_files,
         answer=FileList,
-        parameters=(_JOB,),
     ),
     Operation(
         name="getFile",
@@ -255,7 +251,7 @@ OPERATIONS: Sequence[Operation] = (
         what="The content of a file.",
         handler=job_parts.get_file,
         media="application/octet-stream",
-        parameters=(_JOB, Parameter(name="path", what="path of a file, as listed by `files`", required=True)),
+        parameters=(Parameter(name="path", what="path of a file, as listed by `files`", required=True),),
     ),
     Operation(
         name="listLogs",
@@ -263,7 +259,7 @@ OPERATIONS: Sequence[Operation] = (
         what="The logs of a task: one for each stream of each task attempt.",
         handler=logs.list_logs,
         answer=LogList,
-        parameters=(_JOB, _TASK),
+        parameters=(_TASK,),
     ),
     Operation(
         name="readLog",
@@ -272,8 +268,6 @@ OPERATIONS: Sequence[Operation] = (
         handler=logs.get_chunk,
         answer=LogChunk,
         parameters=(
-            _JOB,
-            _NAME,
             Parameter(
                 name="offset",
                 what="of the first byte; negative: relative to the end",
@@ -290,8 +284,6 @@ OPERATIONS: Sequence[Operation] = (
         handler=logs.get_raw,
         media="application/octet-stream",
         parameters=(
-            _JOB,
-            _NAME,
             Parameter(name="offset", what="of the first byte", kind=ParameterKind.INTEGER, usual=0, least=0),
             _make_most("maximum number of bytes", 64 << 10, LOG_PIECE),
         ),
@@ -303,8 +295,6 @@ OPERATIONS: Sequence[Operation] = (
         handler=logs.find,
         answer=LogSearchResult,
         parameters=(
-            _JOB,
-            _NAME,
             Parameter(name="text", what="the text; ASCII case is ignored", required=True),
             Parameter(name="offset", what="where to start", kind=ParameterKind.INTEGER, usual=0, least=0),
             Parameter(name="backwards", what="search before `offset`", kind=ParameterKind.TRUTH, usual=False),
@@ -316,7 +306,6 @@ OPERATIONS: Sequence[Operation] = (
         what="A whole log.",
         handler=logs.get_whole_log,
         media="application/octet-stream",
-        parameters=(_JOB, _NAME),
     ),
     Operation(
         name="stopJob",
@@ -324,7 +313,6 @@ OPERATIONS: Sequence[Operation] = (
         what="Stop a job.",
         handler=job_actions.stop,
         answer=ActionAccepted,
-        parameters=(_JOB,),
         changes=True,
     ),
     Operation(
@@ -333,7 +321,6 @@ OPERATIONS: Sequence[Operation] = (
         what="Stop a job's session and start the next; does not count against max_restarts.",
         handler=job_actions.restart,
         answer=ActionAccepted,
-        parameters=(_JOB,),
         changes=True,
     ),
     Operation(
@@ -342,7 +329,7 @@ OPERATIONS: Sequence[Operation] = (
         what="The stack traces of a running task.",
         handler=job_actions.request_stacks,
         answer=TaskStacks,
-        parameters=(_JOB, _TASK),
+        parameters=(_TASK,),
         changes=True,
     ),
     Operation(
@@ -352,9 +339,16 @@ OPERATIONS: Sequence[Operation] = (
         handler=job_actions.set_log_level,
         answer=ActionAccepted,
         parameters=(
-            _JOB,
             Parameter(name="level", what="minimum level", required=True, choices=("debug", "info", "warning", "error")),
         ),
         changes=True,
     ),
 )
+
+
+def _add_path_parameters(operation: Operation) -> Operation:
+    in_path = (each for each in _PATH_PARAMETERS if f"{{{each.name}}}" in operation.path)
+    return replace(operation, parameters=(*in_path, *operation.parameters))
+
+
+OPERATIONS: Sequence[Operation] = tuple(_add_path_parameters(operation) for operation in _OPERATIONS)
