@@ -1,4 +1,4 @@
-"""A synthetic fleet: runs of jobs made by lot, some with waste that was planted, most without any.
+"""A synthetic fleet: runs of jobs made at random, some with waste that was planted, most without any.
 
 The event logs come from the simulated cluster, so that what is read of them is what real jobs would have left. What was
 measured follows from how a `Plan` says that its tasks behave, with noise.
@@ -48,7 +48,7 @@ class Use:
         cpu, cpu_peak: cores.
         devices: mean use of each of a task's devices; one of 0 is never touched unless `opened` says so.
         slow: index of a task -> how many times slower it is.
-        early: index of a task -> share of the run after which its program is over.
+        early: index of a task -> share of the run after which its program has ended.
         grows: its memory grows to the end.
     """
 

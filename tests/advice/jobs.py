@@ -1,4 +1,4 @@
-"""Jobs of the fleet: healthy ones by lot, and ones with one kind of waste each."""
+"""Jobs of the fleet: random healthy ones, and ones with one kind of waste each."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def restarts_in_vain(chance: Random) -> Plan:
 
 
 def idle_after_end(chance: Random) -> Plan:
-    """Half of its tasks are over long before the others."""
+    """Half of its tasks have ended long before the others."""
     plan = replace(_base(chance, count=4), step=None, duration=chance.uniform(4_000.0, 20_000.0))
     plan = replace(plan, spec=replace(plan.spec, max_restarts=2))  # without, containers are given back at once
     return _spoilt(plan, early={0: chance.uniform(0.2, 0.5), 1: chance.uniform(0.2, 0.5)})

@@ -1,4 +1,4 @@
-"""The door: what is said, in which order, and what becomes of heuristics that fail."""
+"""The engine: what is said, in which order, and what becomes of heuristics that fail."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_heuristics_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_thresholds_can_be_others() -> None:
-    """By name; a name that there is not is a mistake."""
+    """By name; a name that there is not is an error."""
     assert not list(MemoryOverRequested(runs=100).evaluate(over_asked()))
     with pytest.raises(ValueError, match="has no threshold frobs"):
         MemoryOverRequested(frobs=1)

@@ -161,7 +161,7 @@ class InProcessJob:
 
 
 def succeed(part: TaskPart, message: object) -> None:
-    """A program that runs until it is told to stop."""
+    """A program that runs until it is stopped."""
 
 
 def play(

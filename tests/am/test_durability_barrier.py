@@ -69,7 +69,7 @@ def test_an_invisible_action_does_not_wait_for_acknowledgements() -> None:
 
 
 def test_actions_keep_their_order() -> None:
-    """What does not show waits behind what does; behind that, nothing waits any more."""
+    """What does not show waits behind what does; behind that, nothing waits any longer."""
     seen = Seen()
     seen.submit(10, STOP)
     seen.submit(20, WAKE, told="exit")

@@ -320,7 +320,7 @@ def test_late_reports_of_an_ended_container_count_for_a_while(scene: Scene) -> N
 
 
 def test_the_dead_say_nothing(scene: Scene) -> None:
-    """No connection, or none any more: nothing can be on its way."""
+    """No connection, or none any longer: nothing can be on its way."""
     assert not scene.desk.on_container_ended("c-9")
     wire = scene.attach()
     scene.desk.on_closed(wire.me)
@@ -350,7 +350,7 @@ def test_a_lease_request_is_answered_with_the_last_contact(scene: Scene) -> None
 
 
 def test_no_lease_is_renewed_in_a_container_that_was_given_up(scene: Scene) -> None:
-    """Its executor may be heard, and is told to end; but that another takes its place is reckoned with."""
+    """Its executor may be heard, and is asked to end; but that another takes its place is reckoned with."""
     wire = scene.attach()
     scene.desk.on_message(wire.me, ready(1))
     scene.simulation.app.state.containers["c-1"].is_end_unconfirmed = True
@@ -384,7 +384,7 @@ def test_the_last_contact_is_in_job_time(scene: Scene) -> None:
 
 
 def test_an_older_am_may_have_renewed_leases_until_it_is_superseded(scene: Scene) -> None:
-    """An older application master may live, and renew leases, until it must know that it is not in charge any more."""
+    """An older application master may live, and renew leases, until it must know that it is no longer in charge."""
     scene.desk.on_message(scene.attach().me, ready(1))
     scene.simulation.deliver(scene.fed[0])
     later = scene.executors_of(attempt=2, overlap=480.0)

@@ -47,7 +47,7 @@ CAUSES = [
     (ConnectionFailedError("no listener"), INFRASTRUCTURE, "refused", 3, "no listener"),
     (SchedulerLostError("the RM is away"), INFRASTRUCTURE, "scheduler-lost", 3, "the RM is away"),
     (AttemptLostError("its node is lost"), INFRASTRUCTURE, "am-lost", 3, "its node is lost"),
-    (TimeLimitExceededError("its time is over"), USER, "lifetime", 1, "its time is over"),
+    (TimeLimitExceededError("its time has ended"), USER, "lifetime", 1, "its time has ended"),
     (StorageError("no space"), INFRASTRUCTURE, "storage", 3, "no space"),
     (ConfigError([Problem(key="tls", message="final.")]), USER, "refused", 2, "tls: final."),
     (ArchiveError("env.tar.gz is damaged"), USER, "refused", 2, "env.tar.gz is damaged"),
@@ -96,13 +96,13 @@ def test_a_signal_at_the_deadline() -> None:
     killed = Failure(
         failure_class=FailureClass.KILLED, cause=FailureCause.KILLED, reason="by SIGTERM", session=1, at=1.0
     )
-    last = report_fatal_error(standing(failure=killed), TimeLimitExceededError("its time is over"), 1012.5)
+    last = report_fatal_error(standing(failure=killed), TimeLimitExceededError("its time has ended"), 1012.5)
     assert last.failure
-    assert (last.failure.reason, last.failure.others) == ("its time is over", ())
+    assert (last.failure.reason, last.failure.others) == ("its time has ended", ())
 
 
 def test_nothing_of_it_runs_any_more() -> None:
-    """Tasks that were over stay as they were; the others were stopped, or never started."""
+    """Tasks that had ended stay as they were; the others were stopped, or never started."""
     states = [TaskState.SUCCEEDED, TaskState.FAILED, TaskState.RUNNING, TaskState.STOPPING, TaskState.REQUESTED]
     tasks = [
         TaskReport(

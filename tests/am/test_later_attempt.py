@@ -73,7 +73,7 @@ def test_exits_between_am_attempts_are_noticed(tmp_path: Path) -> None:
 
 
 def test_a_container_that_did_not_outlive_its_master_is_replaced(tmp_path: Path) -> None:
-    """The loss is not charged: the session restarts, in the containers that are left."""
+    """The loss does not count against `max_restarts`: the session restarts, in the containers that are left."""
 
     async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: _all_run(job) and _known(job))
@@ -149,7 +149,7 @@ def test_that_a_scheduler_forgot_a_container_is_no_proof(tmp_path: Path, host: s
 
 
 def test_a_refused_connection_confirms_a_loss(tmp_path: Path, host: socket.socket) -> None:
-    """Nothing listens at the address of the forgotten container's executor any more: it is lost, and replaced."""
+    """Nothing listens at the address of the forgotten container's executor any longer: it is lost, and replaced."""
 
     async def meanwhile(job: InProcessJob) -> None:
         _, executor = await _forget_one(job)
@@ -174,7 +174,7 @@ def test_a_late_exit_confirmation_ends_the_wait(tmp_path: Path, host: socket.soc
 
 
 def test_an_executor_that_knows_of_a_lost_try_is_not_kept(tmp_path: Path) -> None:
-    """It was told to start something that no log knows of: it ends, and the session goes on without it uncharged."""
+    """It was asked to start something that no log knows of: it ends, and the session continues without it uncharged."""
 
     async def meanwhile(job: InProcessJob) -> None:
         await wait_until(lambda: _all_run(job) and _known(job))
@@ -207,7 +207,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
 
 
 def test_nothing_is_seen_before_its_cause_is_in_safety(tmp_path: Path) -> None:
-    """Neither is a program started nor a report acknowledged; the machine goes on meanwhile, and the order is kept."""
+    """Neither is a program started nor a report acknowledged; the machine continues, and the order is kept."""
     journal = FakeJournal()
 
     async def meanwhile(job: InProcessJob) -> None:

@@ -123,7 +123,7 @@ def test_a_disconnected_client_is_forgotten() -> None:
 
 
 def test_a_task_without_an_executor_is_waited_for() -> None:
-    """Who waits is handed on when one attaches, and again when it comes back; who does not wait hears at once."""
+    """Who waits is passed on when one attaches, and again when it comes back; who does not wait hears at once."""
     scene = Scene()
     scene.there.clear()
     scene.on_request()
@@ -204,7 +204,7 @@ def test_nonsense_is_refused(wrong: dict[str, object]) -> None:
 
 
 def test_open_requests_are_bounded() -> None:
-    """What may wait for one client has a limit; what was answered, or asked anew, does not count any more."""
+    """What may wait for one client has a limit; what was answered, or asked anew, does not count any longer."""
     scene = Scene()
     for _ in range(3 * MAX_BUFFERED_BYTES // LOG_PIECE):
         scene.on_request()

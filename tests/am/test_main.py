@@ -44,7 +44,7 @@ from tony.testing.sample_jobs import build_prepared_job
 
 
 class Cluster:
-    """A container source whose containers hold fake executors.
+    """A container allocator whose containers hold fake executors.
 
     Args:
         make: makes the source; told what to call at a launch.

@@ -26,7 +26,7 @@ from tony.rpc.client_connection import connect
 
 
 def runs_on(part: TaskPart, message: StartProgram) -> ExitStatus | None:
-    """A program that runs until it is told to stop."""
+    """A program that runs until it is stopped."""
     return None
 
 

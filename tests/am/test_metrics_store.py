@@ -37,7 +37,7 @@ from tony.protocol.messages import Stacks
 
 
 def runs_on(part: TaskPart, message: StartProgram) -> ExitStatus | None:
-    """A program that runs until it is told to stop."""
+    """A program that runs until it is stopped."""
     return None
 
 
@@ -102,7 +102,7 @@ async def finished(job: InProcessJob) -> None:
 
 
 def test_a_job_that_is_not_measured_has_no_file(tmp_path: Path) -> None:
-    """Executors are told to send nothing, and what one sends all the same is left out."""
+    """Executors are asked to send nothing, and what one sends all the same is left out."""
 
     async def meanwhile(job: InProcessJob) -> None:
         (only,) = await runs(job)
@@ -175,7 +175,7 @@ def test_a_file_that_cannot_be_written_ends_no_job(tmp_path: Path, monkeypatch: 
 
 
 def test_a_restart_on_order(tmp_path: Path) -> None:
-    """Through the client's door; refused where there is nothing to restart; an event with its actor."""
+    """Through the client interface; refused where there is nothing to restart; an event with its actor."""
 
     async def meanwhile(job: InProcessJob) -> None:
         await runs(job)
@@ -274,7 +274,7 @@ def test_how_often_follows_from_how_many(tmp_path: Path) -> None:
 
 
 def test_samples_of_another_try(tmp_path: Path) -> None:
-    """What a try that is over says of its steps counts, its numbers do not; one that is not known counts not at all."""
+    """What a try that has ended says of its steps counts, its numbers do not; an unknown one does not count at all."""
     cluster = started(workers(1, max_restarts=1, backoff=0.0))
     made, clock = measuring(cluster.app.state.spec, cluster.app, tmp_path / "x")
     worker = TaskId("worker", 0)
@@ -402,7 +402,7 @@ def test_recomputed_work_is_measured(tmp_path: Path) -> None:
     worker = TaskId("worker", 0)
 
     def says(since: float, until: float, session: int, first_at: float, step_of_first: float) -> None:
-        """One step a second from the first on, told every 5 s; at step 600 a checkpoint of 20 s was over."""
+        """One step a second from the first on, told every 5 s; at step 600 a checkpoint of 20 s had ended."""
         at = since
         while (at := at + 5.0) < until:
             clock.now = at

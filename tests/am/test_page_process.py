@@ -1,4 +1,4 @@
-"""The process that serves a job's pages beside the master: begins with the first visitor, comes back, and ends."""
+"""The process that serves a job's pages beside the master: begins with the first request, comes back, and ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tony.schedulers.allocator_interface import PageProxy
 HOST, PROXY = "127.0.0.1", "http://rm.example.org:8088/proxy/application_1_0001/"
 #: Where the packages are that pages need.
 PACKAGES = str(Path(applications.__file__).parents[1])
-DOOR = PageProxy(peers=(HOST,), proxy=PROXY, origins=("http://rm.example.org:8088",), packages=PACKAGES)
+PAGE_PROXY = PageProxy(peers=(HOST,), proxy=PROXY, origins=("http://rm.example.org:8088",), packages=PACKAGES)
 CEILING = 120.0
 
 assert Path(h11.__file__).parents[1] == Path(PACKAGES)  # all of them are in one place
@@ -50,7 +50,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """A page that listens, and its visitors."""
+    """A page that listens, and its clients."""
 
     port: int
     key: str
@@ -90,11 +90,11 @@ class Process(PageProcess):
 
 
 @asynccontextmanager
-async def visited(folder: JobFolder, door: PageProxy, idle: float = 900.0) -> AsyncIterator[Visit]:
+async def visited(folder: JobFolder, page_proxy: PageProxy, idle: float = 900.0) -> AsyncIterator[Visit]:
     """A page that listens; when it is closed no process of it is left."""
-    process = Process(folder.path, "ann", door)
+    process = Process(folder.path, "ann", page_proxy)
     process.idle = idle
-    page = WebListener(report, door.peers, door.proxy, process, door.plain)
+    page = WebListener(report, page_proxy.peers, page_proxy.proxy, process, page_proxy.plain)
     assert ours() == []
     try:
         yield Visit(port=await page.listen(HOST), key=process._key)
@@ -128,7 +128,7 @@ def folder(tmp_path: Path) -> JobFolder:
 async def test_the_process_starts_with_the_first_request(folder: JobFolder) -> None:
     """All pages, for users that come through the proxy, with no secret that others could read."""
     files = [path for path in folder.path.rglob("*") if path.is_file()]
-    async with visited(folder, DOOR) as visit:
+    async with visited(folder, PAGE_PROXY) as visit:
         first = await visit.full()
         assert "succeeded" in first.body or "failed" in first.body
         (pid,) = ours()
@@ -145,7 +145,7 @@ async def test_the_process_starts_with_the_first_request(folder: JobFolder) -> N
 
 async def test_one_that_dies_is_followed_by_another(folder: JobFolder, caplog: pytest.LogCaptureFixture) -> None:
     """An open page continues to work; after the third death the plain page stays, and says why."""
-    async with visited(folder, DOOR) as visit:
+    async with visited(folder, PAGE_PROXY) as visit:
         tokens = set()
         for _ in range(3):
             await visit.full()
@@ -167,7 +167,7 @@ async def test_deaths_that_are_far_apart_do_not_count(folder: JobFolder, monkeyp
     """A job runs for days: occasional deaths of its page process are no defect."""
     monkeypatch.setattr(web_listener, "_FAILURE_WINDOW_SECONDS", 0.0)
     monkeypatch.setattr(web_listener, "_MAX_FAILURES", 2)
-    async with visited(folder, DOOR) as visit:
+    async with visited(folder, PAGE_PROXY) as visit:
         for _ in range(2):
             await visit.full()
             (pid,) = ours()
@@ -177,7 +177,7 @@ async def test_deaths_that_are_far_apart_do_not_count(folder: JobFolder, monkeyp
 
 async def test_without_packages_the_plain_page_stays(folder: JobFolder, capfd: pytest.CaptureFixture[str]) -> None:
     """They are damaged, or not for this Python: the plain page is served and states the reason."""
-    async with visited(folder, replace(DOOR, packages=str(folder.path / "none.zip"))) as visit:
+    async with visited(folder, replace(PAGE_PROXY, packages=str(folder.path / "none.zip"))) as visit:
         plain = await visit.get()
         assert plain.status == 200
         assert mentions(plain.body, "code 1")
@@ -188,14 +188,14 @@ async def test_without_packages_the_plain_page_stays(folder: JobFolder, capfd: p
 async def test_nothing_that_could_be_started(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the machine has no room for another process."""
     monkeypatch.setattr(sys, "executable", str(folder.path / "python"))
-    async with visited(folder, DOOR) as visit:
+    async with visited(folder, PAGE_PROXY) as visit:
         assert "python cannot be started: " in (await visit.get()).body
 
 
 async def test_it_exits_when_idle(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """That is no failure, however often; the next request starts it again."""
     monkeypatch.setattr(web_listener, "_MAX_FAILURES", 1)
-    async with visited(folder, DOOR, idle=0.2) as visit:
+    async with visited(folder, PAGE_PROXY, idle=0.2) as visit:
         for _ in range(2):
             await visit.full()
             await wait_until(lambda: ours() == [])
@@ -211,8 +211,8 @@ from tony.schedulers.allocator_interface import PageProxy
 from tests.am.test_web_listener import report
 
 async def main():
-    door = PageProxy(peers=("127.0.0.1",), proxy="", packages=sys.argv[2])
-    page = WebListener(report, door.peers, door.proxy, PageProcess(Path(sys.argv[1]), "ann", door))
+    page_proxy = PageProxy(peers=("127.0.0.1",), proxy="", packages=sys.argv[2])
+    page = WebListener(report, page_proxy.peers, page_proxy.proxy, PageProcess(Path(sys.argv[1]), "ann", page_proxy))
     print(await page.listen("127.0.0.1"), flush=True)
     await asyncio.Event().wait()
 
@@ -221,7 +221,7 @@ asyncio.run(main())
 
 
 def test_it_ends_with_its_master(folder: JobFolder) -> None:
-    """After a kill no process is left, and nothing listens at its port any more."""
+    """After a kill no process is left, and nothing listens at its port any longer."""
     root = Path(tony.__file__).parents[2]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "src")))}
     master = subprocess.Popen(

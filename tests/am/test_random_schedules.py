@@ -1,4 +1,4 @@
-"""Whole jobs on the fake scheduler, with real log, server and wire, and bad luck at random moments.
+"""Whole jobs on the fake scheduler, with real log, server and wire, and faults at random moments.
 
 What the machine guarantees is watched from beside it; the log must tell all of it. A schedule is a number.
 """
@@ -43,7 +43,7 @@ FAULTS: tuple[Callable[[int], Fault], ...] = (
 
 
 class Watched:
-    """Stands between a master and its machine: sees each event when it is handled, and what is asked for."""
+    """Stands between a master and its machine: sees each event when it is handled, and what is requested."""
 
     def __init__(self, job: InProcessJob) -> None:
         self.handled: list[tuple[ev.Event, float]] = []

@@ -25,7 +25,7 @@ JOB = make_credentials(tls=True)
 HERE = "tls:10.0.0.7:4711"
 
 
-class Door:
+class Listener:
     """Where an executor can be called; it does what the test says."""
 
     def __init__(
@@ -83,9 +83,9 @@ def test_only_valid_addresses_can_be_called(address: str, good: bool) -> None:
 
 async def test_one_call() -> None:
     """It says who calls, and from where; the answer is the word of the other side, or that there is none."""
-    good, deaf, old = Door(), Door(refuse(Code.BAD_MESSAGE)), Door(refuse(Code.SUPERSEDED))
-    gone = Door()
-    addresses = [await door.open() for door in (good, deaf, old, gone)]
+    good, deaf, old = Listener(), Listener(refuse(Code.BAD_MESSAGE)), Listener(refuse(Code.SUPERSEDED))
+    gone = Listener()
+    addresses = [await listener.open() for listener in (good, deaf, old, gone)]
     await gone.close()
     assert await call_executors(addresses[0], JOB.am, 2, HERE)
     assert good.heard == [Summon(attempt=2, address=HERE)]
@@ -95,14 +95,14 @@ async def test_one_call() -> None:
     assert caught.value.code == Code.SUPERSEDED
     assert not await call_executors(addresses[3], JOB.am, 2, HERE)
     assert not await call_executors("no address", JOB.am, 2, HERE)
-    for door in (good, deaf, old):
-        await door.close()
+    for listener in (good, deaf, old):
+        await listener.close()
 
 
 async def test_a_silent_executor_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frozen, or behind a network that drops everything."""
     monkeypatch.setattr(reattach_caller, "CALL_TIMEOUT_SECONDS", 0.2)
-    silent = Door(lambda peer, message: None)
+    silent = Listener(lambda peer, message: None)
     assert not await call_executors(await silent.open(), JOB.am, 2, HERE)
     assert silent.heard
     await silent.close()
@@ -119,26 +119,26 @@ async def test_all_come_in_the_end() -> None:
 
         return answer
 
-    doors = {name: Door(comes(name)) for name in "abcd"}
-    addresses = {name: await door.open() for name, door in doors.items()}
-    await doors["d"].close()
+    listeners = {name: Listener(comes(name)) for name in "abcd"}
+    addresses = {name: await listener.open() for name, listener in listeners.items()}
+    await listeners["d"].close()
     done = asyncio.ensure_future(calls.call_all(addresses))
-    await wait_until(lambda: all(doors[name].heard for name in "abc"))
-    late = Door(comes("d"))
+    await wait_until(lambda: all(listeners[name].heard for name in "abc"))
+    late = Listener(comes("d"))
     await late.open(addresses["d"])
     calls.on_attached("unknown")
     assert await done == frozenset()
-    assert [len(door.heard) for door in (*doors.values(), late)] == [1, 1, 1, 0, 1]
-    for door in (*doors.values(), late):
-        await door.close()
+    assert [len(listener.heard) for listener in (*listeners.values(), late)] == [1, 1, 1, 0, 1]
+    for listener in (*listeners.values(), late):
+        await listener.close()
 
 
 async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who says that it comes, and does not, is called again; in the end the caller is told who is missing."""
     monkeypatch.setattr(reattach_caller, "_CONNECT_SECONDS", 0.05)
-    liar = Door()
+    liar = Listener()
     calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=1.0)
-    gone = Door()
+    gone = Listener()
     nowhere = await gone.open()
     await gone.close()
     assert await calls.call_all({"liar": await liar.open(), "gone": nowhere}) == {"liar", "gone"}
@@ -149,7 +149,7 @@ async def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_superseded_attempt_stops_calling() -> None:
     """An executor answers that it has obeyed a later AM attempt."""
-    wise = Door(refuse(Code.SUPERSEDED))
+    wise = Listener(refuse(Code.SUPERSEDED))
     calls: ReattachCaller[str] = ReattachCaller(JOB.am, 2, HERE, timeout=20.0)
     assert await calls.call_all({"wise": await wise.open()}) == {"wise"}
     assert calls.superseded

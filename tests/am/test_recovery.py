@@ -1,4 +1,4 @@
-"""An application master obeys what was asked before it answered, and while it stood still."""
+"""An application master obeys what was asked before it answered, and while it was suspended."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ LONG = random.Random(7).randbytes(6 << 20).hex()
 
 
 def runs_on(part: object, message: object) -> None:
-    """A program that runs until it is told to stop."""
+    """A program that runs until it is stopped."""
 
 
 def states(job: InProcessJob) -> list[str]:

@@ -167,7 +167,7 @@ def test_only_the_tasks_own_executor_may_say_that_it_failed() -> None:
 
 
 def test_there_may_be_so_many_and_no_more() -> None:
-    """What is over does not count any more."""
+    """What has ended does not count any longer."""
     scene = Scene(most=2)
     clients = [Wire() for _ in range(3)]
     for client in clients:

@@ -83,7 +83,7 @@ def test_foreign_text_is_text() -> None:
 
 
 def test_an_ended_job_stays() -> None:
-    """With its first cause and the last lines; it is not asked for again and again."""
+    """With its root cause and the last lines; it is not asked for again and again."""
     failure = Failure(
         failure_class=FailureClass.USER,
         cause=FailureCause.PROGRAM,

@@ -1,4 +1,4 @@
-"""Some of very many executors are lost: the others go on in the next session, and nothing of the old one counts."""
+"""Some of very many executors are lost: the others continue in the next session, and nothing of the old one counts."""
 
 from __future__ import annotations
 

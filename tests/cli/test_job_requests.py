@@ -79,7 +79,7 @@ def portal(home: Home, tmp_path: Path) -> Iterator[str]:
 
 class TestRestart:
     def test_a_session(self, tony: Tony, running: Running) -> None:
-        """It is said what happens, and that it is not charged; the master knows who wants it."""
+        """It is said what happens, and that it does not count against `max_restarts`; the master knows who wants it."""
         answer = tony("restart", JOB)
         assert (answer.code, answer.err) == (0, "")
         assert mentions(answer.out, f"job {JOB}", "session 2", "max_restarts", f"tony status {JOB}")

@@ -71,7 +71,7 @@ def test_two_exit_codes(tony: Tony, desk: Desk, ending: Ending, code: int) -> No
 
 
 def test_without_a_job(tony: Tony, desk: Desk) -> None:
-    """Mistakes in the settings are -1 as well, and told as ever."""
+    """Errors in the settings are -1 as well, and told as ever."""
     answer = tony("cluster-submit", "--conf_file", "missing.xml", "--executes", "x")
     assert answer.code == 255
     assert "missing.xml" in answer.err

@@ -47,7 +47,7 @@ def sample(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[
 
 
 def test_the_listener_and_the_id(sample: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The id first, then each change of the two tasks until both are over; the exit code is the job's."""
+    """The id first, then each change of the two tasks until both have ended; the exit code is the job's."""
     write(tmp_path, SETTINGS)
     assert sample["run"]("tony.xml", scheduler="local") == 0
     first, *changes = capsys.readouterr().out.splitlines()

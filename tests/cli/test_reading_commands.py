@@ -156,7 +156,7 @@ class TestStatus:
         assert asked == [(3, True)]
 
     def test_a_home_that_is_no_folder(self, tony: Tony, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Exit code 2, whatever is asked for."""
+        """Exit code 2, whatever is requested."""
         (home.path / "file").touch()
         monkeypatch.setenv("TONY_HOME", str(home.path / "file"))
         for arguments in (["status", "last"], ["list"], ["run", "-d", "--", "true"]):
@@ -522,7 +522,7 @@ class TestHistory:
 
 class TestKill:
     def test_a_living_job(self, tony: Tony, home: Home) -> None:
-        """It is asked for, and said where to look."""
+        """It is requested, and said where to look."""
         folder, record = recorded(home)
         with living(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as beside:
             answer = tony("kill", JOB)
@@ -531,7 +531,7 @@ class TestKill:
             assert [message.now for message in beside.master.kills] == [False, True]
 
     def test_an_ended_job(self, tony: Tony, job: Recorded) -> None:
-        """There is nothing to end, and that is no error."""
+        """It has already ended, and that is no error."""
         answer = tony("kill", JOB)
         assert answer.code == 0
         assert mentions(answer.out, f"job {JOB}", "8 s", "failed")

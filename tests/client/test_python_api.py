@@ -1,4 +1,4 @@
-"""The Python door: blocking where one blocks, awaitable where one awaits, and the same in both."""
+"""The Python API: blocking where one blocks, awaitable where one awaits, and the same in both."""
 
 from __future__ import annotations
 

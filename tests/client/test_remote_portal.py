@@ -80,7 +80,7 @@ def test_a_list_of_jobs(portal: tony.Portal) -> None:
 
 
 def test_one_job(portal: tony.Portal) -> None:
-    """How it stands, what it printed, what could be better about it."""
+    """Its status, its output, what could be better about it."""
     job = portal.job("0a1b2c")
     assert (job.id, repr(job)) == (JOB, f"tony.Portal({portal.address!r}).job({JOB!r})")
     report = job.status()

@@ -147,7 +147,7 @@ async def test_a_folder_that_cannot_be_filled_is_removed(
 
 
 async def test_a_home_that_cannot_be_made(home: Home, desk: Desk, resolved: Resolved) -> None:
-    """It is said, and nothing is handed over."""
+    """It is said, and nothing is passed."""
     (home.path / "file").touch()
     with pytest.raises(StorageError, match="Set TONY_HOME"):
         await submit(resolved, Home(home.path / "file"), print)

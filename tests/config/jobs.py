@@ -46,11 +46,11 @@ def resolve(
 
 
 def problems(folder: Path, text: str | None = None, **more: Any) -> tuple[Problem, ...]:
-    """The mistakes in a job that must have some."""
+    """The errors in a job that must have some."""
     with pytest.raises(ConfigError) as caught:
         resolve(folder, text, **more)
     return caught.value.problems
 
 
-def mistakes(folder: Path, text: str | None = None, **more: Any) -> list[str]:
+def list_errors(folder: Path, text: str | None = None, **more: Any) -> list[str]:
     return [str(problem) for problem in problems(folder, text, **more)]

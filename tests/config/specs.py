@@ -1,4 +1,4 @@
-"""Random jobs without mistakes, and a writer of job files for them."""
+"""Random jobs without errors, and a writer of job files for them."""
 
 from __future__ import annotations
 

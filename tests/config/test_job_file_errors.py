@@ -1,4 +1,4 @@
-"""Every mistake in a job file is told with its place, its value and the fix."""
+"""Every error in a job file is told with its place, its value and the fix."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.jobs import mistakes, resolve
+from tests.config.jobs import list_errors, resolve
 from tests.facts import mention_each, mentions
 from tony.config.table.converted_settings import RESERVED_ENV
 from tony.frameworks.base import TaskView, build_common_environment
@@ -26,13 +26,13 @@ CASES = [
 @pytest.mark.parametrize(("text", "expected"), CASES, ids=[text[:60] for text, _ in CASES])
 def test_an_error_has_place_value_and_fix(tmp_path: Path, text: str, expected: str) -> None:
     """Each file has one error (or as many as it must), and no other is reported."""
-    assert expected.split("\n") == mistakes(tmp_path, RUN + text)
+    assert expected.split("\n") == list_errors(tmp_path, RUN + text)
 
 
 def test_a_number_of_thousands_of_digits_is_not_printed(tmp_path: Path) -> None:
     """TOML has no bound on hexadecimal numbers; Python refuses to print them."""
     assert mention_each(
-        mistakes(tmp_path, f"{RUN}max_restarts = 0x{'f' * 5000}"),
+        list_errors(tmp_path, f"{RUN}max_restarts = 0x{'f' * 5000}"),
         ("max_restarts = a number of 20000 bits (job.toml:2)", "1000000"),
     )
 
@@ -40,28 +40,28 @@ def test_a_number_of_thousands_of_digits_is_not_printed(tmp_path: Path) -> None:
 def test_no_command_anywhere_is_an_error(tmp_path: Path) -> None:
     """A job of one task needs the job's command; without a file there is none to name."""
     expected = 'no command is set. Write command = "python train.py".'
-    assert [f"command (job.toml): {expected}"] == mistakes(tmp_path, "")
-    assert [f"command: {expected}"] == mistakes(tmp_path)
+    assert [f"command (job.toml): {expected}"] == list_errors(tmp_path, "")
+    assert [f"command: {expected}"] == list_errors(tmp_path)
 
 
 def test_an_empty_table_of_roles_is_a_job_of_one_task(tmp_path: Path) -> None:
     """It needs a command like any other; one whose only role has an impossible name is not complained about twice."""
     expected = 'no command is set. Write command = "python train.py".'
-    assert [f"command (job.toml): {expected}"] == mistakes(tmp_path, "[roles]\n")
-    assert [f"command (job.yaml): {expected}"] == mistakes(tmp_path, "roles:\n", name="job.yaml")
-    assert ["roles.1"] == [line.split(" (")[0] for line in mistakes(tmp_path, "[roles.1]\ncommand = 'x'\n")]
+    assert [f"command (job.toml): {expected}"] == list_errors(tmp_path, "[roles]\n")
+    assert [f"command (job.yaml): {expected}"] == list_errors(tmp_path, "roles:\n", name="job.yaml")
+    assert ["roles.1"] == [line.split(" (")[0] for line in list_errors(tmp_path, "[roles.1]\ncommand = 'x'\n")]
 
 
 def test_each_role_without_a_command_is_named(tmp_path: Path) -> None:
     """Roles need a command of their own when the job has none."""
     text = "[roles.a]\n[roles.b]\ncommand = 'run'\n[roles.c]\n"
     expected = 'no command: neither the role nor the job has one. Write command = "python train.py".'
-    assert [f"roles.a (job.toml:1): {expected}", f"roles.c (job.toml:4): {expected}"] == mistakes(tmp_path, text)
+    assert [f"roles.a (job.toml:1): {expected}", f"roles.c (job.toml:4): {expected}"] == list_errors(tmp_path, text)
 
 
 def test_a_command_that_slipped_below_a_section_is_found(tmp_path: Path) -> None:
     """In TOML everything below [env] is a variable: the usual slip is told as what it is."""
-    (found,) = mistakes(tmp_path, "[env]\nA = 1\ncommand = 'python train.py'\n")
+    (found,) = list_errors(tmp_path, "[env]\nA = 1\ncommand = 'python train.py'\n")
     assert found.startswith("command (job.toml): no command: the one in job.toml:3 is in the table [env]; move it")
 
 
@@ -72,7 +72,7 @@ def test_an_argument_that_linux_cannot_take_is_refused_with_the_arithmetic(tmp_p
     text = f"command = '{long}'\n[env]\nA = '{long[5:]}'\nLONGER = '{long[5:]}'\nLIST = '{long[:-1]}'"
     most = "Linux allows at most 131071"
     assert mention_each(
-        mistakes(tmp_path, text),
+        list_errors(tmp_path, text),
         (f"command = {cut} (job.toml:1)", "131072 bytes", most),
         (f"env.LONGER = {cut} (job.toml:4)", "131074 bytes", most),
         (f"env.LIST = {cut} (job.toml:5)", "131076 bytes", most),
@@ -105,7 +105,7 @@ LR = [1]
 name = "lcal"
 local = { memory = 8 }
 """
-    found = mistakes(tmp_path, text, sets=["stopgrace=1s", "=3"], params=["x"], environ={"TONY_SET_TLS": "no"})
+    found = list_errors(tmp_path, text, sets=["stopgrace=1s", "=3"], params=["x"], environ={"TONY_SET_TLS": "no"})
     heads = [re.split(r"[:;] (?=[a-z`{\"/0-9])", line)[0] for line in found]
     assert [
         "name = 3 (job.toml:1)",
@@ -142,7 +142,7 @@ local = { memory = 8 }
 @pytest.mark.parametrize("text", ["params:\n  flag: true\n", "params: [1]\n", "params: 1\n"])
 def test_an_invalid_parameter_is_reported_once(tmp_path: Path, text: str) -> None:
     """Its placeholder is no second error."""
-    found = mistakes(tmp_path, f"command: run {{params.flag}}\n{text}", name="job.yaml")
+    found = list_errors(tmp_path, f"command: run {{params.flag}}\n{text}", name="job.yaml")
     assert 1 == len(found)
     assert "{params.flag}" not in found[0]
 
@@ -155,7 +155,7 @@ def test_a_variable_that_tony_sets_is_refused_wherever_it_is_set(tmp_path: Path,
         f"roles.worker.env.{name} (job.toml:3): {RESERVED_ENV[name]}",
     ]
     text = f"{RUN}[roles.worker.env]\n{name} = '1'\n"
-    assert expected == sorted(mistakes(tmp_path, text, sets=[f"env.{name}=9"]))
+    assert expected == sorted(list_errors(tmp_path, text, sets=[f"env.{name}=9"]))
 
 
 def test_every_variable_that_all_programs_get_is_reserved() -> None:
@@ -179,7 +179,7 @@ def test_every_variable_that_all_programs_get_is_reserved() -> None:
 
 def test_a_misspelled_parameter_on_the_command_line(tmp_path: Path) -> None:
     text = "command = 'train {params.lr} {params.out}'\n[params]\nlr = 1\nspare = 2\n"
-    (unknown,) = mistakes(tmp_path, text, params=["lrr=1", "out=x"])
+    (unknown,) = list_errors(tmp_path, text, params=["lrr=1", "out=x"])
     assert unknown.startswith('params.lrr = "1" (--param): ')
     assert "did you mean `lr`?" in unknown
     (note,) = resolve(tmp_path, text, params=["out=x"]).notes
@@ -201,14 +201,14 @@ def test_the_command_line_and_variables_need_the_full_key(tmp_path: Path, given:
     text = RUN + "[roles.worker]\n"
     variable = "TONY_SET_" + given.upper().replace(".", "__")
     for more in ({"sets": [f"{given}=1"]}, {"environ": {variable: "1"}}):
-        (found,) = mistakes(tmp_path, text, **more)
+        (found,) = list_errors(tmp_path, text, **more)
         assert found.endswith(f"unknown key; {hint}")
 
 
 def test_a_misspelled_role_on_the_command_line(tmp_path: Path) -> None:
     text = RUN + "[roles.worker]\n"
     for more in ({"sets": ["roles.wroker.memory=1g"]}, {"environ": {"TONY_SET_ROLES__WROKER__MEMORY": "1g"}}):
-        (found,) = mistakes(tmp_path, text, **more)
+        (found,) = list_errors(tmp_path, text, **more)
         assert found.startswith("roles.wroker (")
         assert "did you mean `worker`?" in found
     for other in ("roles.evaluator.memory=1g", "roles.worker2.command=python other.py"):

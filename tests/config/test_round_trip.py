@@ -1,4 +1,4 @@
-"""Any job, written as a job file and read again, is the same job; any text at all is a job or a list of mistakes."""
+"""Any job, written as a job file and read again, is the same job; any text at all is a job or a list of errors."""
 
 from __future__ import annotations
 

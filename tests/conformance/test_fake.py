@@ -1,4 +1,4 @@
-"""The fake scheduler keeps to the contract of container sources, with every fault."""
+"""The fake scheduler keeps to the contract of container allocators, with every fault."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

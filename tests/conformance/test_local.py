@@ -1,4 +1,4 @@
-"""The local scheduler keeps to the contract of container sources, with real processes.
+"""The local scheduler keeps to the contract of container allocators, with real processes.
 
 One fault cannot be provoked: its answers do not travel, so none is lost.
 """

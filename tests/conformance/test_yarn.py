@@ -1,4 +1,4 @@
-"""YARN keeps to the contract of container sources, on a fake cluster.
+"""YARN keeps to the contract of container allocators, on a fake cluster.
 
 One fault is not provoked: an answer that is lost on the way is tried in `tests/hadoop/`. One clause does not hold: a
 demand that can never be met waits, for a cluster may grow.
@@ -85,8 +85,8 @@ class FakeBench(allocator_bench.Bench):
 
     async def fetch_payload(self, container: str) -> tuple[TaskPart, AmCredentials]:
         await self.cluster.until(lambda: container in self.cluster.running())
-        papers = self.cluster.papers_of(container)
-        return papers.task, papers.credentials
+        payload = self.cluster.payload_of(container)
+        return payload.task, payload.credentials
 
     async def is_alive(self, container: str) -> bool:
         return container in self.cluster.running() and parse_container_id(container) in self.cluster.manager.live

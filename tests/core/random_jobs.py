@@ -1,6 +1,6 @@
 """Random jobs, and random lives of them on the simulated cluster. All chance comes from one place: a number is a life.
 
-A life has its own mixture of bad luck: some kinds not at all, others often. So each kind also meets the others in
+A life has its own mixture of faults: some kinds not at all, others often. So each kind also meets the others in
 lives where nothing else hides what it does.
 """
 
@@ -121,7 +121,7 @@ class Life:
     Args:
         chance: where all of it comes from.
         spec: the job; None for a random one.
-        faults: names of the only bad luck there may be; None for a random mixture.
+        faults: names of the only faults there may be; None for a random mixture.
     """
 
     def __init__(self, chance: Random, spec: JobSpec | None = None, faults: Sequence[str] | None = None) -> None:
@@ -181,7 +181,7 @@ class Life:
         self.chance.choices(self._doing, self._weights)[0]()
 
     def end(self) -> None:
-        """Lets the job come to its end: there is room, what runs succeeds, what stands still is found to be silent."""
+        """Lets the job come to its end: there is room, what runs succeeds, what is suspended is found to be silent."""
         cluster = self.cluster
         cluster.capacity = self.capacity
         cluster.grant()
@@ -241,7 +241,7 @@ class Life:
         if not self.cluster.pending or self.chance.random() < 0.2:
             self.cluster.advance()
 
-    # --- bad luck -------------------------------------------------------------------------------------------------
+    # --- faults -------------------------------------------------------------------------------------------------
 
     def _twice(self) -> None:
         if self.cluster.pending:
@@ -347,8 +347,8 @@ class Life:
             ev.Started(task=task, session=session, try_=1, pid=7),
             ev.FirstOutput(task=task, session=session, try_=2),
             ev.Exited(task=task, session=session, try_=2, status=OK, at=1e9),
-            ev.Registered(task=task, container="c-1", incarnation="stranger", session=session, address="h:1"),
-            ev.Silent(task=task, incarnation="stranger", silence=25.0),
+            ev.Registered(task=task, container="c-1", incarnation="unknown", session=session, address="h:1"),
+            ev.Silent(task=task, incarnation="unknown", silence=25.0),
             ev.ContainerEnded(container="c-999", cause="unknown"),
             ev.ActionFailed(action="launch", cause="what?", container=None),
             ev.Granted(container=f"x-{len(self.cluster.log)}", role=task.role, host="elsewhere"),

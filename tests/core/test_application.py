@@ -112,7 +112,7 @@ def test_registration_may_be_delivered_again() -> None:
 
 
 def test_roles_start_in_order() -> None:
-    """Containers of a role are asked for only when what it waits for is true."""
+    """Containers of a role are requested only when what it waits for is true."""
     simulation = started(staged())
     assert {a.role for a in made(simulation, act.SetDemand)} == {"prep", "board"}
     simulation.exit(task("prep:0"), OK)
@@ -249,7 +249,7 @@ def test_a_restart_keeps_the_containers() -> None:
 
 
 def test_only_dead_containers_are_replaced() -> None:
-    """One container of three is lost: one new one is asked for."""
+    """One container of three is lost: one new one is requested."""
     simulation = started(workers(3, max_restarts=1))
     simulation.lose("c-2", "the node burned")
     simulation.run()
@@ -568,7 +568,7 @@ def test_silence_ends_the_container_before_anything_replaces_it() -> None:
 
 @pytest.mark.parametrize("registered", [0, 1])
 def test_an_executor_that_freezes_before_its_program_was_started_is_replaced(registered: int) -> None:
-    """Before or after it registered: no program of it can live, so another container is asked for, uncharged."""
+    """Before or after it registered: no program of it can live, so another container is requested, uncharged."""
     simulation = Simulation(workers(2))
     simulation.begin()
     simulation.run(until=lambda: len(simulation.executors) == 2)
@@ -772,7 +772,7 @@ def test_after_an_ignored_time_out_a_failure_still_counts() -> None:
 
 
 def _after_prep(**more: Any) -> JobSpec:
-    """An evaluator that may go on for a minute after the preparation, beside a worker."""
+    """An evaluator that may continue for a minute after the preparation, beside a worker."""
     late = Role(timeout_after=TimeoutAfter(group="g", limit=60.0), **more)
     worker = Role(after={"prep": AfterCondition.SUCCEEDED})
     return replace(roles(prep=Role(), evaluator=late, worker=worker), groups={"g": ("prep",)})

@@ -90,7 +90,7 @@ def test_with_room_for_all_it_starts_at_once() -> None:
 
 
 def test_the_gang_starts_smaller_after_the_wait() -> None:
-    """Not before; then the missing tasks are not requested any more, and the others get each other's addresses only."""
+    """Not before; then the missing tasks are no longer requested, and the others get each other's addresses only."""
     simulation = begun(capacity=3)
     assert (running(simulation), timers(simulation)) == ([], {"gang-wait"})
     assert simulation.demand == {"worker": 4}
@@ -169,7 +169,7 @@ def test_a_session_shrinks_and_the_next_one_grows() -> None:
 
 
 def test_a_small_session_succeeds_without_those_left_out() -> None:
-    """They are over with the job, and say why they never ran."""
+    """They have ended with the job, and say why they never ran."""
     simulation = begun(capacity=2)
     simulation.advance()
     simulation.run()

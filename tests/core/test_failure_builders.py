@@ -1,4 +1,4 @@
-"""Failures in words, and the first cause among several."""
+"""Failures in words, and the root cause among several."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ CHANGES: list[tuple[ev.Event, Callable[[State], object], str]] = [
         "Silent(",
     ),
     (
-        ev.Registered(task=WHO, container="c-1", incarnation="stranger", session=1, address="h:1"),
+        ev.Registered(task=WHO, container="c-1", incarnation="unknown", session=1, address="h:1"),
         lambda s: setattr(s, "queue_reason", "x"),
         "Registered(",
     ),
@@ -152,7 +152,7 @@ def test_an_ended_task_stays_ended_within_its_session() -> None:
 
 
 def test_an_end_is_an_end() -> None:
-    """The result stands, and nothing moves any more."""
+    """The result stands, and nothing moves any longer."""
     simulation = running()
     for program in simulation.running():
         simulation.exit(program.task, OK)

@@ -22,8 +22,8 @@ ANY = FailurePolicy.ANY_TASK
 
 #: What happens, in order: who ends, and how.
 Story = Sequence[tuple[str, ExitStatus]]
-#: How it comes out: `goes on`, `succeeded`, or `failed` with the task that is blamed.
-GOES_ON, SUCCEEDED = "goes on", "succeeded"
+#: How it comes out: `continues`, `succeeded`, or `failed` with the task that is blamed.
+CONTINUES, SUCCEEDED = "continues", "succeeded"
 
 
 def job(by_name: Mapping[str, Role], policy: FailurePolicy = FailurePolicy.CHIEF_OR_ALL) -> JobSpec:
@@ -41,7 +41,7 @@ def begun(spec: JobSpec) -> Simulation:
 def told(simulation: Simulation) -> str:
     simulation.run()
     if simulation.finished is None:
-        return GOES_ON
+        return CONTINUES
     failure = simulation.finished.failure
     return f"failed: {failure.task}" if failure else SUCCEEDED
 
@@ -60,17 +60,17 @@ TABLE: list[tuple[str, JobSpec, Story, str]] = [
     ("the chief fails: at once", job(CHIEF), [("chief:0", FAILED)], "failed: chief:0"),
     ("every task of the type chief is one", job(TWO_CHIEFS), [("chief:1", FAILED)], "failed: chief:1"),
     ("worker:0 is the chief where there is no other", job(WORKERS), [(W0, SEGV)], "failed: worker:0"),
-    ("with a chief worker:0 is none", job(CHIEF), [(W0, FAILED)], GOES_ON),
-    ("another tracked one fails: counted", job(WORKERS), [(W1, FAILED)], GOES_ON),
+    ("with a chief worker:0 is none", job(CHIEF), [(W0, FAILED)], CONTINUES),
+    ("another tracked one fails: counted", job(WORKERS), [(W1, FAILED)], CONTINUES),
     ("and tolerated at the end", job(WORKERS), [(W1, FAILED), (W2, SEGV), (W0, OK)], SUCCEEDED),
     ("unless every one failed", job(PAIR), [("a:0", FAILED), ("b:0", SEGV)], "failed: a:0"),
     ("one success among many is enough", job(PAIR), [("a:0", FAILED), ("b:0", OK)], SUCCEEDED),
-    ("the chief's success does not end it", job(CHIEF), [("chief:0", OK)], GOES_ON),
+    ("the chief's success does not end it", job(CHIEF), [("chief:0", OK)], CONTINUES),
     ("but that of all does", job(CHIEF), [("chief:0", OK), (W0, OK), (W1, OK)], SUCCEEDED),
     ("stop-on-failure: at once", job(GUARDED), [("db:0", FAILED)], "failed: db:0"),
     ("an untracked one fails: at once", job(WITH_PS), [PS], "failed: ps:0"),
     ("an untracked one is not waited for", job(WITH_PS), [(W0, OK), (W1, OK), (W2, OK)], SUCCEEDED),
-    ("nor minds its success", job(WITH_PS), [("ps:0", OK)], GOES_ON),
+    ("nor minds its success", job(WITH_PS), [("ps:0", OK)], CONTINUES),
     (
         "an untracked chief fails: at once",
         job({"chief": Role(kind=U), "a": Role()}),
@@ -90,7 +90,7 @@ def test_which_exits_end_a_job(spec: JobSpec, story: Story, expected: str) -> No
     simulation = begun(spec)
     for who, status in story[:-1]:
         simulation.exit(task(who), status)
-        assert told(simulation) == GOES_ON
+        assert told(simulation) == CONTINUES
     simulation.exit(task(story[-1][0]), story[-1][1])
     assert told(simulation) == expected
 
@@ -116,12 +116,12 @@ def test_a_tracked_task_that_we_end_counts_as_failed(spec: JobSpec, who: str, ex
 
 
 def test_of_the_tracked_that_are_left_one_must_succeed() -> None:
-    """A role that outlives its group and is not waited for any more leaves no task that could still succeed."""
+    """A role that outlives its group and is not waited for any longer leaves no task that could still succeed."""
     late = Role(timeout_after=TimeoutAfter(group="trainers", limit=30.0, on_timeout=OnTimeout.IGNORE))
     simulation = begun(replace(job({"a": Role(instances=2), "evaluator": late}), groups={"trainers": ("a",)}))
     simulation.exit(task("a:0"), FAILED)
     simulation.exit(task("a:1"), SEGV)
-    assert told(simulation) == GOES_ON
+    assert told(simulation) == CONTINUES
     assert simulation.advance()
     assert told(simulation) == "failed: a:0"
 
@@ -132,7 +132,7 @@ def test_an_evaluator_that_outlives_its_group_is_cut_off() -> None:
     simulation = begun(replace(job({"a": Role(instances=2), "evaluator": late}), groups={"trainers": ("a",)}))
     simulation.exit(task("a:0"), FAILED)
     simulation.exit(task("a:1"), OK)
-    assert told(simulation) == GOES_ON
+    assert told(simulation) == CONTINUES
     assert simulation.advance()
     assert told(simulation) == SUCCEEDED
 
@@ -157,7 +157,7 @@ def test_a_sidecar_that_fails_before_it_registers_is_ignored() -> None:
     decisions = [(a.failure.task, a.decision) for a in simulation.actions if isinstance(a, act.ReportFailure)]
     assert decisions == [("tensorboard:0", "tolerate")]
     for who in (W0, W1, W2):
-        assert told(simulation) == GOES_ON
+        assert told(simulation) == CONTINUES
         simulation.exit(task(who), OK)
     assert told(simulation) == SUCCEEDED
 

@@ -16,7 +16,7 @@ from tony.model.states import TaskState
 
 
 def limited(name: str, **more: AfterCondition) -> JobSpec:
-    """A role of this name may go on for a minute after the workers; one for a role that it starts after."""
+    """A role of this name may continue for a minute after the workers; one for a role that it starts after."""
     late = Role(timeout_after=TimeoutAfter(group="trainers", limit=60.0), after=more)
     return replace(roles(worker=Role(instances=2), **{name: late}), groups={"trainers": ("worker",)})
 
@@ -55,7 +55,7 @@ def test_a_limit_counts_for_tasks_without_a_container() -> None:
 
 
 def test_counts() -> None:
-    """A server and one of two workers are done: 3 tasks, 2 of them done, 2 tracked, 1 of those done; it goes on."""
+    """A server and one of two workers are done: 3 tasks, 2 of them done, 2 tracked, 1 of those done; it continues."""
     spec = roles(ps=Role(kind=RoleKind.UNTRACKED), worker=Role(instances=2))
     simulation = begun(spec)
     for who in ("ps:0", "worker:0"):

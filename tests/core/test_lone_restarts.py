@@ -216,7 +216,7 @@ def test_the_bad_luck_of_one_task_ends_as_well() -> None:
 
 
 def test_all_are_stopped_at_one_moment() -> None:
-    """One failure: every other program is told to stop with that very event, with the grace of a restart."""
+    """One failure: every other program is asked to stop with that very event, with the grace of a restart."""
     spec = workers(4, max_restarts=1, stop_grace=60.0, restart_grace=2.0)
     simulation = started(spec)
     simulation.stubborn.update(task(f"worker:{n}") for n in range(4))

@@ -131,7 +131,7 @@ def test_while_it_runs() -> None:
 def test_after_a_programs_end(
     status: ExitStatus, state: TaskState, code: int | None, signal: str | None, note: str
 ) -> None:
-    """No pid any more; the code or the signal by name; the executor lives as long as its container is held."""
+    """No pid any longer; the code or the signal by name; the executor lives as long as its container is held."""
     simulation = begun(workers(2, max_restarts=1))
     simulation.exit(task("worker:0"), status)
     simulation.deliver_pending()

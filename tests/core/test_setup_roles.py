@@ -1,4 +1,4 @@
-"""Roles that run before all others, and what their programs hand on."""
+"""Roles that run before all others, and what their programs pass on."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_exports_reach_all_tasks_that_start_later() -> None:
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_the_order_of_reports_makes_no_difference(order: tuple[int, int]) -> None:
-    """The first task that has something to hand on, whenever that is heard of."""
+    """The first task that has something to pass on, whenever that is heard of."""
     simulation = begun(spec())
     for number in order:
         exits(simulation, f"prepare:{number}", RESULT=f"of {number}")

@@ -86,7 +86,7 @@ def loses(*states: TaskState, silent: bool = False, blameless: bool = False) -> 
 
 
 def falls_silent(*states: TaskState) -> Fault:
-    """An executor freezes and is not heard of any more."""
+    """An executor freezes and is not heard of any longer."""
 
     def fault(cluster: Simulation, chance: Random) -> str | None:
         found = [e for e in executors(cluster, *states) if e.program or TaskState.RUNNING not in states]
@@ -104,7 +104,7 @@ def falls_silent(*states: TaskState) -> Fault:
 
 
 def pauses(cluster: Simulation, chance: Random) -> str | None:
-    """An executor stands still for a while, and goes on in time; meanwhile things happen to the others."""
+    """An executor is suspended for a while, and continues in time; meanwhile things happen to the others."""
     if not cluster.executors:
         return None
     container = chance.choice(list(cluster.executors))

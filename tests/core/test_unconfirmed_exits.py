@@ -28,7 +28,7 @@ def running(*, until: float = 50.0) -> Simulation:
 
 
 def given_up(simulation: Simulation, contact: float | None = None) -> str:
-    """The node of the first worker is lost, and its executor does not report any more."""
+    """The node of the first worker is lost, and its executor does not report any longer."""
     container = simulation.app.state.tasks[LOST].container
     assert container is not None
     simulation.disconnect(container)
@@ -93,7 +93,7 @@ def test_a_lease_that_is_over_is_a_proof() -> None:
 
 
 def test_an_executor_that_hears_us_proves_it_at_once() -> None:
-    """Only the node's daemon has died: the program is told to stop, and reports its end."""
+    """Only the node's daemon has died: the program is asked to stop, and reports its end."""
     simulation = running()
     container = simulation.app.state.tasks[LOST].container
     assert container is not None

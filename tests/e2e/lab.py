@@ -298,7 +298,7 @@ class Lab:
         return sorted(pid for pid in found if _lives(pid))
 
     def wait_removed(self, job: str, ceiling: float = CEILING) -> None:
-        """Waits until nothing of a job runs any more."""
+        """Waits until nothing of a job runs any longer."""
         until(lambda: not self.processes(job), f"every process of {job} is gone", ceiling)
 
     def prove_clean(self) -> None:

@@ -21,7 +21,7 @@ import pytest
 from tests.e2e.lab import CEILING, Lab, until
 from tests.e2e.test_tensorboard import portal_of
 from tests.e2e.tunnel_server import proxied
-from tests.failure_modes.unknown_users import UID, become_stranger
+from tests.failure_modes.unknown_users import UID, become_other_user
 
 pytestmark = pytest.mark.e2e
 
@@ -70,28 +70,28 @@ def newest_step(lab: Lab, job: str) -> float:
 
 def test_a_bad_neighbour(lab: Lab) -> None:
     """The job runs beside a hostile claim; no socket, port or environment of it is open to the other user."""
-    stranger = become_stranger(lab)
-    stranger.root.chmod(0o711)
-    ledger = stranger.root / "ledger"
+    owner = become_other_user(lab)
+    owner.root.chmod(0o711)
+    ledger = owner.root / "ledger"
     ledger.mkdir()
     ledger.chmod(0o1777)
-    with claiming(stranger, ledger):
-        file = stranger.job_file(
+    with claiming(owner, ledger):
+        file = owner.job_file(
             f'command = "python3 train.py"\nmetrics_interval = "200ms"\nenv = {{ CANARY_TOKEN = "{CANARY}" }}\n',
             {"train.py": TRAIN},
         )
-        job = stranger.detach(file)
-        port = stranger.wait_output(job, "main:0", "is served").split()[0]
-        with portal_of(stranger) as portal, proxied(stranger, job, f"main:0:{port}") as (_, proxy_port):
+        job = owner.detach(file)
+        port = owner.wait_output(job, "main:0", "is served").split()[0]
+        with portal_of(owner) as portal, proxied(owner, job, f"main:0:{port}") as (_, proxy_port):
             portal_port = portal.rpartition(":")[2]
-            command = as_neighbour(stranger, "spy", CANARY, str(stranger.root), portal_port, str(proxy_port))
+            command = as_neighbour(owner, "spy", CANARY, str(owner.root), portal_port, str(proxy_port))
             done = subprocess.run(command, capture_output=True, text=True, timeout=CEILING, cwd="/", check=True)
             got = json.loads(done.stdout)
-            step = newest_step(stranger, job)
-            until(lambda: newest_step(stranger, job) > step, "the job's reports arrive")
+            step = newest_step(owner, job)
+            until(lambda: newest_step(owner, job) > step, "the job's reports arrive")
     assert (got["environments"], got["sockets"]) == ([], [])
     portal_answer, proxy_answer = got["answers"]
     assert portal_answer.split(" ")[1] == "401"
     assert proxy_answer == ""
-    assert stranger.tony("kill", job).returncode == 0
-    stranger.wait(job)
+    assert owner.tony("kill", job).returncode == 0
+    owner.wait(job)

@@ -36,7 +36,7 @@ print("done", flush=True)
 
 
 def test_a_job_that_hangs(lab: Lab) -> None:
-    """Its stacks say where, a restart helps and is not charged, and the events say who wanted all that."""
+    """Its stacks say where, a restart helps and does not count, and the events say who requested all that."""
     job = lab.detach(lab.job_file(JOB, {"hangs.py": HANGS}))
     for task in ("worker:0", "worker:1", "keeper:0"):
         lab.wait_output(job, task, "up")

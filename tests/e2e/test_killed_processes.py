@@ -28,7 +28,7 @@ def test_the_master_is_killed_for_good(lab: Lab) -> None:
 
 
 def test_the_watchdog_is_killed(lab: Lab) -> None:
-    """The job goes on, a new watchdog takes over, and an executor's death still ends all that it started."""
+    """The job continues, a new watchdog takes over, and an executor's death still ends all that it started."""
     job = start_family(lab)
     executor = lab.tasks(job)["worker:0"]["executor_pid"]
     program = lab.tasks(job)["worker:0"]["pid"]
@@ -55,7 +55,7 @@ def _ours(pid: int) -> bool:
 
 
 def test_the_follower_is_killed(lab: Lab) -> None:
-    """The client is no part of the job: it goes on."""
+    """The client is no part of the job: it continues."""
     text = 'command = "until test -e {params.gate}; do sleep 0.05; done"\n[params]\ngate = "%s"\n' % (lab.root / "gate")
     follower = lab.follow("submit", lab.job_file(text))
     job = until(lab.jobs, "a job is there")[0]

@@ -1,4 +1,4 @@
-"""kill -9 of the application master at any moment: no program is lost, none starts twice, the record goes on."""
+"""kill -9 of the application master at any moment: no program is lost, none starts twice, the record continues."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_master_is_killed_while_programs_run_restart_and_stop(lab: Lab) -> N
     before = job.wait_running(1)
     with job.injector("kill master when session 1 opens") as injector:
         assert injector.wait(CEILING)
-    until(lambda: lab.status(job.job)["attempt"] == 2, "the next one goes on")
+    until(lambda: lab.status(job.job)["attempt"] == 2, "the next one continues")
     until(lambda: {name: task["pid"] for name, task in lab.tasks(job.job).items()} == before, "it knows what runs")
     assert all(process.is_alive(pid) for pid in before.values())
     plan = """

@@ -1,4 +1,4 @@
-"""A follower that was started with signals ignored goes on ignoring them."""
+"""A follower that was started with signals ignored continues ignoring them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.e2e
 
 
 def test_nohup(lab: Lab) -> None:
-    """SIGHUP does not end the following; SIGTERM, which nohup leaves alone, does, and the job goes on."""
+    """SIGHUP does not end the following; SIGTERM, which nohup leaves alone, does, and the job continues."""
     gate = lab.root / "gate"
     job_file = lab.job_file(f'command = "until test -e {gate}; do sleep 0.05; done; echo done"\n')
     lab.prefix = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")

@@ -27,7 +27,7 @@ from tests.e2e.browsers import NARROW, TIMEOUT_SECONDS, WIDE, Browsing, Scheme, 
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-#: One task fails in the second session as in the first; the others would go on for long.
+#: One task fails in the second session as in the first; the others would continue for long.
 FAILS = """
 name = "reads <b>digits</b>"
 tags = ["nightly"]
@@ -53,7 +53,7 @@ if os.environ["TASK_INDEX"] == "1":
     sys.exit(3)
 time.sleep(600)
 """
-#: Trains until it is told to end, and tells how far it is.
+#: Trains until it is asked to end, and tells how far it is.
 TRAINS = """
 name = "trains"
 metrics_interval = "1s"
@@ -304,7 +304,7 @@ SQUEEZED = """[...document.querySelectorAll("main :is(tbody th, td, dd, p, li)")
     .filter(each => { const box = each.getBoundingClientRect(); return box.width < 40 && box.height > 5 * box.width; })
     .map(each => `${each.tagName} is squeezed: ${each.textContent.trim().slice(0, 60)}`)"""
 #: A forwarded address makes the client remote, and the portal asks it for a token.
-STRANGER = {"X-Forwarded-For": "192.0.2.1"}
+OTHER_CLIENT = {"X-Forwarded-For": "192.0.2.1"}
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 
 
@@ -315,7 +315,7 @@ def test_pages_are_accessible(stage: Stage) -> None:
     with stage.browsing.page(stage.base) as page:
         for path in PATHS:
             found += _barriers_on(page, path.format(failed=stage.failed, runs=stage.runs), twice=path in PATHS[:3])
-        page.set_extra_http_headers(STRANGER)
+        page.set_extra_http_headers(OTHER_CLIENT)
         found += _barriers_on(page, "/")
         expect(page.get_by_role("heading", name="Please log in")).to_be_visible()
         expect(page.get_by_label("Token")).to_be_editable()

@@ -13,7 +13,7 @@ from tests.e2e.lab import Lab, until
 
 pytestmark = pytest.mark.e2e
 
-#: Binds the port that the cluster spec gives it, as a plain server does; in session 1 not before it is told to.
+#: Binds the port that the cluster spec gives it, as a plain server does; in session 1 not before it is asked to.
 SERVER = """
 import json, os, pathlib, socket, sys, time
 host, port = json.loads(os.environ["CLUSTER_SPEC"])["worker"][int(os.environ["TASK_INDEX"])].split(":")

@@ -1,4 +1,4 @@
-"""Plans by lot on real processes: whatever happens, the job ends well, and no program starts twice."""
+"""Random plans on real processes: whatever happens, the job ends well, and no program starts twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application master of a job on this machine is killed, and nothing of the user's with it: another one goes on."""
+"""The application master of a job on this machine is killed, and no process of the user: another one continues."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def frozen(pid: int) -> Iterator[None]:
 
 
 def test_four_programs_do_not_notice(lab: Lab) -> None:
-    """The same processes go on in the same session; those who look on are told in one sentence, and lose no line."""
+    """The same processes continue in the same session; those who look on are told in one sentence, and lose no line."""
     follower = lab.follow("submit", counting(lab))
     job = until(lab.jobs, "a job is there")[0]
     before = pids(lab, job)
@@ -258,7 +258,7 @@ def assert_lost(lab: Lab, job: str) -> dict[str, Any]:
 
 
 def test_attempts_are_used_up(lab: Lab) -> None:
-    """`am_attempts` within ten minutes, and no more; programs are told to end by who gives up."""
+    """`am_attempts` within ten minutes, and no more; programs are asked to end by who gives up."""
     job = submitted(lab, "am_attempts = 2")
     assert kill_am(lab, job) == 2
     master, supervisor = lab.masters(job)

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.slow
 
 #: A program with a child below a shell, a daemon, and one that has lost its marker.
 CROWD = (
-    f"{DAEMON.format(wrap='', name='daemon')}; {DAEMON.format(wrap='env -i', name='stray')};"
+    f"{DAEMON.format(wrap='', name='daemon')}; {DAEMON.format(wrap='env -i', name='orphan')};"
     "echo $$ > shell; sleep 600; echo never"
 )
-CROWD_FILES = ("shell", "daemon", "stray")
+CROWD_FILES = ("shell", "daemon", "orphan")
 
 
 def all_gone(pids: list[int]) -> None:

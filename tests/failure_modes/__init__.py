@@ -1,1 +1,1 @@
-"""Bad input and bad luck, each case a test: a clear message, nothing lost, nothing left. Listed in cases.toml."""
+"""Failure modes, each with a test: a clear message, nothing lost, nothing left. Listed in cases.toml."""

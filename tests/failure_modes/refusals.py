@@ -10,19 +10,19 @@ from pathlib import Path
 from tests.e2e.lab import CEILING, Lab
 
 
-def refused(lab: Lab, done: subprocess.CompletedProcess[str], *mistakes: str) -> None:
-    """A job with mistakes: each is told on a line of its own and nothing else is; nothing was made, nothing runs.
+def refused(lab: Lab, done: subprocess.CompletedProcess[str], *errors: str) -> None:
+    """A job with errors: each is told on a line of its own and nothing else is; nothing was made, nothing runs.
 
     Args:
-        mistakes: how each line begins: setting, value, place and what is wrong; the wording after that is free.
+        errors: how each line begins: setting, value, place and what is wrong; the wording after that is free.
     """
-    count = f"{len(mistakes)} error{'s' if len(mistakes) != 1 else ''}"
+    count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}"
     words = [str(word) for word in done.args]
     end = f" in {words[words.index('validate') + 1]}" if "validate" in words else "; nothing was started"
     *lines, last = done.stderr.splitlines()
     assert last == f"tony: {count}{end}"
-    assert len(lines) == len(mistakes), lines
-    for line, beginning in zip(lines, mistakes, strict=True):
+    assert len(lines) == len(errors), lines
+    for line, beginning in zip(lines, errors, strict=True):
         assert line.startswith(beginning)
     assert (2, "") == (done.returncode, done.stdout)
     nothing_left(lab)

@@ -18,7 +18,7 @@ import pytest
 import tony
 from tests.e2e.lab import CEILING, Lab, until
 from tests.failure_modes.refusals import nothing_left, running
-from tests.failure_modes.unknown_users import UID, become_stranger
+from tests.failure_modes.unknown_users import UID, become_other_user
 from tony.cli.main import COMMANDS
 
 pytestmark = pytest.mark.e2e
@@ -91,11 +91,11 @@ UNKNOWN = f"HOME is not set and user {UID} is not in the password database."
 
 
 @pytest.fixture
-def nameless(stranger: Lab) -> Lab:
+def nameless(other_user: Lab) -> Lab:
     """A user whose name neither the password file nor the environment knows."""
     for name in ("USER", "LOGNAME", "LNAME", "USERNAME"):
-        stranger.env.pop(name, None)
-    return stranger
+        other_user.env.pop(name, None)
+    return other_user
 
 
 def test_a_user_without_a_passwd_entry(nameless: Lab) -> None:
@@ -188,7 +188,7 @@ def test_a_read_only_checkout(lab: Lab) -> None:
     program = "import pkg.helper, pathlib\npathlib.Path('out').write_text('x')\nprint(pkg.helper.SAID)\n"
     lab.job_file('command = "python train.py && pwd"\n[roles.worker]\ninstances = 2\n', {"train.py": program})
     if os.geteuid() == 0:  # root ignores permissions
-        become_stranger(lab)
+        become_other_user(lab)
     lab.env["PYTHONPATH"] = str(installed)
     close(installed, 0 if os.geteuid() == 0 else None)
     close(project)
@@ -218,7 +218,7 @@ def test_a_read_only_checkout(lab: Lab) -> None:
 
 @pytest.mark.parametrize("flag", ["-O", "-OO"])
 def test_python_started_with_o(lab: Lab, flag: str) -> None:
-    """Jobs succeed and fail as ever, the log is replayed, mistakes are told, and help says what commands are for."""
+    """Jobs succeed and fail as ever, the log is replayed, errors are told, and help says what commands are for."""
     run = ("run", "-n", "2", "--source", "", "--set", "max_restarts=1", "--set", 'backoff="50ms"')
     code, out, err = interpreted(lab, (flag,), *run, "--", "sh", "-c", "echo from {index}; test {session} = 2")
     assert (0, True) == (code, "worker:1 | from 1\n" in out), err

@@ -1,4 +1,4 @@
-"""Mistakes in what a job says: told with the thing, its value, its place and the way out, wherever they stand."""
+"""Errors in what a job says: told with the thing, its value, its place and the way out, wherever they stand."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.lab import Lab, kill, until
 from tests.failure_modes.job_processes import children, parts_of
-from tests.failure_modes.unknown_users import become_stranger
+from tests.failure_modes.unknown_users import become_other_user
 from tony.linux import container_cgroup
 
 pytestmark = pytest.mark.e2e
@@ -82,9 +82,9 @@ def test_the_order_in_which_the_kernel_ends_processes(lab: Lab) -> None:
     assert_order(lab)
 
 
-def test_the_order_holds_without_rights(stranger: Lab) -> None:
+def test_the_order_holds_without_rights(other_user: Lab) -> None:
     """Every user may raise a process's own score; lowering it below its start takes rights that are missing here."""
-    assert_order(stranger)
+    assert_order(other_user)
 
 
 def test_a_task_takes_all_memory(small_machine: Lab) -> None:
@@ -107,7 +107,7 @@ def test_a_task_takes_all_memory_where_no_control_group_can_be_made(small_machin
     """The kernel tells only that it killed a process: the classification names the most likely cause, with the
     bytes."""
     enter = small_machine.prefix
-    become_stranger(small_machine)
+    become_other_user(small_machine)
     small_machine.prefix = (*enter, *small_machine.prefix)
     job = _eat(small_machine, "2g")
     status = small_machine.wait(job)

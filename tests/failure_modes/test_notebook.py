@@ -175,7 +175,7 @@ def test_the_job_outlives_the_kernel(lab: Lab) -> None:
 
 
 def test_a_cell_is_interrupted(lab: Lab) -> None:
-    """Ctrl-C ends the waiting, not the job, and the next cell can go on with it."""
+    """Ctrl-C ends the waiting, not the job, and the next cell can continue with it."""
     cell = """
     import signal
     async def cell():
@@ -227,7 +227,7 @@ def test_errors_and_failures_are_exceptions(lab: Lab) -> None:
 
 
 def test_a_fork_of_the_kernel(lab: Lab) -> None:
-    """`multiprocessing` by fork, from a process that has used the blocking door: the child has a loop of its own."""
+    """`multiprocessing` by fork, from a process that has used the blocking API: the child has a loop of its own."""
     cell = """
     import warnings
     async def cell():

@@ -71,7 +71,7 @@ def test_no_inotify_left_while_a_job_waits_for_another(deaf: Lab) -> None:
 
 
 def test_too_few_open_files_are_refused_with_the_arithmetic(lab: Lab) -> None:
-    """Nothing is started. With the number that is asked for, the same job runs."""
+    """Nothing is started. With the number that is requested, the same job runs."""
     job = lab.job_file('command = "echo up"\n[roles.worker]\ninstances = 12\nmemory = "64m"\n')
     refused = with_open_files(lab, 20).submit(job)
     assert refused.returncode == 2
@@ -182,9 +182,9 @@ def test_connections_beyond_the_limit_wait(lab: Lab) -> None:
     folder = lab.home / "jobs" / job
     with ExitStack() as stack:
         for _ in range(42):
-            stranger = stack.enter_context(socket.socket(socket.AF_UNIX))
+            client = stack.enter_context(socket.socket(socket.AF_UNIX))
             with shorten_path(str(folder / "am.sock")) as path:
-                stranger.connect(path)
+                client.connect(path)
         log = folder / "am.log"
         until(lambda: "cannot take another connection" in log.read_text(), "the master has no room for another one")
         assert "Too many open files: a process may have 42 files open (RLIMIT_NOFILE, ulimit -n)" in log.read_text()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.lab import Lab, until
-from tests.failure_modes.unknown_users import become_stranger
+from tests.failure_modes.unknown_users import become_other_user
 
 pytestmark = pytest.mark.e2e
 
@@ -30,7 +30,7 @@ def limited(lab: Lab) -> Iterator[Lab]:
     """A user who may have so many processes and threads at one time."""
     if shutil.which("prlimit") is None:
         pytest.skip("prlimit (util-linux) is not installed")
-    become_stranger(lab, UID)
+    become_other_user(lab, UID)
     lab.prefix = (*lab.prefix, "prlimit", f"--nproc={MOST}")
     yield lab
     until(lambda: not _processes(), f"no process of user {UID} is left")

@@ -223,7 +223,7 @@ def test_output_that_is_no_utf_8(lab: Lab) -> None:
 
 
 def test_a_program_that_closes_its_output(lab: Lab) -> None:
-    """It goes on until it ends, and its code counts."""
+    """It continues until it ends, and its code counts."""
     program = """
     import os, pathlib, sys, time
     print("before", flush=True)
@@ -257,7 +257,7 @@ INTO_THE_BACKGROUND = {
 @pytest.mark.parametrize("code", [0, 3])
 @pytest.mark.parametrize("way", INTO_THE_BACKGROUND)
 def test_a_program_that_forks_into_the_background(lab: Lab, way: str, code: int) -> None:
-    """It is over when it exits; who meant the rest to go on is told that it was ended."""
+    """It has ended when it exits; who meant the rest to continue is told that it was ended."""
     command = INTO_THE_BACKGROUND[way].format(code=code)
     done = lab.submit(lab.job_file(f'command = "{command}"\n'))
     assert done.returncode == bool(code)

@@ -75,7 +75,7 @@ def test_a_log_that_blocks(lab: Lab) -> None:
 
 
 class Disk:
-    """A small file system of its own, which can be made to stand still."""
+    """A small file system of its own, which can be suspended."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -120,7 +120,7 @@ def disk(lab: Lab) -> Iterator[Disk]:
 
 
 def test_the_disk_blocks_while_programs_print(lab: Lab, disk: Disk) -> None:
-    """Logs, event log, everything: executors say that they live, and the master knows that it stood still itself."""
+    """Logs, event log, everything: executors say that they live, and the master knows that it was suspended itself."""
     job = submit(lab)
     with disk.frozen():
         time.sleep(LATE)

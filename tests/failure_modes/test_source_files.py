@@ -164,7 +164,7 @@ def test_killed_while_a_large_file_is_packed(big_lab: Lab) -> None:
     done = big_lab.tony("list")
     assert (0, f"no jobs in {big_lab.home}/jobs\n") == (done.returncode, done.stdout)
     assert big_lab.tony("status", half).returncode == 2
-    os.utime(part, (part.stat().st_atime, part.stat().st_mtime - 3600))  # a minute later it is not young any more
+    os.utime(part, (part.stat().st_atime, part.stat().st_mtime - 3600))  # a minute later it is not young any longer
     assert big_lab.tony("run", "--source", "", "--", "true").returncode == 0
     assert half not in big_lab.jobs()
     assert not part.exists()

@@ -1,4 +1,4 @@
-"""One process of ours is stopped (SIGSTOP) and goes on later: what lived goes on, what was given up is ended."""
+"""One process of ours is stopped (SIGSTOP) and continues later: what lived continues, what was given up is ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 #: Executors are given up after two seconds here, so that no test need wait for a minute.
 QUICK = 'heartbeat_interval = "0.2s"\nheartbeat_timeout = "2s"\n'
 #: Longer than that, and than whatever else counts seconds.
-STANDSTILL = 3.0
+SUSPENSION_SECONDS = 3.0
 
 #: Ends by itself once a file is there; says so if it is asked to end.
 PROGRAM = """
@@ -52,9 +52,9 @@ def fork_server(parts: Parts) -> int:
 
 @contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """A process stands still inside, unless it is ended."""
+    """A process is suspended inside, unless it is ended."""
     kill(pid, signal.SIGSTOP)
-    until(lambda: state_of(pid) in ("T", ""), f"{pid} stands still")
+    until(lambda: state_of(pid) in ("T", ""), f"{pid} is suspended")
     try:
         yield
     finally:
@@ -95,7 +95,7 @@ def test_the_am_is_stopped(lab: Lab) -> None:
         done = lab.tony("status", job)
         assert done.returncode == 3
         assert f"its process {parts.master} was stopped; resume it with: kill -CONT {parts.master}" in done.stderr
-        assert time.monotonic() - began > STANDSTILL
+        assert time.monotonic() - began > SUSPENSION_SECONDS
     assert_succeeds(lab, job)
 
 
@@ -105,7 +105,7 @@ def test_the_am_is_stopped_while_programs_exit(lab: Lab) -> None:
         gate(lab).touch()
         logs = [lab.home / "jobs" / job / "logs" / f"worker-{number}.s1.t1.out" for number in (0, 1)]
         until(lambda: all("done" in log.read_text() for log in logs), "both are done")
-        time.sleep(STANDSTILL)
+        time.sleep(SUSPENSION_SECONDS)
     assert_succeeds(lab, job)
 
 
@@ -129,7 +129,7 @@ def test_a_fork_server_is_stopped(lab: Lab) -> None:
     job, parts = submit(lab)
     with stopped(fork_server(parts)):
         gate(lab).touch()
-        time.sleep(STANDSTILL)
+        time.sleep(SUSPENSION_SECONDS)
     assert_succeeds(lab, job)
 
 
@@ -143,7 +143,7 @@ def test_a_follower_is_stopped(lab: Lab, unbuffered: str) -> None:
     with stopped(follower.pid):
         until(gate(lab).exists, "the program is done")
         assert lab.wait(job)["state"] == "succeeded"
-        time.sleep(STANDSTILL)
+        time.sleep(SUSPENSION_SECONDS)
     out, err = follower.communicate(timeout=60)
     assert (follower.returncode, err) == (0, "")
     assert [line.rpartition("| ")[2] for line in out.splitlines() if " | " in line] == [*map(str, range(1, 6001))]
@@ -167,7 +167,7 @@ def test_a_stopped_program_is_continued_to_exit(lab: Lab) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("who", WHO)
 def test_a_whole_minute(lab: Lab, who: str) -> None:
-    """With the usual settings: only an executor is given up, the others go on as if nothing had been."""
+    """With the usual settings: only an executor is given up, the others continue as if nothing had been."""
     job, parts = submit(lab, "")
     with stopped(WHO[who](parts)):
         time.sleep(60)

@@ -27,7 +27,7 @@ exec "$@"
 """
 
 
-def become_stranger(lab: Lab, uid: int = UID) -> Lab:
+def become_other_user(lab: Lab, uid: int = UID) -> Lab:
     """Has every command of a lab run as that user, who owns the lab's folder from now on.
 
     Skips the test where that cannot be done.
@@ -61,12 +61,12 @@ def own(folder: Path, uid: int = UID) -> None:
 
 
 @pytest.fixture
-def stranger(lab: Lab) -> Lab:
+def other_user(lab: Lab) -> Lab:
     """A lab of a user that is unknown to the machine."""
-    return become_stranger(lab)
+    return become_other_user(lab)
 
 
 @pytest.fixture
 def person(lab: Lab) -> Lab:
     """A user without the rights of root, so that file permissions count."""
-    return become_stranger(lab) if os.geteuid() == 0 else lab
+    return become_other_user(lab) if os.geteuid() == 0 else lab

@@ -75,7 +75,7 @@ def test_tasks_that_do_not_compute_get_no_slot(make_gang: GangMaker) -> None:
 
 
 def test_roles_that_start_later_meet_among_themselves(make_gang: GangMaker) -> None:
-    """They have ranks from 0, and a meeting point of their own."""
+    """They have ranks from 0, and a rendezvous server of their own."""
     later = Role(instances=2, after={"worker": AfterCondition.SUCCEEDED})
     spec = job(worker=Role(instances=2), tune=later)
     assert ranks(make_gang(spec))["tune:1"] == ["1"]
@@ -100,7 +100,7 @@ def test_own_driver(make_gang: GangMaker) -> None:
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=8), st.integers(1, 3))
 def test_every_rank_once(hosts: list[int], procs: int) -> None:
-    """Whatever the hosts: ranks have no gap, all agree on size and meeting point, and that is rank 0's."""
+    """Whatever the hosts: ranks have no gap, all agree on size and rendezvous server, and that is rank 0's."""
     spec = job(worker=Role(instances=len(hosts), procs_per_task=procs))
     addresses = tuple(f"h{host}:{1000 + index}" for index, host in enumerate(hosts))
     gang = Gang(spec, ClusterSpec(session=1, version=1, roles={"worker": addresses}))

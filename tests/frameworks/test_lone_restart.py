@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.jobs import mistakes
+from tests.config.jobs import list_errors
 from tony.frameworks.base import Framework
 from tony.frameworks.registry import home_of, load
 from tony.model.job_spec import JobSpec, Role
@@ -62,8 +62,8 @@ def test_a_plug_in_without_an_answer_may_not_restart_alone() -> None:
 def test_the_wrong_choice_is_refused_with_the_way_out(tmp_path: Path) -> None:
     """Key, value and place; and what to write instead."""
     text = 'framework = "mxnet"\ncommand = "x"\n[roles.scheduler]\n[roles.server]\n[roles.worker]\nrestart = "task"\n'
-    (mistake,) = mistakes(tmp_path, text)
-    assert mistake.startswith(
+    (error,) = list_errors(tmp_path, text)
+    assert error.startswith(
         'roles.worker.restart = "task" (job.toml:6): with framework = "mxnet", a task of worker cannot'
     )
-    assert mistake.endswith('Write restart = "session", or leave it out: then the whole gang restarts.')
+    assert error.endswith('Write restart = "session", or leave it out: then the whole gang restarts.')

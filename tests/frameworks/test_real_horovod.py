@@ -1,4 +1,4 @@
-"""Horovod itself understands what the adapter and the meeting point tell it. Built from source: `make test-all`."""
+"""Horovod itself understands what the adapter and the rendezvous server tell it. Built from source: `make test-all`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def python() -> str:
     return interpreter("horovod")
 
 
-#: All that needs the meeting point: the beginning, a further set of processes, and a second beginning.
+#: All that needs the rendezvous server: the beginning, a further set of processes, and a second beginning.
 RANK = """
 import sys
 import torch

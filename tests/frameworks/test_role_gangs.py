@@ -116,7 +116,7 @@ def test_later_roles_have_an_order_of_their_own() -> None:
 
 
 def test_half_a_group_has_no_places() -> None:
-    """When one role of a group is over, the other cannot meet it any more."""
+    """When one role of a group has ended, the other cannot meet it any longer."""
     spec = JobSpec(roles={"worker": Role(), "helper": Role(), "late": Role(after={"helper": AfterCondition.ENDED})})
     cluster = ClusterSpec(session=1, version=2, roles={"worker": ("worker0:1",), "late": ("late0:1",)})
     assert list(places(spec, cluster)) == ["late"]

@@ -1,1 +1,1 @@
-"""Foreign bytes, from wherever they come: every door of ours answers with a value or with an error of ours."""
+"""Foreign bytes, from wherever they come: every parser answers with a value or with an error of ours."""

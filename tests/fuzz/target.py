@@ -1,8 +1,8 @@
 """What a fuzz target is, and what must hold for every one of them.
 
-A target is a function of bytes that calls one door of ours as a stranger would. It returns, or it raises one of the
-errors that this door is documented to raise; whatever else it raises is a find. So is an error that says nothing, says
-too much, or whose text could steer a terminal, and so is an input that takes more time or memory than its size allows.
+A target is a function of bytes that calls one parser with them. It returns, or it raises one of the errors that this
+parser is documented to raise; whatever else it raises is a find. So is an error that says nothing, says too much, or
+contains control characters, and so is an input that takes more time or memory than its size allows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class BadMessageError(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One door.
+    """One parser.
 
     Attributes:
         name: also that of its corpus.

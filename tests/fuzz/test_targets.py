@@ -1,4 +1,4 @@
-"""Every door takes every input: those that the fuzzer keeps, and a sample of what Hypothesis thinks of."""
+"""Every target takes every input: those that the fuzzer keeps, and a sample of what Hypothesis thinks of."""
 
 from __future__ import annotations
 

@@ -144,9 +144,9 @@ def test_unreadable_records_are_named(home: Home) -> None:
 
 
 def test_other_entries_are_skipped(home: Home) -> None:
-    """A stray file, a hidden folder, a job that is only being made."""
+    """An unrelated file, a hidden folder, a job that is only being made."""
     (home.jobs / ".hidden").mkdir()
-    (home.jobs / "stray").write_text("x")
+    (home.jobs / "unrelated").write_text("x")
     (home.jobs / "half-made").mkdir()
     assert scan(home) == replace(scan(home), ended=(head(),), open=(), unreadable={})
 

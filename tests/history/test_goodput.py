@@ -68,7 +68,7 @@ def trained() -> Simulation:
     cluster.exit(task("worker:0"), FAILED)
     cluster.run()
     cluster.now = 1085.0
-    cluster.exit(task("worker:1"), FAILED)  # it was told to stop, and took 20 s
+    cluster.exit(task("worker:1"), FAILED)  # it was asked to stop, and took 20 s
     cluster.now = 1085.0
     while cluster.app.state.session == 1:
         cluster.deliver_pending()
@@ -148,7 +148,7 @@ def hung() -> Timeline:
 
 
 def test_a_program_that_makes_no_step_is_stalled() -> None:
-    """Only until its last step was it productive; the other one, which goes on, is."""
+    """Only until its last step was it productive; the other one, which continues, is."""
     moving = replace(HUNG, task="worker:0", step=300.0, at=399.0)
     made = ledger(hung(), Said([moving, HUNG]))
     tasks = {each.task: each.seconds for each in made.tasks}
@@ -204,7 +204,7 @@ def test_a_session_that_made_no_step_was_warming_up() -> None:
 
 
 def test_steps_of_an_ended_task_do_not_count_for_others() -> None:
-    """Where the task that reported steps does not run any more, the others' productive time is unknown."""
+    """Where the task that reported steps does not run any longer, the others' productive time is unknown."""
     others = [replace(SAID.progress()[0], task="worker:0", session=7)]
     made = ledger(drawn(trained()), Said(others))
     assert known(made).get("productive", 0.0) == 0.0
@@ -240,7 +240,7 @@ def test_a_checkpoint_under_way_at_a_failure_ends_with_the_program() -> None:
 
 
 def test_preparation_is_set_up_and_a_stop_at_the_end_is_idle() -> None:
-    """What a setup role does is none of the computation; a program that ends with its job is not needed any more."""
+    """What a setup role does is none of the computation; a program that ends with its job is not needed any longer."""
     spec = JobSpec(
         command="x",
         roles={

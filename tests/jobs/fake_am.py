@@ -113,7 +113,7 @@ class FakeAm:
 
     Attributes:
         kills: every KillJob that came.
-        visitors: every connection there ever was.
+        all_connections: every connection there ever was.
         on_kill: called for each of them.
         measured: what it says was measured; an answer holds `room` series.
         orders: every message that came by which it is to restart, to show stacks, or to log otherwise.
@@ -138,7 +138,7 @@ class FakeAm:
         self.asked = 0
         self._report = report
         self._watchers: list[RpcConnection] = []
-        self.visitors: list[RpcConnection] = []
+        self.all_connections: list[RpcConnection] = []
         self._server: RpcServer | None = None
         self._lock = -1
 
@@ -168,7 +168,7 @@ class FakeAm:
             connection.send(Report(report=report, final=final))
 
     def hang_up(self) -> None:
-        for connection in self.visitors:
+        for connection in self.all_connections:
             connection.abort()
 
     async def finish(self, report: JobReport) -> None:
@@ -180,13 +180,13 @@ class FakeAm:
         await self.die()
 
     async def leave(self) -> None:
-        """The process is over, and another one is to come: its supervisor lives."""
+        """The process has ended, and another one is to come: its supervisor lives."""
         if self._server is not None:
             await self._server.close()
             self._server = None
 
     async def die(self) -> None:
-        """The process is over, without another word."""
+        """The process has ended, without another word."""
         if self._server is not None:
             await self._server.close()
             self._server = None
@@ -195,7 +195,7 @@ class FakeAm:
             self._lock = -1
 
     def on_connected(self, connection: RpcConnection) -> None:
-        self.visitors.append(connection)
+        self.all_connections.append(connection)
 
     def on_message(self, connection: RpcConnection, message: Message) -> None:
         self.asked += 1

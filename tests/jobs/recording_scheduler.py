@@ -19,7 +19,7 @@ class Desk(Submitter):
     """Takes jobs.
 
     Attributes:
-        jobs: those that were handed over.
+        jobs: those that were passed.
         seen: what lay in the last one's folder then.
         problems: what `check` finds.
         error: what `submit` raises.

@@ -1,4 +1,4 @@
-"""A failed job is explained from the first cause on."""
+"""A failed job is explained from the root cause on."""
 
 from __future__ import annotations
 

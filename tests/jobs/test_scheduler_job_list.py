@@ -1,4 +1,4 @@
-"""A scheduler's own list is asked for by name, and what is recorded here tells more."""
+"""A scheduler's own list is requested by name, and what is recorded here tells more."""
 
 from __future__ import annotations
 

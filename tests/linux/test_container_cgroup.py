@@ -55,7 +55,7 @@ def v1(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def v2(tmp_path: Path) -> Path:
-    """A machine with version 2 alone; our group is one that may hand on the memory controller."""
+    """A machine with version 2 alone; our group is one that may pass on the memory controller."""
     above = "sys/fs/cgroup/user.slice/me"
     return tree(
         tmp_path,
@@ -139,7 +139,7 @@ def test_v2_kills_a_group_at_once(v2: Path) -> None:
 
 
 def test_v2_group_with_processes_looks_above(v2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our own group may not hand on controllers while we are in it: the next delegated one above is used."""
+    """Our own group may not pass on controllers while we are in it: the next delegated one above is used."""
     own = "sys/fs/cgroup/user.slice/me/app.scope"
     tree(
         v2,

@@ -17,7 +17,7 @@ def locked(path: Path) -> bool:
 
 
 def put_by_a_fork(box: FdStore, *paths: Path) -> None:
-    """A process locks files, puts them in and is over."""
+    """A process locks files, puts them in and ends."""
     pid = os.fork()
     if pid == 0:
         for path in paths:

@@ -14,7 +14,7 @@ import pytest
 from tony.linux.peer_credentials import is_ours, peer_uid
 
 #: Some user that is not us.
-STRANGER = 12345
+OTHER_USER = 12345
 
 
 @contextmanager
@@ -75,11 +75,11 @@ def test_an_unconnected_socket_has_no_peer() -> None:
 def test_another_users_process() -> None:
     """Its own user is told, and it is not ours."""
     if os.geteuid() != 0:
-        assert not is_ours(STRANGER)
+        assert not is_ours(OTHER_USER)
         return
     code = (
         # By `connect` alone: nothing is imported as that user, who may not enter the folder where Python is.
-        f"import os, socket, sys; os.setuid({STRANGER}); s = socket.socket(); "
+        f"import os, socket, sys; os.setuid({OTHER_USER}); s = socket.socket(); "
         "s.connect(('127.0.0.1', int(sys.argv[1]))); print('there', flush=True); s.recv(1)"
     )
     with socket.socket() as listener:
@@ -94,7 +94,7 @@ def test_another_users_process() -> None:
                 assert process.stdout.readline() == "there\n"
                 uid = peer_uid(served)
             assert process.wait(60) == 0
-    assert (uid, is_ours(uid)) == (STRANGER, False)
+    assert (uid, is_ours(uid)) == (OTHER_USER, False)
 
 
 def test_root_and_we_are_ours() -> None:

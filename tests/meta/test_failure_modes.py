@@ -1,4 +1,4 @@
-"""The list of bad input and bad luck is complete, and every test that it names exists."""
+"""The list of failure modes is complete, and every test that it names exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Java and a Maven that are scripts: what they are asked for is there at once, or goes wrong on order."""
+"""A Java and a Maven that are scripts: what is requested of them is there at once, or fails on purpose."""
 
 from __future__ import annotations
 

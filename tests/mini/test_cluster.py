@@ -170,13 +170,13 @@ def test_a_start_and_a_stop(tmp_path: Path) -> None:
         pids = [process.pid for process in places.state.processes.values()]
         assert 2 == command(home, "start").returncode
         marker = f"{MARKER}={places.places.path}"
-        stray = subprocess.Popen(["sleep", "600"], env={**os.environ, MARKER: str(places.places.path)}, cwd="/")
+        orphan = subprocess.Popen(["sleep", "600"], env={**os.environ, MARKER: str(places.places.path)}, cwd="/")
         job = submitted(home, tmp_path)
     finally:
         answer = command(home, "stop")
     assert mentions(answer.stderr, "1 application", job)
     assert (0, "Stopped 4 daemons\n") == (answer.returncode, answer.stdout)
-    assert -signal.SIGKILL == stray.wait(10)
+    assert -signal.SIGKILL == orphan.wait(10)
     assert [] == [pid for pid in pids if is_alive(pid)]
     assert [] == with_marker(marker)
     assert not places.places.path.exists()
@@ -224,7 +224,7 @@ def test_daemons_are_stopped_despite_a_damaged_state_file(tmp_path: Path) -> Non
     cluster = MiniCluster(Home(tmp_path / "home"), os.environ)
     cluster.places.path.mkdir(parents=True)
     cluster.places.state.write_text("{")
-    stray = subprocess.Popen(["sleep", "600"], env={**os.environ, MARKER: str(cluster.places.path)})
+    orphan = subprocess.Popen(["sleep", "600"], env={**os.environ, MARKER: str(cluster.places.path)})
     assert 0 == cluster.stop()
-    assert -signal.SIGKILL == stray.wait(10)
+    assert -signal.SIGKILL == orphan.wait(10)
     assert not cluster.places.path.exists()

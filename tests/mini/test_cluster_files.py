@@ -10,7 +10,7 @@ from tony.mini.layout import ClusterLayout
 
 
 def hadoop(folder: Path, *words: str, name: str = "hadoop") -> subprocess.CompletedProcess[str]:
-    """Runs it, with a Java that says what it is asked for."""
+    """Runs it, with a Java that prints what is requested of it."""
     java, jars = folder / "java", folder / "jars"
     for each in (java / "bin", jars, folder / "mini" / "bin"):
         each.mkdir(parents=True, exist_ok=True)

@@ -308,7 +308,7 @@ def test_a_whole_number_is_a_number() -> None:
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_a_number_that_json_lacks_is_not_written(number: float) -> None:
-    """What cannot be read back is refused when it is written, where the mistake is."""
+    """What cannot be read back is refused when it is written, where the error is."""
     with pytest.raises(ValueError, match="JSON numbers are finite"):
         to_plain(Outer(name="a", ratio=number))
 

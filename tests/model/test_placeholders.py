@@ -44,11 +44,11 @@ def test_fill(text: str, filled: str) -> None:
 
 
 def test_check_names_unknown_parameters_with_their_place() -> None:
-    """Escaped ones, the shell's and unknown plain words are no mistakes."""
+    """Escaped ones, the shell's and unknown plain words are no errors."""
     text = "run {params.lr} {params.lrr} {{params.x}} ${params.y} {rank} {params.z}"
     found = check(text, ["lr"])
     assert [(text.index("{params.lrr}"), "params.lrr"), (text.index("{params.z}"), "params.z")] == [
-        (mistake.position, mistake.name) for mistake in found
+        (error.position, error.name) for error in found
     ]
     assert mentions(found[0].message, "{params.lrr}", "lr")
     assert "the job has none" in check("{params.lr}", [])[0].message
@@ -61,9 +61,9 @@ def test_addresses_of_roles() -> None:
     assert find_addressed_roles([text]) == {"head", "my-role"}
     values = {"address.head": "h:1", "address.ps": "p:2"}
     assert fill(text, values) == "a h:1 {address.ps} {address.my-role} ${address.x}"
-    (mistake,) = check(text, [], ["head", "ps"])
-    assert (mistake.name, mistake.position) == ("address.my-role", text.index("{address.my"))
-    assert mentions(mistake.message, "{address.my-role}", "head, ps")
+    (error,) = check(text, [], ["head", "ps"])
+    assert (error.name, error.position) == ("address.my-role", text.index("{address.my"))
+    assert mentions(error.message, "{address.my-role}", "head, ps")
 
 
 @given(st.text())
@@ -83,9 +83,9 @@ def test_doubling_braces_of_known_names_is_literal(text: str) -> None:
 def test_a_slip_in_params_is_found(word: str) -> None:
     """The parameter is one of the job's, and the word before the dot is nearly ours."""
     text = f"run --lr {{{word}.lr}}"
-    (mistake,) = find_misspelled_names(text, ["lr"])
-    assert (9, f"{word}.lr") == (mistake.position, mistake.name)
-    assert mentions(mistake.message, f"{{{word}.lr}}", "{params.lr}")
+    (error,) = find_misspelled_names(text, ["lr"])
+    assert (9, f"{word}.lr") == (error.position, error.name)
+    assert mentions(error.message, f"{{{word}.lr}}", "{params.lr}")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_other_braces_are_not_misspelled_names(text: str) -> None:
 def test_a_message_lists_few_names() -> None:
     """Of a hundred parameters a dozen; none that cannot be shown, and of a long one only the beginning."""
     params = ["\udce6", *(f"p{number:02}" for number in range(20)), "a" * 500]
-    (mistake,) = check("{params.%s}" % ("x" * 500), params)
+    (error,) = check("{params.%s}" % ("x" * 500), params)
     listed = ", ".join(f"p{number:02}" for number in range(11))
-    assert mentions(mistake.message, "10 more", f"{{params.{'x' * 92}…}}", f"{'a' * 99}…", listed)
+    assert mentions(error.message, "10 more", f"{{params.{'x' * 92}…}}", f"{'a' * 99}…", listed)
     assert len(find_misspelled_names("{parms.%s}" % ("a" * 500), params)[0].message) < 300

@@ -29,7 +29,7 @@ def test_the_slowest_counts() -> None:
 
 
 def test_only_the_last_session_counts() -> None:
-    """What was told before a restart is over."""
+    """What was told before a restart has ended."""
     found = measure_job([told("a:0", 99, 50.0), told("a:0", 10, 70.0, session=2)], 80.0)
     assert found is not None
     assert 0.1 == found.share

@@ -205,9 +205,9 @@ async def portal_of_victim(near: Neighbourhood, user: str = "ben") -> AsyncItera
     locations = [str(near.home.path), str(near.shared.path)]
     stores = [open_location(each, near.home, os.environ) for each in locations]
     portal = IndexedJobs(near.home, stores, "jobs of a test")
-    door = Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,), admins=("boss",)))
-    boarding = TensorBoardRoutes(near.home, portal, door)
-    app = create(portal, door, more=boarding.build_routes())
+    authenticator = Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,), admins=("boss",)))
+    boarding = TensorBoardRoutes(near.home, portal, authenticator)
+    app = create(portal, authenticator, more=boarding.build_routes())
     app.state.boards = True
     transport = httpx.ASGITransport(app=as_peer(app, None), client=("10.0.0.1", 50000), raise_app_exceptions=False)
     await portal.start()

@@ -216,7 +216,7 @@ async def test_a_location_that_is_not_there(tmp_path: Path) -> None:
 
 
 async def test_a_second_portal_reads(tmp_path: Path) -> None:
-    """Two of one user share an index; when the first one ends, the second one goes on with it."""
+    """Two of one user share an index; when the first one ends, the second one continues with it."""
     home = Home(tmp_path)
     ended(home, JOBS[0])
     async with portal(home, home.path) as first:

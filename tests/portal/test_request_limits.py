@@ -45,7 +45,7 @@ from tony.web.user_authentication import Authenticator
 #: Seconds after which an answer that must come has not.
 CEILING = 60.0
 #: A user of this machine without any rights.
-STRANGER = 12345
+OTHER_USER = 12345
 
 
 @pytest.fixture(scope="module")
@@ -104,17 +104,15 @@ def test_idle_unauthenticated_connections_do_not_block_users(crowded: CrowdedPor
     """1,500 of them, where the portal may have 1,024 open files unless it asks for more."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root can become another user")
-    become = ("setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups")
+    become = ("setpriv", f"--reuid={OTHER_USER}", f"--regid={OTHER_USER}", "--clear-groups")
     code = (sys.executable, "-S", "-c", _SLOWLORIS, str(crowded.port))
-    with subprocess.Popen(
-        [*become, *code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
-    ) as stranger:
-        assert stranger.stdout is not None
-        if stranger.stdout.readline() != "connected\n":
+    with subprocess.Popen([*become, *code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/") as other:
+        assert other.stdout is not None
+        if other.stdout.readline() != "connected\n":
             pytest.skip("another user cannot run this Python")
         for _ in range(6):
             assert crowded.ask("/api/v1/jobs")[0] == 200
-        stranger.communicate("")
+        other.communicate("")
 
 
 @pytest.fixture

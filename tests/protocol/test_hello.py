@@ -87,7 +87,7 @@ def test_a_refused_peer_gets_the_reason(code: Code) -> None:
 
 @given(st.binary(min_size=ANSWER_SIZE, max_size=ANSWER_SIZE))
 def test_no_other_bytes_are_an_answer(data: bytes) -> None:
-    """A stranger at our address is no application master; a status of a later version is a refusal."""
+    """A foreign server at our address is no application master; a status of a later version is a refusal."""
     with pytest.raises(ProtocolError):
         check_answer(data)
 

@@ -44,7 +44,7 @@ def stacks(code: str) -> tuple[str, str]:
             text = faulthandler_stacks.read_stacks(program.pid)
             again = faulthandler_stacks.read_stacks(program.pid) if text else ""
             assert bool(again) == bool(text)
-            assert program.poll() is None, "it goes on"
+            assert program.poll() is None, "it continues"
             return text, line
         finally:
             program.kill()

@@ -120,7 +120,7 @@ async def test_a_disconnected_peer_is_reported_once(place: Place) -> None:
 
 
 async def test_a_handler_may_close_while_messages_wait(place: Place) -> None:
-    """The messages behind the one that made it close are not handed on."""
+    """The messages behind the one that made it close are not passed on."""
     async with serving(place) as (_, diary, address), connected(place, address) as connection:
         diary.answer = lambda peer, message: peer.close()
         for n in range(5):
@@ -345,7 +345,7 @@ async def test_a_slow_reader_slows_the_sender(place: Place) -> None:
 
 
 async def test_closing_the_server_ends_everything(place: Place) -> None:
-    """Connections are closed, nothing listens any more, and a new connection fails with `no_listener`."""
+    """Connections are closed, nothing listens any longer, and a new connection fails with `no_listener`."""
     async with serving(place) as (server, diary, address):
         async with connected(place, address) as connection, raw(address, secure=False):
             await wait_until(lambda: server.get_statistics().open == 1 and server.get_statistics().unauthenticated == 1)
@@ -391,12 +391,12 @@ async def test_a_silent_application_master_times_out(place: Place, folder: Path)
         left.set()
 
     if place.scheme == "unix":
-        stranger = await asyncio.start_unix_server(silence, f"{folder}/silent.sock")
+        other_server = await asyncio.start_unix_server(silence, f"{folder}/silent.sock")
         address = f"unix:{folder}/silent.sock"
     else:
-        stranger = await asyncio.start_server(silence, "127.0.0.1", 0)
-        address = f"tls:127.0.0.1:{stranger.sockets[0].getsockname()[1]}"
-    async with stranger:
+        other_server = await asyncio.start_server(silence, "127.0.0.1", 0)
+        address = f"tls:127.0.0.1:{other_server.sockets[0].getsockname()[1]}"
+    async with other_server:
         with pytest.raises(ConnectionFailedError, match=r"no answer from .* within 0\.1 s") as caught:
             await connect(address, place.job.executors, timeout=0.1)
         await left.wait()
@@ -411,12 +411,12 @@ async def test_another_server_is_not_taken_for_the_application_master(place: Pla
         writer.close()
 
     if place.scheme == "unix":
-        stranger = await asyncio.start_unix_server(chatter, f"{folder}/mail.sock")
+        other_server = await asyncio.start_unix_server(chatter, f"{folder}/mail.sock")
         address = f"unix:{folder}/mail.sock"
     else:
-        stranger = await asyncio.start_server(chatter, "127.0.0.1", 0)
-        address = f"tls:127.0.0.1:{stranger.sockets[0].getsockname()[1]}"
-    async with stranger:
+        other_server = await asyncio.start_server(chatter, "127.0.0.1", 0)
+        address = f"tls:127.0.0.1:{other_server.sockets[0].getsockname()[1]}"
+    async with other_server:
         with pytest.raises(
             (ConnectionFailedError, ProtocolError),
             match=r"not this job's application master|is not an application master",

@@ -1,4 +1,4 @@
-"""A gang starts or goes on with fewer tasks where there is no room for all, and has all again after a restart."""
+"""A gang starts or continues with fewer tasks where there is no room for all, and has all again after a restart."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def said(status: dict[str, Any], session: int, count: int) -> dict[str, tuple[di
 
 @only_on("local", why=LIMITED)
 def test_three_of_four_and_then_four_again(lab: Lab) -> None:
-    """One executor of four is killed and not replaced: three go on, counted without gaps; the next session has four."""
+    """One executor of four is killed and not replaced: three continue, counted without gaps; then there are four."""
     room = lab.root / "room"
     master = module_setting("master", "limited_allocator", str(room))
     job = lab.detach(lab.job_file(JOB, {"who.py": WHO}), "--set", master)
@@ -168,7 +168,7 @@ def test_as_many_as_there_is_room_for(lab: Lab, scheduler: str) -> None:
     notes = {task["note"] for task in status["tasks"] if task["task"] in left_out}
     assert notes == {"left out of session 1: no container within 3 s (gang_wait)"}
     kill(lab.master_of(job))
-    until(lambda: lab.status(job)["attempt"] == 2, "another application master goes on")
+    until(lambda: lab.status(job)["attempt"] == 2, "another application master continues")
     assert runs(lab, job, 1, 3)["sizes"] == [size]
     assert lab.tony("kill", hog, "--now").returncode == 0
     lab.wait(hog)

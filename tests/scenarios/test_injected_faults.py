@@ -68,6 +68,6 @@ def test_a_partition_longer_than_the_time_out_costs_a_session(lab: Lab) -> None:
         job.open_gate()
         status = lab.wait(job.job)
     assert status["state"] == "succeeded", status
-    # On a machine that stands still for seconds others are not heard either.
+    # On a machine that is suspended for seconds others are not heard either.
     assert status["session"] >= 2
     assert len(job.starts()) == len(set(job.starts()))

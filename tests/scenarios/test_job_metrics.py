@@ -23,7 +23,7 @@ JOB = """
 metrics_interval = "200ms"
 [roles.teller]
 command = "exec python3 teller.py {end}"
-[roles.stranger]
+[roles.isolated]
 command = "exec python3 -S teller.py {end}"
 [roles.printer]
 command = "echo Epoch 7/9: loss=0.5; until [ -e {end} ]; do sleep 0.05; done"
@@ -72,7 +72,7 @@ def test_a_job_is_measured(lab: Lab, scheduler: str) -> None:
         return found
 
     wanted = {"cpu", "rss", "threads", "files", "step"}
-    tasks = ("teller:0", "stranger:0", "printer:0", "writer:0")
+    tasks = ("teller:0", "isolated:0", "printer:0", "writer:0")
     seen = until(
         lambda: (
             found if all(wanted | {"user.loss"} <= (found := newest()).get(task, {}).keys() for task in tasks) else None
@@ -98,7 +98,7 @@ def test_a_job_is_measured(lab: Lab, scheduler: str) -> None:
         assert kept.tasks() == tasks
         assert wanted <= set(kept.series())
         assert kept.read_newest()["printer:0"]["user.loss"] == pytest.approx(0.5)
-        for task in ("teller:0", "stranger:0"):
+        for task in ("teller:0", "isolated:0"):
             saved = [each.step for each in kept.checkpoints(task)]
             assert saved[-1] == 424242, "one that was written at the very end"
             assert saved[:-1] == list(range(10, 10 * len(saved), 10)), "each once, and none is missing"

@@ -4,15 +4,15 @@
 |---|---|
 | E1 E2 E4 E5 E6 E9 E12 E15 E16 E21 | as LinkedIn TonY has them: run side by side, `RUNS` says what each is |
 | E3 | a part of `test_run`: no AM is left once the job has ended |
-| E7 | an executor that stands still (SIGSTOP) |
-| E8 | a program that ends, and whose executor stands still before it reports that |
+| E7 | an executor that is suspended (SIGSTOP) |
+| E8 | a program that ends, and whose executor is suspended before it reports that |
 | E10 E11 | the AM is killed; a framework's adapter throws in it |
 | E17 | refused at submit, before anything reaches the scheduler |
 | E18 | on YARN the node reports late that a container ended; on local the executor reports late |
 | E19 | from Python |
 | E25 | refused with the arithmetic; and a job that does not get its containers in time |
 | E26 | an AM that never starts |
-| E32 | the AM stands still for longer than YARN bears |
+| E32 | the AM is suspended for longer than YARN bears |
 | E22 E23 E24 E34 | Horovod and class paths: not here, but in test_horovod_rendezvous.py and tests/executor/ |
 """
 
@@ -336,14 +336,14 @@ def test_e26_a_master_that_never_starts(lab: Lab) -> None:
     assert "the plug-in ends the application master" in done.stderr
 
 
-@only_on("yarn", why="local has no time-out for an AM that stands still: tests/e2e/test_succession.py kills such a job")
+@only_on("yarn", why="local has no time-out for an AM that is suspended: tests/e2e/test_succession.py kills such a job")
 def test_e32_lost_connection_with_the_master(lab: YarnLab) -> None:
-    """The master stands still: YARN misses its heartbeats, and another one goes on; the program notices nothing."""
+    """The master is suspended: YARN misses its heartbeats, and another one continues; the program notices nothing."""
     job = lab.detach(lab.roles(GATE))
     program, master = lab.pid_of(job, "worker:0"), lab.master_of(job)
     os.kill(master, signal.SIGSTOP)
     until(lambda: lab.application(job)["state"] == "ACCEPTED" or lab.master_of(job) != master, "YARN misses it", 120)
-    until(lambda: lab.status(job)["attempt"] == 2, "another one goes on")
+    until(lambda: lab.status(job)["attempt"] == 2, "another one continues")
     assert lab.pid_of(job, "worker:0") == program
     (lab.out / "gate").touch()
     status = lab.wait(job)

@@ -1,4 +1,4 @@
-"""Roles that run before all others, and what they hand on."""
+"""Roles that run before all others, and what they pass on."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ class SimulatedExecutor:
 
     Attributes:
         session: the newest one that it has prepared.
-        stopped: the highest session and task attempt that it was told to stop.
-        done: every session and task attempt that it was told to start.
+        stopped: the highest session and task attempt that it was asked to stop.
+        done: every session and task attempt that it was asked to start.
         connected: commands reach it and its reports arrive.
         frozen: it does nothing; commands to it are queued.
         told: commands queued until it thaws.

@@ -29,7 +29,7 @@ from tony.web.app import create
 from tony.web.user_authentication import Authenticator
 
 RM = "10.0.0.1"
-PAPERS = PageServerConfig(
+CONFIG = PageServerConfig(
     folder="", socket=0, user="ann", key="00" * 32, peers=(RM,), origins=("http://rm.example.org:8088",), vouches=True
 )
 
@@ -59,7 +59,7 @@ class Running:
 @pytest.fixture
 def app(tmp_path: Path) -> ASGIApp:
     folder = keep(Home(tmp_path), editors=("mo", "@ml"))
-    return create(Running(folder), Authenticator(build_auth_config(PAPERS)), only=folder.job_id, flows=False)
+    return create(Running(folder), Authenticator(build_auth_config(CONFIG)), only=folder.job_id, flows=False)
 
 
 def shown(app: ASGIApp, user: str) -> str:
@@ -105,12 +105,12 @@ def test_a_log_is_polled(app: ASGIApp) -> None:
 def test_the_real_server_serves_one_job(tmp_path: Path) -> None:
     """Only that job, and nothing that takes minutes; a client that bypasses the proxy is redirected to it."""
     folder = keep(Home(tmp_path))
-    served = AmServer(replace(PAPERS, folder=str(folder.path), address="http://rm/proxy/x/"))
+    served = AmServer(replace(CONFIG, folder=str(folder.path), address="http://rm/proxy/x/"))
     assert "Timeline" in fetch(served, "/", client=RM).text
     assert "not available" in fetch(served, "/log/worker:0/err/follow", client=RM).text
     past = fetch(served, "/", client="10.0.0.2", headers={"Cookie": "proxy-user=ann"})
     assert (past.status_code, past.headers["location"]) == (302, "http://rm/proxy/x/")
-    nowhere = AmServer(replace(PAPERS, folder=str(folder.path)))
+    nowhere = AmServer(replace(CONFIG, folder=str(folder.path)))
     assert fetch(nowhere, "/", client="10.0.0.2").status_code == 403
 
 

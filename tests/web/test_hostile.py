@@ -1,4 +1,4 @@
-"""Records, addresses and visitors that mean no good."""
+"""Hostile records, addresses and clients."""
 
 from __future__ import annotations
 

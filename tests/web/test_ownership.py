@@ -1,4 +1,4 @@
-"""The API as a job's owner, its viewer and a stranger come to it: sequences of requests over hostile records.
+"""The API as a job's owner, its viewer and another user come to it: sequences of requests over hostile records.
 
 What the table of operations allows each of them is asked in one row each; what comes of sequences, in which an answer's
 ids go into the next request, is asked by schemathesis.
@@ -31,7 +31,7 @@ from tony.web.uvicorn_server import PEER
 
 JOB = "local-20260101-000000-0a1b2c"
 DAMAGED = [f"local-20260101-000000-00000{number}" for number in range(4)]
-#: Stands in every record; a stranger must never read it.
+#: Stands in every record; another user must never read it.
 CANARY = "canary-of-ann"
 VALUES = {
     "job": JOB,
@@ -112,7 +112,7 @@ def test_responses_by_user(app: ASGIApp, user: str, operation: Operation) -> Non
 
 @pytest.mark.parametrize("user", USERS)
 def test_sequences_of_requests(app: ASGIApp, user: str) -> None:
-    """Ids of answers go into further requests: none of them fails, changes anything, or shows a stranger a job."""
+    """Ids of answers go into further requests: none of them fails, changes anything, or shows another user a job."""
     schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", as_user(app, user))
     statuses = []
 

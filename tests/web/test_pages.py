@@ -74,8 +74,8 @@ def app(home: Home) -> ASGIApp:
 
 
 def _app(home: Home, only: str = "") -> ASGIApp:
-    door = Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))
-    return as_peer(create(HomeSource(home, "ann"), door, only=only), os.geteuid())
+    authenticator = Authenticator(AuthConfig(key=b"k" * 32, owner="ann"))
+    return as_peer(create(HomeSource(home, "ann"), authenticator, only=only), os.geteuid())
 
 
 class _Tags(HTMLParser):
@@ -268,7 +268,7 @@ def test_a_search_has_next_and_previous_links(app: ASGIApp) -> None:
 
 
 def test_following_a_log(app: ASGIApp, home: Home) -> None:
-    """Whole lines, what has no end yet apart, and where to go on; colours go on as well."""
+    """Whole lines, what has no end yet apart, and where to continue; colours continue as well."""
     file = home.job(JOB).logs / "worker-0.s1.t2.out"
     file.write_bytes(b"one\n\x1b[32mtwo\nthr")
     try:

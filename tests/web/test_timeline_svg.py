@@ -117,7 +117,7 @@ def test_any_size(tasks: int, until: float) -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 def test_any_life(seed: int) -> None:
-    """Lives by lot: well-formed, nothing outside of the picture."""
+    """Random lives: well-formed, nothing outside of the picture."""
     lived = life(seed)
     line = timeline(record(lived.spec), entries(lived.cluster))
     picture = parsed(draw(line))

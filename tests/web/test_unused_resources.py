@@ -1,4 +1,4 @@
-"""Waste of the jobs that a visitor may see."""
+"""Waste of the jobs that a user may see."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def source(tmp_path: Path) -> HomeSource:
     return HomeSource(Home(tmp_path), "ann")
 
 
-def visitor(name: str) -> User:
+def make_user(name: str) -> User:
     """One who may see their own jobs."""
     return User(name=name, how=AuthMethod.TOKEN, token="t", earlier="")
 
 
 async def test_only_visible_jobs_are_summed_up(source: HomeSource) -> None:
     """By week and user; a job without events counts as unknown; older ones than requested are left out."""
-    mine = await compute_waste(visitor("ann"), source, since=0.0)
+    mine = await compute_waste(make_user("ann"), source, since=0.0)
     assert [("ann", "2023-W46", 3)] == [(week.user, week.week, week.jobs) for week in mine.weeks]
     assert 0 < mine.weeks[0].wasted.gb_hours < mine.weeks[0].held.gb_hours
     assert (3, 0, 0, False) == (mine.jobs, mine.unknown, mine.left, mine.more)
-    assert 1 == (await compute_waste(visitor("bob"), source, since=0.0)).jobs
-    assert 0 == (await compute_waste(visitor("cem"), source, since=0.0)).jobs
-    assert 0 == (await compute_waste(visitor("ann"), source)).jobs
+    assert 1 == (await compute_waste(make_user("bob"), source, since=0.0)).jobs
+    assert 0 == (await compute_waste(make_user("cem"), source, since=0.0)).jobs
+    assert 0 == (await compute_waste(make_user("ann"), source)).jobs
 
 
 async def test_a_slow_computation_continues_with_the_next_request(
@@ -57,11 +57,11 @@ async def test_a_slow_computation_continues_with_the_next_request(
     job = "local-20260101-000000-abcdef"
     segments(Home(tmp_path).job(job).path)[0].unlink()
     monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", -1.0)
-    assert (0, 0, 3) == _counts(await compute_waste(visitor("ann"), source, since=0.0))
+    assert (0, 0, 3) == _counts(await compute_waste(make_user("ann"), source, since=0.0))
     monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", 60.0)
-    assert (2, 1, 0) == _counts(await compute_waste(visitor("ann"), source, since=0.0))
+    assert (2, 1, 0) == _counts(await compute_waste(make_user("ann"), source, since=0.0))
     monkeypatch.setattr(unused_resources, "_TIME_LIMIT_SECONDS", -1.0)
-    assert (2, 1, 0) == _counts(await compute_waste(visitor("ann"), source, since=0.0))
+    assert (2, 1, 0) == _counts(await compute_waste(make_user("ann"), source, since=0.0))
 
 
 def _counts(found: unused_resources.UnusedHours) -> tuple[int, int, int]:

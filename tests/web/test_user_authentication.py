@@ -20,7 +20,7 @@ from tony.web.user_authentication import AuthConfig, Authenticator, TokenOwner, 
 from tony.web.uvicorn_server import PEER
 
 ME = os.geteuid()
-STRANGER = 12345 if ME != 12345 else 12346
+OTHER_USER = 12345 if ME != 12345 else 12346
 KEY = b"k" * 32
 PORTAL = "127.0.0.1:8600"
 
@@ -65,20 +65,20 @@ def request(
     )
 
 
-def comes(door: Authenticator, asked: Request) -> User | AccessDenied:
-    found = asyncio.run(door.authenticate(asked))
+def comes(authenticator: Authenticator, asked: Request) -> User | AccessDenied:
+    found = asyncio.run(authenticator.authenticate(asked))
     assert isinstance(found, User | AccessDenied)
     return found
 
 
-def guest(door: Authenticator, asked: Request) -> User:
-    found = comes(door, asked)
+def guest(authenticator: Authenticator, asked: Request) -> User:
+    found = comes(authenticator, asked)
     assert isinstance(found, User), found
     return found
 
 
-def status(door: Authenticator, asked: Request) -> int:
-    found = comes(door, asked)
+def status(authenticator: Authenticator, asked: Request) -> int:
+    found = comes(authenticator, asked)
     assert isinstance(found, AccessDenied), found
     return found.status
 
@@ -94,7 +94,7 @@ def test_the_owner_and_root_need_no_login(client: str | None, uid: int) -> None:
     assert (found.name, found.how, found.admin, found.readers) == ("owner", AuthMethod.PEER, True, ())
 
 
-@pytest.mark.parametrize("uid", [STRANGER, None])
+@pytest.mark.parametrize("uid", [OTHER_USER, None])
 @pytest.mark.parametrize(("tokens", "expected"), [(FewTokens(), 401), (None, 403)])
 def test_other_users_do(uid: int | None, tokens: FewTokens | None, expected: int) -> None:
     """Another user of this machine, and a connection of whose user nothing is known, have to log in, where one can."""
@@ -173,11 +173,11 @@ def test_other_sites_pages_fetch_nothing(site: str, mode: str, target: str, allo
 
 def test_a_token_and_a_cookie() -> None:
     """Both are their user's, from anywhere; an administrator is one by name."""
-    door = Authenticator(terms())
+    authenticator = Authenticator(terms())
     far: dict[str, Any] = {"client": "10.0.0.7", "uid": None}
-    by_token = guest(door, request({"Authorization": "Bearer anns"}, **far))
-    by_cookie = guest(door, request({"Cookie": "tony=anns-cookie"}, **far))
-    boss = guest(door, request({"Authorization": "bearer roots"}, **far))
+    by_token = guest(authenticator, request({"Authorization": "Bearer anns"}, **far))
+    by_cookie = guest(authenticator, request({"Cookie": "tony=anns-cookie"}, **far))
+    boss = guest(authenticator, request({"Authorization": "bearer roots"}, **far))
     assert [(each.name, each.how, each.admin) for each in (by_token, by_cookie, boss)] == [
         ("ann", AuthMethod.TOKEN, False),
         ("ann", AuthMethod.SESSION, False),
@@ -188,11 +188,11 @@ def test_a_token_and_a_cookie() -> None:
 
 def test_a_token_outranks_the_connection() -> None:
     """The token's user counts, also on the owner's machine; a wrong token is refused even there."""
-    door = Authenticator(terms())
-    assert guest(door, request({"Authorization": "Bearer anns"})).name == "ann"
-    assert status(door, request({"Authorization": "Bearer wrong"})) == 401
-    assert status(door, request({"Authorization": "Basic YTpi"})) == 401
-    assert status(door, request([("Authorization", "Bearer anns"), ("Authorization", "Bearer roots")])) == 401
+    authenticator = Authenticator(terms())
+    assert guest(authenticator, request({"Authorization": "Bearer anns"})).name == "ann"
+    assert status(authenticator, request({"Authorization": "Bearer wrong"})) == 401
+    assert status(authenticator, request({"Authorization": "Basic YTpi"})) == 401
+    assert status(authenticator, request([("Authorization", "Bearer anns"), ("Authorization", "Bearer roots")])) == 401
 
 
 def test_a_wrong_cookie_is_none() -> None:
@@ -202,14 +202,16 @@ def test_a_wrong_cookie_is_none() -> None:
 
 
 def test_many_wrong_tokens() -> None:
-    """An address that goes on trying is told to wait, longer each time; a right token is taken all the same."""
-    door = Authenticator(terms())
-    tries = [comes(door, request({"Authorization": "Bearer no"}, client="10.0.0.7", uid=None)) for _ in range(9)]
+    """An address that continues trying is asked to wait, longer each time; a right token is taken all the same."""
+    authenticator = Authenticator(terms())
+    tries = [
+        comes(authenticator, request({"Authorization": "Bearer no"}, client="10.0.0.7", uid=None)) for _ in range(9)
+    ]
     refusals = [each for each in tries if isinstance(each, AccessDenied)]
     assert [each.status for each in refusals] == [401] * 5 + [429] * 4
     assert [each.wait for each in refusals[5:]] == [2.0, 4.0, 8.0, 16.0]
-    assert guest(door, request({"Authorization": "Bearer anns"}, client="10.0.0.7", uid=None)).name == "ann"
-    assert status(door, request({"Authorization": "Bearer no"}, client="10.0.0.8", uid=None)) == 401
+    assert guest(authenticator, request({"Authorization": "Bearer anns"}, client="10.0.0.7", uid=None)).name == "ann"
+    assert status(authenticator, request({"Authorization": "Bearer no"}, client="10.0.0.8", uid=None)) == 401
 
 
 # --- a proxy --------------------------------------------------------------------------------------------------------
@@ -224,20 +226,20 @@ YARN = TrustedProxy(addresses=(ipaddress.ip_network("10.9.0.1/32"),), cookie="pr
 
 def test_a_trusted_proxy_names_the_user() -> None:
     """From its addresses only; from all others the header is ignored."""
-    door = Authenticator(terms(proxies=(SSO,)))
+    authenticator = Authenticator(terms(proxies=(SSO,)))
     sent = {"X-Remote-User": "ann", "X-Forwarded-For": "1.2.3.4"}
-    found = guest(door, request(sent, client="10.0.0.2", uid=None, host="portal.example"))
+    found = guest(authenticator, request(sent, client="10.0.0.2", uid=None, host="portal.example"))
     assert (found.name, found.how, found.admin) == ("ann", AuthMethod.PROXY, False)
-    assert status(door, request(sent, client="10.0.0.9", uid=None)) == 401
-    assert status(door, request({}, client="10.0.0.2", uid=None)) == 401
+    assert status(authenticator, request(sent, client="10.0.0.9", uid=None)) == 401
+    assert status(authenticator, request({}, client="10.0.0.2", uid=None)) == 401
 
 
 def test_a_proxy_on_this_machine_is_known_by_its_user() -> None:
     """All local processes share its address: another user's process cannot claim to be ann."""
-    door = Authenticator(terms(proxies=(SSO,)))
-    assert guest(door, request({"X-Remote-User": "ann"}, uid=ME)).name == "ann"
-    assert status(door, request({"X-Remote-User": "ann"}, uid=STRANGER)) == 401
-    assert status(door, request({"X-Remote-User": "ann"}, client="10.0.0.2", uid=STRANGER)) == 401
+    authenticator = Authenticator(terms(proxies=(SSO,)))
+    assert guest(authenticator, request({"X-Remote-User": "ann"}, uid=ME)).name == "ann"
+    assert status(authenticator, request({"X-Remote-User": "ann"}, uid=OTHER_USER)) == 401
+    assert status(authenticator, request({"X-Remote-User": "ann"}, client="10.0.0.2", uid=OTHER_USER)) == 401
     by_name = Authenticator(
         terms(proxies=(TrustedProxy(addresses=SSO.addresses, header="x-remote-user", runs_as=frozenset({"12345"})),))
     )
@@ -258,13 +260,13 @@ def test_two_users_are_none() -> None:
 
 def test_users_of_a_clusters_proxy_are_trusted() -> None:
     """Without a name they may read, but change nothing; with one they are that user."""
-    door = Authenticator(terms(proxies=(YARN,), tokens=None))
-    anonymous = guest(door, request(client="10.9.0.1", uid=None))
-    named = guest(door, request({"Cookie": "proxy-user=ann"}, client="10.9.0.1", uid=None))
+    authenticator = Authenticator(terms(proxies=(YARN,), tokens=None))
+    anonymous = guest(authenticator, request(client="10.9.0.1", uid=None))
+    named = guest(authenticator, request({"Cookie": "proxy-user=ann"}, client="10.9.0.1", uid=None))
     job = head(user="ann")
     assert [each.may(PortalAction.SEE, job) for each in (anonymous, named)] == [True, True]
     assert [each.may(PortalAction.CHANGE, job) for each in (anonymous, named)] == [False, True]
-    assert status(door, request({"Cookie": "proxy-user=ann"}, client="10.9.0.2", uid=None)) == 403
+    assert status(authenticator, request({"Cookie": "proxy-user=ann"}, client="10.9.0.2", uid=None)) == 403
 
 
 # --- what a job lets them do ----------------------------------------------------------------------------------------
@@ -313,29 +315,29 @@ def test_permissions_of_a_jobs_users(who: User, job: JobHead, sees: bool, change
 # --- changes --------------------------------------------------------------------------------------------------------
 
 
-def refused(door: Authenticator, asked: Request, token: str) -> bool:
-    return door.check_change(asked, guest(door, asked), token) is not None
+def refused(authenticator: Authenticator, asked: Request, token: str) -> bool:
+    return authenticator.check_change(asked, guest(authenticator, asked), token) is not None
 
 
 def test_a_change_needs_the_pages_token_and_its_origin() -> None:
     """What a browser sends automatically, whichever site causes it, is not enough."""
-    door = Authenticator(terms())
-    token = guest(door, request()).token
+    authenticator = Authenticator(terms())
+    token = guest(authenticator, request()).token
     own = {"Origin": f"http://{PORTAL}"}
-    assert not refused(door, request(own, method="PUT"), token)
-    assert not refused(door, request(method="PUT"), token)
-    assert refused(door, request(own, method="PUT"), "")
-    assert refused(door, request(own, method="PUT"), token[:-1] + ("0" if token[-1] != "0" else "1"))
+    assert not refused(authenticator, request(own, method="PUT"), token)
+    assert not refused(authenticator, request(method="PUT"), token)
+    assert refused(authenticator, request(own, method="PUT"), "")
+    assert refused(authenticator, request(own, method="PUT"), token[:-1] + ("0" if token[-1] != "0" else "1"))
     for origin in ("http://evil.example", "null", "http://127.0.0.1:9999", ""):
-        assert refused(door, request({"Origin": origin}, method="PUT"), token)
+        assert refused(authenticator, request({"Origin": origin}, method="PUT"), token)
 
 
 def test_a_pages_token_is_its_visitors() -> None:
     """The token of another user's page, or of another portal's, is refused."""
-    door, other = Authenticator(terms()), Authenticator(terms(key=b"o" * 32))
-    anns = guest(door, request({"Cookie": "tony=anns-cookie"}))
-    assert refused(door, request(method="PUT"), anns.token)
-    assert refused(door, request(method="PUT"), guest(other, request()).token)
+    authenticator, other = Authenticator(terms()), Authenticator(terms(key=b"o" * 32))
+    anns = guest(authenticator, request({"Cookie": "tony=anns-cookie"}))
+    assert refused(authenticator, request(method="PUT"), anns.token)
+    assert refused(authenticator, request(method="PUT"), guest(other, request()).token)
 
 
 def test_a_bearer_token_needs_no_page_token() -> None:
@@ -345,12 +347,12 @@ def test_a_bearer_token_needs_no_page_token() -> None:
 
 def test_a_proxys_origin() -> None:
     """Behind a proxy pages have its address, which was told; all others are foreign."""
-    door = Authenticator(terms(proxies=(SSO,)))
+    authenticator = Authenticator(terms(proxies=(SSO,)))
     sent = {"X-Remote-User": "ann", "Origin": "https://portal.example"}
     asked = request(sent, client="10.0.0.2", method="PUT", host="inside:1")
-    assert not refused(door, asked, guest(door, asked).token)
+    assert not refused(authenticator, asked, guest(authenticator, asked).token)
     direct = request({**sent, "Origin": "https://elsewhere.example"}, client="10.0.0.2", method="PUT", host="inside:1")
-    assert refused(door, direct, guest(door, direct).token)
+    assert refused(authenticator, direct, guest(authenticator, direct).token)
 
 
 # --- whatever is sent -------------------------------------------------------------------------------------------------
@@ -367,6 +369,6 @@ VALUES = st.text(st.characters(max_codepoint=255), max_size=40) | st.sampled_fro
 @given(st.lists(st.tuples(HEADERS, VALUES), max_size=6), st.sampled_from(["10.0.0.7", "127.0.0.1", "::1", "x"]))
 def test_no_headers_change_the_user_of_an_untrusted_client(headers: list[tuple[str, str]], client: str) -> None:
     """Whatever a process of another user sends, or another machine: it is refused, and nothing breaks."""
-    door = Authenticator(terms(proxies=(SSO,)))
-    found = comes(door, request(headers, client=client, uid=STRANGER if client != "10.0.0.7" else None))
+    authenticator = Authenticator(terms(proxies=(SSO,)))
+    found = comes(authenticator, request(headers, client=client, uid=OTHER_USER if client != "10.0.0.7" else None))
     assert isinstance(found, AccessDenied), found

@@ -37,7 +37,7 @@ FILES: Final = "pair"
 #: The target of Hadoop's settings without an id, which must not be used here.
 _NOWHERE = "127.0.0.1:1"
 #: Ports of a ResourceManager, and the settings of them.
-_DOORS = {
+_SERVICES = {
     "client": "address",
     "scheduler": "scheduler.address",
     "tracker": "resource-tracker.address",
@@ -98,7 +98,7 @@ def paired_options() -> MiniOptions:
         "yarn.resourcemanager.ha.automatic-failover.enabled": "false",
         "yarn.resourcemanager.ha.rm-ids": ",".join(map(_id, PAIRS["rm"])),
         "yarn.resourcemanager.cluster-id": "pair",
-        **{f"yarn.resourcemanager.{door}": _NOWHERE for door in _DOORS.values()},
+        **{f"yarn.resourcemanager.{service}": _NOWHERE for service in _SERVICES.values()},
         "yarn.am.liveness-monitor.expiry-interval-ms": "120000",
     }
     return options(settings, nodes=2)
@@ -185,13 +185,13 @@ def _addresses(state: ClusterState, places: ClusterLayout) -> list[HadoopPropert
     found = [HadoopProperty(key="dfs.namenode.shared.edits.dir", value=(places.path / "edits").as_uri())]
     for name in PAIRS["rm"]:
         found += [
-            HadoopProperty(key=f"yarn.resourcemanager.{door}.{_id(name)}", value=state.address(f"{name}.{port}"))
-            for port, door in _DOORS.items()
+            HadoopProperty(key=f"yarn.resourcemanager.{service}.{_id(name)}", value=state.address(f"{name}.{port}"))
+            for port, service in _SERVICES.items()
         ]
         found.append(HadoopProperty(key="yarn.resourcemanager.ha.id", value=_id(name), daemon=name))
     for name in PAIRS["nn"]:
-        for port, door in (("rpc", "rpc-address"), ("web", "http-address")):
-            key = f"dfs.namenode.{door}.{FILES}.{_id(name)}"
+        for port, service in (("rpc", "rpc-address"), ("web", "http-address")):
+            key = f"dfs.namenode.{service}.{FILES}.{_id(name)}"
             found.append(HadoopProperty(key=key, value=state.address(f"{name}.{port}")))
         found.append(HadoopProperty(key="dfs.ha.namenode.id", value=_id(name), daemon=name))
         found.append(

@@ -77,9 +77,9 @@ async def seen(
     portal = IndexedJobs(
         ours, [open_location(each, ours, os.environ) for each in histories or [str(home)]], "a test's jobs"
     )
-    door = Authenticator(AuthConfig(key=b"k" * 32, owner=user()))
-    boarding = TensorBoardRoutes(ours, portal, door, TensorBoardManager(ours.portal / "boards", most, idle))
-    app = create(portal, door, more=boarding.build_routes())
+    authenticator = Authenticator(AuthConfig(key=b"k" * 32, owner=user()))
+    boarding = TensorBoardRoutes(ours, portal, authenticator, TensorBoardManager(ours.portal / "boards", most, idle))
+    app = create(portal, authenticator, more=boarding.build_routes())
     app.state.boards = True
     transport = httpx.ASGITransport(app=as_peer(app, os.geteuid()), client=("127.0.0.1", 50000))
     await portal.start()

@@ -35,9 +35,9 @@ def main() -> int:
         start_new_session=True,
         preexec_fn=lambda: set_parent_death_signal(signal.SIGKILL),
     )
-    papers = read_file(Path(os.environ["HADOOP_TOKEN_FILE_LOCATION"])).secrets["tony.task"].decode()
+    payload = read_file(Path(os.environ["HADOOP_TOKEN_FILE_LOCATION"])).secrets["tony.task"].decode()
     seen = {"argv": sys.argv, "environment": dict(os.environ), "script": Path("launch_container.sh").read_text()}
-    report = {"papers": papers, "pid": os.getpid(), "program": program.pid, "seen": seen}
+    report = {"payload": payload, "pid": os.getpid(), "program": program.pid, "seen": seen}
     draft = folder / f"{container}.draft"
     draft.write_text(json.dumps(report))
     draft.rename(folder / f"{container}.json")

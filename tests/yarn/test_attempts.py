@@ -1,4 +1,4 @@
-"""The application master is killed, alone or with a part of the cluster: another attempt goes on with what runs."""
+"""The application master is killed, alone or with a part of the cluster: another attempt continues with what runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tony.model.layout import Home
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-#: Says which session and process it is, and goes on until the gate opens.
+#: Says which session and process it is, and continues until the gate opens.
 WAITS = """
 import os, time
 out = os.environ["OUT"]
@@ -57,7 +57,7 @@ def wait_attempt(lab: YarnLab, job: str, attempt: int) -> dict[str, Any]:
         seen = all(each["state"] == "running" for each in status["tasks"])
         return status["attempt"] == attempt and status["state"] == "running" and seen
 
-    until(there, f"attempt {attempt} goes on")
+    until(there, f"attempt {attempt} continues")
     return lab.status(job)
 
 
@@ -78,7 +78,7 @@ def away(lab: YarnLab, daemon: str) -> Iterator[None]:
 
 
 def test_the_master_is_killed(lab: YarnLab) -> None:
-    """No program notices; those who follow go on; one log tells it all, and replays."""
+    """No program notices; those who follow continue; one log tells it all, and replays."""
     job, programs = begin(lab)
     follower = lab.follow("logs", job, "--follow")
     executors = {task: each["executor_pid"] for task, each in lab.tasks(job).items()}
@@ -127,7 +127,7 @@ def test_killed_while_hdfs_takes_nothing(lab: YarnLab) -> None:
 
 def wait_attempt_of_any_number(lab: YarnLab, job: str) -> None:
     """One whose files a node cannot fetch meanwhile is no attempt of ours: the next one may be the third."""
-    until(lambda: lab.status(job)["attempt"] > 1 and lab.status(job)["state"] == "running", "another attempt goes on")
+    until(lambda: lab.status(job)["attempt"] > 1 and lab.status(job)["state"] == "running", "another attempt continues")
 
 
 @pytest.mark.on_change(*CLUSTER, *RUNTIME)

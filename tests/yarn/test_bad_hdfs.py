@@ -77,7 +77,7 @@ def events_elsewhere(lab: YarnLab, job: str) -> list[str]:
 
 
 def test_room_runs_out_while_jobs_run(lab: YarnLab) -> None:
-    """Both jobs go on and end right. The one that gets room again has a whole record; of the other it is said."""
+    """Both jobs continue and end right. The one that gets room again has a whole record; of the other it is said."""
     file = lab.roles(GATES, TWO)
     first = lab.detach(file)
     lab.wait_wrote("up0"), lab.wait_wrote("up1")

@@ -1,4 +1,4 @@
-"""A host on which tasks fail again and again: the job goes on elsewhere, and YARN is told to give nothing there."""
+"""A host on which tasks fail again and again: the job continues elsewhere, and YARN is asked to give nothing there."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_allocation_time_out(lab: YarnLab) -> None:
     assert "2 of 4" in failure["reason"], failure["reason"]
     assert "worker" in failure["reason"]
     lab.wait_application(job)
-    until(lambda: lab.application(job)["allocatedMB"] in (-1, 0), "nothing is held any more")
+    until(lambda: lab.application(job)["allocatedMB"] in (-1, 0), "nothing is held any longer")
     assert lab.tony("kill", big, "--now").returncode == 0
     assert lab.wait(big)["state"] == "killed"
 

@@ -1,4 +1,4 @@
-"""YARN keeps to the contract of container sources, on a real cluster: an unmanaged master is in this process.
+"""YARN keeps to the contract of container allocators, on a real cluster: an unmanaged master is in this process.
 
 Not asked here are what a fake cluster does better (`tests/conformance/test_yarn.py`: launches that are refused,
 answers that get lost, no room for a while), and a demand that can never be met: it waits, for a cluster grows.
@@ -78,8 +78,8 @@ class RealBench(allocator_bench.Bench):
         return found
 
     async def fetch_payload(self, container: str) -> tuple[TaskPart, AmCredentials]:
-        papers = decode_payload(TaskLaunch, (await self._report(container))["papers"].encode())
-        return papers.task, papers.credentials
+        payload = decode_payload(TaskLaunch, (await self._report(container))["payload"].encode())
+        return payload.task, payload.credentials
 
     async def is_alive(self, container: str) -> bool:
         path = self._folder / f"{container}.json"
@@ -129,7 +129,7 @@ async def bench(
         application, token = await _unmanaged(client)
         nodes = {node.id.host or "": node.rack or "" for node in await client.nodes() if node.id}
         job = build_prepared_job(folder / "home", build_two_roles(), ids.format_application(application))
-        papers = JobPayload(
+        payload = JobPayload(
             record=job.record,
             credentials=JobCredentials(am=build_credentials(), executors=build_credentials()),
             runtime=runtime,
@@ -148,7 +148,7 @@ async def bench(
             tokens=folder / "tokens",
             credentials=token,
         )
-        source = YarnAllocator(job, papers, inside)
+        source = YarnAllocator(job, payload, inside)
         made = RealBench(source, job.folder.job_id, folder)
         for fault in wanted:
             made.provoke(fault)

@@ -11,7 +11,7 @@ from tests.yarn.lab import YarnLab, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.on_change(*CLUSTER, *RUNTIME)]
 
-#: Goes on until it is told to end, or its second session begins.
+#: Continues until it is asked to end, or its second session begins.
 RESUMES = """
 import os, time
 session, task = os.environ["SESSION_ID"], os.environ["TASK_INDEX"]
@@ -22,7 +22,7 @@ while session == "1" and not os.path.exists(os.environ["OUT"] + "/gate"):
 
 
 def test_the_resource_manager_is_killed(lab: YarnLab) -> None:
-    """The job goes on, can be asked meanwhile, and its end reaches the new ResourceManager."""
+    """The job continues, can be asked meanwhile, and its end reaches the new ResourceManager."""
     job = lab.detach(lab.roles(RESUMES, "[roles.worker]\ninstances = 2\n"))
     lab.wait_wrote("0.1"), lab.wait_wrote("1.1")
     before = lab.tasks(job)
@@ -62,7 +62,7 @@ def test_a_job_that_ended_without_a_resource_manager_is_unregistered_later(lab: 
 
 
 def test_a_node_manager_is_killed(lab: YarnLab) -> None:
-    """The loss of its node is not charged; the session restarts elsewhere, and no process of the old one is left."""
+    """The loss of its node does not count; the session restarts elsewhere, and no process of the old one is left."""
     text = '[roles.worker]\ninstances = 2\nmemory = "1800m"\n'  # no two beside the master
     job = lab.detach(lab.roles(RESUMES, text))
     lab.wait_wrote("0.1"), lab.wait_wrote("1.1")

@@ -181,7 +181,7 @@ def test_a_resource_manager_steps_back(lab: PairedLab) -> None:
 
 @pytest.mark.on_change(*CLUSTER)
 def test_no_resource_manager_is_active(lab: PairedLab) -> None:
-    """Who submits then is told who refuses. Who follows a job that waits in its queue is told, too, and goes on."""
+    """Who submits then is told who refuses. Who follows a job that waits in its queue is told, too, and continues."""
     nodes = ("nm1", "nm2")
     with standing_still(lab, nodes):
         follower = lab.follow("submit", lab.job(HELLO), "--scheduler", "yarn")
@@ -213,7 +213,7 @@ def standing_still(lab: PairedLab, nodes: Sequence[str]) -> Iterator[None]:
 
 @pytest.mark.on_change(*CLUSTER)
 def test_a_name_node_is_killed(lab: PairedLab) -> None:
-    """The job goes on, and its record with it; the other one has what was staged, takes more, and gives it to nodes."""
+    """The job continues, and its record with it; the other one has the staged files, takes more, and serves nodes."""
     follower, job = submitted(lab, lab.roles(RESUMES, TWO, "max_restarts = 1"))
     record = f"/user/{user()}/.tony/jobs/{job}"
     until(lambda: lab.listed(record).get("events.1.jsonl"), "the record is there")

@@ -139,7 +139,7 @@ def test_nodes_are_cut_off(lab: YarnLab) -> None:
             with frozen(master):
                 (lab.out / f"over.{other.partition(':')[2]}.2").touch()  # its master will read of it late
                 until(lambda: lab.application(job)["state"] != "RUNNING", "YARN has given it up")
-                until(lambda: lab.application(job)["state"] == "RUNNING", "another one goes on")
+                until(lambda: lab.application(job)["state"] == "RUNNING", "another one continues")
                 assert lab.status(job)["attempt"] == 2
                 wait_doubted(lab, job, task)
                 until(lambda: lab.tasks(job)[other]["state"] != "running", "it has heard what the first has not")

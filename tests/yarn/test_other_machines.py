@@ -1,4 +1,4 @@
-"""Jobs that are asked for on a machine that did not submit them."""
+"""Jobs that are requested on a machine that did not submit them."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def _unmanaged(lab: YarnLab, kind: str = "OTHER") -> str:
 
 async def _kill(lab: YarnLab, job: str) -> None:
     async with _cluster(lab).applications() as client:
-        await client.kill(ids.parse_application_id(job), "not needed any more")
+        await client.kill(ids.parse_application_id(job), "not needed any longer")
 
 
 def _cluster(lab: YarnLab) -> ClusterClients:

@@ -41,7 +41,7 @@ def lab(clusters: Clusters) -> Iterator[YarnLab]:
 
 
 def test_constraints(lab: YarnLab) -> None:
-    """By attributes and tags, joined, and for all of an application; roles that are asked for otherwise go on."""
+    """By attributes and tags, joined, and for all of an application; roles that are requested otherwise continue."""
     roles = """
     [roles.db]
     yarn.placement = "nm.yarn.io/disk=ssd,tape"

@@ -166,7 +166,7 @@ def test_a_job(lab: SecureLab) -> None:
 
     # Its master is killed: the next one has tokens as well, for the log and for the nodes.
     os.kill(lab.master_of(job), signal.SIGKILL)
-    until(lambda: there.status(job)["attempt"] == 2 and there.status(job)["state"] == "running", "another goes on")
+    until(lambda: there.status(job)["attempt"] == 2 and there.status(job)["state"] == "running", "another continues")
 
     (lab.out / "go").touch()
     status = lab.wait(job, "succeeded")

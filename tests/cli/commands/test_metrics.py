@@ -1,4 +1,4 @@
-"""`tony metrics`: what was measured, as tables, as lines for programs, as JSON; of ended jobs and of living ones."""
+"""`tony metrics`: metrics as tables, as lines for programs, as JSON; of ended jobs and of living ones."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_nothing_to_show(tony: Tony, home: Home) -> None:
     ],
 )
 def test_the_newest_step(least: tuple[float, ...], most: tuple[float, ...], newest: str) -> None:
-    """Not the mean of the last seconds, but the step that was told last."""
+    """Not the mean of the last seconds, but the step that was reported last."""
     mean = tuple((low + high) / 2 for low, high in zip(least, most, strict=True))
     points = Points(task="worker:0", series="step", every=5.0, at=(5.0, 10.0), least=least, mean=mean, most=most)
     assert format_task_table([points], None, unicode=True)[1].split()[2] == newest
@@ -162,7 +162,7 @@ def test_the_newest_step(least: tuple[float, ...], most: tuple[float, ...], newe
 
 @pytest.mark.parametrize("how", [(), ("--csv",), ("--json",)])
 def test_a_series_that_is_not_there(tony: Tony, ended: JobFolder, how: tuple[str, ...]) -> None:
-    """That is a mistake: it names those that are there. Of several the others are shown."""
+    """That is an error: it names those that are there. Of several the others are shown."""
     answer = tony("metrics", JOB, "--series", "cpus,gpu*.util", *how)
     said = f"job {JOB} has no series 'cpus', 'gpu*.util'; it has cpu, rss, threads"
     assert (answer.code, answer.err) == (2, f"tony: {said}\n")

@@ -90,7 +90,7 @@ def test_marks_stand_above_states() -> None:
 
 
 def test_events_are_wrapped_and_the_newest_is_last() -> None:
-    """A long line goes on below; of very many the earlier ones are only counted."""
+    """A long line continues below; of very many the earlier ones are only counted."""
     long = "worker:1 ran out of memory (limit 64m) -> fail (worker is tracked: all of its tasks must succeed)"
     marks = tuple(Mark(MarkerKind.FAILURE, float(n), "worker:0", f"{long} {n}") for n in range(40))
     lines = format_timeline(told(plain_life(), marks), 60, ASCII)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.jobs import mistakes, problems, write
+from tests.config.jobs import list_errors, problems, write
 from tests.facts import mention_each
 from tony.config.files.file_reader import MAX_FILE
 from tony.config.load import load
@@ -42,7 +42,7 @@ from tony.errors import ConfigError
 )
 def test_toml_errors_have_line_and_column(tmp_path: Path, text: str, expected: str) -> None:
     """The message of `tomllib`; a duplicate key is reported with both lines."""
-    assert [expected] == mistakes(tmp_path, text)
+    assert [expected] == list_errors(tmp_path, text)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_toml_errors_have_line_and_column(tmp_path: Path, text: str, expected: s
 )
 def test_yaml_errors_have_line_and_column(tmp_path: Path, text: str, expected: str) -> None:
     """The message of PyYAML, and those of tony for tags, duplicate keys and endless aliases."""
-    assert [expected] == mistakes(tmp_path, text, name="job.yaml")
+    assert [expected] == list_errors(tmp_path, text, name="job.yaml")
 
 
 def test_aliases_cannot_grow_without_end(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_aliases_cannot_grow_without_end(tmp_path: Path) -> None:
     lines = ["a: &a [x,x,x,x,x,x,x,x,x,x]"]
     for inner, name in pairwise("abcdef"):
         lines.append(f"{name}: &{name} [{','.join([f'*{inner}'] * 10)}]")
-    found = mistakes(tmp_path, "\n".join(lines), name="job.yaml")
+    found = list_errors(tmp_path, "\n".join(lines), name="job.yaml")
     assert mention_each([line.partition(": ")[2] for line in found], ("values", "aliases"))
 
 
@@ -94,7 +94,7 @@ def test_an_empty_file_lacks_only_a_command(tmp_path: Path) -> None:
     expected = 'no command is set. Write command = "python train.py".'
     for name in ("job.toml", "job.yaml", "job.yml"):
         for text in ("", "\n", "# nothing\n"):
-            assert [f"command ({name}): {expected}"] == mistakes(tmp_path, text, name=name)
+            assert [f"command ({name}): {expected}"] == list_errors(tmp_path, text, name=name)
 
 
 def _refusal(path: str | Path, cwd: Path) -> list[str]:
@@ -210,7 +210,7 @@ def test_two_files_of_one_name_are_an_error(tmp_path: Path) -> None:
         write(tmp_path, "", name)
     text = 'command = "x"\nfiles = ["a/data", "b/data", "b/data::other", "c::./data"]\n[roles.w]\nfiles = ["b/data"]'
     assert mention_each(
-        mistakes(tmp_path, text),
+        list_errors(tmp_path, text),
         ('files[1] = "b/data" (job.toml:2)', "path::other-name"),
         ('files[3] = "c::./data" (job.toml:2)', "path::other-name"),
     )

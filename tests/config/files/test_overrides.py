@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.config.jobs import mistakes, resolve
+from tests.config.jobs import list_errors, resolve
 from tests.facts import mention_each
 from tony.config.files.layers import Garbled, Written, merge
 from tony.config.files.overrides import from_environment, parse_flag_value
@@ -69,7 +69,7 @@ def test_a_flag_is_toml_if_it_can_be(expected: Any, text: str) -> None:
 def test_a_flag_with_broken_toml_is_an_error(tmp_path: Path, value: str, said: str) -> None:
     """Otherwise its quotes would silently become a part of the value."""
     for flags in ({"sets": [f"command={value}"]}, {"environ": {"TONY_SET_COMMAND": value}}):
-        (found,) = mistakes(tmp_path, JOB, **flags)
+        (found,) = list_errors(tmp_path, JOB, **flags)
         assert said in found
         assert "put it in single quotes of its own: '...'." in found or "'" in value
     assert value == resolve(tmp_path, JOB, params=[f"LearnRate={value}"]).spec.params["LearnRate"]
@@ -126,7 +126,7 @@ def test_set_errors(tmp_path: Path) -> None:
     """No key=value, no key, an unknown key, a wrong value."""
     text = "write --set key=value, such as --set max_restarts=2."
     assert mention_each(
-        mistakes(
+        list_errors(
             tmp_path,
             JOB,
             sets=[
@@ -155,7 +155,7 @@ def test_param_errors(tmp_path: Path) -> None:
     """A parameter has a name and a value."""
     text = "write --param name=value, such as --param lr=0.1."
     assert mention_each(
-        mistakes(tmp_path, JOB, params=["lr", "=1", "a b=1"]),
+        list_errors(tmp_path, JOB, params=["lr", "=1", "a b=1"]),
         ("lr", "--param", text),
         ("=1", "--param", text),
         ('params."a b" (--param)', "100"),
@@ -198,7 +198,7 @@ def test_variable_errors(tmp_path: Path) -> None:
     environ = {"TONY_SET_": "1", "TONY_SET_A____B": "x" * 100, "TONY_SET_MAX_RESTART": "2", "TONY_SET_TLS": "\udcff"}
     example = "this is not a setting; write such as TONY_SET_MAX_RESTARTS=2 or TONY_SET_ROLES__WORKER__MEMORY=2g."
     assert mention_each(
-        mistakes(tmp_path, JOB, environ=environ),
+        list_errors(tmp_path, JOB, environ=environ),
         ("env TONY_SET_", '"1"', example),
         (f'env TONY_SET_A____B: "{"x" * 59}…": {example}',),
         ("max_restart = 2 (env TONY_SET_MAX_RESTART)", "max_restarts"),
@@ -209,7 +209,7 @@ def test_variable_errors(tmp_path: Path) -> None:
 def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
     """Arguments and variables may be any bytes; a record is text."""
     assert mention_each(
-        mistakes(tmp_path, JOB, sets=["name=\udcff", "env.A=\udcff"]),
+        list_errors(tmp_path, JOB, sets=["name=\udcff", "env.A=\udcff"]),
         ('env.A = "\\uDCFF" (--set)', "UTF-8"),
         ('name = "\\uDCFF" (--set)', "UTF-8"),
     )
@@ -217,7 +217,7 @@ def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
 
 def test_a_long_key_is_shortened(tmp_path: Path) -> None:
     """A whole file pasted into a flag still gives a readable error."""
-    (told,) = mistakes(tmp_path, JOB, sets=[f"{'x' * 100_000}=1"])
+    (told,) = list_errors(tmp_path, JOB, sets=[f"{'x' * 100_000}=1"])
     assert told.startswith("x" * 100)
     assert len(told) < 500
 

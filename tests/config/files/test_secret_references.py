@@ -67,7 +67,7 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "mistake",
+    "error",
     [
         'webhook = "hooks.example.com/XYZZY"',
         'webhook = "https://a:XYZZY@hooks.example.com/"',
@@ -82,11 +82,11 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
         'on = ["failed"]',
         'on = ["fail"]\nwebhook = "https://hooks.example.com/XYZZY"',
     ],
-    ids=lambda mistake: mistake.partition(" ")[0],
+    ids=lambda error: error.partition(" ")[0],
 )
-def test_errors_do_not_show_secrets(tmp_path: Path, mistake: str) -> None:
+def test_errors_do_not_show_secrets(tmp_path: Path, error: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        job(tmp_path, f'command = "true"\n[notify]\n{mistake}\n')
+        job(tmp_path, f'command = "true"\n[notify]\n{error}\n')
     assert "XYZZY" not in str(caught.value)
 
 

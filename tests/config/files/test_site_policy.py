@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tony
-from tests.config.jobs import mistakes, resolve, write
+from tests.config.jobs import list_errors, resolve, write
 from tests.facts import mention_each
 from tony.config.files.site_files import default_site_files
 from tony.config.files.site_policy import check_again
@@ -78,7 +78,7 @@ def test_a_site_file_cannot_set_values_of_one_job(tmp_path: Path, etc: Path) -> 
         "[roles.worker]\n[limits]\ntotal_gpus = -1\ntotal_memory = 5\ntotal_cpu = 3\n",
     )
     belongs = "a site file cannot set this; set it in a job file."
-    found = mistakes(tmp_path, JOB, sites=[etc])
+    found = list_errors(tmp_path, JOB, sites=[etc])
     found.sort(key=lambda line: int(line.split(".toml:")[1].split(")")[0]))
     assert mention_each(
         found,
@@ -108,14 +108,14 @@ def test_a_site_file_may_be_wrong_as_a_whole(tmp_path: Path, etc: Path, text: st
     """Then no job is taken: its rules are not known."""
     put(etc, text)
     assert [expected.replace("SITE", str(etc))] == [
-        line.replace(" (end of file)", "") for line in mistakes(tmp_path, JOB, sites=[etc])
+        line.replace(" (end of file)", "") for line in list_errors(tmp_path, JOB, sites=[etc])
     ]
 
 
 def test_a_site_file_that_is_no_file_is_an_error(tmp_path: Path, etc: Path) -> None:
     """Only a missing one is passed over."""
     etc.mkdir(parents=True)
-    assert mention_each(mistakes(tmp_path, JOB, sites=[etc]), (etc,))
+    assert mention_each(list_errors(tmp_path, JOB, sites=[etc]), (etc,))
     assert "x" == resolve(tmp_path, JOB, sites=[tmp_path / "gone" / "x.toml", etc / "x" / "y.toml"]).spec.command
 
 
@@ -200,7 +200,7 @@ def test_final_values_cannot_be_overridden(
     """From whatever place; the message names both."""
     put(etc, site)
     text = JOB + job.pop("text", "")
-    assert [expected.replace("SITE", str(etc))] == mistakes(tmp_path, text, sites=[etc], **job)
+    assert [expected.replace("SITE", str(etc))] == list_errors(tmp_path, text, sites=[etc], **job)
 
 
 def test_saying_the_same_again_is_no_attempt(tmp_path: Path, etc: Path) -> None:
@@ -213,7 +213,7 @@ def test_saying_the_same_again_is_no_attempt(tmp_path: Path, etc: Path) -> None:
 def test_every_override_of_a_final_value_is_reported(tmp_path: Path, etc: Path) -> None:
     """Also one that a later place would have overridden."""
     put(etc, 'tls = "always"\nfinal = ["tls"]')
-    found = mistakes(tmp_path, JOB + 'tls = "auto"', sets=['tls="auto"'], sites=[etc])
+    found = list_errors(tmp_path, JOB + 'tls = "auto"', sets=['tls="auto"'], sites=[etc])
     assert ['tls = "auto" (job.toml:2)', 'tls = "auto" (--set)'] == [line.partition(": it is")[0] for line in found]
 
 
@@ -223,7 +223,7 @@ def test_the_users_own_site_file_cannot_loosen_the_machines(tmp_path: Path, etc:
     put(own, 'tls = "auto"\nfinal = ["max_restarts"]\n[limits]\ntotal_instances = 100')
     text = JOB + "max_restarts = 1\n[roles.a]\ninstances = 4"
     assert mention_each(
-        mistakes(tmp_path, text, sites=[etc, own]),
+        list_errors(tmp_path, text, sites=[etc, own]),
         (f'tls = "auto" ({own}:1)', "always", f"{etc}:1"),
         ("max_restarts = 1 (job.toml:2)", f"0 ({own}:2)"),
         ("roles (job.toml:3)", over("4 tasks in total (a 4 × 1)", "3", "total_instances", f"{etc}:4")),
@@ -249,7 +249,7 @@ def test_limits_are_for_the_whole_job(tmp_path: Path, etc: Path) -> None:
         f"roles (job.toml:2): {over('6 tasks in total (a 3 × 1 + b 3 × 1)', '4', 'total_instances', f'{etc}:2')}",
         f"roles (job.toml:2): {over('12 GPUs in total (a 3 × 2 + b 3 × 2)', '4', 'total_gpus', f'{etc}:3')}",
         f"roles (job.toml:2): {over('9g of memory in total (a 3 × 1.5g + b 3 × 1.5g)', '4g', memory, f'{etc}:4')}",
-    ] == mistakes(tmp_path, text, sites=[etc])
+    ] == list_errors(tmp_path, text, sites=[etc])
 
 
 def test_a_job_of_one_task_has_limits_too(tmp_path: Path, etc: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_job_of_one_task_has_limits_too(tmp_path: Path, etc: Path) -> None:
     put(etc, "[limits]\ntotal_instances = 0")
     assert [
         f"roles (job.toml): {over('1 task in total (main 1 × 1)', '0', 'total_instances', f'{etc}:2')}",
-    ] == mistakes(tmp_path, JOB, sites=[etc])
+    ] == list_errors(tmp_path, JOB, sites=[etc])
 
 
 # --- the application master -------------------------------------------------------------------------------------------

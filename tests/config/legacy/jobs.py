@@ -51,8 +51,8 @@ def spec(folder: Path, settings: Mapping[str, str], *flags: str, **more: Any) ->
     return resolve(folder, {**COMMAND, **settings}, *flags, **more).spec
 
 
-def mistakes(folder: Path, settings: Mapping[str, str], *flags: str, **more: Any) -> list[str]:
-    """The mistakes in a job that must have some, as people read them."""
+def list_errors(folder: Path, settings: Mapping[str, str], *flags: str, **more: Any) -> list[str]:
+    """The errors in a job that must have some, as people read them."""
     with pytest.raises(ConfigError) as caught:
         resolve(folder, {**COMMAND, **settings}, *flags, **more)
     return [str(problem) for problem in caught.value.problems]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.legacy.jobs import mistakes, notes, spec
+from tests.config.legacy.jobs import list_errors, notes, spec
 from tests.facts import mention_each, mentions
 from tony.model.job_spec import MIB
 
@@ -26,7 +26,7 @@ class TestLimits:
 
     def test_total_3_against_2_and_2(self, tmp_path: Path) -> None:
         said = "the job requests 4 tasks, and this allows 3. Request less, or raise the limit."
-        found = mistakes(tmp_path, {**types(worker=2, ps=2), f"{TOTAL}instances": "3"})
+        found = list_errors(tmp_path, {**types(worker=2, ps=2), f"{TOTAL}instances": "3"})
         assert found == [f'{TOTAL}instances = "3" (tony.xml:5): {said}']
 
     def test_a_total_is_no_sum_of_squares(self, tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ class TestLimits:
         assert spec(tmp_path, {**types(worker=5), f"{TOTAL}instances": "10"})
 
     def test_1_of_a_type_against_2(self, tmp_path: Path) -> None:
-        found = mistakes(tmp_path, {**types(worker=2), "tony.worker.max-instances": "1"})
+        found = list_errors(tmp_path, {**types(worker=2), "tony.worker.max-instances": "1"})
         assert len(found) == 1
         assert mentions(found[0], "2 tasks", "worker", "1")
 
@@ -45,23 +45,23 @@ class TestLimits:
         if passes:
             assert spec(tmp_path, settings)
         else:
-            assert mentions(mistakes(tmp_path, settings)[0], "10 GPUs", "worker 1 × 10", "5")
+            assert mentions(list_errors(tmp_path, settings)[0], "10 GPUs", "worker 1 × 10", "5")
 
     def test_gpus_are_summed_over_types(self, tmp_path: Path) -> None:
         """3 × 1 + 1 × 3 against 5."""
         settings = {**types(worker=3, chief=1), "tony.worker.gpus": "1", "tony.chief.gpus": "3", f"{TOTAL}gpus": "5"}
-        assert mentions(mistakes(tmp_path, settings)[0], "6 GPUs", "worker 3 × 1", "chief 1 × 3", "5")
+        assert mentions(list_errors(tmp_path, settings)[0], "6 GPUs", "worker 3 × 1", "chief 1 × 3", "5")
 
     def test_defaults_count(self, tmp_path: Path) -> None:
         """2 GiB and one vcore for each task; LinkedIn TonY forgets them."""
-        found = mistakes(tmp_path, {**types(worker=3), f"{TOTAL}memory": "6143", f"{TOTAL}vcores": "2"})
+        found = list_errors(tmp_path, {**types(worker=3), f"{TOTAL}memory": "6143", f"{TOTAL}vcores": "2"})
         assert "6144 MiB (worker 3 × 2048), and this allows 6143" in found[0]
         assert "3 vcores (worker 3 × 1), and this allows 2" in found[1]
         assert spec(tmp_path, {**types(worker=3), f"{TOTAL}memory": "6144", f"{TOTAL}vcores": "3"})
 
     def test_all_exceeded_limits_are_reported_at_once(self, tmp_path: Path) -> None:
         settings = {**types(worker=3), f"{TOTAL}instances": "2", "tony.worker.max-instances": "1", "tony.x": "1"}
-        assert len(mistakes(tmp_path, settings)) == 3
+        assert len(list_errors(tmp_path, settings)) == 3
 
 
 class TestParsing:
@@ -77,7 +77,7 @@ class TestParsing:
 
     @pytest.mark.parametrize("text", ["much", "-1", "2x", "1,5g"])
     def test_sizes_that_are_none(self, tmp_path: Path, text: str) -> None:
-        found = mistakes(tmp_path, {**types(worker=1), "tony.worker.memory": text})
+        found = list_errors(tmp_path, {**types(worker=1), "tony.worker.memory": text})
         assert len(found) == 1
         assert found[0].startswith(f'tony.worker.memory = "{text}" (tony.xml:4): ')
         assert found[0].endswith("A bare number is MiB.")
@@ -85,13 +85,13 @@ class TestParsing:
     @pytest.mark.parametrize("key", ["tony.worker.vcores", "tony.am.retry-count", "tony.application.timeout"])
     def test_numbers_that_are_none(self, tmp_path: Path, key: str) -> None:
         """LinkedIn TonY's client dies of them."""
-        found = mistakes(tmp_path, {**types(worker=1), key: "two"})
+        found = list_errors(tmp_path, {**types(worker=1), key: "two"})
         assert mention_each(found, (f'{key} = "two" (tony.xml:4)', "whole number"))
 
     def test_instances_that_are_no_number(self, tmp_path: Path) -> None:
         """Nothing else is said of the type."""
         assert mention_each(
-            mistakes(tmp_path, {"tony.worker.instances": "two"}),
+            list_errors(tmp_path, {"tony.worker.instances": "two"}),
             ('tony.worker.instances = "two" (tony.xml:3)', "whole number"),
         )
 
@@ -147,4 +147,4 @@ class TestParsing:
         settings = {**types(worker=1), mode: "FCFS", key: "5"}
         assert spec(tmp_path, settings).timeouts.allocation is None
         assert len(notes(tmp_path, settings)) == 1
-        assert "GANG or FCFS" in mistakes(tmp_path, {**types(worker=1), mode: "both"})[0]
+        assert "GANG or FCFS" in list_errors(tmp_path, {**types(worker=1), mode: "both"})[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.legacy.jobs import mistakes, notes, resolve, spec
+from tests.config.legacy.jobs import list_errors, notes, resolve, spec
 
 ONE = {"tony.worker.instances": "1"}
 RESOURCES = "tony.containers.resources"
@@ -53,12 +53,12 @@ class TestResources:
         assert notes(tmp_path, settings) == [f"{RESOURCES} (tony.xml:4): {said}"]
 
     def test_a_missing_file_is_an_error(self, tmp_path: Path) -> None:
-        assert mistakes(tmp_path, {**ONE, RESOURCES: "x"}) == [
+        assert list_errors(tmp_path, {**ONE, RESOURCES: "x"}) == [
             f'files[0] = "x" (tony.xml:4): {tmp_path}/x does not exist.'
         ]
 
     def test_two_new_names_stop(self, tmp_path: Path) -> None:
-        assert "more than one `::`" in mistakes(tmp_path, {**ONE, "tony.worker.resources": "a::b::c"})[0]
+        assert "more than one `::`" in list_errors(tmp_path, {**ONE, "tony.worker.resources": "a::b::c"})[0]
 
     def test_files_of_the_application_master_alone(self, tmp_path: Path) -> None:
         """Nothing of the user's runs there, unless there are no types."""
@@ -202,6 +202,6 @@ class TestConfiguration:
 
     def test_two_folders_or_none(self, tmp_path: Path) -> None:
         touch(tmp_path, "a/hdfs-site.xml", "b/yarn-site.xml")
-        found = mistakes(tmp_path, {**ONE, self.HDFS: "a/hdfs-site.xml", self.YARN: "b/yarn-site.xml"})
+        found = list_errors(tmp_path, {**ONE, self.HDFS: "a/hdfs-site.xml", self.YARN: "b/yarn-site.xml"})
         assert "are in different folders" in found[0]
-        assert "has none of" in mistakes(tmp_path, {**ONE, self.HDFS: "c/hdfs-site.xml"})[0]
+        assert "has none of" in list_errors(tmp_path, {**ONE, self.HDFS: "c/hdfs-site.xml"})[0]

@@ -9,7 +9,7 @@ from tony.config.legacy.flags import FLAGS, Flags, parse
 from tony.errors import ConfigError
 
 
-def mistakes(*words: str) -> list[str]:
+def list_errors(*words: str) -> list[str]:
     """What is said of words that cannot be flags."""
     with pytest.raises(ConfigError) as caught:
         parse(words)
@@ -54,21 +54,21 @@ def test_nothing_is_nothing() -> None:
 def test_unknown_flags_are_refused_with_the_nearest_one() -> None:
     """LinkedIn TonY stops there and drops the rest."""
     assert mention_each(
-        mistakes("--python_enc", "x", "--exec", "y", "--src_dir", "z"),
+        list_errors("--python_enc", "x", "--exec", "y", "--src_dir", "z"),
         ("--python_enc (command line)", "--python_venv"),
         ("--exec (command line)", "--executes"),
     )
-    assert mistakes("--zzzzzz=1")[0].startswith("--zzzzzz (command line): unknown flag; known: --executes,")
+    assert list_errors("--zzzzzz=1")[0].startswith("--zzzzzz (command line): unknown flag; known: --executes,")
 
 
 def test_words_that_belong_to_no_flag_are_refused() -> None:
     """Mostly a value whose quotes were forgotten."""
-    assert mention_each(mistakes("--executes", "python", "x.py"), ("x.py", "--epochs 3", "--task_params"))
+    assert mention_each(list_errors("--executes", "python", "x.py"), ("x.py", "--epochs 3", "--task_params"))
 
 
 def test_a_flag_without_its_value_is_refused() -> None:
     assert mention_each(
-        mistakes("--src_dir", "--debug", "--executes"),
+        list_errors("--src_dir", "--debug", "--executes"),
         ("--src_dir (command line)", "--src_dir PATH"),
         ("--executes (command line)", "--executes COMMAND"),
     )
@@ -77,7 +77,7 @@ def test_a_flag_without_its_value_is_refused() -> None:
 def test_a_switch_takes_no_value_and_others_count_once() -> None:
     """LinkedIn TonY takes the first of two and says nothing."""
     assert mention_each(
-        mistakes("--debug=yes", "--src_dir", "a", "--src_dir", "b"),
+        list_errors("--debug=yes", "--src_dir", "a", "--src_dir", "b"),
         ("--debug (command line)", "no value"),
         ("--src_dir (command line)", "twice"),
     )

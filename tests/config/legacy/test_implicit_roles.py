@@ -71,7 +71,7 @@ class TestPreprocess:
         assert job.roles["preprocess"].command == 'export HOME="$PWD"; python train.py'
 
     def test_off(self, tmp_path: Path) -> None:
-        """No role; and its command is told to have no effect."""
+        """No role; and its command is reported to have no effect."""
         assert list(spec(tmp_path, {**ONE, self.KEY: "false"}).roles) == ["worker"]
         assert len(notes(tmp_path, {**ONE, "tony.am.command": "x"})) == 1
 

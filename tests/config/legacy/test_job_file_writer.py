@@ -101,7 +101,7 @@ _VALUES: dict[str, st.SearchStrategy[str]] = {
 
 @st.composite
 def jobs(draw: st.DrawFn) -> dict[str, str]:
-    """A settings file; it may have mistakes."""
+    """A settings file; it may have errors."""
     names = draw(st.lists(st.sampled_from(sorted(_VALUES)), max_size=15, unique=True))
     settings = {"tony.containers.command": draw(_texts | st.just("python train.py"))}
     settings |= {f"tony.{draw(st.sampled_from(_types))}.instances": "2" for _ in range(draw(st.integers(0, 3)))}
@@ -118,7 +118,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def answer(folder: Path, file: str, scheduler: str) -> JobSpec | int:
-    """The job of a file, or how many mistakes it has."""
+    """The job of a file, or how many errors it has."""
     try:
         return load(file, environ=NOWHERE, cwd=folder, site_files=[], overrides={"scheduler": scheduler}).spec
     except ConfigError as error:

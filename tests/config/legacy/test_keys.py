@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.config.legacy.jobs import COMMAND, drafted, mistakes, notes, spec
+from tests.config.legacy.jobs import COMMAND, drafted, list_errors, notes, spec
 from tests.facts import mention_each
 from tony.config.legacy.keys import KEYS, RESERVED, VARIABLES, row_of
 from tony.config.table.schema_tree import find
@@ -154,7 +154,7 @@ def test_every_variable_is_reported_or_supported(tmp_path: Path) -> None:
 
 def test_unknown_settings_stop_with_the_nearest_name(tmp_path: Path) -> None:
     """Fixed keys, a type's keys, and what nothing is near to."""
-    found = mistakes(
+    found = list_errors(
         tmp_path,
         {
             **TWO,
@@ -197,7 +197,7 @@ def test_types_may_have_any_name_of_a_role(tmp_path: Path) -> None:
 def test_words_that_have_a_meaning_are_no_types(tmp_path: Path, word: str) -> None:
     """LinkedIn TonY's own words, such as `task`, cannot be job types."""
     assert row_of(f"tony.{word}.instances") is None
-    assert "unknown setting" in mistakes(tmp_path, {**TWO, f"tony.{word}.instances": "1"})[0]
+    assert "unknown setting" in list_errors(tmp_path, {**TWO, f"tony.{word}.instances": "1"})[0]
 
 
 def test_a_type_without_tasks_is_reported(tmp_path: Path) -> None:

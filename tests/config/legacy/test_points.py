@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.legacy.jobs import mistakes, spec
+from tests.config.legacy.jobs import list_errors, spec
 
 HOROVOD = {"tony.application.framework": "horovod", "tony.worker.instances": "3"}
 
@@ -15,7 +15,7 @@ HOROVOD = {"tony.application.framework": "horovod", "tony.worker.instances": "3"
 def test_the_driver_is_not_the_users(tmp_path: Path, key: str) -> None:
     """Whatever is said of it stops the job, unless it is debugged."""
     given = {"instances": "1", "memory": "1g", "command": "x"}[key]
-    (told,) = mistakes(tmp_path, {**HOROVOD, f"tony.driver.{key}": given})
+    (told,) = list_errors(tmp_path, {**HOROVOD, f"tony.driver.{key}": given})
     assert "tony.horovod.driver.mode.debug" in told
 
 
@@ -34,7 +34,7 @@ def test_which_task_has_a_port_for_tensorboard(tmp_path: Path, settings: dict[st
 
 def test_a_name_that_cannot_be_a_types(tmp_path: Path) -> None:
     """LinkedIn TonY ignores it; tony refuses it, and the message does not suggest a name that is refused in turn."""
-    first, why, second = mistakes(tmp_path, {"tony.1worker.instances": "1", "tony.1worker.memory": "1g"})[:3]
+    first, why, second = list_errors(tmp_path, {"tony.1worker.instances": "1", "tony.1worker.memory": "1g"})[:3]
     assert first.endswith("unknown setting; 1worker cannot be a type.")
     assert why.endswith("beginning with a letter.")
     assert second.endswith("unknown setting; 1worker cannot be a type.")

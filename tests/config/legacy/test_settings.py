@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.config.jobs import write as write_file
-from tests.config.legacy.jobs import COMMAND, NOWHERE, mistakes, notes, resolve, spec, write, xml
+from tests.config.legacy.jobs import COMMAND, NOWHERE, list_errors, notes, resolve, spec, write, xml
 from tests.facts import mention_each, mentions
 from tony.config.legacy.flags import Flags, parse
 from tony.config.legacy.translate import load as load_flags
@@ -114,7 +114,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_conf_without_equals_sign(tmp_path: Path) -> None:
-    found = mistakes(tmp_path, ONE, "--conf", "tony.yarn.queue")
+    found = list_errors(tmp_path, ONE, "--conf", "tony.yarn.queue")
     assert found == ["--conf: `tony.yarn.queue`: write --conf key=value, such as --conf tony.worker.instances=2."]
 
 
@@ -201,8 +201,11 @@ def test_many_notes_share_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_secret_is_not_shown(tmp_path: Path) -> None:
-    """Neither in a mistake nor in a note."""
-    found = [*notes(tmp_path, {**ONE, "tony.secret.key": "geheim"}), *mistakes(tmp_path, {"tony.secret.kez": "geheim"})]
+    """Neither in an error nor in a note."""
+    found = [
+        *notes(tmp_path, {**ONE, "tony.secret.key": "geheim"}),
+        *list_errors(tmp_path, {"tony.secret.kez": "geheim"}),
+    ]
     assert found
     assert not any("geheim" in each for each in found)
 
@@ -213,8 +216,8 @@ def test_a_files_type_is_known_by_its_name(tmp_path: Path) -> None:
 
 
 def test_names_that_cannot_be_shown_are_escaped(tmp_path: Path) -> None:
-    """Files, paths, settings: no mistake steers a terminal."""
-    found = mistakes(tmp_path, {**ONE, "tony.\t99999999": "1"}, "--src_dir", "a\x07b")
+    """Files, paths, settings: no error steers a terminal."""
+    found = list_errors(tmp_path, {**ONE, "tony.\t99999999": "1"}, "--src_dir", "a\x07b")
     assert mention_each(
         found,
         ('tony.\\t99999999 = "1" (tony.xml:4)', "LinkedIn TonY"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.config.legacy.jobs import mistakes, notes, spec
+from tests.config.legacy.jobs import list_errors, notes, spec
 from tests.facts import mention_each
 from tony.model.job_spec import JobSpec, TimeoutAfter
 from tony.model.setting_choices import AfterCondition, FailurePolicy, OnTimeout, RoleKind, StopOn
@@ -108,7 +108,7 @@ class TestGroups:
 
     def test_one_group_for_each_type(self, tmp_path: Path) -> None:
         first, second = AFTER.format("Evaluator", "A"), AFTER.format("Evaluator", "B")
-        found = mistakes(tmp_path, {**self.SETTINGS, "tony.application.group.B": "worker", first: "5", second: "6"})
+        found = list_errors(tmp_path, {**self.SETTINGS, "tony.application.group.B": "worker", first: "5", second: "6"})
         said = f"only one group per type: {first} (tony.xml:8) names another one for Evaluator."
         assert found == [f'{second} = "6" (tony.xml:9): {said}']
 
@@ -137,7 +137,7 @@ class TestStages:
 
     def test_lists_that_do_not_cover_all_types(self, tmp_path: Path) -> None:
         """Each that is missing, and each that is there twice."""
-        found = mistakes(tmp_path, {**types("a", "b", "c", "d"), PREPARE: "a,b", TRAINING: "b,c"})
+        found = list_errors(tmp_path, {**types("a", "b", "c", "d"), PREPARE: "a,b", TRAINING: "b,c"})
         assert mention_each(
             found,
             (f'{PREPARE} = "a,b" (tony.xml:7)', "type d", TRAINING),

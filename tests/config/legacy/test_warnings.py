@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.legacy.jobs import NOWHERE, mistakes, notes, write
+from tests.config.legacy.jobs import NOWHERE, list_errors, notes, write
 from tests.facts import mentions
 from tony.config.legacy.flags import parse
 from tony.config.legacy.translate import load
@@ -66,7 +66,7 @@ class TestNoInterpreter:
 
     def test_it_is_refused_with_the_right_path(self, tmp_path: Path) -> None:
         """As LinkedIn TonY's page on PyTorch has it, whose archive has another folder."""
-        (found,) = mistakes(tmp_path, ONE, *self.flags(tmp_path, "bin/python"))
+        (found,) = list_errors(tmp_path, ONE, *self.flags(tmp_path, "bin/python"))
         assert mentions(
             found,
             '--python_binary_path = "bin/python" (command line)',
@@ -74,7 +74,7 @@ class TestNoInterpreter:
             "venv/",
             "--python_binary_path=venv/bin/python",
         )
-        (found,) = mistakes(tmp_path, ONE, *self.flags(tmp_path, "bin/pypy"))
+        (found,) = list_errors(tmp_path, ONE, *self.flags(tmp_path, "bin/pypy"))
         assert found.endswith("; name a file of the archive, or an absolute path on the nodes.")
 
     @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def states(simulation: Simulation) -> set[TaskState]:
 
 
 def test_it_gives_way_and_asks_again() -> None:
-    """After the patience all is given back and nothing asked for; after the pause the whole is asked for again."""
+    """After the patience all is given back and nothing asked for; after the pause the whole is requested again."""
     simulation = incomplete()
     assert timers(simulation) == {"gang-patience"}
     simulation.actions.clear()
@@ -72,7 +72,7 @@ def test_it_gives_way_and_asks_again() -> None:
 
 
 def test_killed_while_it_waits_to_ask_again() -> None:
-    """What was given back for an incomplete gang is no reason any more for where its tasks stand."""
+    """What was given back for an incomplete gang is no reason any longer for where its tasks stand."""
     simulation = incomplete()
     assert simulation.advance()
     simulation.run()

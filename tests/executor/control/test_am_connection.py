@@ -27,7 +27,7 @@ from tony.protocol.messages import Message, SetLogLevel
 
 
 class Clock:
-    """Time that goes on only when the test says so, or the loop has waited."""
+    """Time that continues only when the test says so, or the loop has waited."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -77,12 +77,12 @@ class World:
         self.clock = Clock()
         self.lines = list(lines)
         self.tries = 0
-        self.wishes: list[ProtocolAction] = []
+        self.actions: list[ProtocolAction] = []
         attach = Attach(task="worker:0", container="c", incarnation="i", highest_attempt=1, pid=1, host="h")
         self.dialog = SessionProtocol(attach, 1)
         self.lease = Lease(length, patience, self.clock.monotonic())
         self.link = AmConnection(
-            self.dialog, self.lease, self.connect, self.clock, lambda: Heartbeat(), self.wishes.append
+            self.dialog, self.lease, self.connect, self.clock, lambda: Heartbeat(), self.actions.append
         )
 
     async def connect(self, timeout: float) -> Line:
@@ -167,7 +167,7 @@ async def test_older_master_is_left() -> None:
     world = World(Line([welcome(attempt=2), None]), old)
     assert await world.link.keep() == "no listener there"
     assert world.tries == 3
-    assert world.wishes == []
+    assert world.actions == []
     assert old.closed
 
 
@@ -182,7 +182,7 @@ async def test_commands_of_an_older_session_are_refused_and_logged_once(caplog: 
 
 
 async def test_reports_flow_while_connected() -> None:
-    """Each once per connection, at once; wishes go to who performs them."""
+    """Each once per connection, at once; actions go to who performs them."""
 
     async def report() -> None:
         world.dialog.report_started(1, 1, 42)
@@ -194,7 +194,7 @@ async def test_reports_flow_while_connected() -> None:
     world.link.flush()  # without a connection: nothing happens
     await world.link.keep()
     assert [Attach, ProgramStarted] == [type(message) for message in line.sent]
-    assert world.wishes == [EndExecutor(grace=2.0)]
+    assert world.actions == [EndExecutor(grace=2.0)]
 
 
 async def test_heartbeats_have_the_interval_of_the_welcome() -> None:
@@ -307,7 +307,7 @@ async def test_a_connection_without_answers_ends_with_the_lease(monkeypatch: pyt
 
 
 async def test_a_laptop_may_sleep() -> None:
-    """Its clock goes on meanwhile. The application master, which slept as well, answers when it wakes up."""
+    """Its clock continues meanwhile. The application master, which slept as well, answers when it wakes up."""
     world = World(length=60.0)
     line = Answer([welcome(interval=0.01), pass_by(world, 3600.0), Ack(n=0)])
     world.lines = [line]
@@ -327,15 +327,15 @@ async def test_a_start_message_older_than_the_lease_is_not_executed() -> None:
     second = Line([welcome(), start, until(lambda: False)])
     world.lines = [Answer([welcome(interval=0.01), pass_by(world, 3600.0), start]), second]
     keeping = asyncio.ensure_future(world.link.keep())
-    await until(lambda: world.wishes)()
+    await until(lambda: world.actions)()
     assert world.tries == 2
-    assert [wish.command for wish in world.wishes if isinstance(wish, StartTaskAttempt)] == [start]
+    assert [action.command for action in world.actions if isinstance(action, StartTaskAttempt)] == [start]
     keeping.cancel()
 
 
 @pytest.mark.parametrize("rate", [0.95, 1.05])
 async def test_clocks_run_at_different_rates(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lease of ours is over before the application master, whose clock is 5 % faster or slower, takes it to be."""
+    """A lease of ours has ended before the application master, whose clock is 5 % faster or slower, takes it to be."""
     monkeypatch.setattr("tony.executor.control.am_connection.EXPIRY_GRACE_SECONDS", 0.0)
     world = World(length=1.0, patience=0.0)
     monkeypatch.setattr(world.clock, "monotonic", lambda: rate * asyncio.get_running_loop().time())
@@ -346,7 +346,7 @@ async def test_clocks_run_at_different_rates(rate: float, monkeypatch: pytest.Mo
     assert asyncio.get_running_loop().time() - began < 1.0 * 1.06 + 1.0  # a busy machine; see the page
 
 
-# --- summons ----------------------------------------------------------------------------------------------------------
+# --- reattach requests ------------------------------------------------------------------------------------------------
 
 
 async def test_a_summons_ends_the_waiting() -> None:

@@ -1,4 +1,4 @@
-"""How long an executor goes on alone."""
+"""How long an executor continues alone."""
 
 import pytest
 

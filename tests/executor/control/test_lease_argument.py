@@ -1,4 +1,4 @@
-"""The argument of docs/am-failures.md, by chance: when the application master counts on it, nothing lives."""
+"""The argument of docs/am-failures.md, with random clocks: when the application master counts on it, nothing lives."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_unacknowledged_reports_come_again_on_the_next_connection(dialog: Sessio
 
 
 def test_start_is_obeyed_once(dialog: SessionProtocol) -> None:
-    """The same try again, while it runs and when it is over, does nothing; the next try starts."""
+    """The same try again, while it runs and when it has ended, does nothing; the next try starts."""
     assert dialog.on_message(start(1)) == [StartTaskAttempt(command=start(1))]
     assert dialog.on_message(start(1)) == ()
     dialog.report_exited(1, 1, DONE, ended=0.0)
@@ -117,11 +117,11 @@ def test_stop_before_start_bars_the_session(dialog: SessionProtocol) -> None:
 
 
 def test_stop_names_the_running_try(dialog: SessionProtocol) -> None:
-    """A stop may be repeated while the program runs, and means nothing when it is over."""
+    """A stop may be repeated while the program runs, and means nothing when it has ended."""
     dialog.on_message(start(1))
-    wish = StopTaskAttempt(session=1, try_=1, grace=3.0, reason="why")
-    assert dialog.on_message(stop(1)) == [wish]
-    assert dialog.on_message(stop(1)) == [wish]
+    action = StopTaskAttempt(session=1, try_=1, grace=3.0, reason="why")
+    assert dialog.on_message(stop(1)) == [action]
+    assert dialog.on_message(stop(1)) == [action]
     dialog.report_exited(1, 1, DONE, ended=0.0)
     assert dialog.on_message(stop(1)) == ()
     assert dialog.on_message(start(1, try_=2)) != ()
@@ -218,7 +218,7 @@ def test_an_attaching_executor_sends_its_address_and_state(dialog: SessionProtoc
 
 
 def test_release_and_log_level(dialog: SessionProtocol) -> None:
-    """After the release nothing is started or prepared any more."""
+    """After the release nothing is started or prepared any longer."""
     assert dialog.on_message(SetLogLevel(level="debug")) == [ApplyLogLevel(level="debug")]
     assert dialog.on_message(ReleaseExecutor(grace=1.0)) == [EndExecutor(grace=1.0)]
     assert dialog.on_message(start(1)) == ()
@@ -253,7 +253,7 @@ STEPS = st.lists(
 
 
 class Shell:
-    """Does what the dialog wishes, and keeps account of what it promises."""
+    """Performs the actions of the dialog, and checks what it guarantees."""
 
     def __init__(self) -> None:
         self.dialog = make()
@@ -264,18 +264,18 @@ class Shell:
         self.arrived: dict[int, Reported] = {}
         self.acked = 0
 
-    def perform(self, wishes: Sequence[ProtocolAction]) -> None:
-        for wish in wishes:
-            if isinstance(wish, PrepareSession):
-                self.to_prepare = wish.session
-            elif isinstance(wish, StartTaskAttempt):
-                this = (wish.command.session, wish.command.try_)
+    def perform(self, actions: Sequence[ProtocolAction]) -> None:
+        for action in actions:
+            if isinstance(action, PrepareSession):
+                self.to_prepare = action.session
+            elif isinstance(action, StartTaskAttempt):
+                this = (action.command.session, action.command.try_)
                 assert self.running is None, "two programs at a time"
                 assert self.started[-1:] < [this], "an older try after a newer one, or one twice"
                 self.running = this
                 self.started.append(this)
-            elif isinstance(wish, StopTaskAttempt):
-                assert self.running == (wish.session, wish.try_)
+            elif isinstance(action, StopTaskAttempt):
+                assert self.running == (action.session, action.try_)
 
     def end(self) -> None:
         if self.running:

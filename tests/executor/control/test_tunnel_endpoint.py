@@ -1,4 +1,4 @@
-"""A real executor that is asked for its ports: it comes back on a further connection, or says why not."""
+"""A real executor that gets a request for its ports: it comes back on a further connection, or says why not."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_a_program_above_its_limit_is_killed_and_classified(master: Master, gues
 
 
 def test_measured_peak_of_a_modest_program(master: Master, guest: Start) -> None:
-    """Also of one that is over before the first look."""
+    """Also of one that has ended before the first look."""
     guest((sys.executable, "-S", "-c", "x = bytearray(b'x') * (64 << 20)"), memory=1 << 30)
     master.wait(msg.Ready)
     master.start()

@@ -56,7 +56,7 @@ def test_the_label_of_a_process_is_no_part_of_its_line(streams: tuple[Printed, P
 
 
 def test_of_much_output_the_end_is_looked_at(streams: tuple[Printed, Printed]) -> None:
-    """What is not kept any more is not missed."""
+    """What is not kept any longer is not missed."""
     pattern = LogPattern(PATTERN)
     for number in range(30):
         streams[0].print(f"step {number}\n" + "x" * 20_000 + "\n")
@@ -66,7 +66,7 @@ def test_of_much_output_the_end_is_looked_at(streams: tuple[Printed, Printed]) -
 def test_a_pattern_that_takes_for_ever_is_given_up(
     streams: tuple[Printed, Printed], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The heart of the executor goes on beating; the log says why there is no progress."""
+    """The heart of the executor continues beating; the log says why there is no progress."""
     pattern = LogPattern(r"(?P<step>(\d+)+)x")
     streams[0].print("1" * 60 + "\n")
     began = time.process_time()

@@ -60,7 +60,7 @@ def measuring(
 
 
 async def test_samples_come_again_and_again() -> None:
-    """With their session and try, until it is over; what says nothing new at the end is not said."""
+    """With their session and try, until it has ended; what says nothing new at the end is not said."""
     hearer, used = Hearer(), Used()
     of = measuring(hearer, used)
     running = asyncio.ensure_future(of.run())

@@ -70,7 +70,7 @@ def data_of(piece: LogPiece) -> bytes:
 
 
 async def test_a_waiting_reader_is_answered_when_something_is_printed(tmp_path: Path) -> None:
-    """Nothing comes before; then the very bytes, and the next request goes on behind them."""
+    """Nothing comes before; then the very bytes, and the next request continues behind them."""
     desk = Desk(tmp_path)
     book = desk.begin()
     desk.on_request()

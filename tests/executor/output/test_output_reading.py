@@ -16,7 +16,7 @@ def read(master: Master, number: int, **more: object) -> LogPiece:
 
 
 def test_output_is_read_while_the_program_runs(master: Master, guest: Start) -> None:
-    """The first line comes though the program goes on; the rest, without a line's end, before the executor ends."""
+    """The first line comes though the program continues; the rest, without a line's end, before the executor ends."""
     start = guest("echo first; read -t 3600 < /dev/zero || sleep 3600")
     master.wait(Ready)
     master.start()

@@ -137,7 +137,7 @@ def test_the_address_of_a_role_is_filled_in() -> None:
 
 
 def test_every_program_gets_the_common_variables_and_the_marker() -> None:
-    """Names as in LinkedIn TonY; our own internal variables are not handed on."""
+    """Names as in LinkedIn TonY; our own internal variables are not passed on."""
     (env,) = built({"HOME": "/home/me", "TONY_EXECUTOR": "x", "TONY_MINE": "kept"})
     assert env["JOB_NAME"] == "worker"
     assert env["TASK_INDEX"] == "2"

@@ -36,7 +36,7 @@ def written(executor: Guest, name: str) -> int:
 
 
 def stopped(master: Master, grace: float) -> ExitStatus:
-    """How the program ended after it was told to."""
+    """How the program ended after it was asked to."""
     master.send(msg.StopProgram(session=1, grace=grace, reason="enough"))
     status = master.wait(msg.ProgramExited).status
     assert status.reason is ExitReason.STOPPED

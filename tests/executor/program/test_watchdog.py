@@ -73,7 +73,7 @@ def test_a_stopped_executor_does_not_keep_its_program(kennel: Kennel) -> None:
 
 
 def test_a_machine_that_has_slept_has_time(kennel: Kennel) -> None:
-    """The lease is over when it wakes up; the executor is given time to renew it."""
+    """The lease has ended when it wakes up; the executor is given time to renew it."""
     program = kennel.program()
     long_ago = clock.monotonic() / 2  # the machine may have begun within the hour
     kennel.dog.renew_lease(long_ago, timeout=60.0)

@@ -88,7 +88,7 @@ def test_every_thread_of_every_python_is_dumped(master: Master, guest: Start, tm
     assert "in at_the_top" in (tmp_path / "logs" / stacks.name).read_text()
     assert (tmp_path / "logs" / stacks.name).stat().st_mode & 0o777 == 0o600
     assert executor.programs()
-    assert not master.all(ProgramExited), "it goes on as if nothing had happened"
+    assert not master.all(ProgramExited), "it continues as if nothing had happened"
 
 
 def test_py_spy_is_tried_first(master: Master, guest: Start, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_root_does_not_run_a_py_spy_of_another_user(master: Master, guest: Start
 
 
 def test_py_spy_itself(master: Master, guest: Start, tmp_path: Path) -> None:
-    """It sees every thread of every Python process by name, without our hook; and the program goes on."""
+    """It sees every thread of every Python process by name, without our hook; and the program continues."""
     if reason := why_not_to_look():
         pytest.skip(f"py-spy may not look into another process here: {reason}")
     (tmp_path / "waiting.py").write_text(_WAITING)

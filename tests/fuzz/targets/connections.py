@@ -163,16 +163,16 @@ async def _ask(pieces: list[bytes]) -> None:
 
 
 class _Porch:
-    """An executor's own door, also on a Unix socket, where no certificate keeps bytes from what is behind it."""
+    """An executor's own listener, also on a Unix socket, where no certificate keeps bytes from what is behind it."""
 
     def __init__(self, hall: _Hall) -> None:
         context = from_plain(LaunchContext, plain_of(LaunchContext))
         container = replace(context.container, host="127.0.0.1")
         self.heard: list[Summon] = []
-        self.door = ReattachListener(replace(context, container=container, credentials=JOB.executors), self._obey)
-        self.port = int(hall.run(self.door.open()).rpartition(":")[2])
-        self.server = self.door._server
-        self.path = f"{scratch('porch')}/door.sock"
+        self.listener = ReattachListener(replace(context, container=container, credentials=JOB.executors), self._obey)
+        self.port = int(hall.run(self.listener.open()).rpartition(":")[2])
+        self.server = self.listener._server
+        self.path = f"{scratch('porch')}/listener.sock"
         hall.run(self.server.listen(f"unix:{self.path}"))
 
     def _obey(self, summon: Summon) -> bool:

@@ -138,7 +138,7 @@ def _spoken(data: bytes) -> Iterator[tuple[int, Message]]:
 
 
 def dialog(data: bytes) -> None:
-    """Messages of an application master, in lines: each try that we are told to start has one end."""
+    """Messages of an application master, in lines: each try that we are asked to start has one end."""
     attach = from_plain(Attach, plain_of(Attach))
     mind = SessionProtocol(replace(attach, highest_attempt=1), session=1)
     mind.on_connected()
@@ -167,7 +167,7 @@ def dialog(data: bytes) -> None:
 
 
 def start(data: bytes) -> None:
-    """What an executor is told to start with: the first byte is a framework, the rest is its shared value."""
+    """What an executor is asked to start with: the first byte is a framework, the rest is its shared value."""
     name = _FRAMEWORKS[(data[0] if data else 0) % len(_FRAMEWORKS)]
     try:
         message = decode(

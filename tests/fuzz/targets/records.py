@@ -1,4 +1,4 @@
-"""What is kept of a job, read back after faults and strangers: event log, its replay, record, summary, index."""
+"""What is kept of a job, read back after faults and other users: event log, its replay, record, summary, index."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def _listed(folder: JobFolder) -> None:
         _fits_screen(" ".join(_format_row(head, head.job, None)))
         assert resolve(_home(folder), "last") == _JOB
     except (RecordError, UnknownJobError):
-        assert listing.unreadable or listing.ended  # ended: the index knows what the record does not say any more
+        assert listing.unreadable or listing.ended  # ended: the index knows what the record does not say any longer
 
 
 def _show(found: JobReport) -> None:

@@ -107,7 +107,7 @@ def _pieces(data: bytes, size: int) -> Iterator[bytes]:
 
 
 def kept(data: bytes) -> None:
-    """A program's output on disk: within its limit, and the end of what was printed; and what it hands on."""
+    """A program's output on disk: within its limit, and the end of what was printed; and what it passes on."""
     how, limit, stream = (*data[:2], 0, 0)[0], (*data[:2], 0, 0)[1] * 4, data[2:]
     place = scratch("output") / "x.out"
     file = BoundedLogFile(place, limit)

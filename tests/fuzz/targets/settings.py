@@ -145,9 +145,9 @@ def placeholders(data: bytes) -> None:
     names, _, rest = data.decode("utf-8", "surrogateescape").partition("\n")
     params = names.split(",")
     found = [*check(rest, params), *find_misspelled_names(rest, params)]
-    for mistake in found:
-        assert rest[mistake.position] == "{"
-        assert len(mistake.message) <= LONGEST_MESSAGE + len(rest) + len(names)
+    for error in found:
+        assert rest[error.position] == "{"
+        assert len(error.message) <= LONGEST_MESSAGE + len(rest) + len(names)
     values = {"role": "worker", "index": "0", **{f"params.{name}": "<v>" for name in params}}
     filled = fill(rest, values)
     assert len(filled) <= len(rest) + 10 * rest.count("{")

@@ -206,7 +206,7 @@ def test_flush_makes_visible(client: WebHdfs, folder: str) -> None:
 
 
 def test_a_killed_writer(client: WebHdfs, folder: str, start: Callable[[str, str], subprocess.Popen[str]]) -> None:
-    """SIGKILL in the midst of appends: a prefix is there, each line once, and the successor goes on in seconds."""
+    """SIGKILL in the midst of appends: a prefix is there, each line once, and the successor continues in seconds."""
     path = f"{folder}/log"
     for _ in range(2):
         client.delete(path)

@@ -262,7 +262,7 @@ def test_usage_and_quotas_of_a_folder(client: WebHdfs, cluster: FakeWebHdfs) -> 
 
 
 def test_a_dead_datanode_is_left_out(client: WebHdfs, cluster: FakeWebHdfs) -> None:
-    """The NameNode believes in dead DataNodes for minutes; they are named to it and another one is asked for."""
+    """The NameNode believes in dead DataNodes for minutes; they are named to it and another one is requested."""
     cluster.fail_next("CREATE", Trouble.DEAD_DATANODE)
     client.create("/f", b"content")
     assert cluster.queries[-1]["excludedatanodes"] == "127.0.0.1"

@@ -68,7 +68,7 @@ def test_an_impostor_without_the_password() -> None:
 
 
 def test_an_offer_twice() -> None:
-    """A daemon that does not take our choice would go on offering for ever."""
+    """A daemon that does not take our choice would continue offering for ever."""
     negotiation = _new()
     offer = _offer(_token_auth(DigestServer(TOKENS.get)))
     negotiation.receive(offer)

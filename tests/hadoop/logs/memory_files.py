@@ -13,7 +13,7 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
 
 
 class MemoryFile:
-    """One file; counts what is asked for.
+    """One file; counts what is requested.
 
     Attributes:
         data: its content.

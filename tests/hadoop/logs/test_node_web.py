@@ -50,7 +50,7 @@ def test_listing_and_content(node: FakeNodeWeb, web: NodeWeb) -> None:
 
 
 def test_offsets(node: FakeNodeWeb, web: NodeWeb) -> None:
-    """From every offset of a short file, and from some of one that is longer than what is asked for at first."""
+    """From every offset of a short file, and from some of one that is longer than what is requested at first."""
     for offset in range(len(_NASTY) + 3):
         assert _read(web, "stdout", offset) == _NASTY[offset:]
     long = bytes(range(256)) * 2000

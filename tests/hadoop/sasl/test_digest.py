@@ -184,7 +184,7 @@ def test_the_example_of_the_rfc() -> None:
 
 
 def test_md5_where_fips_forbids_it() -> None:
-    """It is asked for as what it is: not for security."""
+    """It is requested as what it is: not for security."""
     assert digest_layers.md5.keywords == {"usedforsecurity": False}
 
 

@@ -1,4 +1,4 @@
-"""Placement constraints as text: what Hadoop's own parser made of the same, and what is said of a mistake.
+"""Placement constraints as text: what Hadoop's own parser made of the same, and what is said of an error.
 
 `constraints-3.4.2.json` was written by org.apache.hadoop.yarn.util.constraint.PlacementConstraintParser of Hadoop
 3.4.2: text -> bytes of its PlacementConstraintProto in base64, or null where it threw.
@@ -84,7 +84,7 @@ def comparable(constraint: PlacementConstraint) -> Hashable:
 
 @pytest.mark.parametrize("text", GOLDEN)
 def test_as_hadoop_reads_it(text: str) -> None:
-    """The same constraint from the same text, or a mistake for both; what differs is listed."""
+    """The same constraint from the same text, or an error for both; what differs is listed."""
     expected = GOLDEN[text]
     if expected is None and text not in ONLY_WE:
         with pytest.raises(ConstraintError):

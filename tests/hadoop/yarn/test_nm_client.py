@@ -48,7 +48,7 @@ class Node:
         self.tokens = tokens
 
     def let_in(self, name: bytes) -> None:
-        """The newest token is this one; older ones go on to work."""
+        """The newest token is this one; older ones continue to work."""
         self.passwords[name] = b"for " + name
         token = HadoopToken(identifier=name, password=self.passwords[name], kind="NMToken", service="elsewhere:1")
         self.tokens.put([NodeToken(node=self.manager.node, token=to_message(token))])
@@ -112,7 +112,7 @@ async def test_a_start_that_is_refused() -> None:
 
 
 async def test_a_node_without_a_token() -> None:
-    """That is a mistake of the caller's, and said at once."""
+    """That is an error of the caller, and reported at once."""
     nodes = NodeClients(NodeTokens())
     with pytest.raises(MissingNodeTokenError, match="no token for node a:1"):
         await nodes.start(Container(id=ContainerId(number=1), node=NodeId(host="a", port=1)), SLEEP)

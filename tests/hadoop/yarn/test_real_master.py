@@ -132,7 +132,7 @@ def _texts(values: Iterable[str | None]) -> tuple[str, ...]:
 
 
 async def test_asks_that_are_refused(cluster: MiniCluster) -> None:
-    """Too large, of a label that there is not, with constraints that the cluster does not take: the rest goes on."""
+    """Too large, of a label that there is not, with constraints that the cluster does not take: the rest continues."""
     async with unmanaged(cluster) as it:
         it.master.want(1, 2, it.ask)
         it.master.want(2, 1, ContainerRequest(resource=Resource(memory=9_999_999, vcores=1)))

@@ -216,7 +216,7 @@ def test_a_new_resource_manager_gets_the_whole_state() -> None:
 
 
 def test_a_refused_ask_does_not_stop_the_others() -> None:
-    """They are asked for one by one until the bad one is found."""
+    """They are requested one by one until the bad one is found."""
     table, manager = AskTable(), registered()
     table.want(1, 2, SMALL)
     table.want(2, 3, BIG)
@@ -244,7 +244,7 @@ def test_a_good_ask_that_becomes_a_bad_one_is_taken_back() -> None:
 
 
 def test_scheduling_requests() -> None:
-    """Tags and constraints are asked for the newer way."""
+    """Tags and constraints are requested the newer way."""
     table, manager = AskTable(), registered()
     table.want(1, 2, APART)
     (request,) = table.build_request().scheduling_requests

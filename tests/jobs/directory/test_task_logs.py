@@ -1,4 +1,4 @@
-"""Logs are read by offsets, over both halves of a rotated one; a search goes on where the last one ended."""
+"""Logs are read by offsets, over both halves of a rotated one; a search continues where the last one ended."""
 
 from __future__ import annotations
 

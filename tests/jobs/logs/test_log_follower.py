@@ -81,7 +81,7 @@ async def test_beginning_with_the_last_lines(folder: JobFolder) -> None:
 
 
 async def test_lines_without_an_end_wait_for_it_one_by_one(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who ends its line meanwhile is not due any more; who does not is due once."""
+    """Who ends its line meanwhile is not due any longer; who does not is due once."""
     monkeypatch.setattr("tony.jobs.logs.log_follower.PARTIAL_LINE_SECONDS", 0.0)
     with LogTail(folder.logs, Selection(), live=True) as tail:
         for index in range(3):

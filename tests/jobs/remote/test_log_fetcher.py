@@ -233,7 +233,7 @@ async def test_only_missing_output_is_requested(home: Home, remote_job: RemoteJo
 
 
 async def test_a_connection_that_breaks_costs_nothing(home: Home, remote_job: RemoteJob) -> None:
-    """It goes on where it was, also with an application master that comes up later."""
+    """It continues where it was, also with an application master that comes up later."""
     folder, record, _ = remote_job
     notes = Notes()
     async with fetch_logs(home, record, Selection(), notes) as logs:

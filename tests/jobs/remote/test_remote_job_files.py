@@ -43,7 +43,7 @@ def remote_job(home: Home, monkeypatch: pytest.MonkeyPatch) -> RemoteJob:
 
 
 async def test_less_is_read_of_records_of_other_users(remote_job: RemoteJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its owner is asked for: so it is not of our own state directory."""
+    """Its owner is requested: so it is not of our own state directory."""
     folder, _, _ = remote_job
     monkeypatch.setattr("tony.history.job_record.MAX_FOREIGN_TASKS", 1)
 
@@ -55,7 +55,7 @@ async def test_less_is_read_of_records_of_other_users(remote_job: RemoteJob, mon
 
 
 async def test_output_of_a_job_that_has_ended(home: Home, remote_job: RemoteJob) -> None:
-    """It is asked for until it is here, task by task, and then no more."""
+    """It is requested until it is here, task by task, and then no more."""
     folder, record, scheduler = remote_job
     write_summary(folder, succeeded(folder, record))
     logged(folder, [Granted(container="c1", role="worker", host="h1")])

@@ -98,7 +98,7 @@ async def test_an_am_that_dies_during_a_request(home: Home) -> None:
     async with FakeAm(folder, running) as master:
         master.on_message = lambda connection, message: master.hang_up()  # type: ignore[method-assign]
         asking = asyncio.ensure_future(job_status.load_report(home, JOB))
-        await wait_until(lambda: master.visitors)
+        await wait_until(lambda: master.all_connections)
         await master.die()
         report = await asking
     assert report.failure is not None

@@ -111,7 +111,7 @@ async def test_an_am_that_started_just_then_decides_the_outcome(home: Home, queu
 
 
 def test_the_limit_is_for_the_time_before_the_master(home: Home) -> None:
-    """Not for a job that has none, not before it is over, not after a master has run, not where masters run at once."""
+    """Not for a job that has none, not before it has passed, not after a master ran, not where masters run at once."""
     folder, record = recorded(home, spec=LIMITED, submitted=clock.wall() - 100.0)
     waiting = build_pending_report(folder, record)
 

@@ -96,7 +96,7 @@ def test_the_record_knows_better(home: Home) -> None:
     folder, record = recorded(home)
     events: list[Event] = [*started(), exited(TaskId("worker", 0), 7, 9.0)]
     logged(folder, events)
-    status = ApplicationStatus(alive=False, result=JobState.KILLED, note="the application was over")
+    status = ApplicationStatus(alive=False, result=JobState.KILLED, note="the application had ended")
     report = apply_scheduler_status(build_last_report(folder, record), status)
     assert report.state is JobState.FAILED
     assert report.failure is not None
@@ -236,7 +236,7 @@ async def test_a_follower_asks_the_scheduler_for_the_cause_of_a_signal(home: Hom
 
 @pytest.mark.parametrize("result", [JobState.KILLED, None])
 async def test_the_cause_of_a_signal(home: Home, result: JobState | None) -> None:
-    """The AM has got a signal only; where the scheduler was told to end the job, it knows why."""
+    """The AM has got a signal only; where the scheduler was asked to end the job, it knows why."""
     folder, record = recorded(home)
     killed = closed(folder, record, SIGTERM)
     submitter = Bringing(

@@ -105,13 +105,13 @@ def portal(tmp_path: Path, tokens: TokenFile, **said: Any) -> ASGIApp:
     home = Home(tmp_path / "home")
     keep(home)
     terms = ListenOptions(**said).build_auth_config(tokens)
-    door = Authenticator(terms)
-    login = LoginRoutes(door, tokens, terms.cookie, secure=terms.secure)
-    return as_peer(create(HomeSource(home, "owner"), door, login=True, more=login.build_routes()), None)
+    authenticator = Authenticator(terms)
+    login = LoginRoutes(authenticator, tokens, terms.cookie, secure=terms.secure)
+    return as_peer(create(HomeSource(home, "owner"), authenticator, login=True, more=login.build_routes()), None)
 
 
 def test_a_token_is_written_into_the_page(tmp_path: Path, tokens: TokenFile) -> None:
-    """A page asks for it, gives a cookie for it, and goes on where one wanted to go."""
+    """A page asks for it, gives a cookie for it, and continues where one wanted to go."""
     app = portal(tmp_path, tokens)
     asked = fetch(app, f"/job/{JOB}?x=1")
     assert (asked.status_code, f'name="next" value="job/{JOB}?x=1"' in asked.text) == (401, True)

@@ -50,7 +50,7 @@ def test_no_text_breaks_it(tmp_path_factory: pytest.TempPathFactory, text: str) 
 
 
 def test_a_running_portal_sees_changed_tokens(tmp_path: Path) -> None:
-    """A token that another process makes is accepted at once, and one that it revokes is not any more."""
+    """A token that another process makes is accepted at once, and one that it revokes is not any longer."""
     portal, owner = TokenFile(tmp_path), TokenFile(tmp_path)
     assert portal.find("tony_01234567_x") is None
     text, entry = owner.make("ann")
@@ -61,7 +61,7 @@ def test_a_running_portal_sees_changed_tokens(tmp_path: Path) -> None:
 
 
 def test_a_token_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After its time it is none any more, and neither is its cookie; one without end goes on."""
+    """After its time it is none any longer, and neither is its cookie; one without end continues."""
     file = TokenFile(tmp_path)
     short, _ = file.make("ann", 60.0)
     endless, _ = file.make("ann", None)

@@ -46,7 +46,7 @@ class Refusing(FsspecStore):
         return super().list(path)
 
     def wait_looks(self, number: int) -> None:
-        """Until so many more have begun: then all but the last are over."""
+        """Until so many more have begun: then all but the last have ended."""
         with self.looked:
             wanted = self.looks + number
             assert self.looked.wait_for(lambda: self.looks >= wanted, CEILING)

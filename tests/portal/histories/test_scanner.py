@@ -56,7 +56,7 @@ def ended(home: Home, job: str) -> JobFolder:
 
 
 def states(index: JobIndex) -> dict[str, str]:
-    """Last digits of the day -> how the job stands."""
+    """Last digits of the day -> its status."""
     heads = index.query_page(Query(most=1000)).heads
     return {head.job[13:14]: "damaged" if head.damaged else head.state.value for head in heads}
 

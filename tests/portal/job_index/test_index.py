@@ -168,7 +168,7 @@ def test_numbers_that_are_none(index: JobIndex) -> None:
 
 
 def test_only_one_writes_and_all_read(tmp_path: Path) -> None:
-    """A second process's writing is refused, and goes on when the first has gone."""
+    """A second process's writing is refused, and continues when the first has gone."""
     first, second = JobIndex(tmp_path / "index.db"), JobIndex(tmp_path / "index.db")
     assert second.query_page(Query()).heads == ()
     assert first.claim()

@@ -96,9 +96,9 @@ class Place:
 async def place(home: Home, jobs: int, *, most: int = 4, idle: float = 600.0) -> AsyncIterator[Place]:
     """A portal that knows so many jobs."""
     portal = IndexedJobs(home, [open_location(str(home.path), home, os.environ)], "jobs of a test")
-    door = Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,)))
-    boarding = TensorBoardRoutes(home, portal, door, TensorBoardManager(home.portal / "boards", most, idle))
-    app = create(portal, door, more=boarding.build_routes())
+    authenticator = Authenticator(AuthConfig(key=b"k" * 32, owner="ann", proxies=(TEST_PROXY,)))
+    boarding = TensorBoardRoutes(home, portal, authenticator, TensorBoardManager(home.portal / "boards", most, idle))
+    app = create(portal, authenticator, more=boarding.build_routes())
     app.state.boards = True
     transport = httpx.ASGITransport(app=as_peer(app, None), client=("10.0.0.1", 50000))
     await portal.start()

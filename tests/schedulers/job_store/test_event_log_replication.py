@@ -85,7 +85,7 @@ async def test_it_cannot_even_be_begun(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 async def test_a_later_attempt_has_taken_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is confirmed any more, so that no action runs; subscribers get the reason."""
+    """Nothing is confirmed any longer, so that no action runs; subscribers get the reason."""
     monkeypatch.setattr(event_log_replication, "_WAIT_SECONDS", 0.3)
     async with start_fake_cluster(tmp_path) as cluster:
         said = cluster.log(b"header\n")

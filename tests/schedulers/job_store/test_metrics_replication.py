@@ -1,4 +1,4 @@
-"""What was measured outlives its application master: it goes to HDFS, and the next one finds it there."""
+"""Metrics outlive an application master: they go to HDFS, and the next one finds them there."""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ async def test_a_later_am_recovers_running_containers(tmp_path: Path) -> None:
 
 
 async def die(made: LocalBench) -> int:
-    """Has the source do nothing any more, as far as that can be in one process; answers what its supervisor keeps."""
+    """Has the source do nothing any longer, as far as that can be in one process; answers what its supervisor keeps."""
     source = made.source
     assert isinstance(source, LocalAllocator)
     source._sink = None

@@ -232,7 +232,7 @@ def test_a_newer_python_next_to_an_old_one(container: Path) -> None:
 
 
 def test_source_is_read_by_old_pythons() -> None:
-    """Whatever came after 3.4 would be a mistake in its grammar there, and hide what we have to say."""
+    """Whatever came after 3.4 would be an error in its grammar there, and hide what we have to say."""
     import ast
 
     ast.parse((LAUNCH / "start.py").read_text(), feature_version=(3, 4))

@@ -110,7 +110,7 @@ class FakeCluster:
         assert found.tokens is not None
         return from_bytes(found.tokens)
 
-    def papers_of(self, container: str) -> TaskLaunch:
+    def payload_of(self, container: str) -> TaskLaunch:
         return decode_payload(TaskLaunch, self.tokens_of(container).secrets[TASK])
 
     def _report(self, _: object, _incoming: object) -> GetApplicationReportResponse:
@@ -140,7 +140,7 @@ class FakeCluster:
         return found.content if found else None
 
     def _payload(self) -> JobPayload:
-        door, web = self.manager.server.address, f"127.0.0.1:{self.files.port}"
+        address, web = self.manager.server.address, f"127.0.0.1:{self.files.port}"
         return JobPayload(
             record=self.job.record,
             credentials=JobCredentials(am=build_credentials(), executors=build_credentials()),
@@ -149,7 +149,7 @@ class FakeCluster:
             configuration={
                 "fs.defaultFS": "hdfs://127.0.0.1:8020",
                 "dfs.namenode.http-address": web,
-                "yarn.resourcemanager.scheduler.address": f"{door.host}:{door.port}",
+                "yarn.resourcemanager.scheduler.address": f"{address.host}:{address.port}",
                 "yarn.resourcemanager.address": str(self.clients_door.address),
                 "yarn.resourcemanager.connect.max-wait.ms": "300",
                 "yarn.client.failover-sleep-base-ms": "10",

@@ -1,4 +1,4 @@
-"""What a cluster tells of its files is handed on exactly; nodes are only told what they can fetch."""
+"""What a cluster tells of its files is passed on exactly; nodes only learn what they can fetch."""
 
 from __future__ import annotations
 

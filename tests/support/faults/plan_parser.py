@@ -46,7 +46,7 @@ def parse_plan(text: str, source: str = "the plan") -> fault.FaultPlan:
         source: name of its file or setting, for messages.
 
     Raises:
-        ConfigError: with all mistakes.
+        ConfigError: with all errors.
     """
     faults, problems, seed = [], [], 0
     for number, line in enumerate(text.splitlines(), start=1):

@@ -125,7 +125,7 @@ async def test_others_are_left_alone() -> None:
 
 
 async def test_a_partition_delays_all_messages_silently() -> None:
-    """Messages of both directions continue when it is over; so does the end of the connection."""
+    """Messages of both directions continue when it has ended; so does the end of the connection."""
 
     async def talk(connection: FaultyConnection, wire: Wire, way: LinkFault) -> None:
         (injection,) = injections("partition worker:0")

@@ -164,7 +164,7 @@ class FakeResourceManager:
     def forget(self) -> None:
         """Lose registration and asks, as in a restart; running containers keep running.
 
-        Ends told in the last answer are told again: NodeManagers repeat them until the AM's next heartbeat confirms.
+        Ends told in the last answer are repeated: NodeManagers repeat them until the AM's next heartbeat confirms.
         """
         if self._last is not None:
             self._completed[:0] = self._last.completed

@@ -1,4 +1,4 @@
-"""Who may have what of a machine, and what strangers may write without doing harm."""
+"""Who may have what of a machine, and what other users may write without doing harm."""
 
 import json
 from dataclasses import replace
@@ -127,10 +127,10 @@ def test_text_of_other_users_is_sanitized() -> None:
     assert len(read.job_name) == 200
 
 
-wishes = st.lists(st.tuples(st.integers(1, 100), st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=12)
+requests = st.lists(st.tuples(st.integers(1, 100), st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=12)
 
 
-@given(wishes)
+@given(requests)
 def test_claims_are_neither_overtaken_nor_starved(wanted: list[tuple[int, int, int]]) -> None:
     """Over random arrivals and ends: never too much is granted, no claim is delayed by a younger one, all are
     granted."""
@@ -186,7 +186,7 @@ def test_a_claim_waits_behind_the_nearest_that_lacks_the_same() -> None:
 
 
 @example([(2, 0, 0), (1, 1, 0), (98, 4, 0), (1, 0, 0)])
-@given(wishes)
+@given(requests)
 def test_a_claim_that_watches_only_its_blocker_misses_nothing(wanted: list[tuple[int, int, int]]) -> None:
     """A claim with a blocker is decided only when that one changes, one without at every end: all that may be
     granted is."""

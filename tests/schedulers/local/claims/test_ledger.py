@@ -1,4 +1,4 @@
-"""The ledger, between processes and between users: claims, the line, deaths, and what strangers leave in the folder."""
+"""The ledger, between processes and between users: claims, the queue, deaths, and what other users leave in it."""
 
 import asyncio
 import fcntl
@@ -25,7 +25,7 @@ from tony.schedulers.local.claims.machine_capacity import Machine
 CLAIMER = Path(__file__).with_name("claim_process.py")
 #: The safety re-check comes after five seconds: what comes sooner was an event of the kernel.
 PROMPT = 4.0
-STRANGER = 54321
+OTHER_USER = 54321
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_an_inherited_claim_outlives_its_holder(ledger: ResourceLedger) -> None:
 
 
 def test_programs_do_not_inherit_it(ledger: ResourceLedger) -> None:
-    """Python closes what is not handed on: a claim never hangs on a program that a user's program left."""
+    """Python closes what is not passed on: a claim never hangs on a program that a user's program left."""
     held = posted(ledger)
     heir = subprocess.Popen(["sleep", "600"])
     os.close(held.descriptor)
@@ -332,7 +332,7 @@ async def test_cancelled_waiter_takes_its_claim_back(ledger: ResourceLedger, tmp
     held.withdraw()
 
 
-# --- strangers ------------------------------------------------------------------------------------------------------
+# --- other users ------------------------------------------------------------------------------------------------------
 
 
 def test_strange_content_counts_for_nothing(ledger: ResourceLedger, tmp_path: Path) -> None:
@@ -385,14 +385,14 @@ def test_two_users() -> None:
             with os.fdopen(reading) as told:
                 assert told.readline() == "granted ('a',)\n"
             (seen,) = living(mine)
-            assert (seen.user, seen.devices) == (f"user {STRANGER}", ("a",))
+            assert (seen.user, seen.devices) == (f"user {OTHER_USER}", ("a",))
         finally:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         assert living(mine) == []
         mine.close()
         # Even root leaves it to its owner, who removes it when he looks next.
-        assert [path.stat().st_uid for path in folder.iterdir()] == [STRANGER]
+        assert [path.stat().st_uid for path in folder.iterdir()] == [OTHER_USER]
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -418,7 +418,9 @@ def test_another_user_cannot_stop_all_jobs() -> None:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             mine.close()
-    expected = f"is locked by process {child} of user {STRANGER}; if it never unlocks it, set scheduler.local.ledger to"
+    expected = (
+        f"is locked by process {child} of user {OTHER_USER}; if it never unlocks it, set scheduler.local.ledger to"
+    )
     assert expected in notices[0]
 
 
@@ -436,8 +438,8 @@ async def _wait_for_notice(ledger: ResourceLedger, notices: list[str]) -> None:
 def as_hostile_user(folder: Path, writing: int) -> None:
     """Another user claims more than there is, and locks the ledger for ever."""
     try:
-        os.setgid(STRANGER)
-        os.setuid(STRANGER)
+        os.setgid(OTHER_USER)
+        os.setuid(OTHER_USER)
         ticket = "00000000000000000001-1-aaaaaaaa"
         hog = Claim(ticket=ticket, job="x", job_name="hog", memory=1 << 60, gpus=0, devices=())
         locked_file(folder / f"{ticket}.claim", encode(hog))
@@ -451,8 +453,8 @@ def as_hostile_user(folder: Path, writing: int) -> None:
 def as_stranger(folder: Path, writing: int) -> None:
     """Another user takes the first GPU, with the strictest umask there is."""
     try:
-        os.setgid(STRANGER)
-        os.setuid(STRANGER)
+        os.setgid(OTHER_USER)
+        os.setuid(OTHER_USER)
         os.umask(0o777)
         ledger = ResourceLedger(folder)
         claim = create_claim(job="theirs", job_name="name", memory=1, gpus=1)

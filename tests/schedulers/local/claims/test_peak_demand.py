@@ -118,7 +118,7 @@ def test_peak_is_the_heaviest_moment(roles: dict[str, Role]) -> None:
 
 
 def over_before(name: str, roles: Mapping[str, Role]) -> set[str]:
-    """By the definition, recursively: what it waits for the end of, and what was over before that started."""
+    """By the definition, recursively: what it waits for the end of, and what had ended before that started."""
     over = set()
     for other, condition in roles[name].after.items():
         over |= over_before(other, roles)

@@ -177,13 +177,13 @@ def test_noted_executors_are_ended_without_a_look_at_their_environment(
 
 @pytest.mark.parametrize("way", [(), ("unlisted",)])
 def test_orphans_are_adopted_and_ended(tmp_path: Path, way: tuple[str, ...]) -> None:
-    """Even what has no parent, environment, session or group of ours any more ends with its executor."""
+    """Even what has no parent, environment, session or group of ours any longer ends with its executor."""
     argv = [sys.executable, str(ADOPTER), str(tmp_path), *way]
     result = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert result.stdout.splitlines() == ["its executor was killed by SIGKILL", "nothing lives"], result.stderr
 
 
-#: Says what is left while an executor, a helper and a stranger are there. A process of its own: all its children count.
+#: Prints what is left while an executor, a helper and an orphan run. A process of its own: all its children count.
 ALONE = """
 import os, subprocess, sys
 from tony.schedulers.local.containers.cleanup import is_nothing_left
@@ -191,10 +191,10 @@ helper = subprocess.Popen(["sleep", "600"])
 executor = subprocess.Popen(["sleep", "600"], start_new_session=True)
 os.mkdir("group")
 print(is_nothing_left({executor.pid}, ["group"]), os.path.exists("group"))
-stray = subprocess.Popen(["true"], start_new_session=True)
-os.waitid(os.P_PID, stray.pid, os.WEXITED | os.WNOWAIT)
+orphan = subprocess.Popen(["true"], start_new_session=True)
+os.waitid(os.P_PID, orphan.pid, os.WEXITED | os.WNOWAIT)
 print(is_nothing_left({executor.pid}, ()))
-stray.wait()
+orphan.wait()
 print(is_nothing_left({executor.pid}, ()))
 for each in (helper, executor):
     each.kill()

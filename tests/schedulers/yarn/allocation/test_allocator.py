@@ -76,7 +76,7 @@ async def test_an_unknown_resource_is_refused(tmp_path: Path) -> None:
 
 
 async def test_missing_containers_are_reported(tmp_path: Path) -> None:
-    """By role, with the queue; and again when none is missing any more."""
+    """By role, with the queue; and again when none is missing any longer."""
     async with start_fake_cluster(tmp_path) as cluster:
         cluster.manager.grants_by_hand = True
         cluster.source.set_demand("worker", 3)
@@ -134,7 +134,7 @@ async def test_gpus_under_yarns_own_name_are_gpus(tmp_path: Path) -> None:
         role = Role(resources=Resources(memory=16 * MIB, others={"yarn.io/gpu": 2}))
         object.__setattr__(cluster.source, "_spec", replace(cluster.spec, roles={"worker": role, "ps": Role()}))
         await cluster.launch(container)
-        assert 2 == cluster.papers_of(container).task.gpus
+        assert 2 == cluster.payload_of(container).task.gpus
 
 
 async def test_a_task_gets_the_users_tokens_and_not_the_masters(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ async def test_a_task_gets_the_users_tokens_and_not_the_masters(tmp_path: Path) 
         tokens = cluster.tokens_of(container)
         assert [token.kind for token in tokens.tokens.values()] == [HDFS_TOKEN.kind]
         assert tokens.secrets["own"] == b"key"
-        assert cluster.papers_of(container).credentials == SECRET
+        assert cluster.payload_of(container).credentials == SECRET
 
 
 async def test_a_launch_that_fails_after_it_was_released(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ async def test_closed_while_it_starts(tmp_path: Path) -> None:
         await hold.is_held.wait()
         launch.cancel()
         await asyncio.wait([launch])
-        async with asyncio.timeout(1.5):  # and not only when patience is over
+        async with asyncio.timeout(1.5):  # and not only when patience has ended
             await cluster.source.close()
         assert (cluster.running(), dict(cluster.manager.live)) == ([], {})
 
@@ -322,7 +322,7 @@ async def test_exclusions_end_where_no_other_host_has_room(tmp_path: Path, monke
 
 
 async def test_its_node_knows_first(tmp_path: Path) -> None:
-    """One that should end is asked for at its node, too; what the ResourceManager tells later is no second end."""
+    """One that should end is requested at its node, too; what the ResourceManager tells later is no second end."""
     async with start_fake_cluster(tmp_path) as cluster:
         (container,) = await cluster.launched()
         cluster.source.set_demand("worker", 0)

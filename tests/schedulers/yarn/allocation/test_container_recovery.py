@@ -134,7 +134,7 @@ async def test_a_resource_manager_that_was_restarted_too(tmp_path: Path) -> None
 
 
 async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The state of its containers is unknown: they count as running until their lease is over."""
+    """The state of its containers is unknown: they count as running until their lease has ended."""
     monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._NODES_RETURN_SECONDS", -59.5)
     async with second(tmp_path, nodes=5) as cluster:
         await cluster.open()
@@ -226,7 +226,7 @@ def closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_the_event_log_is_fetched_and_renamed(tmp_path: Path, closes: list[str]) -> None:
-    """Whole, with its torn end; the earlier attempt's file is renamed, so it cannot write to it any more."""
+    """Whole, with its torn end; the earlier attempt's file is renamed, so it cannot write to it any longer."""
     async with start_fake_cluster(tmp_path, attempt=3, opens=False) as cluster:
         cluster.files.files[f"{scene.FOLDER}/events.1.jsonl"] = FakeFile(content=b'{"a":1}\n{"b')
         await cluster.source.fetch_event_logs()

@@ -28,7 +28,7 @@ SECURE_WEB = {"yarn.http.policy": "HTTPS_ONLY", "yarn.resourcemanager.webapp.htt
 SERVES = uploaded("pages.zip", public=True)
 
 
-async def door_of(
+async def load_page_proxy(
     folder: Path, configuration: Mapping[str, str], pages: Uploaded | None = SERVES, memory: int | str = "1g"
 ) -> PageProxy:
     """What an application master is told that sees this configuration."""
@@ -38,11 +38,11 @@ async def door_of(
         seen = {**payload.configuration, **configuration}
         source = YarnAllocator(cluster.job, replace(payload, configuration=seen, pages=pages), cluster._container_env())
         try:
-            door = source.page_proxy()
+            page_proxy = source.page_proxy()
         finally:
             source._store.close()
-    assert door is not None
-    return door
+    assert page_proxy is not None
+    return page_proxy
 
 
 @pytest.mark.parametrize(
@@ -64,30 +64,30 @@ async def test_only_the_proxy_is_served(
     tmp_path: Path, configuration: Mapping[str, str], peers: tuple[str, ...], proxy: str, origins: set[str]
 ) -> None:
     """Only hosts of the proxy, under all names that browsers use for it; all other clients are redirected to it."""
-    door = await door_of(tmp_path, configuration)
-    assert (door.peers, door.proxy, set(door.origins)) == (peers, f"{proxy}/proxy/{JOB}/", origins)
-    assert door.runs_as == ("yarn",)
+    page_proxy = await load_page_proxy(tmp_path, configuration)
+    assert (page_proxy.peers, page_proxy.proxy, set(page_proxy.origins)) == (peers, f"{proxy}/proxy/{JOB}/", origins)
+    assert page_proxy.runs_as == ("yarn",)
 
 
 async def test_users_that_may_see_the_page(tmp_path: Path) -> None:
     """All users that YARN lets through, as it shows them all output; unless it has ACLs."""
-    assert (await door_of(tmp_path / "open", RM)).vouches
+    assert (await load_page_proxy(tmp_path / "open", RM)).vouches
     listed = {**RM, "yarn.acl.enable": "true", "yarn.resourcemanager.principal": "resman/_HOST@EXAMPLE.ORG"}
-    door = await door_of(tmp_path / "lists", listed)
-    assert (door.vouches, door.runs_as) == (False, ("resman", "yarn"))
+    page_proxy = await load_page_proxy(tmp_path / "lists", listed)
+    assert (page_proxy.vouches, page_proxy.runs_as) == (False, ("resman", "yarn"))
 
 
 async def test_packages_that_serve_the_page(tmp_path: Path) -> None:
     """The shipped archive, compiled for this Python if possible; otherwise the plain page says why it is the only
     one."""
-    door = await door_of(tmp_path, RM)
-    assert (door.packages, door.plain) == (str(tmp_path / "tony-pages/pages.zip"), "")
+    page_proxy = await load_page_proxy(tmp_path, RM)
+    assert (page_proxy.packages, page_proxy.plain) == (str(tmp_path / "tony-pages/pages.zip"), "")
     compiled = tmp_path / f"tony-pages/pages-{sys.implementation.cache_tag}.zip"
     compiled.parent.mkdir()
     compiled.touch()
-    assert (await door_of(tmp_path, RM)).packages == str(compiled)
-    without = await door_of(tmp_path, RM, pages=None)
+    assert (await load_page_proxy(tmp_path, RM)).packages == str(compiled)
+    without = await load_page_proxy(tmp_path, RM, pages=None)
     assert without.packages == ""
     assert mentions(without.plain, "tony-jobs[web]", "submitted")
-    small = await door_of(tmp_path, RM, memory="255m")
+    small = await load_page_proxy(tmp_path, RM, memory="255m")
     assert (small.packages, small.plain) == ("", "scheduler.yarn.am_memory is below 256m.")

@@ -1,4 +1,4 @@
-"""An application whose time was over: whose limit it was."""
+"""An application whose time had ended: whose limit it was."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class FakeClusterClients:
     def web_files(self) -> WebHdfs:
         return WebHdfs([self.hdfs.url], WebLogin(user="ann"))
 
-    def depot(self) -> CacheUploader:
+    def create_uploader(self) -> CacheUploader:
         return CacheUploader(cast(ClusterClients, self), STAGING)
 
 
@@ -58,11 +58,11 @@ def wanted(tmp_path: Path) -> list[UploadRequest]:
 
 
 def provide(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> tuple[dict[str, Uploaded], int]:
-    depot = cluster.depot()
+    uploader = cluster.create_uploader()
     try:
-        return depot.provide(wanted), depot.sent
+        return uploader.provide(wanted), uploader.sent
     finally:
-        depot.close()
+        uploader.close()
 
 
 def content(cluster: FakeClusterClients, name: str) -> bytes | None:
@@ -84,7 +84,7 @@ def test_first_and_second_submission(cluster: FakeClusterClients, wanted: list[U
         "data": Uploaded(url=f"hdfs://nn:8020{CACHE}/data", size=11, timestamp=1_700_000_000_123),
     }
     assert content(cluster, "data") == b"secret data"
-    provide(cluster, wanted)  # notes the use: the fake clock stands still, long ago
+    provide(cluster, wanted)  # notes the use: the fake clock does not advance, long ago
     before = len(cluster.hdfs.requests)
     assert provide(cluster, wanted) == (first, 0)
     asked = {operation for operation, _ in cluster.hdfs.requests[before:]}
@@ -190,21 +190,21 @@ def test_no_access_times(cluster: FakeClusterClients, wanted: list[UploadRequest
 
 def test_eviction_is_due_once_a_day(cluster: FakeClusterClients, wanted: list[UploadRequest]) -> None:
     """Not at the very first submission; then when the last look is a day ago."""
-    depots = [cluster.depot() for _ in range(3)]
-    assert [depot.eviction_is_due for depot in depots] == [False] * 3
-    depots[0].provide(wanted)
-    assert not depots[0].eviction_is_due
+    uploaders = [cluster.create_uploader() for _ in range(3)]
+    assert [uploader.eviction_is_due for uploader in uploaders] == [False] * 3
+    uploaders[0].provide(wanted)
+    assert not uploaders[0].eviction_is_due
     marker = cluster.hdfs.files[f"{CACHE}/{MARKER}"]
     marker.modified_ms = int(time.time() * 1000) - DAY - 1000
-    depots[1].provide(wanted)
-    assert depots[1].eviction_is_due
-    depots[1].evict(None)
-    assert [depot.eviction_is_due for depot in depots] == [False] * 3
+    uploaders[1].provide(wanted)
+    assert uploaders[1].eviction_is_due
+    uploaders[1].evict(None)
+    assert [uploader.eviction_is_due for uploader in uploaders] == [False] * 3
     marker.modified_ms = int(time.time() * 1000)
-    depots[2].provide(wanted)
-    assert not depots[2].eviction_is_due
-    for depot in depots:
-        depot.close()
+    uploaders[2].provide(wanted)
+    assert not uploaders[2].eviction_is_due
+    for uploader in uploaders:
+        uploader.close()
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ class Shelf:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    """Whose aggregation is asked for without long pauses."""
+    """Whose aggregation is requested without long pauses."""
     monkeypatch.setattr(container_logs, "_POLL_SECONDS", 0.001)
     return FakeCluster()
 

@@ -19,5 +19,5 @@ def test_the_older_ones_of_its_queue_are_before_it() -> None:
 
 
 def test_alone() -> None:
-    """Also if it is not in the list any more."""
+    """Also if it is not in the list any longer."""
     assert mentions(describe_queue_position(report(4), []), "1 of 1", "pending", "default")

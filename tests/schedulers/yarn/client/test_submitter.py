@@ -47,11 +47,11 @@ class Scene:
         self.submitter = YarnSubmitter(home)
 
     def settle(self) -> None:
-        door = self.server.address
+        address = self.server.address
         given = {
             "fs.defaultFS": "hdfs://127.0.0.1:1",
             "dfs.namenode.http-address": "127.0.0.1:1",
-            "yarn.resourcemanager.address": f"{door.host}:{door.port}",
+            "yarn.resourcemanager.address": f"{address.host}:{address.port}",
         }
         self.submitter._cluster = ClusterClients.from_configuration(
             Configuration.load(None, {}, given=given), {"HADOOP_USER_NAME": "ann"}
