@@ -14,7 +14,9 @@ from pathlib import Path
 
 import tony
 from tony.errors import UserError
+from tony.mini import processes
 from tony.mini.cluster import MiniCluster
+from tony.mini.daemon_commands import tool_command
 from tony.mini.hadoop_download import cache_folder, find_folder
 from tony.mini.java import find_java, find_maven
 from tony.mini.options import DEFAULT_HADOOP, HadoopProperty, Label, MiniOptions
@@ -145,3 +147,17 @@ class Clusters:
             if running is not None:
                 running.stop()
         self._shared = self._special = None
+
+
+def run_tool(cluster: MiniCluster, main: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a Hadoop tool against the cluster, such as `org.apache.hadoop.fs.FsShell`."""
+    state = cluster.state
+    return subprocess.run(
+        tool_command(Path(state.java), Path(state.jars), cluster.places, main, *arguments),
+        env=processes.environment(state, cluster.places, os.environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120.0,
+        check=False,
+    )

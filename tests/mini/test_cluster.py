@@ -16,7 +16,7 @@ import pytest
 import tony
 from tests.change_detection import CLUSTER
 from tests.facts import mentions
-from tests.mini_clusters import Clusters, options
+from tests.mini_clusters import Clusters, options, run_tool
 from tony.errors import InfraError, UserError
 from tony.linux.process import is_alive, with_marker
 from tony.mini import conf_dir
@@ -131,7 +131,7 @@ def test_hdfs_outlives_its_daemon(cluster: MiniCluster) -> None:
     send_request(cluster.state.address("nn.web"), "PUT", f"{path}?op=MKDIRS&{user}")
     cluster.restart("nn")
     assert "DIRECTORY" == ask(cluster, "nn.web", f"{path}?op=GETFILESTATUS")["FileStatus"]["type"]
-    done = cluster.tool("org.apache.hadoop.fs.FsShell", "-rmdir", "/tmp/mini-test")
+    done = run_tool(cluster, "org.apache.hadoop.fs.FsShell", "-rmdir", "/tmp/mini-test")
     assert (0, "") == (done.returncode, done.stdout)
 
 

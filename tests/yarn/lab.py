@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.lab import CEILING, ENDED, Lab, one_user, until
+from tests.mini_clusters import run_tool
 from tony.mini.cluster import MiniCluster
 from tony.mini.daemon_http import send_request
 from tony.model.layout import Home, JobFolder
@@ -54,7 +55,7 @@ class YarnLab(Lab):
     def give_up(self, job: str) -> subprocess.CompletedProcess[str]:
         """Has YARN give up a job's first application master, as when it has missed it for long."""
         attempt = f"{job.replace('application', 'appattempt')}_000001"
-        return self.cluster.tool(_APPLICATION_CLI, "applicationattempt", "-fail", attempt)
+        return run_tool(self.cluster, _APPLICATION_CLI, "applicationattempt", "-fail", attempt)
 
     # --- questions ------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.mini_clusters import run_tool
 from tests.yarn.lab import YarnLab
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -50,11 +51,11 @@ def test_no_staging_in_safe_mode(lab: YarnLab) -> None:
     _, sets = staged_at(lab)
     job, before = lab.job('command = "true"\n', {"data": "1"}), lab.applications()
     admin = "org.apache.hadoop.hdfs.tools.DFSAdmin"
-    assert lab.cluster.tool(admin, "-safemode", "enter").returncode == 0
+    assert run_tool(lab.cluster, admin, "-safemode", "enter").returncode == 0
     try:
         done = lab.submit(job, *sets)
     finally:
-        assert lab.cluster.tool(admin, "-safemode", "leave").returncode == 0
+        assert run_tool(lab.cluster, admin, "-safemode", "leave").returncode == 0
     assert done.returncode == 3, done.stdout + done.stderr
     assert "safe mode" in done.stderr
     assert (lab.jobs(), lab.applications()) == ([], before)

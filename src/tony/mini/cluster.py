@@ -7,7 +7,6 @@ import fcntl
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from tony.linux.process import is_stopped, memory_of
 from tony.mini import processes, readiness
 from tony.mini.cluster_files import check_path, user_name, write_files
 from tony.mini.cluster_state import ClusterState, Process, load, save
-from tony.mini.daemon_commands import DaemonKind, MiniDaemon, command, daemons, parse, tool_command
+from tony.mini.daemon_commands import DaemonKind, MiniDaemon, command, daemons, parse
 from tony.mini.daemon_logs import is_port_in_use, log_tail
 from tony.mini.free_ports import choose_ports
 from tony.mini.hadoop_download import fetch
@@ -223,20 +222,6 @@ class MiniCluster:
             hadoop=state.options.hadoop,
             conf=str(self.conf),
             daemons=tuple(self._status_of(daemon, living.get(daemon.name), state) for daemon in state.daemons),
-        )
-
-    def tool(self, main: str, *arguments: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
-        """Run a Hadoop tool against the cluster, such as `org.apache.hadoop.fs.FsShell`."""
-        state = self.state
-        line = tool_command(Path(state.java), Path(state.jars), self.places, main, *arguments)
-        return subprocess.run(
-            line,
-            env=processes.environment(state, self.places, self._environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=timeout,
-            check=False,
         )
 
     @contextlib.contextmanager

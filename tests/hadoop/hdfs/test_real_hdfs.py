@@ -18,6 +18,7 @@ import pytest
 
 import tony
 from tests.change_detection import CLUSTER
+from tests.mini_clusters import run_tool
 from tests.support.hadoop.append_logs import flush
 from tony.hadoop.configuration.service_addresses import find_name_service
 from tony.hadoop.configuration.settings import HadoopConfiguration
@@ -178,15 +179,15 @@ def test_refusals(cluster: MiniCluster, client: WebHdfs, folder: str) -> None:
     client.make_directories(f"{folder}/closed", 0o700)
     with WebHdfs([_url(cluster)], WebLogin(user="mallory")) as other, pytest.raises(AccessControlError):
         other.create(f"{folder}/closed/x", b"")
-    assert cluster.tool(ADMIN, "-setSpaceQuota", "1", folder).returncode == 0
+    assert run_tool(cluster, ADMIN, "-setSpaceQuota", "1", folder).returncode == 0
     with pytest.raises(QuotaExceededError):
         client.create(f"{folder}/x", b"x")
-    assert cluster.tool(ADMIN, "-safemode", "enter").returncode == 0
+    assert run_tool(cluster, ADMIN, "-safemode", "enter").returncode == 0
     try:
         with pytest.raises(SafeModeError):
             client.make_directories(f"{folder}/y")
     finally:
-        assert cluster.tool(ADMIN, "-safemode", "leave").returncode == 0
+        assert run_tool(cluster, ADMIN, "-safemode", "leave").returncode == 0
 
 
 def test_flush_makes_visible(client: WebHdfs, folder: str) -> None:
