@@ -29,7 +29,7 @@ from tony import clock
 from tony.client.credential_creation import make_credentials
 from tony.frameworks import registry as frameworks
 from tony.hadoop.ids import format_container
-from tony.hadoop.tokens.credentials import AM_RM, TokenCredentials, write_file
+from tony.hadoop.tokens import AM_RM, TokenCredentials, write_file
 from tony.hadoop.wire.application_master import ALLOCATE, AllocateRequest, AllocateResponse
 from tony.hadoop.wire.yarn_records import ContainerId
 from tony.isolated_interpreter import command

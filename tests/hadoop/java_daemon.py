@@ -14,7 +14,7 @@ from typing import IO
 from tests.hadoop.url_tokens import from_url_string
 from tony.address import Address
 from tony.errors import TonyError
-from tony.hadoop.tokens.token import HadoopToken
+from tony.hadoop.wire.rpc import Token
 from tony.mini.hadoop_download import fetch
 from tony.mini.java import find_java
 
@@ -35,7 +35,7 @@ class JavaDaemon:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.tokens: dict[str, HadoopToken] = {}
+        self.tokens: dict[str, Token] = {}
         self._ports: dict[str, int] = {}
         self._process: subprocess.Popen[bytes] | None = None
 

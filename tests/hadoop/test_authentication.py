@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,11 @@ from tony.hadoop.configuration import Configuration, ConfigurationError
 from tony.hadoop.configuration.service_addresses import ServiceAddress, find_name_service
 from tony.hadoop.failover import Policy
 from tony.hadoop.hdfs import namenode_rpc
-from tony.hadoop.ipc.login_identity import LoginIdentity, LoginMethod
+from tony.hadoop.ipc.login import LoginIdentity, LoginMethod
 from tony.hadoop.sasl.digest_layers import Protection
-from tony.hadoop.tokens.credentials import TokenCredentials, write_file
-from tony.hadoop.tokens.token import HadoopToken
+from tony.hadoop.tokens import TokenCredentials, write_file
+from tony.hadoop.wire.proto import replace
+from tony.hadoop.wire.rpc import Token
 
 KERBEROS = {
     "hadoop.security.authentication": "Kerberos",
@@ -29,12 +29,10 @@ KERBEROS = {
     "dfs.namenode.kerberos.principal": "nn/_HOST@EXAMPLE.COM",
 }
 RM = ServiceAddress(id="", address=Address(host="127.0.0.1", port=8032))
-RM_TOKEN = HadoopToken(
-    identifier=b"r", password=b"p", kind="RM_DELEGATION_TOKEN", service="10.0.0.1:8032,127.0.0.1:8032"
-)
-HDFS_TOKEN = HadoopToken(identifier=b"h", password=b"p", kind="HDFS_DELEGATION_TOKEN", service="ha-hdfs:ns1")
+RM_TOKEN = Token(identifier=b"r", password=b"p", kind="RM_DELEGATION_TOKEN", service="10.0.0.1:8032,127.0.0.1:8032")
+HDFS_TOKEN = Token(identifier=b"h", password=b"p", kind="HDFS_DELEGATION_TOKEN", service="ha-hdfs:ns1")
 ONE_NODE_TOKEN = replace(HDFS_TOKEN, identifier=b"1", service="127.0.0.1:8020")
-AM_TOKEN = HadoopToken(identifier=b"a", password=b"p", kind="YARN_AM_RM_TOKEN", service="")
+AM_TOKEN = Token(identifier=b"a", password=b"p", kind="YARN_AM_RM_TOKEN", service="")
 PAIR = {
     "fs.defaultFS": "hdfs://ns1",
     "dfs.ha.namenodes.ns1": "a,b",
@@ -43,9 +41,7 @@ PAIR = {
 }
 
 
-def logins(
-    given: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None, *tokens: HadoopToken
-) -> Logins:
+def logins(given: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None, *tokens: Token) -> Logins:
     credentials = TokenCredentials(tokens={str(number): token for number, token in enumerate(tokens)})
     return Logins(Configuration.load(given=given), environ or {}, credentials)
 
@@ -53,12 +49,10 @@ def logins(
 def test_a_name_is_enough_where_nothing_is_proved() -> None:
     """HADOOP_USER_NAME before that of the process; another user's with HADOOP_PROXY_USER."""
     mine = pwd.getpwuid(os.geteuid()).pw_name
-    assert LoginIdentity.from_user(mine) == logins().login_for_resource_manager(RM)
-    assert LoginIdentity.from_user("alice") == logins(None, {"HADOOP_USER_NAME": "alice"}).login_for_resource_manager(
-        RM
-    )
+    assert LoginIdentity(user=mine) == logins().login_for_resource_manager(RM)
+    assert LoginIdentity(user="alice") == logins(None, {"HADOOP_USER_NAME": "alice"}).login_for_resource_manager(RM)
     environ = {"HADOOP_USER_NAME": "alice", "HADOOP_PROXY_USER": "bob"}
-    assert LoginIdentity.from_user("bob", "alice") == logins(None, environ).login_for_resource_manager(RM)
+    assert LoginIdentity(user="bob", real_user="alice") == logins(None, environ).login_for_resource_manager(RM)
     assert mine == find_user_name(Configuration.load(given=KERBEROS), {"HADOOP_USER_NAME": "alice"})
 
 
@@ -86,8 +80,8 @@ def test_a_ticket_is_needed_where_the_cluster_wants_proof() -> None:
     """With the principal of the daemon, and what the site wants for the traffic."""
     given = {**KERBEROS, "hadoop.rpc.protection": "privacy,integrity", "yarn.resourcemanager.principal.pattern": "rm/*"}
     found = logins(given, {"HADOOP_USER_NAME": "alice", "HADOOP_PROXY_USER": "bob"}).login_for_resource_manager(RM)
-    expected = LoginIdentity.kerberos(
-        "rm/_HOST@EXAMPLE.COM",
+    expected = LoginIdentity(
+        server_principal="rm/_HOST@EXAMPLE.COM",
         server_pattern="rm/*",
         protections=(Protection.PRIVACY, Protection.INTEGRITY),
         user="bob",
@@ -95,7 +89,7 @@ def test_a_ticket_is_needed_where_the_cluster_wants_proof() -> None:
     assert expected == found
     service = find_name_service(Configuration.load(given=PAIR))
     name_node = logins(KERBEROS).login_for_name_node(service)(service.name_nodes[0])
-    assert LoginIdentity.kerberos("nn/_HOST@EXAMPLE.COM") == name_node
+    assert LoginIdentity(server_principal="nn/_HOST@EXAMPLE.COM") == name_node
 
 
 def test_settings_without_a_login_are_reported() -> None:
@@ -112,7 +106,7 @@ def test_a_token_wins_over_other_methods() -> None:
     """If it is for this daemon: of the kind, and of the service."""
     found = logins(KERBEROS, {}, HDFS_TOKEN, RM_TOKEN).login_for_resource_manager(RM)
     assert (LoginMethod.TOKEN, RM_TOKEN, False) == (found.method, found.token, found.fallback_to_simple)
-    other = replace(RM, address=Address(host="127.0.0.9", port=8032))
+    other = ServiceAddress(id="", address=Address(host="127.0.0.9", port=8032))
     assert LoginMethod.KERBEROS is logins(KERBEROS, {}, RM_TOKEN).login_for_resource_manager(other).method
     insecure = logins(None, {"HADOOP_USER_NAME": "alice"}, RM_TOKEN).login_for_resource_manager(RM)
     assert (RM_TOKEN, True, "alice") == (insecure.token, insecure.fallback_to_simple, insecure.user)

@@ -47,7 +47,7 @@ from tony.hadoop.ipc.errors import (
     SaslError,
     StandbyError,
 )
-from tony.hadoop.ipc.login_identity import LoginIdentity
+from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 
 #: Pauses that a test does not feel.
@@ -230,7 +230,7 @@ async def test_other_errors_are_the_callers() -> None:
 async def test_a_login_that_fails_is_tried_a_few_times() -> None:
     """It may be the moment; but three times are no accident."""
     server = daemon(auths=(Auth.TOKEN,), tokens={TOKEN.identifier: b"another"})
-    async with server, proxy(server, login=LoginIdentity.with_token(TOKEN)) as only:
+    async with server, proxy(server, login=LoginIdentity(token=TOKEN)) as only:
         with pytest.raises(SaslError, match="Mismatched response"):
             await only.call(ECHO, HI)
         assert 3 == server.connections
@@ -318,11 +318,11 @@ async def test_a_new_login_takes_a_new_connection() -> None:
         server.order(hold)
         call = asyncio.create_task(only.call(WHO, HI))
         await hold.is_held.wait()
-        await only.login_as(LoginIdentity.from_user("bob"))
+        await only.login_as(LoginIdentity(user="bob"))
         assert "bob None None" == (await only.call(WHO, HI)).text
         hold.release()
         assert "alice None None" == (await call).text
-        await only.login_as(lambda daemon: LoginIdentity.from_user(f"for-{daemon.id}"))
+        await only.login_as(lambda daemon: LoginIdentity(user=f"for-{daemon.id}"))
         assert "for-d0 None None" == (await only.call(WHO, HI)).text
 
 

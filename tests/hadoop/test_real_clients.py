@@ -20,7 +20,7 @@ from tony.hadoop.ipc.errors import (
     ApplicationNotFoundError,
     InvalidResourceRequestError,
 )
-from tony.hadoop.wire.reports import (
+from tony.hadoop.wire.application_client import (
     ApplicationReport,
     ApplicationSubmissionContext,
 )

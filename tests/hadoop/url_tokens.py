@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode
 
-from tony.hadoop.tokens.credentials import read_token
-from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.tokens.writable import WritableReader
+from tony.hadoop.tokens import WritableReader, read_token
+from tony.hadoop.wire.rpc import Token
 
 
-def from_url_string(text: str) -> HadoopToken:
+def from_url_string(text: str) -> Token:
     """Return the token of a text that `to_url_string` or Java's `encodeToUrlString` wrote."""
     return read_token(WritableReader(urlsafe_b64decode(text.strip() + "=" * (-len(text.strip()) % 4))))

@@ -19,9 +19,9 @@ from tests.yarn.lab import YarnLab, until, user
 from tony.address import parse_address
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import HadoopError
-from tony.hadoop.ipc.login_identity import LoginIdentity
+from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.wire.proto import ENUM, ProtoMessage, optional, required
-from tony.hadoop.wire.rpc_method import Method, Request, Response
+from tony.hadoop.wire.rpc import Method, Request, Response
 from tony.mini.cluster import MiniCluster
 from tony.mini.cluster_state import ClusterState
 from tony.mini.daemon_commands import MiniDaemon
@@ -233,7 +233,7 @@ async def _ask(
 ) -> Response:
     port = "rpc" if MiniDaemon(name).kind.value == "nn" else "admin"
     address = parse_address(state.address(f"{name}.{port}"), 0)
-    connection = await connect(address, LoginIdentity.from_user(user()), protocol=_HA_PROTOCOL)
+    connection = await connect(address, LoginIdentity(user=user()), protocol=_HA_PROTOCOL)
     try:
         return await connection.call(method, request, timeout=timeout)
     finally:

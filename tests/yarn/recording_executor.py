@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
 
-from tony.hadoop.tokens.credentials import read_file
+from tony.hadoop.tokens import read_file
 from tony.linux.process import set_parent_death_signal
 
 DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"

@@ -19,7 +19,7 @@ from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.failover import Policy
 from tony.hadoop.ipc.errors import FileMissingError, HadoopError
-from tony.hadoop.wire.reports import ApplicationReport
+from tony.hadoop.wire.application_client import ApplicationReport
 from tony.hadoop.wire.yarn_records import NodeState
 from tony.mini.cluster import MiniCluster
 from tony.mini.cluster_state import ClusterState

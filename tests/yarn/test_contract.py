@@ -31,9 +31,8 @@ from tests.yarn.lab import CEILING, processes_of
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import HadoopError
-from tony.hadoop.tokens.credentials import TokenCredentials as Tokens
-from tony.hadoop.tokens.credentials import from_message
-from tony.hadoop.wire.reports import ApplicationSubmissionContext
+from tony.hadoop.tokens import TokenCredentials as Tokens
+from tony.hadoop.wire.application_client import ApplicationSubmissionContext
 from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext, Resource
 from tony.hadoop.yarn.application_client import ApplicationClient
 from tony.history.job_record import build_pending_report
@@ -178,7 +177,7 @@ async def _unmanaged(client: ApplicationClient) -> tuple[ApplicationId, Tokens]:
     async with asyncio.timeout(CEILING):
         while (token := (await client.report(new.id)).am_rm_token) is None:
             await asyncio.sleep(0.05)
-    return new.id, Tokens(tokens={"master": from_message(token)})
+    return new.id, Tokens(tokens={"master": token})
 
 
 def _runtime(cluster: MiniCluster, folder: Path, into: str) -> bytes:

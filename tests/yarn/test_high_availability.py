@@ -26,14 +26,14 @@ from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import ServiceAddress, find_name_service, list_resource_managers
 from tony.hadoop.failover import FailoverProxy, Policy
+from tony.hadoop.hdfs.namenode_rpc import RECOVER_LEASE, RecoverLeaseRequest
 from tony.hadoop.hdfs.webhdfs import WebHdfs, WebOptions
 from tony.hadoop.hdfs.webhdfs_requests import WebLogin
 from tony.hadoop.ipc.connection import connect
 from tony.hadoop.ipc.errors import StandbyError
-from tony.hadoop.ipc.login_identity import LoginIdentity
-from tony.hadoop.wire.namenode import RECOVER_LEASE, RecoverLeaseRequest
+from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.wire.proto import ProtoMessage
-from tony.hadoop.wire.rpc_method import Method
+from tony.hadoop.wire.rpc import Method
 from tony.schedulers.yarn.client.web_links import list_application_links
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -105,7 +105,7 @@ async def found_behind_a_standby(
     daemons: Sequence[ServiceAddress], method: Method[Any, Any], request: ProtoMessage
 ) -> str:
     """Who carries a call out that the first one asked refuses, for it is standby."""
-    login = LoginIdentity.from_user(user())
+    login = LoginIdentity(user=user())
     connection = await connect(daemons[0].address, login, protocol=method.protocol)
     try:
         with pytest.raises(StandbyError):

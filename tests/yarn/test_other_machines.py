@@ -13,7 +13,7 @@ from tests.yarn.lab import YarnLab, user
 from tests.yarn.test_bad_hdfs import web
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.wire.reports import ApplicationSubmissionContext
+from tony.hadoop.wire.application_client import ApplicationSubmissionContext
 from tony.hadoop.wire.yarn_records import ContainerLaunchContext, Resource
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 

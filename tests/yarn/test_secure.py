@@ -18,20 +18,16 @@ from tests.hadoop import kerberos
 from tests.hadoop.kerberos import Kdc
 from tests.hadoop.url_tokens import from_url_string
 from tests.mini_clusters import Clusters
-from tests.support.hadoop.token_messages import to_message
 from tests.yarn.lab import ENDED, one_user, until, user
 from tests.yarn.secure import OTHER, Keys, SecureCluster, SecureLab, as_if, secure_options
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.hdfs.namenode_rpc import create_name_node
+from tony.hadoop.hdfs.namenode_rpc import PROTOCOL, create_name_node
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.hdfs.webhdfs_requests import WebLogin
 from tony.hadoop.ipc.errors import InvalidTokenError, LoginError
-from tony.hadoop.tokens.credentials import to_url_string, write_file
-from tony.hadoop.tokens.token import HadoopToken, read_hdfs_owner
-from tony.hadoop.wire.namenode import PROTOCOL
+from tony.hadoop.tokens import read_hdfs_owner, to_url_string, write_file
 from tony.hadoop.wire.proto import ProtoMessage, required
-from tony.hadoop.wire.rpc import Token
-from tony.hadoop.wire.rpc_method import Method
+from tony.hadoop.wire.rpc import Method, Token
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.storage.hdfs.delegation_tokens import POLICY, collect_job_credentials
 
@@ -58,8 +54,8 @@ import asyncio, json, os, subprocess, sys, time, urllib.request
 from pathlib import Path
 sys.path.append(os.environ["SRC"])
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.tokens.credentials import read_file
-from tony.hadoop.tokens.credentials import to_url_string
+from tony.hadoop.tokens import read_file
+from tony.hadoop.tokens import to_url_string
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 
 out, conf = Path(os.environ["OUT"]), os.environ["HADOOP_CONF_DIR"]
@@ -194,7 +190,7 @@ def test_another_name(lab: SecureLab) -> None:
     assert there.status(job)["state"] == "succeeded"
 
 
-def _prove_hidden(lab: SecureLab, job: str, token: HadoopToken) -> None:
+def _prove_hidden(lab: SecureLab, job: str, token: Token) -> None:
     """Neither logs nor variables nor arguments have a token, and files only where no other user reads them."""
     password = token.password
     forms = (password, base64.b64encode(password), base64.urlsafe_b64encode(password), to_url_string(token).encode())
@@ -213,7 +209,7 @@ def _prove_hidden(lab: SecureLab, job: str, token: HadoopToken) -> None:
     assert looked > 4
 
 
-def _wait_cancelled(web: str, token: HadoopToken) -> None:
+def _wait_cancelled(web: str, token: Token) -> None:
     with WebHdfs([f"https://{web}"], WebLogin(token=to_url_string(token))) as files:
 
         def refused() -> bool:
@@ -263,6 +259,6 @@ def test_without_a_ticket(with_ticket: ClusterClients, lab: SecureLab, monkeypat
         files.find("/")
 
 
-async def _cancel(cluster: ClusterClients, token: HadoopToken) -> None:
+async def _cancel(cluster: ClusterClients, token: Token) -> None:
     async with create_name_node(cluster.configuration, cluster.logins, cluster.files, policy=POLICY) as client:
-        await client._proxy.call(_CANCEL, _CancelRequest(token=to_message(token)))
+        await client._proxy.call(_CANCEL, _CancelRequest(token=token))

@@ -19,19 +19,20 @@ from typing import Final
 from tony.hadoop.configuration.service_addresses import NameService, ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.configuration.value_parsing import ConfigurationError
-from tony.hadoop.ipc.login_identity import LoginIdentity
+from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.remote_text import escape_line
 from tony.hadoop.sasl.digest_layers import Protection, parse_protections
-from tony.hadoop.tokens.credentials import (
+from tony.hadoop.tokens import (
     HDFS_DELEGATION,
     RM_DELEGATION,
+    MalformedWritableError,
     TokenCredentials,
     find_service,
     read_file,
+    read_hdfs_owner,
     select,
 )
-from tony.hadoop.tokens.token import HadoopToken, read_hdfs_owner
-from tony.hadoop.tokens.writable import MalformedWritableError
+from tony.hadoop.wire.rpc import Token
 
 _AUTHENTICATION: Final = "hadoop.security.authentication"
 _PROTECTION: Final = "hadoop.rpc.protection"
@@ -142,18 +143,13 @@ class Logins:
 
         return find_ticket_holder()
 
-    def find_service(self, daemon: ServiceAddress) -> str:
-        """Return the service that tokens for this daemon name. May query the DNS."""
-        return find_service(daemon.address, use_ip=self._use_ip)
-
     def login_for_resource_manager(self, daemon: ServiceAddress) -> LoginIdentity:
         """Return the login for clients of the ResourceManager.
 
         Raises:
             ConfigurationError: a secure cluster whose ResourceManager's principal is not known.
         """
-        token = select(self.credentials, RM_DELEGATION, self.find_service(daemon)) if self._has(RM_DELEGATION) else None
-        return self._build_login(token, "yarn.resourcemanager.principal")
+        return self._build_login(self._select(RM_DELEGATION, daemon), "yarn.resourcemanager.principal")
 
     def login_for_name_node(self, service: NameService) -> Callable[[ServiceAddress], LoginIdentity]:
         """Return a function that gives the login for a NameNode: tokens may be for a single one.
@@ -161,41 +157,40 @@ class Logins:
         Raises (when it is called):
             ConfigurationError: a secure cluster whose NameNode's principal is not known.
         """
+        return lambda daemon: self._build_login(
+            self._select(HDFS_DELEGATION, daemon, service.service), "dfs.namenode.kerberos.principal"
+        )
 
-        def login(daemon: ServiceAddress) -> LoginIdentity:
-            return self._build_login(self._select_file_token(service, daemon), "dfs.namenode.kerberos.principal")
-
-        return login
-
-    def find_file_token(self, service: NameService) -> HadoopToken | None:
+    def find_file_token(self, service: NameService) -> Token | None:
         """Return the token for a file system, if there is one. May ask the DNS."""
-        found = (self._select_file_token(service, daemon) for daemon in service.name_nodes)
+        found = (self._select(HDFS_DELEGATION, daemon, service.service) for daemon in service.name_nodes)
         return next((token for token in found if token is not None), None)
 
     def find_file_service(self, service: NameService) -> str:
         """Return the service that tokens for a file system name. May query the DNS."""
-        return service.service or self.find_service(service.name_nodes[0])
+        return service.service or self._find_service(service.name_nodes[0])
 
-    def _select_file_token(self, service: NameService, daemon: ServiceAddress) -> HadoopToken | None:
-        if not self._has(HDFS_DELEGATION):
+    def _find_service(self, daemon: ServiceAddress) -> str:
+        return find_service(daemon.address, use_ip=self._use_ip)
+
+    def _select(self, kind: str, daemon: ServiceAddress, logical: str | None = None) -> Token | None:
+        """Return the token for a logical service or for a daemon; asks the DNS only if there are any of the kind."""
+        if not self.credentials.tokens_by_kind(kind):
             return None
-        names = ([service.service] if service.service else []) + [self.find_service(daemon)]
-        found = (select(self.credentials, HDFS_DELEGATION, name) for name in names)
-        return next((token for token in found if token is not None), None)
+        token = select(self.credentials, kind, logical) if logical else None
+        return token or select(self.credentials, kind, self._find_service(daemon))
 
-    def _has(self, kind: str) -> bool:
-        """Return True if the service name of tokens is needed."""
-        return bool(self.credentials.tokens_by_kind(kind))
-
-    def _build_login(self, token: HadoopToken | None, principal_key: str) -> LoginIdentity:
+    def _build_login(self, token: Token | None, principal_key: str) -> LoginIdentity:
         acting_for = self.acts_for or None
         if token is not None:
-            user = None if self.is_secure else self.user
-            return LoginIdentity.with_token(
-                token, protections=self._protections, fallback_to_simple=self._fallback, user=user
+            return LoginIdentity(
+                token=token,
+                protections=self._protections,
+                fallback_to_simple=self._fallback,
+                user=None if self.is_secure else self.user,
             )
         if not self.is_secure:
-            return LoginIdentity.from_user(acting_for or self.user, self.user if acting_for else None)
+            return LoginIdentity(user=acting_for or self.user, real_user=self.user if acting_for else None)
         principal = self._settings.get(principal_key)
         pattern = self._settings.get(f"{principal_key}.pattern")
         if not principal and not pattern:
@@ -204,8 +199,8 @@ class Logins:
                 f"is required because {_AUTHENTICATION} is kerberos: without it any principal could impersonate the "
                 "daemon. Take it from the cluster's own configuration.",
             )
-        return LoginIdentity.kerberos(
-            principal or None,
+        return LoginIdentity(
+            server_principal=principal or None,
             server_pattern=pattern or None,
             protections=self._protections,
             fallback_to_simple=self._fallback,

@@ -44,9 +44,9 @@ from tony.hadoop.ipc.errors import (
     StandbyError,
 )
 from tony.hadoop.ipc.frames import CallId
-from tony.hadoop.ipc.login_identity import LoginIdentity
+from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions
-from tony.hadoop.wire.rpc_method import Method, Request, Response
+from tony.hadoop.wire.rpc import Method, Request, Response
 from tony.units import format_duration
 
 #: Tries after a login that failed.

@@ -12,9 +12,9 @@ from tests.support.hadoop.faults import standby
 from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.failover import FailoverProxy, Policy
+from tony.hadoop.hdfs import namenode_rpc as wire
 from tony.hadoop.hdfs.namenode_rpc import NameNode
-from tony.hadoop.ipc.login_identity import LoginIdentity
-from tony.hadoop.wire import namenode as wire
+from tony.hadoop.ipc.login import LoginIdentity
 
 Scene = tuple[NameNode, FakeNameNode, FakeIpcServer, FakeIpcServer]
 
@@ -29,11 +29,11 @@ async def fake_namenodes() -> AsyncIterator[Scene]:
         proxy = FailoverProxy(
             name="NameNode of hdfs://ns1",
             daemons=[ServiceAddress(id="nn1", address=one.address), ServiceAddress(id="nn2", address=two.address)],
-            login=LoginIdentity.from_user("alice"),
+            login=LoginIdentity(user="alice"),
             protocol=wire.PROTOCOL,
             policy=Policy(give_up_after=20, shortest=0.01, longest=0.02),
         )
-        async with NameNode(proxy, token_service="ha-hdfs:ns1") as client:
+        async with NameNode(proxy, token_service=lambda: "ha-hdfs:ns1") as client:
             yield client, files, one, two
 
 

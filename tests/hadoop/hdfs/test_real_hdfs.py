@@ -26,7 +26,7 @@ from tony.hadoop.failover import FailoverProxy
 from tony.hadoop.hdfs.append_log import AppendLog, AppendOptions
 from tony.hadoop.hdfs.errors import BeingWrittenError
 from tony.hadoop.hdfs.file_system import FileKind
-from tony.hadoop.hdfs.namenode_rpc import NameNode
+from tony.hadoop.hdfs.namenode_rpc import PROTOCOL, NameNode
 from tony.hadoop.hdfs.webhdfs import WebHdfs
 from tony.hadoop.hdfs.webhdfs_requests import WebLogin
 from tony.hadoop.ipc.errors import (
@@ -36,8 +36,7 @@ from tony.hadoop.ipc.errors import (
     QuotaExceededError,
     SafeModeError,
 )
-from tony.hadoop.ipc.login_identity import LoginIdentity
-from tony.hadoop.wire.namenode import PROTOCOL
+from tony.hadoop.ipc.login import LoginIdentity
 from tony.mini.cluster import MiniCluster
 
 USER = getpass.getuser()
@@ -121,7 +120,7 @@ def _start(cluster: MiniCluster) -> Iterator[Callable[[str, str], subprocess.Pop
 
 def _proxy(cluster: MiniCluster) -> FailoverProxy:
     daemons = find_name_service(HadoopConfiguration.load(cluster.conf, {})).name_nodes
-    return FailoverProxy(name="NameNode", daemons=daemons, login=LoginIdentity.from_user(USER), protocol=PROTOCOL)
+    return FailoverProxy(name="NameNode", daemons=daemons, login=LoginIdentity(user=USER), protocol=PROTOCOL)
 
 
 def _recover(cluster: MiniCluster) -> Callable[[str], None]:

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.support.hadoop.ipc_server import FakeIpcServer, Incoming
-from tony.hadoop.ipc.login_identity import LoginIdentity
-from tony.hadoop.tokens.token import HadoopToken
+from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.wire.proto import BYTES, INT32, STRING, ProtoMessage, optional
-from tony.hadoop.wire.rpc_method import Method
+from tony.hadoop.wire.rpc import Method, Token
 
 PROTOCOL = "org.apache.hadoop.fake.EchoProtocolPB"
-TOKEN = HadoopToken(identifier=b"\x0a\x04\x08\x01\x10\x02", password=b"\x00\x01secret\xff", kind="NMToken")
+TOKEN = Token(identifier=b"\x0a\x04\x08\x01\x10\x02", password=b"\x00\x01secret\xff", kind="NMToken", service="")
 TOKENS: Mapping[bytes, bytes] = {TOKEN.identifier: TOKEN.password}
-ALICE = LoginIdentity.from_user("alice")
+ALICE = LoginIdentity(user="alice")
 
 
 class Said(ProtoMessage):

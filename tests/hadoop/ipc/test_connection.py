@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -42,11 +41,12 @@ from tony.hadoop.ipc.errors import (
     StandbyError,
 )
 from tony.hadoop.ipc.frames import CallId
-from tony.hadoop.ipc.login_identity import LoginIdentity
+from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 from tony.hadoop.sasl.digest_layers import Protection
+from tony.hadoop.wire.proto import replace
 
-BY_TOKEN = LoginIdentity.with_token(TOKEN)
+BY_TOKEN = LoginIdentity(token=TOKEN)
 ONLY_TOKEN = (Auth.TOKEN,)
 
 
@@ -72,7 +72,7 @@ async def test_simple_names_the_user() -> None:
     async with daemon() as server:
         for login, expected in [
             (ALICE, "alice None None"),
-            (LoginIdentity.from_user("bob", "alice"), "bob alice None"),
+            (LoginIdentity(user="bob", real_user="alice"), "bob alice None"),
         ]:
             connection = await _to(server, login)
             assert (await connection.call(WHO, Said())).text == expected
@@ -95,13 +95,13 @@ async def test_protections_that_do_not_meet() -> None:
     """We insist on privacy, and the daemon has none."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
         with pytest.raises(LoginError, match=r"privacy.*authentication.*hadoop\.rpc\.protection"):
-            await _to(server, replace(BY_TOKEN, protections=(Protection.PRIVACY,)))
+            await _to(server, LoginIdentity(token=TOKEN, protections=(Protection.PRIVACY,)))
 
 
 async def test_our_order_of_protections_counts() -> None:
     """Of what the daemon offers we take what we prefer."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS, protections=tuple(Protection)) as server:
-        login = replace(BY_TOKEN, protections=(Protection.PRIVACY, Protection.INTEGRITY))
+        login = LoginIdentity(token=TOKEN, protections=(Protection.PRIVACY, Protection.INTEGRITY))
         connection = await _to(server, login)
         assert (await connection.call(ECHO, Said(text="x"))).text == "x"
         assert "PrivacyLayer" in type(connection._layer).__name__
@@ -111,7 +111,7 @@ async def test_our_order_of_protections_counts() -> None:
 async def test_a_wrong_password() -> None:
     """The daemon says no, and the error says where."""
     async with daemon(auths=ONLY_TOKEN, tokens=TOKENS) as server:
-        wrong = LoginIdentity.with_token(replace(TOKEN, password=b"wrong"))
+        wrong = LoginIdentity(token=replace(TOKEN, password=b"wrong"))
         with pytest.raises(SaslError, match=rf"{server.address}: SaslException: .*Mismatched") as caught:
             await _to(server, wrong)
         assert caught.value.fatal
@@ -147,9 +147,9 @@ async def test_a_daemon_that_wants_no_proof() -> None:
     """It is believed only where the settings allow it."""
     key = r"ipc\.client\.fallback-to-simple-auth-allowed"
     async with daemon() as server:
-        with pytest.raises(LoginError, match=rf"{server.address}.*token.*{key}"):
+        with pytest.raises(LoginError, match=rf"{server.address}.*TOKEN.*{key}"):
             await _to(server, BY_TOKEN)
-        connection = await _to(server, LoginIdentity.with_token(TOKEN, fallback_to_simple=True, user="alice"))
+        connection = await _to(server, LoginIdentity(token=TOKEN, fallback_to_simple=True, user="alice"))
         assert (await connection.call(WHO, Said())).text == "alice None None"
         await connection.close()
 
@@ -160,9 +160,9 @@ async def test_a_kerberos_login_falls_back_where_allowed() -> None:
         with pytest.raises(
             LoginError, match=rf"{server.address}.*TOKEN, SIMPLE.*KERBEROS.*hadoop\.security\.authentication"
         ):
-            await _to(server, LoginIdentity.kerberos("rm/_HOST@EXAMPLE.COM"))
+            await _to(server, LoginIdentity(server_principal="rm/_HOST@EXAMPLE.COM"))
         connection = await _to(
-            server, LoginIdentity.kerberos("rm/_HOST@EXAMPLE.COM", fallback_to_simple=True, user="alice")
+            server, LoginIdentity(server_principal="rm/_HOST@EXAMPLE.COM", fallback_to_simple=True, user="alice")
         )
         assert (await connection.call(WHO, Said())).text == "alice None None"
         await connection.close()

@@ -22,8 +22,7 @@ from tony.hadoop.ipc.frames import (
     read_answer,
 )
 from tony.hadoop.wire.proto import ProtoMessage, encode_delimited
-from tony.hadoop.wire.rpc import RpcResponseHeader, RpcSasl, RpcStatus, SaslState
-from tony.hadoop.wire.rpc_method import Method
+from tony.hadoop.wire.rpc import Method, RpcResponseHeader, RpcSasl, RpcStatus, SaslState
 
 RM_PROTOCOL = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"
 CLIENT = bytes(range(16))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -32,13 +31,13 @@ from tony.hadoop.ipc.errors import (
     SaslError,
     StandbyError,
 )
-from tony.hadoop.ipc.login_identity import LoginIdentity
+from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
 from tony.hadoop.sasl.digest_layers import Protection
-from tony.hadoop.tokens.credentials import TokenCredentials, read_file, write_file
-from tony.hadoop.tokens.token import HadoopToken
+from tony.hadoop.tokens import TokenCredentials, read_file, write_file
 from tony.hadoop.wire.application_client import GET_QUEUE_INFO, GetQueueInfoRequest
-from tony.hadoop.wire.rpc_method import Method
+from tony.hadoop.wire.proto import replace
+from tony.hadoop.wire.rpc import Method, Token
 
 pytestmark = [
     pytest.mark.skipif(bool(java_daemon.missing()), reason=java_daemon.missing()),
@@ -54,9 +53,9 @@ PROTOCOL = GET_QUEUE_INFO.protocol
 RM = f"rm/_HOST@{REALM}"
 CREDENTIALS = TokenCredentials(
     tokens={
-        "a": HadoopToken(identifier=b"\0\xff", password=b"p" * 200, kind="K", service="10.0.0.1:1"),
-        "": HadoopToken(identifier=b"", password=b"", kind="YARN_AM_RM_TOKEN"),
-        "ünï": HadoopToken(identifier=b"x" * 70_000, password=b"\x80", kind="Ω", service="ha-hdfs:ns"),
+        "a": Token(identifier=b"\0\xff", password=b"p" * 200, kind="K", service="10.0.0.1:1"),
+        "": Token(identifier=b"", password=b"", kind="YARN_AM_RM_TOKEN", service=""),
+        "ünï": Token(identifier=b"x" * 70_000, password=b"\x80", kind="Ω", service="ha-hdfs:ns"),
     },
     secrets={"s": b"\1" * 130, "empty": b""},
 )
@@ -135,20 +134,20 @@ async def _conversation(address: Address, login: LoginIdentity) -> str | None:
 async def test_simple(daemon: JavaDaemon) -> None:
     """A name that is believed, and one that speaks for another."""
     address = daemon.address("simple:authentication")
-    assert "alice null SIMPLE" == await _conversation(address, LoginIdentity.from_user("alice"))
-    assert "bob alice SIMPLE" == await _conversation(address, LoginIdentity.from_user("bob", "alice"))
+    assert "alice null SIMPLE" == await _conversation(address, LoginIdentity(user="alice"))
+    assert "bob alice SIMPLE" == await _conversation(address, LoginIdentity(user="bob", real_user="alice"))
 
 
 @pytest.mark.parametrize("server", SERVERS)
 async def test_token(daemon: JavaDaemon, server: str) -> None:
     """A token under every protection; a server that takes SIMPLE too offers both."""
-    login = LoginIdentity.with_token(daemon.tokens["carol"])
+    login = LoginIdentity(token=daemon.tokens["carol"])
     assert "carol null TOKEN" == await _conversation(daemon.address(server), login)
 
 
 @pytest.mark.parametrize("protection", Protection)
 async def test_token_as_we_want_it(daemon: JavaDaemon, protection: Protection) -> None:
-    login = LoginIdentity.with_token(daemon.tokens["carol"], protections=(protection,))
+    login = LoginIdentity(token=daemon.tokens["carol"], protections=(protection,))
     assert "carol null TOKEN" == await _conversation(daemon.address(f"token:{ALL}"), login)
 
 
@@ -158,7 +157,7 @@ async def test_ciphers(daemon: JavaDaemon, cipher: str, monkeypatch: pytest.Monk
     if cipher == "3des":
         pytest.importorskip("cryptography")
     monkeypatch.setattr("tony.hadoop.sasl.digest_layers.find_usable_ciphers", lambda: (cipher,))
-    login = LoginIdentity.with_token(daemon.tokens["carol"])
+    login = LoginIdentity(token=daemon.tokens["carol"])
     assert "carol null TOKEN" == await _conversation(daemon.address("token:privacy"), login)
 
 
@@ -166,14 +165,14 @@ async def test_ciphers(daemon: JavaDaemon, cipher: str, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("server", KERBEROS_SERVERS)
 async def test_token_where_kerberos_is_spoken(daemon: JavaDaemon, server: str) -> None:
     """Inside containers there are tokens and no tickets."""
-    login = LoginIdentity.with_token(daemon.tokens["carol"])
+    login = LoginIdentity(token=daemon.tokens["carol"])
     assert "carol null TOKEN" == await _conversation(daemon.address(server), login)
 
 
 @with_kerberos
 @pytest.mark.parametrize("server", KERBEROS_SERVERS)
 async def test_kerberos(daemon: JavaDaemon, alice: Kdc, server: str) -> None:
-    user = await _conversation(daemon.address(server), LoginIdentity.kerberos(RM))
+    user = await _conversation(daemon.address(server), LoginIdentity(server_principal=RM))
     assert f"alice@{REALM} null KERBEROS" == user
 
 
@@ -181,8 +180,10 @@ async def test_kerberos(daemon: JavaDaemon, alice: Kdc, server: str) -> None:
 @pytest.mark.parametrize("protection", Protection)
 async def test_kerberos_as_we_want_it(daemon: JavaDaemon, alice: Kdc, protection: Protection) -> None:
     """Of all that the server offers, ours; the service is found by host, or by its full principal."""
-    for login in (LoginIdentity.kerberos(RM), *(LoginIdentity.kerberos(server_pattern=each) for each in PATTERNS)):
-        user = await _conversation(daemon.address(f"kerberos:{ALL}"), replace(login, protections=(protection,)))
+    names: list[dict[str, str]] = [{"server_principal": RM}, *({"server_pattern": each} for each in PATTERNS)]
+    for name in names:
+        login = LoginIdentity(protections=(protection,), **name)  # type: ignore[arg-type]
+        user = await _conversation(daemon.address(f"kerberos:{ALL}"), login)
         assert f"alice@{REALM} null KERBEROS" == user
 
 
@@ -190,7 +191,7 @@ async def test_kerberos_as_we_want_it(daemon: JavaDaemon, alice: Kdc, protection
 async def test_kerberos_for_another_user(daemon: JavaDaemon, alice: Kdc) -> None:
     """Alice may speak for bob; bob may not speak for alice."""
     address = daemon.address("kerberos:privacy")
-    user = await _conversation(address, LoginIdentity.kerberos(RM, user="bob"))
+    user = await _conversation(address, LoginIdentity(server_principal=RM, user="bob"))
     assert f"bob alice@{REALM} KERBEROS" == user
 
 
@@ -200,7 +201,7 @@ async def test_impersonation_that_is_not_allowed(
 ) -> None:
     """The server names both users."""
     monkeypatch.setenv("KRB5CCNAME", alice.ticket("bob"))
-    connection = await _to(daemon.address("kerberos:integrity"), LoginIdentity.kerberos(RM, user="alice"))
+    connection = await _to(daemon.address("kerberos:integrity"), LoginIdentity(server_principal=RM, user="alice"))
     with pytest.raises(AuthorizationError, match=f"bob@{REALM} is not allowed to impersonate alice"):
         await _echo(connection, "x")
     await connection.close()
@@ -211,7 +212,7 @@ async def test_a_keytab_instead_of_a_ticket(daemon: JavaDaemon, alice: Kdc, monk
     """The library gets the ticket itself."""
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{alice.folder}/fresh.cc")
     monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(alice.keytab("dora")))
-    user = await _conversation(daemon.address("kerberos:privacy"), LoginIdentity.kerberos(RM))
+    user = await _conversation(daemon.address("kerberos:privacy"), LoginIdentity(server_principal=RM))
     assert f"dora@{REALM} null KERBEROS" == user
 
 
@@ -220,7 +221,7 @@ async def test_no_ticket(daemon: JavaDaemon, alice: Kdc, monkeypatch: pytest.Mon
     address = daemon.address("kerberos:privacy")
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{alice.folder}/none.cc")
     with pytest.raises(LoginError, match=rf"{address}: .*rm/localhost.*kinit"):
-        await _to(address, LoginIdentity.kerberos(RM))
+        await _to(address, LoginIdentity(server_principal=RM))
 
 
 @with_kerberos
@@ -229,7 +230,7 @@ async def test_an_expired_ticket(daemon: JavaDaemon, alice: Kdc, monkeypatch: py
     async with asyncio.timeout(30):
         while True:
             try:
-                connection = await _to(daemon.address("kerberos:privacy"), LoginIdentity.kerberos(RM))
+                connection = await _to(daemon.address("kerberos:privacy"), LoginIdentity(server_principal=RM))
             except LoginError as error:
                 said = str(error)
                 break
@@ -247,7 +248,7 @@ async def test_no_kdc(daemon: JavaDaemon, alice: Kdc, monkeypatch: pytest.Monkey
     settings.write_text("\n".join("  kdc = 127.0.0.1:1" if "kdc =" in line else line for line in text.splitlines()))
     monkeypatch.setenv("KRB5_CONFIG", str(settings))
     with pytest.raises(LoginError, match=REALM):
-        await _to(daemon.address("kerberos:privacy"), LoginIdentity.kerberos(RM))
+        await _to(daemon.address("kerberos:privacy"), LoginIdentity(server_principal=RM))
 
 
 @with_kerberos
@@ -262,17 +263,20 @@ async def test_a_silent_kdc_times_out(daemon: JavaDaemon, alice: Kdc, monkeypatc
         address = daemon.address("kerberos:privacy")
         with pytest.raises(ConnectError, match=rf"{address}.*0\.3 s"):
             await connect(
-                address, LoginIdentity.kerberos(RM), protocol=PROTOCOL, options=ConnectionOptions(login_timeout=0.3)
+                address,
+                LoginIdentity(server_principal=RM),
+                protocol=PROTOCOL,
+                options=ConnectionOptions(login_timeout=0.3),
             )
     monkeypatch.setenv("KRB5_CONFIG", alice.environment["KRB5_CONFIG"])
-    assert f"alice@{REALM} null KERBEROS" == await _conversation(address, LoginIdentity.kerberos(RM))
+    assert f"alice@{REALM} null KERBEROS" == await _conversation(address, LoginIdentity(server_principal=RM))
 
 
 @with_kerberos
 async def test_many_logins_at_once(daemon: JavaDaemon, alice: Kdc) -> None:
     """The library is used by several threads; no login is taken for a repetition of another."""
     address = daemon.address("kerberos:integrity")
-    connections = await asyncio.gather(*(_to(address, LoginIdentity.kerberos(RM)) for _ in range(20)))
+    connections = await asyncio.gather(*(_to(address, LoginIdentity(server_principal=RM)) for _ in range(20)))
     words = [f"word-{number}" for number in range(20)]
     pairs = zip(connections, words, strict=True)
     assert words == list(await asyncio.gather(*(_echo(connection, word) for connection, word in pairs)))
@@ -285,13 +289,13 @@ async def test_many_logins_at_once(daemon: JavaDaemon, alice: Kdc) -> None:
 async def test_a_daemon_that_is_another(daemon: JavaDaemon, alice: Kdc, principal: str) -> None:
     """A key of the realm does not make it the expected daemon."""
     with pytest.raises(LoginError, match=r"is expected|ELSEWHERE"):
-        await _to(daemon.address("kerberos:authentication"), LoginIdentity.kerberos(principal))
+        await _to(daemon.address("kerberos:authentication"), LoginIdentity(server_principal=principal))
 
 
 @with_kerberos
 async def test_simple_where_kerberos_is_wanted(daemon: JavaDaemon) -> None:
     """The first call is refused, in Hadoop's own words."""
-    connection = await _to(daemon.address("kerberos:authentication"), LoginIdentity.from_user("alice"))
+    connection = await _to(daemon.address("kerberos:authentication"), LoginIdentity(user="alice"))
     with pytest.raises(AccessControlError, match=r"SIMPLE authentication is not enabled\.  Available:\[TOKEN, KERB"):
         await _echo(connection, "x")
     await connection.close()
@@ -299,7 +303,7 @@ async def test_simple_where_kerberos_is_wanted(daemon: JavaDaemon) -> None:
 
 async def test_simple_where_a_token_is_wanted(daemon: JavaDaemon) -> None:
     """As the ResourceManager's scheduler and NodeManagers do on every cluster."""
-    connection = await _to(daemon.address("token:authentication"), LoginIdentity.from_user("alice"))
+    connection = await _to(daemon.address("token:authentication"), LoginIdentity(user="alice"))
     with pytest.raises(AccessControlError, match=r"Available:\[TOKEN\]"):
         await _echo(connection, "x")
     await connection.close()
@@ -309,8 +313,8 @@ async def test_kerberos_where_there_is_none(daemon: JavaDaemon) -> None:
     """No silent fall back to SIMPLE."""
     address = daemon.address("simple:authentication")
     with pytest.raises(LoginError, match=rf"{address}.*TOKEN, SIMPLE.*KERBEROS"):
-        await _to(address, LoginIdentity.kerberos(RM))
-    login = LoginIdentity.kerberos(RM, fallback_to_simple=True, user="alice")
+        await _to(address, LoginIdentity(server_principal=RM))
+    login = LoginIdentity(server_principal=RM, fallback_to_simple=True, user="alice")
     assert "alice null SIMPLE" == await _conversation(address, login)
 
 
@@ -319,16 +323,16 @@ async def test_wrong_tokens(daemon: JavaDaemon) -> None:
     address = daemon.address("token:authentication")
     carol = daemon.tokens["carol"]
     with pytest.raises(SaslError, match=rf"{address}: SaslException: .*Mismatched response"):
-        await _to(address, LoginIdentity.with_token(replace(carol, password=b"wrong")))
+        await _to(address, LoginIdentity(token=replace(carol, password=b"wrong")))
     with pytest.raises(InvalidTokenError, match="has expired"):
-        await _to(address, LoginIdentity.with_token(daemon.tokens["expired"]))
+        await _to(address, LoginIdentity(token=daemon.tokens["expired"]))
     with pytest.raises(LoginDroppedError, match=f"{address}.*token"):
-        await _to(address, LoginIdentity.with_token(replace(carol, identifier=b"\xff\xfe")))
+        await _to(address, LoginIdentity(token=replace(carol, identifier=b"\xff\xfe")))
 
 
 async def test_errors(daemon: JavaDaemon) -> None:
     """Java's exceptions come as ours, and the connection lives on."""
-    connection = await _to(daemon.address("simple:authentication"), LoginIdentity.from_user("alice"))
+    connection = await _to(daemon.address("simple:authentication"), LoginIdentity(user="alice"))
     unknown = Method(protocol=PROTOCOL, name="sing", request=Said, response=Said)
     foreign = Method(protocol="org.apache.hadoop.Other", name="sing", request=Said, response=Said)
     unimplemented = Method(protocol=PROTOCOL, name="getNewApplication", request=Said, response=Said)
@@ -347,7 +351,7 @@ async def test_errors(daemon: JavaDaemon) -> None:
 async def test_pings_are_borne(daemon: JavaDaemon) -> None:
     """Hadoop's server takes our pings for what they are, wrapped or not."""
     for server in ("token:authentication", "token:privacy"):
-        login = LoginIdentity.with_token(daemon.tokens["carol"])
+        login = LoginIdentity(token=daemon.tokens["carol"])
         options = ConnectionOptions(ping_interval=0.02)
         connection = await connect(daemon.address(server), login, protocol=PROTOCOL, options=options)
         assert "slow" == await _echo(connection, "slow")

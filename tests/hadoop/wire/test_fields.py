@@ -24,22 +24,21 @@ from tony.hadoop.wire.proto import (
     ProtoMessage,
 )
 
-MODULES = (
-    "application_client",
-    "application_master",
-    "container_management",
-    "namenode",
-    "placement",
-    "yarn_records",
-    "reports",
-    "rpc",
-)
+#: Module as in the table -> its path.
+MODULES = {
+    "application_client": "wire.application_client",
+    "application_master": "wire.application_master",
+    "namenode_rpc": "hdfs.namenode_rpc",
+    "placement": "wire.placement",
+    "rpc": "wire.rpc",
+    "yarn_records": "wire.yarn_records",
+}
 KINDS = {kind.name: kind for kind in (BOOL, BYTES, DOUBLE, FLOAT, INT32, INT64, SINT32, STRING, UINT32, UINT64)}
 #: Where our default is another one on purpose: absent is something that a caller must be able to see.
 OUR_DEFAULTS = {
-    ("reports.ApplicationSubmissionContext", "application_name"),
-    ("reports.ApplicationSubmissionContext", "queue"),
-    ("reports.ApplicationSubmissionContext", "applicationType"),
+    ("application_client.ApplicationSubmissionContext", "application_name"),
+    ("application_client.ApplicationSubmissionContext", "queue"),
+    ("application_client.ApplicationSubmissionContext", "applicationType"),
 }
 FIELD = re.compile(r"  (\d+)([*!]?) (\S+) (enum )?(\S+)(?: \[(.*)\])?")
 
@@ -70,7 +69,7 @@ OURS = {theirs: ours for ours, (theirs, _) in MESSAGES.items()}
 
 def message_class(name: str) -> type[ProtoMessage]:
     module, _, cls = name.partition(".")
-    found: type[ProtoMessage] = getattr(importlib.import_module(f"tony.hadoop.wire.{module}"), cls)
+    found: type[ProtoMessage] = getattr(importlib.import_module(f"tony.hadoop.{MODULES[module]}"), cls)
     assert issubclass(found, ProtoMessage)
     return found
 
@@ -86,7 +85,7 @@ def plan(cls: type[ProtoMessage]) -> dict[int, tuple[str, Any, bool]]:
 def test_every_message_of_ours_is_in_the_table() -> None:
     written = set()
     for module in MODULES:
-        loaded = importlib.import_module(f"tony.hadoop.wire.{module}")
+        loaded = importlib.import_module(f"tony.hadoop.{MODULES[module]}")
         written |= {
             f"{module}.{name}"
             for name, each in vars(loaded).items()

@@ -15,7 +15,13 @@ from tony.hadoop.configuration.service_addresses import ServiceAddress
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import DaemonsUnavailableError, FailoverProxy, Policy
 from tony.hadoop.ipc.errors import InvalidApplicationMasterRequestError, RemoteError
-from tony.hadoop.wire.application_master import ALLOCATE, PROTOCOL, AllocateRequest, AllocateResponse, MasterCommand
+from tony.hadoop.wire.application_master import (
+    ALLOCATE,
+    MASTER_PROTOCOL,
+    AllocateRequest,
+    AllocateResponse,
+    MasterCommand,
+)
 from tony.hadoop.wire.placement import NODE, forbid_tags
 from tony.hadoop.wire.yarn_records import Container, ContainerId, FinalStatus, NodeId, Resource
 from tony.hadoop.yarn import am_rm_client
@@ -65,7 +71,7 @@ def proxy(*managers: FakeResourceManager, policy: Policy = QUICK) -> FailoverPro
             ServiceAddress(id=f"rm{number}", address=each.server.address) for number, each in enumerate(managers, 1)
         ],
         login=lambda _: managers[0].login,
-        protocol=PROTOCOL,
+        protocol=MASTER_PROTOCOL,
         policy=policy,
     )
 

@@ -19,9 +19,9 @@ from tony.hadoop.ipc.errors import (
     ApplicationNotFoundError,
     InvalidResourceRequestError,
 )
-from tony.hadoop.ipc.login_identity import LoginIdentity
+from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.wire import application_client as wire
-from tony.hadoop.wire.reports import (
+from tony.hadoop.wire.application_client import (
     ApplicationState,
     ApplicationSubmissionContext,
     QueueState,
@@ -49,7 +49,7 @@ async def fake_managers(servers: int = 1, **given: Any) -> AsyncIterator[Scene]:
     proxy = FailoverProxy(
         name="ResourceManager",
         daemons=[ServiceAddress(id=f"rm{number}", address=server.address) for number, server in enumerate(made)],
-        login=LoginIdentity.from_user("alice"),
+        login=LoginIdentity(user="alice"),
         protocol=wire.PROTOCOL,
         policy=Policy(give_up_after=20, shortest=0.01, longest=0.02),
     )

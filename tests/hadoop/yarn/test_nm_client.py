@@ -9,7 +9,6 @@ import pytest
 from tests.support.hadoop.fake_node_manager import FakeNodeManager
 from tests.support.hadoop.fake_resource_manager import ATTEMPT
 from tests.support.hadoop.faults import DelayResponse, DropResponse, HoldResponse, Refuse, Silence
-from tests.support.hadoop.token_messages import to_message
 from tony.hadoop.ids import format_container
 from tony.hadoop.ipc.errors import (
     CallTimeoutError,
@@ -20,9 +19,9 @@ from tony.hadoop.ipc.errors import (
     YarnError,
 )
 from tony.hadoop.ipc.tcp_connection import ConnectionOptions
-from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire import rpc
 from tony.hadoop.wire.application_master import NodeToken
+from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     Container,
@@ -50,8 +49,8 @@ class Node:
     def let_in(self, name: bytes) -> None:
         """The newest token is this one; older ones continue to work."""
         self.passwords[name] = b"for " + name
-        token = HadoopToken(identifier=name, password=self.passwords[name], kind="NMToken", service="elsewhere:1")
-        self.tokens.put([NodeToken(node=self.manager.node, token=to_message(token))])
+        token = Token(identifier=name, password=self.passwords[name], kind="NMToken", service="elsewhere:1")
+        self.tokens.put([NodeToken(node=self.manager.node, token=token)])
 
     def container(self, number: int) -> Container:
         identity = ContainerId(attempt=ATTEMPT, number=number)

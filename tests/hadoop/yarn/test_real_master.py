@@ -16,9 +16,8 @@ from tests.support.waiting import wait_until
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import Policy
 from tony.hadoop.ipc.errors import HadoopError
-from tony.hadoop.tokens.credentials import from_message
+from tony.hadoop.wire.application_client import ApplicationSubmissionContext
 from tony.hadoop.wire.placement import NODE, forbid_tags
-from tony.hadoop.wire.reports import ApplicationSubmissionContext
 from tony.hadoop.wire.yarn_records import (
     ApplicationId,
     Container,
@@ -105,7 +104,7 @@ async def unmanaged(cluster: MiniCluster) -> AsyncIterator[Application]:
     async with asyncio.timeout(CEILING):
         while (token := (await client.report(new.id)).am_rm_token) is None:
             await asyncio.sleep(0.02)
-    master = MasterClient(create_scheduler_proxy(settings, from_message(token), policy=QUICK))
+    master = MasterClient(create_scheduler_proxy(settings, token, policy=QUICK))
     registration = await master.register("127.0.0.1", -1, "")
     assert {"memory-mb", "vcores"} <= {each.name for each in registration.resource_types}
     it = Application(client, new.id, master)

@@ -17,10 +17,14 @@ from tests.support.waiting import wait_until
 from tony.core.events import ContainerEnded, Event, Granted
 from tony.hadoop.hdfs.append_log import AppendLog
 from tony.hadoop.ids import parse_container_id
-from tony.hadoop.tokens.credentials import TokenCredentials, from_bytes
-from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.wire.application_client import GET_APPLICATION_REPORT, GetApplicationReportResponse
-from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.tokens import TokenCredentials, from_bytes
+from tony.hadoop.wire.application_client import (
+    GET_APPLICATION_REPORT,
+    ApplicationReport,
+    ApplicationState,
+    GetApplicationReportResponse,
+)
+from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import ContainerId, NodeId
 from tony.model.job_spec import JobSpec
 from tony.protocol.launch import JobCredentials, TaskLaunch
@@ -34,7 +38,7 @@ from tony.testing.sample_jobs import build_credentials, build_prepared_job, buil
 JOB = "application_1410901177871_0001"
 ADDRESSES = AmAddresses(am="tls:127.0.0.1:4711")
 FOLDER = f"/user/ann/.tony/jobs/{JOB}"
-HDFS_TOKEN = HadoopToken(identifier=b"ann", password=b"hdfs", kind="HDFS_DELEGATION_TOKEN", service="127.0.0.1:8020")
+HDFS_TOKEN = Token(identifier=b"ann", password=b"hdfs", kind="HDFS_DELEGATION_TOKEN", service="127.0.0.1:8020")
 EventT = TypeVar("EventT", bound=Event)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.schedulers.yarn.samples import payload
-from tony.hadoop.tokens.credentials import TokenCredentials, write_file
+from tony.hadoop.tokens import TokenCredentials, write_file
 from tony.schedulers.yarn.am_container import set_cluster_time
 from tony.schedulers.yarn.container_env import ContainerEnv
 

@@ -14,8 +14,8 @@ from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.errors import PlatformError
 from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration import Configuration, ConfigurationError
-from tony.hadoop.tokens.credentials import TokenCredentials, write_file
-from tony.hadoop.tokens.token import HadoopToken
+from tony.hadoop.tokens import TokenCredentials, write_file
+from tony.hadoop.wire.rpc import Token
 from tony.schedulers.yarn.cluster_clients import ClusterClients
 from tony.schedulers.yarn.settings import read_settings
 from tony.storage.hdfs.delegation_tokens import (
@@ -31,8 +31,8 @@ KERBEROS = {"hadoop.security.authentication": "kerberos", "yarn.resourcemanager.
 ANN = {"HADOOP_USER_NAME": "ann"}
 
 
-def token(kind: str, service: str = "elsewhere") -> HadoopToken:
-    return HadoopToken(identifier=b"i", password=b"p", kind=kind, service=service)
+def token(kind: str, service: str = "elsewhere") -> Token:
+    return Token(identifier=b"i", password=b"p", kind=kind, service=service)
 
 
 @asynccontextmanager

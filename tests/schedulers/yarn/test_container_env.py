@@ -6,13 +6,13 @@ import pytest
 
 from tests.schedulers.yarn.samples import payload
 from tony.errors import PlatformError
-from tony.hadoop.tokens.credentials import TokenCredentials, read_file, write_file
-from tony.hadoop.tokens.token import HadoopToken
+from tony.hadoop.tokens import TokenCredentials, read_file, write_file
+from tony.hadoop.wire.rpc import Token
 from tony.protocol.launch import TaskLaunch
 from tony.schedulers.yarn.container_env import ContainerEnv
 from tony.schedulers.yarn.launch_payload import JOB, TASK, JobPayload, encode_payload
 
-HDFS = HadoopToken(identifier=b"who", password=b"proof", kind="HDFS_DELEGATION_TOKEN", service="10.0.0.1:8020")
+HDFS = Token(identifier=b"who", password=b"proof", kind="HDFS_DELEGATION_TOKEN", service="10.0.0.1:8020")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.schedulers.yarn.samples import record, yarn_role
-from tony.hadoop.tokens.credentials import TokenCredentials
+from tony.hadoop.tokens import TokenCredentials
 from tony.hadoop.wire.yarn_records import AccessType, ApplicationId, ContainerLaunchContext, LogAggregationContext
 from tony.model.job_spec import JobSpec, Role
 from tony.model.placeholders import expand_variables

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from tests.support.hadoop.ipc_server import FakeIpcServer, FakeRefusalError, Incoming
 from tony.hadoop import ids
 from tony.hadoop.wire import application_client as wire
-from tony.hadoop.wire.proto import replace
-from tony.hadoop.wire.reports import (
+from tony.hadoop.wire.application_client import (
     ApplicationReport,
     ApplicationState,
     ApplicationSubmissionContext,
@@ -26,6 +25,7 @@ from tony.hadoop.wire.reports import (
     QueueInfo,
     QueueState,
 )
+from tony.hadoop.wire.proto import replace
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     ApplicationId,

@@ -10,8 +10,8 @@ Several servers may serve one file system, as a pair of NameNodes does.
 from __future__ import annotations
 
 from tests.support.hadoop.ipc_server import FakeIpcServer, Incoming
-from tony.hadoop.wire import namenode as wire
-from tony.hadoop.wire.rpc import GetDelegationTokenRequest, GetDelegationTokenResponse, Token
+from tony.hadoop.hdfs import namenode_rpc as wire
+from tony.hadoop.wire.rpc import Token
 
 
 class FakeNameNode:
@@ -38,9 +38,9 @@ class FakeNameNode:
         self.writers[request.path] = max(0, left - 1)
         return wire.RecoverLeaseResponse(result=not left)
 
-    def _token(self, request: GetDelegationTokenRequest, call: Incoming) -> GetDelegationTokenResponse:
+    def _token(self, request: wire.GetDelegationTokenRequest, call: Incoming) -> wire.GetDelegationTokenResponse:
         if not self.tokens:
-            return GetDelegationTokenResponse()
+            return wire.GetDelegationTokenResponse()
         identifier = f"{call.caller.user} {request.renewer}".encode()
         token = Token(identifier=identifier, password=b"secret", kind="HDFS_DELEGATION_TOKEN", service="")
-        return GetDelegationTokenResponse(token=token)
+        return wire.GetDelegationTokenResponse(token=token)

@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.support.hadoop.ipc_server import Auth, FakeIpcServer, Incoming
 from tony.hadoop.ids import format_container, parse_container_id
-from tony.hadoop.wire.container_management import (
+from tony.hadoop.wire.application_master import (
     GET_CONTAINER_STATUSES,
     START_CONTAINERS,
     STOP_CONTAINERS,

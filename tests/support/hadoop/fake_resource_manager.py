@@ -15,11 +15,9 @@ from __future__ import annotations
 from typing import Final
 
 from tests.support.hadoop.ipc_server import Auth, FakeIpcServer, FakeRefusalError
-from tests.support.hadoop.token_messages import to_message
 from tony.hadoop.ids import format_container
-from tony.hadoop.ipc.login_identity import LoginIdentity
-from tony.hadoop.tokens.credentials import AM_RM, NODE_MANAGER
-from tony.hadoop.tokens.token import HadoopToken
+from tony.hadoop.ipc.login import LoginIdentity
+from tony.hadoop.tokens import AM_RM, NODE_MANAGER
 from tony.hadoop.wire import rpc
 from tony.hadoop.wire.application_master import (
     ALLOCATE,
@@ -36,6 +34,7 @@ from tony.hadoop.wire.application_master import (
 )
 from tony.hadoop.wire.placement import RejectedRequest, RejectionReason, ResourceSizing, SchedulingRequest
 from tony.hadoop.wire.proto import replace
+from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     ApplicationId,
@@ -124,7 +123,7 @@ class FakeResourceManager:
     @property
     def login(self) -> LoginIdentity:
         """The login of the AM."""
-        return LoginIdentity.with_token(self.token)
+        return LoginIdentity(token=self.token)
 
     # -- for tests
 
@@ -176,11 +175,11 @@ class FakeResourceManager:
         for cleared in (self.asks, self.excluded, self._sizes, self._known_nodes):
             cleared.clear()
 
-    def roll_token(self, *, keep_old: bool = True) -> HadoopToken:
+    def roll_token(self, *, keep_old: bool = True) -> Token:
         """Send a new token with the next response; `keep_old`: the old one stays valid for new connections."""
         old = self.token.identifier
         self.token = self._new_token()
-        self._rolled = to_message(self.token)
+        self._rolled = self.token
         if not keep_old:
             del self.tokens[old]
         return self.token
@@ -366,16 +365,18 @@ class FakeResourceManager:
 
     # -- tokens
 
-    def _new_token(self) -> HadoopToken:
+    def _new_token(self) -> Token:
         self._rolls += 1
-        token = HadoopToken(identifier=b"master %d" % self._rolls, password=b"secret %d" % self._rolls, kind=AM_RM)
+        token = Token(
+            identifier=b"master %d" % self._rolls, password=b"secret %d" % self._rolls, kind=AM_RM, service=""
+        )
         self.tokens[token.identifier] = token.password
         return token
 
-    def node_token(self, node: NodeId) -> HadoopToken:
+    def node_token(self, node: NodeId) -> Token:
         """Return the token that a fake NodeManager accepts."""
         identifier = f"node {node}".encode()
-        return HadoopToken(
+        return Token(
             identifier=identifier,
             password=self.node_tokens.setdefault(identifier, b"for " + identifier),
             kind=NODE_MANAGER,
@@ -383,4 +384,4 @@ class FakeResourceManager:
         )
 
     def _node_token(self, node: NodeId) -> NodeToken:
-        return NodeToken(node=node, token=to_message(self.node_token(node)))
+        return NodeToken(node=node, token=self.node_token(node))

@@ -46,7 +46,10 @@ from tony.hadoop.wire.rpc import (
     PING_CALL_ID,
     SASL_CALL_ID,
     IpcConnectionContext,
+    Method,
+    Request,
     RequestHeader,
+    Response,
     RpcErrorCode,
     RpcKind,
     RpcOperation,
@@ -57,7 +60,6 @@ from tony.hadoop.wire.rpc import (
     SaslAuth,
     SaslState,
 )
-from tony.hadoop.wire.rpc_method import Method, Request, Response
 
 _NOT_ENABLED = "SIMPLE authentication is not enabled.  Available:[{}]"
 _ACCESS = "org.apache.hadoop.security.AccessControlException"

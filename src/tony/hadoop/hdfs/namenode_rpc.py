@@ -6,15 +6,47 @@ Paths are absolute and belong to one file system, without `hdfs://`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration.service_addresses import NameService
 from tony.hadoop.configuration.settings import HadoopConfiguration
 from tony.hadoop.failover import FailoverProxy, Policy, build_connection_options
-from tony.hadoop.tokens.credentials import from_message
-from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.wire import namenode as wire
-from tony.hadoop.wire.rpc import GetDelegationTokenRequest
+from tony.hadoop.wire.proto import BOOL, STRING, ProtoMessage, optional, replace, required
+from tony.hadoop.wire.rpc import Method, Token
+
+PROTOCOL: Final = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
+
+
+class GetDelegationTokenRequest(ProtoMessage):
+    """The principal that may renew the token."""
+
+    renewer: str = required(1, STRING)
+
+
+class GetDelegationTokenResponse(ProtoMessage):
+    """The new token; absent if the server is not secure."""
+
+    token: Token | None = optional(1, Token)
+
+
+class RecoverLeaseRequest(ProtoMessage):
+    """The file whose lease to recover."""
+
+    path: str = required(1, STRING)
+    client_name: str = required(2, STRING)
+
+
+class RecoverLeaseResponse(ProtoMessage):
+    """True once the file is closed."""
+
+    result: bool = required(1, BOOL)
+
+
+GET_DELEGATION_TOKEN: Final = Method(
+    PROTOCOL, "getDelegationToken", GetDelegationTokenRequest, GetDelegationTokenResponse, idempotent=True
+)
+RECOVER_LEASE: Final = Method(PROTOCOL, "recoverLease", RecoverLeaseRequest, RecoverLeaseResponse, idempotent=True)
 
 
 class NameNode:
@@ -22,10 +54,10 @@ class NameNode:
 
     Args:
         proxy: proxy of the NameNodes.
-        token_service: service name in delegation tokens of this file system, or a function that returns it.
+        token_service: returns the service name in delegation tokens of this file system, which HDFS leaves empty.
     """
 
-    def __init__(self, proxy: FailoverProxy, *, token_service: str | Callable[[], str] = "") -> None:
+    def __init__(self, proxy: FailoverProxy, *, token_service: Callable[[], str] = str) -> None:
         self._proxy = proxy
         self._token_service = token_service
 
@@ -47,10 +79,12 @@ class NameNode:
         Raises:
             FileMissingError: there is no such file.
         """
-        request = wire.RecoverLeaseRequest(path=_check_path(path), client_name="recovery")
-        return (await self._proxy.call(wire.RECOVER_LEASE, request)).result
+        if not path.startswith("/"):
+            raise ValueError(f"{path!r:.200} is not an absolute path of the file system")
+        request = RecoverLeaseRequest(path=path, client_name="recovery")
+        return (await self._proxy.call(RECOVER_LEASE, request)).result
 
-    async def get_delegation_token(self, renewer: str) -> HadoopToken | None:
+    async def get_delegation_token(self, renewer: str) -> Token | None:
         """Get a delegation token, with which programs without a Kerberos ticket can use the file system.
 
         Args:
@@ -59,17 +93,11 @@ class NameNode:
         Returns:
             None if this cluster gives none out: it wants no proofs.
         """
-        answer = await self._proxy.call(wire.GET_DELEGATION_TOKEN, GetDelegationTokenRequest(renewer=renewer))
+        answer = await self._proxy.call(GET_DELEGATION_TOKEN, GetDelegationTokenRequest(renewer=renewer))
         if answer.token is None or not answer.token.identifier:
             return None
-        service = self._token_service
-        return from_message(answer.token, service=(service if isinstance(service, str) else service()) or None)
-
-
-def _check_path(path: str) -> str:
-    if not path.startswith("/"):
-        raise ValueError(f"{path!r:.200} is not an absolute path of the file system")
-    return path
+        service = self._token_service()
+        return replace(answer.token, service=service) if service else answer.token
 
 
 def create_name_node(
@@ -84,7 +112,7 @@ def create_name_node(
         name=f"NameNode of {service.uri}",
         daemons=service.name_nodes,
         login=logins.login_for_name_node(service),
-        protocol=wire.PROTOCOL,
+        protocol=PROTOCOL,
         policy=policy,
         options=build_connection_options(settings),
     )

@@ -1,6 +1,6 @@
 """A connection to a Hadoop daemon: concurrent calls, responses in any order.
 
-    connection = await connect(address, LoginIdentity.from_user("alice"), protocol=SUBMIT.protocol)
+    connection = await connect(address, LoginIdentity(user="alice"), protocol=SUBMIT.protocol)
     try:
         answer = await connection.call(SUBMIT, request)
     finally:
@@ -39,12 +39,10 @@ from tony.hadoop.ipc.frames import (
     ping_frame,
     read_answer,
 )
-from tony.hadoop.ipc.login_identity import LoginIdentity, LoginMethod
-from tony.hadoop.ipc.negotiation import Negotiation
+from tony.hadoop.ipc.login import LoginIdentity, LoginMethod, Negotiation
 from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions, dial
 from tony.hadoop.sasl.digest_layers import SaslExchangeError, SecurityLayer
-from tony.hadoop.wire.rpc import SASL_CALL_ID, RpcSasl, RpcStatus, SaslState
-from tony.hadoop.wire.rpc_method import Method, Request, Response
+from tony.hadoop.wire.rpc import SASL_CALL_ID, Method, Request, Response, RpcSasl, RpcStatus, SaslState
 
 #: What sealing adds to an answer of the greatest length.
 _SEAL = 1 << 16

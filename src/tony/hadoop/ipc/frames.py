@@ -25,7 +25,10 @@ from tony.hadoop.wire.rpc import (
     PING_CALL_ID,
     SASL_CALL_ID,
     IpcConnectionContext,
+    Method,
+    Request,
     RequestHeader,
+    Response,
     RpcKind,
     RpcOperation,
     RpcRequestHeader,
@@ -33,7 +36,6 @@ from tony.hadoop.wire.rpc import (
     RpcSasl,
     UserInformation,
 )
-from tony.hadoop.wire.rpc_method import Method, Request, Response
 
 #: Maximum bytes of a request (`ipc.maximum.data.length`) and a response (`ipc.maximum.response.length`); defaults.
 MAX_FRAME = 128 << 20

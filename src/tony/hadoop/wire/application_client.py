@@ -1,27 +1,155 @@
-"""ApplicationClientProtocol: calls from clients to the ResourceManager, port 8032."""
+"""ApplicationClientProtocol, calls from clients to the ResourceManager (port 8032), and its records."""
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final
 
-from tony.hadoop.wire.proto import BOOL, ENUM, STRING, ProtoMessage, optional, repeated
-from tony.hadoop.wire.reports import (
-    ApplicationReport,
-    ApplicationState,
-    ApplicationSubmissionContext,
-    NodeLabel,
-    QueueInfo,
-)
-from tony.hadoop.wire.rpc_method import Method
+from tony.hadoop.wire.proto import BOOL, ENUM, FLOAT, INT32, INT64, STRING, ProtoMessage, optional, repeated, required
+from tony.hadoop.wire.rpc import Method, Token
 from tony.hadoop.wire.yarn_records import (
+    ApplicationAttemptId,
     ApplicationId,
+    ContainerLaunchContext,
+    FinalStatus,
+    LogAggregationContext,
     NodeReport,
     NodeState,
+    Priority,
     Resource,
+    ResourceRequest,
     ResourceTypeInfo,
 )
 
 PROTOCOL: Final = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"
+
+
+class ApplicationState(IntEnum):
+    """The state of an application; the last three are final."""
+
+    NEW = 1
+    NEW_SAVING = 2
+    SUBMITTED = 3
+    ACCEPTED = 4
+    RUNNING = 5
+    FINISHED = 6
+    FAILED = 7
+    KILLED = 8
+
+
+class LogAggregationStatus(IntEnum):
+    """The progress of aggregating an application's logs into the file system."""
+
+    DISABLED = 1
+    NOT_STARTED = 2
+    RUNNING = 3
+    SUCCEEDED = 4
+    FAILED = 5
+    TIME_OUT = 6
+    RUNNING_WITH_FAILURE = 7
+
+
+class QueueState(IntEnum):
+    """The state of a queue; stopped and draining queues accept no applications."""
+
+    STOPPED = 1
+    RUNNING = 2
+    DRAINING = 3
+
+
+class TimeoutType(IntEnum):
+    """The kind of an application timeout; YARN has only the lifetime since submission."""
+
+    LIFETIME = 1
+
+
+class TimeoutSeconds(ProtoMessage):
+    """A timeout given at submission, in seconds."""
+
+    type: TimeoutType | None = optional(1, ENUM(TimeoutType))
+    timeout: int | None = optional(2, INT64)
+
+
+class ApplicationSubmissionContext(ProtoMessage):
+    """The description of a submitted application. `am_requests` takes precedence over `resource`."""
+
+    application_id: ApplicationId | None = optional(1, ApplicationId)
+    name: str | None = optional(2, STRING)
+    queue: str | None = optional(3, STRING)
+    priority: Priority | None = optional(4, Priority)
+    am_container: ContainerLaunchContext | None = optional(5, ContainerLaunchContext)
+    cancel_tokens_when_complete: bool = optional(6, BOOL, True)
+    unmanaged_am: bool = optional(7, BOOL, False)
+    max_attempts: int = optional(8, INT32, 0)
+    resource: Resource | None = optional(9, Resource)
+    application_type: str | None = optional(10, STRING)
+    keep_containers: bool = optional(11, BOOL, False)
+    tags: tuple[str, ...] = repeated(12, STRING)
+    attempt_failures_validity_interval: int = optional(13, INT64, -1)
+    log_aggregation: LogAggregationContext | None = optional(14, LogAggregationContext)
+    node_label_expression: str | None = optional(16, STRING)
+    am_requests: tuple[ResourceRequest, ...] = repeated(17, ResourceRequest)
+    timeouts: tuple[TimeoutSeconds, ...] = repeated(18, TimeoutSeconds)
+
+
+class ApplicationReport(ProtoMessage):
+    """The ResourceManager's report of an application."""
+
+    id: ApplicationId | None = optional(1, ApplicationId)
+    user: str | None = optional(2, STRING)
+    queue: str | None = optional(3, STRING)
+    name: str | None = optional(4, STRING)
+    host: str | None = optional(5, STRING)
+    rpc_port: int | None = optional(6, INT32)
+    state: ApplicationState | None = optional(8, ENUM(ApplicationState))
+    tracking_url: str | None = optional(9, STRING)
+    diagnostics: str = optional(10, STRING, "N/A")
+    start_time: int | None = optional(11, INT64)
+    finish_time: int | None = optional(12, INT64)
+    final_status: FinalStatus | None = optional(13, ENUM(FinalStatus))
+    original_tracking_url: str | None = optional(15, STRING)
+    current_attempt: ApplicationAttemptId | None = optional(16, ApplicationAttemptId)
+    application_type: str | None = optional(18, STRING)
+    am_rm_token: Token | None = optional(19, Token)
+    tags: tuple[str, ...] = repeated(20, STRING)
+    log_aggregation_status: LogAggregationStatus | None = optional(21, ENUM(LogAggregationStatus))
+    launch_time: int | None = optional(27, INT64)
+    submit_time: int | None = optional(28, INT64)
+
+
+class QueueConfiguration(ProtoMessage):
+    """A queue's share of the nodes of a label."""
+
+    absolute_max_capacity: float | None = optional(4, FLOAT)
+    effective_max_capacity: Resource | None = optional(7, Resource)
+
+
+class QueueConfigurationEntry(ProtoMessage):
+    """A queue's share, keyed by label; the empty label means nodes without one."""
+
+    label: str = required(1, STRING)
+    configuration: QueueConfiguration | None = optional(2, QueueConfiguration)
+
+
+class QueueInfo(ProtoMessage):
+    """A queue. Capacities are fractions (0 to 1) of the parent's capacity."""
+
+    name: str | None = optional(1, STRING)
+    capacity: float | None = optional(2, FLOAT)
+    state: QueueState | None = optional(5, ENUM(QueueState))
+    children: tuple[QueueInfo, ...] = repeated(6, lambda: QueueInfo)
+    accessible_node_labels: tuple[str, ...] = repeated(8, STRING)
+    default_node_label_expression: str | None = optional(9, STRING)
+    configurations: tuple[QueueConfigurationEntry, ...] = repeated(12, QueueConfigurationEntry)
+    path: str | None = optional(15, STRING)
+    scheduler_type: str | None = optional(17, STRING)
+
+
+class NodeLabel(ProtoMessage):
+    """A node label. Nodes with an exclusive label run only containers requested with that label."""
+
+    name: str | None = optional(1, STRING)
+    exclusive: bool = optional(2, BOOL, True)
 
 
 class GetNewApplicationRequest(ProtoMessage):
@@ -119,65 +247,27 @@ class GetResourceTypesResponse(ProtoMessage):
 
 
 GET_NEW_APPLICATION: Final = Method(
-    protocol=PROTOCOL,
-    name="getNewApplication",
-    request=GetNewApplicationRequest,
-    response=GetNewApplicationResponse,
-    idempotent=True,
+    PROTOCOL, "getNewApplication", GetNewApplicationRequest, GetNewApplicationResponse, idempotent=True
 )
 SUBMIT_APPLICATION: Final = Method(
-    protocol=PROTOCOL,
-    name="submitApplication",
-    request=SubmitApplicationRequest,
-    response=SubmitApplicationResponse,
-    idempotent=True,
+    PROTOCOL, "submitApplication", SubmitApplicationRequest, SubmitApplicationResponse, idempotent=True
 )
 GET_APPLICATION_REPORT: Final = Method(
-    protocol=PROTOCOL,
-    name="getApplicationReport",
-    request=GetApplicationReportRequest,
-    response=GetApplicationReportResponse,
-    idempotent=True,
+    PROTOCOL, "getApplicationReport", GetApplicationReportRequest, GetApplicationReportResponse, idempotent=True
 )
 FORCE_KILL_APPLICATION: Final = Method(
-    protocol=PROTOCOL,
-    name="forceKillApplication",
-    request=KillApplicationRequest,
-    response=KillApplicationResponse,
-    idempotent=True,
+    PROTOCOL, "forceKillApplication", KillApplicationRequest, KillApplicationResponse, idempotent=True
 )
 GET_APPLICATIONS: Final = Method(
-    protocol=PROTOCOL,
-    name="getApplications",
-    request=GetApplicationsRequest,
-    response=GetApplicationsResponse,
-    idempotent=True,
+    PROTOCOL, "getApplications", GetApplicationsRequest, GetApplicationsResponse, idempotent=True
 )
 GET_CLUSTER_NODES: Final = Method(
-    protocol=PROTOCOL,
-    name="getClusterNodes",
-    request=GetClusterNodesRequest,
-    response=GetClusterNodesResponse,
-    idempotent=True,
+    PROTOCOL, "getClusterNodes", GetClusterNodesRequest, GetClusterNodesResponse, idempotent=True
 )
-GET_QUEUE_INFO: Final = Method(
-    protocol=PROTOCOL,
-    name="getQueueInfo",
-    request=GetQueueInfoRequest,
-    response=GetQueueInfoResponse,
-    idempotent=True,
-)
+GET_QUEUE_INFO: Final = Method(PROTOCOL, "getQueueInfo", GetQueueInfoRequest, GetQueueInfoResponse, idempotent=True)
 GET_CLUSTER_NODE_LABELS: Final = Method(
-    protocol=PROTOCOL,
-    name="getClusterNodeLabels",
-    request=GetClusterNodeLabelsRequest,
-    response=GetClusterNodeLabelsResponse,
-    idempotent=True,
+    PROTOCOL, "getClusterNodeLabels", GetClusterNodeLabelsRequest, GetClusterNodeLabelsResponse, idempotent=True
 )
 GET_RESOURCE_TYPES: Final = Method(
-    protocol=PROTOCOL,
-    name="getResourceTypeInfo",
-    request=GetResourceTypesRequest,
-    response=GetResourceTypesResponse,
-    idempotent=True,
+    PROTOCOL, "getResourceTypeInfo", GetResourceTypesRequest, GetResourceTypesResponse, idempotent=True
 )

@@ -1,4 +1,7 @@
-"""ApplicationMasterProtocol: calls from the AM to the ResourceManager, port 8030."""
+"""The AM's protocols: ApplicationMasterProtocol (ResourceManager, port 8030), ContainerManagementProtocol (nodes).
+
+Most calls to a node cover several containers. If some of them fail, the call succeeds and lists them in `failed`.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,22 @@ from typing import Final
 
 from tony.hadoop.wire.placement import RejectedRequest, SchedulingRequest
 from tony.hadoop.wire.proto import BOOL, ENUM, INT32, STRING, ProtoMessage, optional, repeated
-from tony.hadoop.wire.rpc import Token
-from tony.hadoop.wire.rpc_method import Method
+from tony.hadoop.wire.rpc import Method, Token
 from tony.hadoop.wire.yarn_records import (
     Container,
     ContainerId,
+    ContainerLaunchContext,
     ContainerStatus,
     FinalStatus,
     NodeId,
     NodeReport,
     ResourceRequest,
     ResourceTypeInfo,
+    SerializedException,
 )
 
-PROTOCOL: Final = "org.apache.hadoop.yarn.api.ApplicationMasterProtocolPB"
+MASTER_PROTOCOL: Final = "org.apache.hadoop.yarn.api.ApplicationMasterProtocolPB"
+CONTAINER_PROTOCOL: Final = "org.apache.hadoop.yarn.api.ContainerManagementProtocolPB"
 
 
 class MasterCommand(IntEnum):
@@ -127,24 +132,69 @@ class FinishResponse(ProtoMessage):
 
 
 REGISTER: Final = Method(
-    protocol=PROTOCOL,
-    name="registerApplicationMaster",
-    request=RegisterRequest,
-    response=RegisterResponse,
-    idempotent=True,
+    MASTER_PROTOCOL, "registerApplicationMaster", RegisterRequest, RegisterResponse, idempotent=True
 )
 #: Safe to repeat because of the response id.
-ALLOCATE: Final = Method(
-    protocol=PROTOCOL,
-    name="allocate",
-    request=AllocateRequest,
-    response=AllocateResponse,
-    idempotent=True,
+ALLOCATE: Final = Method(MASTER_PROTOCOL, "allocate", AllocateRequest, AllocateResponse, idempotent=True)
+FINISH: Final = Method(MASTER_PROTOCOL, "finishApplicationMaster", FinishRequest, FinishResponse, idempotent=True)
+
+
+class ContainerFailure(ProtoMessage):
+    """A container for which the call failed."""
+
+    container_id: ContainerId | None = optional(1, ContainerId)
+    exception: SerializedException | None = optional(2, SerializedException)
+
+
+class StartContainerRequest(ProtoMessage):
+    """The launch context, and the token that came with the container."""
+
+    context: ContainerLaunchContext | None = optional(1, ContainerLaunchContext)
+    token: Token | None = optional(2, Token)
+
+
+class StartContainersRequest(ProtoMessage):
+    requests: tuple[StartContainerRequest, ...] = repeated(1, StartContainerRequest)
+
+
+class StartContainersResponse(ProtoMessage):
+    """The containers that were started, and those that were not."""
+
+    succeeded: tuple[ContainerId, ...] = repeated(2, ContainerId)
+    failed: tuple[ContainerFailure, ...] = repeated(3, ContainerFailure)
+
+
+class StopContainersRequest(ProtoMessage):
+    container_ids: tuple[ContainerId, ...] = repeated(1, ContainerId)
+
+
+class StopContainersResponse(ProtoMessage):
+    """The containers that were stopped, and those that were not."""
+
+    succeeded: tuple[ContainerId, ...] = repeated(1, ContainerId)
+    failed: tuple[ContainerFailure, ...] = repeated(2, ContainerFailure)
+
+
+class GetContainerStatusesRequest(ProtoMessage):
+    container_ids: tuple[ContainerId, ...] = repeated(1, ContainerId)
+
+
+class GetContainerStatusesResponse(ProtoMessage):
+    """The statuses, and the containers that the node does not know."""
+
+    statuses: tuple[ContainerStatus, ...] = repeated(1, ContainerStatus)
+    failed: tuple[ContainerFailure, ...] = repeated(2, ContainerFailure)
+
+
+#: Not idempotent: a repeated call fails with "already started".
+START_CONTAINERS: Final = Method(CONTAINER_PROTOCOL, "startContainers", StartContainersRequest, StartContainersResponse)
+STOP_CONTAINERS: Final = Method(
+    CONTAINER_PROTOCOL, "stopContainers", StopContainersRequest, StopContainersResponse, idempotent=True
 )
-FINISH: Final = Method(
-    protocol=PROTOCOL,
-    name="finishApplicationMaster",
-    request=FinishRequest,
-    response=FinishResponse,
+GET_CONTAINER_STATUSES: Final = Method(
+    CONTAINER_PROTOCOL,
+    "getContainerStatuses",
+    GetContainerStatusesRequest,
+    GetContainerStatusesResponse,
     idempotent=True,
 )

@@ -1,12 +1,13 @@
-"""The messages around every call (package `hadoop.common`), IPC version 9.
+"""Methods, and the messages around every call (package `hadoop.common`), IPC version 9.
 
 Facts: hadoop-common's RpcHeader.proto, IpcConnectionContext.proto, ProtobufRpcEngine2.proto, Security.proto.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from tony.hadoop.wire.proto import (
     BYTES,
@@ -20,6 +21,9 @@ from tony.hadoop.wire.proto import (
     repeated,
     required,
 )
+
+Request = TypeVar("Request", bound=ProtoMessage)
+Response = TypeVar("Response", bound=ProtoMessage)
 
 #: Call ids of frames that are not calls.
 AUTHORIZATION_FAILED_CALL_ID: Final = -1
@@ -151,7 +155,14 @@ class RpcSasl(ProtoMessage):
 
 
 class Token(ProtoMessage):
-    """A token on the wire (`TokenProto`)."""
+    """A token that a daemon issued for authentication to it (`TokenProto`).
+
+    Attributes:
+        identifier: user, permissions and expiry, in the issuer's own format.
+        password: the maker's signature under the identifier. Secret; of any length.
+        kind: `HDFS_DELEGATION_TOKEN`, `YARN_AM_RM_TOKEN`, `NMToken`...
+        service: for which daemon: `ip:port`, `ha-hdfs:nameservice`, a comma list, or empty.
+    """
 
     identifier: bytes = required(1, BYTES)
     password: bytes = required(2, BYTES)
@@ -174,13 +185,19 @@ class Credentials(ProtoMessage):
     secrets: tuple[CredentialsEntry, ...] = repeated(2, CredentialsEntry)
 
 
-class GetDelegationTokenRequest(ProtoMessage):
-    """The principal that may renew the token."""
+@dataclass(frozen=True, slots=True)
+class Method(Generic[Request, Response]):
+    """A method of one of Hadoop's protocols; versions are 1 everywhere.
 
-    renewer: str = required(1, STRING)
+    Attributes:
+        protocol: the protocol name in the connection context and in each call (Java's `@ProtocolInfo`).
+        name: the Java method name.
+        idempotent: whether it may be sent again when the outcome of the first call is unknown: Hadoop marks it as
+            idempotent, or as at-most-once (the server recognizes the retry).
+    """
 
-
-class GetDelegationTokenResponse(ProtoMessage):
-    """The new token; absent if the server is not secure."""
-
-    token: Token | None = optional(1, Token)
+    protocol: str
+    name: str
+    request: type[Request]
+    response: type[Response]
+    idempotent: bool = False

@@ -52,14 +52,12 @@ from tony.hadoop.ipc.errors import (
     RemoteError,
     SaslError,
 )
-from tony.hadoop.ipc.login_identity import LoginIdentity
+from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.sasl.digest_layers import Protection
-from tony.hadoop.tokens.credentials import from_message
-from tony.hadoop.tokens.token import HadoopToken
 from tony.hadoop.wire.application_master import (
     ALLOCATE,
     FINISH,
-    PROTOCOL,
+    MASTER_PROTOCOL,
     REGISTER,
     AllocateResponse,
     FinishRequest,
@@ -67,6 +65,7 @@ from tony.hadoop.wire.application_master import (
     RegisterRequest,
     RegisterResponse,
 )
+from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import (
     Container,
     ContainerId,
@@ -123,7 +122,7 @@ class Registration:
 
 def create_scheduler_proxy(
     settings: HadoopConfiguration,
-    token: HadoopToken,
+    token: Token,
     *,
     policy: Policy | None = None,
     protections: tuple[Protection, ...] = (),
@@ -146,8 +145,8 @@ def create_scheduler_proxy(
     return FailoverProxy(
         name="ResourceManager (scheduler)",
         daemons=daemons,
-        login=LoginIdentity.with_token(token, protections=protections),
-        protocol=PROTOCOL,
+        login=LoginIdentity(token=token, protections=protections),
+        protocol=MASTER_PROTOCOL,
         policy=policy or build_resource_manager_policy(settings),
         options=options,
     )
@@ -173,7 +172,7 @@ class MasterClient:
         self, proxy: FailoverProxy, *, protections: tuple[Protection, ...] = (), pace: HeartbeatInterval | None = None
     ) -> None:
         self.node_tokens = NodeTokens()
-        self.token: HadoopToken | None = None
+        self.token: Token | None = None
         self.answers = 0
         self.cluster_nodes: int | None = None
         self.is_renewed = False
@@ -348,8 +347,8 @@ class MasterClient:
     async def _take(self, response: AllocateResponse) -> AllocationUpdate:
         self.node_tokens.put(response.node_tokens)
         if response.am_rm_token is not None:
-            self.token = from_message(response.am_rm_token)
-            await self._proxy.login_as(LoginIdentity.with_token(self.token, protections=self._protections))
+            self.token = response.am_rm_token
+            await self._proxy.login_as(LoginIdentity(token=self.token, protections=self._protections))
         news = self._table.on_response(response)
         self.answers += 1
         self.cluster_nodes = self.cluster_nodes if news.cluster_nodes is None else news.cluster_nodes

@@ -16,7 +16,7 @@ from tony.hadoop.failover import FailoverProxy
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError, IpcProtocolError
 from tony.hadoop.remote_text import escape_text
 from tony.hadoop.wire import application_client as wire
-from tony.hadoop.wire.reports import (
+from tony.hadoop.wire.application_client import (
     ApplicationReport,
     ApplicationState,
     ApplicationSubmissionContext,

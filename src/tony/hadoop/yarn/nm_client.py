@@ -29,24 +29,22 @@ from tony.hadoop.ipc.errors import (
     RetriableError,
     build_remote_error,
 )
-from tony.hadoop.ipc.login_identity import LoginIdentity
+from tony.hadoop.ipc.login import LoginIdentity
 from tony.hadoop.ipc.tcp_connection import DEFAULTS, ConnectionOptions
 from tony.hadoop.sasl.digest_layers import Protection
-from tony.hadoop.tokens.credentials import from_message
-from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.wire.application_master import NodeToken
-from tony.hadoop.wire.container_management import (
+from tony.hadoop.wire.application_master import (
+    CONTAINER_PROTOCOL,
     GET_CONTAINER_STATUSES,
-    PROTOCOL,
     START_CONTAINERS,
     STOP_CONTAINERS,
     ContainerFailure,
     GetContainerStatusesRequest,
+    NodeToken,
     StartContainerRequest,
     StartContainersRequest,
     StopContainersRequest,
 )
-from tony.hadoop.wire.rpc_method import Method, Request, Response
+from tony.hadoop.wire.rpc import Method, Request, Response, Token
 from tony.hadoop.wire.yarn_records import (
     Container,
     ContainerId,
@@ -62,15 +60,15 @@ class NodeTokens:
     """The newest token of each node, written by `MasterClient` and read by `NodeClients`."""
 
     def __init__(self) -> None:
-        self._tokens: dict[NodeId, HadoopToken] = {}
+        self._tokens: dict[NodeId, Token] = {}
 
     def put(self, tokens: Iterable[NodeToken]) -> None:
         """Store the tokens of a ResourceManager response."""
         for token in tokens:
             if token.node is not None and token.token is not None:
-                self._tokens[token.node] = from_message(token.token)
+                self._tokens[token.node] = token.token
 
-    def get(self, node: NodeId) -> HadoopToken | None:
+    def get(self, node: NodeId) -> Token | None:
         """Return the newest token of a node, if there is one."""
         return self._tokens.get(node)
 
@@ -97,7 +95,7 @@ class _Slot:
     def __init__(self) -> None:
         self.connection: IpcConnection | None = None
         self.lock = asyncio.Lock()
-        self.token: HadoopToken | None = None
+        self.token: Token | None = None
         #: Connections with an old token that still have calls in flight.
         self.retired: list[IpcConnection] = []
         #: Calls in flight or about to start.
@@ -246,8 +244,8 @@ class NodeClients:
             async with self._dialing:
                 new = await connect(
                     Address(host=node.host or "", port=node.port or 0),
-                    LoginIdentity.with_token(token, protections=self._protections),
-                    protocol=PROTOCOL,
+                    LoginIdentity(token=token, protections=self._protections),
+                    protocol=CONTAINER_PROTOCOL,
                     options=self._options,
                 )
             slot.connection, slot.token = new, token

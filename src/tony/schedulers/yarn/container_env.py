@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tony.errors import PlatformError
-from tony.hadoop.tokens.credentials import TokenCredentials, read_file, write_file
+from tony.hadoop.tokens import TokenCredentials, read_file, write_file
 from tony.schedulers.yarn.launch_payload import PLUG_IN, decode_payload
 
 T = TypeVar("T")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tony.hadoop.tokens.credentials import TokenCredentials, to_bytes
-from tony.hadoop.wire.reports import ApplicationSubmissionContext, TimeoutSeconds, TimeoutType
+from tony.hadoop.tokens import TokenCredentials, to_bytes
+from tony.hadoop.wire.application_client import ApplicationSubmissionContext, TimeoutSeconds, TimeoutType
 from tony.hadoop.wire.yarn_records import (
     AccessType,
     ApplicationAcl,

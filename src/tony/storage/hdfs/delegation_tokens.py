@@ -19,7 +19,7 @@ from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import NameService, find_name_service, list_resource_managers
 from tony.hadoop.failover import Policy
 from tony.hadoop.hdfs.webhdfs_requests import WebLogin
-from tony.hadoop.tokens.credentials import (
+from tony.hadoop.tokens import (
     AM_RM,
     CLIENT_TO_AM,
     CONTAINER,
@@ -28,7 +28,7 @@ from tony.hadoop.tokens.credentials import (
     TokenCredentials,
     to_url_string,
 )
-from tony.hadoop.tokens.token import HadoopToken
+from tony.hadoop.wire.rpc import Token
 
 #: With the first three, a program could impersonate the AM; with the others its user: submit, kill.
 _YARN_TOKENS = (AM_RM, NODE_MANAGER, CONTAINER, RM_DELEGATION, CLIENT_TO_AM)
@@ -87,7 +87,7 @@ async def collect_job_credentials(
     return found.to_extended(*(token for token in tokens if token is not None))
 
 
-async def fetch_token(settings: Configuration, logins: Logins, service: NameService) -> HadoopToken | None:
+async def fetch_token(settings: Configuration, logins: Logins, service: NameService) -> Token | None:
     """Return a new token of a file system; None from one that requires none."""
     from tony.hadoop.hdfs.namenode_rpc import create_name_node  # late: most clusters require no tokens
 

@@ -11,7 +11,7 @@ from tony.errors import SchedulerError
 from tony.hadoop.authentication import Logins
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.configuration.service_addresses import NameService, build_usual_web_address, find_name_service
-from tony.hadoop.tokens.credentials import TokenCredentials
+from tony.hadoop.tokens import TokenCredentials
 from tony.storage.hdfs.delegation_tokens import POLICY, FileLogin, collect_job_credentials
 
 if TYPE_CHECKING:

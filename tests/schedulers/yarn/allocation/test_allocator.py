@@ -19,12 +19,12 @@ from tests.support.hadoop.faults import HoldResponse, Refuse
 from tony.core.events import ClusterKill, ContainerEnded, Excluded, Granted, KillRequested, Queued, Unsatisfiable
 from tony.errors import AttemptLostError, AttemptSupersededError, SchedulerError
 from tony.hadoop.ids import parse_container_id
+from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
 from tony.hadoop.wire.application_master import (
     NegotiablePreemption,
     PreemptedContainer,
     Preemption,
 )
-from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import (
     ApplicationAttemptId,
     FinalStatus,

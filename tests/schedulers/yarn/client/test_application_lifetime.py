@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
 from tony.schedulers.yarn.client.application_reports import explain_exceeded_limit
 from tony.schedulers.yarn.settings import YarnSettings
 

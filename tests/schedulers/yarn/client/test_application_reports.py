@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tony.hadoop import ids
-from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.model.states import JobState
 from tony.schedulers.client_interface import ListEntry

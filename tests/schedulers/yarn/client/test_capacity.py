@@ -2,7 +2,13 @@
 
 import pytest
 
-from tony.hadoop.wire.reports import NodeLabel, QueueConfiguration, QueueConfigurationEntry, QueueInfo, QueueState
+from tony.hadoop.wire.application_client import (
+    NodeLabel,
+    QueueConfiguration,
+    QueueConfigurationEntry,
+    QueueInfo,
+    QueueState,
+)
 from tony.hadoop.wire.yarn_records import NodeId, NodeReport, NodeState, Resource, ResourceTypeInfo
 from tony.schedulers.yarn.client.capacity import ClusterCapacity, ClusterNode, Queue, build_capacity
 

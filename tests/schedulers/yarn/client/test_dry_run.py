@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.schedulers.yarn.samples import prepared, record
-from tony.hadoop.tokens.credentials import TokenCredentials
+from tony.hadoop.tokens import TokenCredentials
 from tony.hadoop.wire.yarn_records import Url
 from tony.model.job_spec import JobSpec
 from tony.model.layout import Home

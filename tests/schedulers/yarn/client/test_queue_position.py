@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.facts import mentions
-from tony.hadoop.wire.reports import ApplicationReport
+from tony.hadoop.wire.application_client import ApplicationReport
 from tony.hadoop.wire.yarn_records import ApplicationId
 from tony.schedulers.yarn.client.capacity import describe_queue_position
 

@@ -16,9 +16,9 @@ from tests.support.hadoop.faults import HoldResponse
 from tests.support.hadoop.ipc_server import FakeIpcServer
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
-from tony.hadoop.tokens.credentials import TokenCredentials, from_bytes
-from tony.hadoop.tokens.token import HadoopToken
-from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.tokens import TokenCredentials, from_bytes
+from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
+from tony.hadoop.wire.rpc import Token
 from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.hadoop.yarn.application_client import ApplicationRejectedError
 from tony.model.job_spec import JobSpec, Role
@@ -82,7 +82,7 @@ async def test_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_only_fetched_tokens_are_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brings: bool) -> None:
     """Those that were fetched for the job; never the user's own, which others may need."""
     async with scene(tmp_path, monkeypatch) as made:
-        token = HadoopToken(identifier=b"i", password=b"p", kind="HIVE_DELEGATION_TOKEN", service="hive")
+        token = Token(identifier=b"i", password=b"p", kind="HIVE_DELEGATION_TOKEN", service="hive")
         brought = TokenCredentials(tokens={"hive": token}) if brings else TokenCredentials()
         known = made.submitter._cluster
         assert known is not None

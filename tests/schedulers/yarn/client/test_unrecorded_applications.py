@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tony.hadoop import ids
-from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
 from tony.schedulers.yarn.client.unrecorded_applications import (
     build_tags,
     explain_missing_history,

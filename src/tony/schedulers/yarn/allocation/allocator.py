@@ -20,8 +20,8 @@ from tony.hadoop import ids
 from tony.hadoop.authentication import list_protections
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.ipc.errors import HadoopError
-from tony.hadoop.tokens.credentials import AM_RM, select
-from tony.hadoop.tokens.credentials import TokenCredentials as Tokens
+from tony.hadoop.tokens import AM_RM, select
+from tony.hadoop.tokens import TokenCredentials as Tokens
 from tony.hadoop.wire.yarn_records import Container, ContainerLaunchContext, FinalStatus
 from tony.hadoop.yarn.am_rm_client import AttemptEndedError, MasterClient, Registration, create_scheduler_proxy
 from tony.hadoop.yarn.nm_client import NodeClients

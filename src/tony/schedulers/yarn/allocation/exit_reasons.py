@@ -10,7 +10,7 @@ from tony.errors import AttemptLostError, AttemptSupersededError, InfraError, Ti
 from tony.hadoop import ids
 from tony.hadoop.configuration import Configuration
 from tony.hadoop.remote_text import escape_text
-from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ContainerStatus, NodeReport, NodeState
 from tony.hadoop.yarn.am_rm_client import AttemptEndedError
 from tony.hadoop.yarn.application_client import ENDED

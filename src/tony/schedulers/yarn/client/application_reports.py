@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tony.errors import ExitCode
 from tony.hadoop import ids
 from tony.hadoop.remote_text import escape_text
-from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import FinalStatus
 from tony.hadoop.yarn.application_client import ENDED
 from tony.model.states import JobState

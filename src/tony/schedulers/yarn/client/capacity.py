@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tony.hadoop.wire.reports import ApplicationReport, ApplicationState, NodeLabel, QueueInfo, QueueState
+from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState, NodeLabel, QueueInfo, QueueState
 from tony.hadoop.wire.yarn_records import ApplicationId, NodeReport, NodeState, Resource, ResourceTypeInfo
 
 #: States of nodes that have not been removed for good: they may come back.

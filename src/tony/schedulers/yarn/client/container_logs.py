@@ -17,7 +17,7 @@ from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
 from tony.hadoop.logs.aggregated_logs import FOLDER, AggregatedLog, AggregatedLogs, find_places
 from tony.hadoop.logs.errors import LogsNotFoundError, NodeWebError
 from tony.hadoop.logs.node_web import NodeWeb
-from tony.hadoop.wire.reports import ApplicationReport, LogAggregationStatus
+from tony.hadoop.wire.application_client import ApplicationReport, LogAggregationStatus
 from tony.hadoop.yarn.application_client import ENDED
 from tony.linux.thread_pools import to_thread
 from tony.schedulers.client_interface import LogSink

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from tony.hadoop.tokens.credentials import TokenCredentials
+from tony.hadoop.tokens import TokenCredentials
 from tony.hadoop.wire.proto import ProtoMessage
 from tony.hadoop.wire.yarn_records import ApplicationId, ContainerLaunchContext
 from tony.model.codec import Json

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from tony.errors import Problem, SchedulerError, TonyError
 from tony.hadoop import ids
 from tony.hadoop.ipc.errors import ApplicationNotFoundError, HadoopError
-from tony.hadoop.tokens.credentials import TokenCredentials
-from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.tokens import TokenCredentials
+from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ApplicationId, NodeState
 from tony.hadoop.yarn.application_client import ENDED
 from tony.linux.thread_pools import to_thread

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from tony.hadoop import ids
 from tony.hadoop.remote_text import escape_text
-from tony.hadoop.wire.reports import ApplicationReport, ApplicationState
+from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
 from tony.hadoop.yarn.application_client import ENDED
 from tony.schedulers.yarn.settings import YarnSettings
 

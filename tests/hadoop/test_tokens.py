@@ -10,31 +10,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hadoop.url_tokens import from_url_string
-from tests.support.hadoop.token_messages import to_message
 from tony.address import Address
-from tony.hadoop.tokens import writable
-from tony.hadoop.tokens.credentials import (
+from tony.hadoop import tokens as writable
+from tony.hadoop.tokens import (
     AM_RM,
     HDFS_DELEGATION,
     NODE_MANAGER,
     RM_DELEGATION,
+    MalformedWritableError,
     TokenCredentials,
+    WritableReader,
     find_service,
     from_bytes,
-    from_message,
     read_file,
+    read_hdfs_owner,
     select,
     to_bytes,
     to_url_string,
     write_file,
 )
-from tony.hadoop.tokens.token import HadoopToken, read_hdfs_owner
-from tony.hadoop.tokens.writable import MalformedWritableError, WritableReader
 from tony.hadoop.wire.proto import encode_delimited
-from tony.hadoop.wire.rpc import Credentials, CredentialsEntry
+from tony.hadoop.wire.rpc import Credentials, CredentialsEntry, Token
 
 _tokens = st.builds(
-    HadoopToken,
+    Token,
     identifier=st.binary(max_size=300),
     password=st.binary(max_size=300),
     kind=st.text(max_size=20),
@@ -45,7 +44,7 @@ _credentials = st.builds(
     tokens=st.dictionaries(st.text(max_size=20), _tokens, max_size=5),
     secrets=st.dictionaries(st.text(max_size=20), st.binary(max_size=300), max_size=5),
 )
-TOKEN = HadoopToken(identifier=b"id", password=b"secret", kind=HDFS_DELEGATION, service="10.0.0.1:8020")
+TOKEN = Token(identifier=b"id", password=b"secret", kind=HDFS_DELEGATION, service="10.0.0.1:8020")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +98,7 @@ def test_a_file_byte_by_byte() -> None:
 
 
 def _protobuf_bytes(credentials: TokenCredentials) -> bytes:
-    tokens = [CredentialsEntry(alias=alias, token=to_message(each)) for alias, each in credentials.tokens.items()]
+    tokens = [CredentialsEntry(alias=alias, token=each) for alias, each in credentials.tokens.items()]
     secrets = [CredentialsEntry(alias=alias, secret=each) for alias, each in credentials.secrets.items()]
     return b"HDTS\1" + encode_delimited(Credentials(tokens=tuple(tokens), secrets=tuple(secrets)))
 
@@ -162,32 +161,25 @@ def test_secrets_are_not_shown() -> None:
 
 
 @given(_tokens)
-def test_text_there_and_back(token: HadoopToken) -> None:
+def test_text_there_and_back(token: Token) -> None:
     """Url strings hold everything, and only characters that need no escape."""
     text = to_url_string(token)
     assert token == from_url_string(text)
     assert not set(text) & set("+/=&?% ")
 
 
-@given(_tokens)
-def test_messages_there_and_back(token: HadoopToken) -> None:
-    """As YARN's answers carry tokens; HDFS's come without a service."""
-    assert token == from_message(to_message(token))
-    assert "ha-hdfs:ns" == from_message(to_message(token), service="ha-hdfs:ns").service
-
-
 def test_hdfs_identifiers() -> None:
     """Writable, with a byte of version before."""
     data = b"\0" + writable.write_text("alice@X") + writable.write_text("yarn") + writable.write_text("")
     data += b"".join(map(writable.write_number, (1_700_000_000_000, 1_700_604_800_000, 12, 3)))
-    assert "alice@X" == read_hdfs_owner(HadoopToken(identifier=data, password=b"", kind=HDFS_DELEGATION))
+    assert "alice@X" == read_hdfs_owner(Token(identifier=data, password=b"", kind=HDFS_DELEGATION, service=""))
     for wrong in (b"", b"\1", data[:3]):
         with pytest.raises(MalformedWritableError):
-            read_hdfs_owner(HadoopToken(identifier=wrong, password=b"", kind=HDFS_DELEGATION))
+            read_hdfs_owner(Token(identifier=wrong, password=b"", kind=HDFS_DELEGATION, service=""))
 
 
-def _token(kind: str, service: str) -> HadoopToken:
-    return HadoopToken(identifier=service.encode(), password=b"", kind=kind, service=service)
+def _token(kind: str, service: str) -> Token:
+    return Token(identifier=service.encode(), password=b"", kind=kind, service=service)
 
 
 def test_selection() -> None:
