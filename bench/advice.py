@@ -20,10 +20,9 @@ from bench.harness import Bench, CannotRunError, Figures, Result, interleaved, m
 from bench.harness import at_most_times as times
 from bench.measured_processes import Workshop, tony
 from tests.advice.jobs import load_own_facts
-from tony.advice.engine import advise
+from tony.advice.engine import BUILT_IN, advise
 from tony.advice.heuristic import Heuristic
-from tony.advice.patch_writer import apply
-from tony.advice.registry import load_built_in_heuristics
+from tony.advice.patch import apply
 from tony.client.submission import check
 from tony.history.job_record import record_of
 from tony.model.layout import Home
@@ -92,10 +91,7 @@ def measure(quick: bool) -> Result:
 def _hasty() -> Sequence[Heuristic]:
     """For jobs of seconds: what is long and large is all that is different."""
     small = {"seconds": 0.3, "least": 1.0}
-    return [
-        cls(**{each.name: small[each.name] for each in cls.thresholds if each.name in small})
-        for cls in load_built_in_heuristics()
-    ]
+    return [cls(**{each.name: small[each.name] for each in cls.thresholds if each.name in small}) for cls in BUILT_IN]
 
 
 def _improve(shop: Workshop, before: Path, after: Path) -> list[str]:

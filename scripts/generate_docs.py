@@ -6,8 +6,8 @@ from pathlib import Path
 
 from legacy_tables import flags_table, settings_table, variables_table
 
+from tony.advice.engine import BUILT_IN
 from tony.advice.heuristic import PROOF, Heuristic
-from tony.advice.registry import load_built_in_heuristics
 from tony.config.table.settings_doc import settings_table_markdown
 from tony.core.transitions import JOB_TABLE
 from tony.model.states import ENDED_JOB_STATES
@@ -39,7 +39,7 @@ def draw_job_states() -> str:
 
 def index_of_heuristics() -> str:
     """The table of all heuristics with links to their pages."""
-    rows = [f"| [`{each.name}`]({each.name}.md) | {each.title} |" for each in load_built_in_heuristics()]
+    rows = [f"| [`{each.name}`]({each.name}.md) | {each.title} |" for each in BUILT_IN]
     return "\n".join(["| recommendation | about |", "|---|---|", *rows])
 
 
@@ -62,7 +62,7 @@ def generated() -> dict[Path, str]:
     for name, table in (("settings", settings_table()), ("flags", flags_table()), ("variables", variables_table())):
         migrating = with_block(migrating, f"original {name}", table)
     advice = DOCS / "advice"
-    pages = {each: advice / f"{each.name}.md" for each in load_built_in_heuristics()}
+    pages = {each: advice / f"{each.name}.md" for each in BUILT_IN}
     return {
         advice / "README.md": with_block((advice / "README.md").read_text(), "heuristics", index_of_heuristics()),
         **{page: with_block(page.read_text(), "thresholds", thresholds(each)) for each, page in pages.items()},

@@ -12,11 +12,11 @@ import pytest
 from tests.advice.fleet import facts
 from tests.advice.jobs import PLANTED, memory_over_asked, parameter_servers
 from tests.facts import mention_each
-from tony.advice import registry
+from tony.advice import engine
 from tony.advice.engine import advise, combine_changes
 from tony.advice.facts import Facts
 from tony.advice.heuristic import Heuristic
-from tony.advice.heuristics.memory_over_requested import MemoryOverRequested
+from tony.advice.heuristics.memory import MemoryOverRequested
 from tony.advice.recommendation import Recommendation, Saving, SettingChange, Severity
 
 
@@ -59,8 +59,8 @@ def test_one_that_fails_is_named_and_the_others_go_on() -> None:
 def test_heuristics_of_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that can be loaded take part; of the others it is said why not."""
     points = [Point("fine", Broken), Point("gone", ImportError("no module")), Point("odd", dict)]
-    monkeypatch.setattr(registry, "_plug_ins", lambda: points)
-    found, problems = registry.load_heuristics()
+    monkeypatch.setattr(engine, "entry_points", lambda group: points)
+    found, problems = engine.load_heuristics()
     assert "broken" == found[-1].name
     assert mention_each(
         list(problems), ("gone (them:Thing)", "no module"), ("odd (them:Thing)", "tony.advice.heuristic.Heuristic")

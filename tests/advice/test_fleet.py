@@ -10,11 +10,10 @@ import pytest
 
 from tests.advice.fleet import Plan, facts, run, simulate
 from tests.advice.jobs import PLANTED, healthy
-from tony.advice.engine import advise
+from tony.advice.engine import BUILT_IN, advise
 from tony.advice.facts import Facts
-from tony.advice.heuristics.checkpoint_interval import compute_overhead
+from tony.advice.heuristics.checkpoints import compute_overhead
 from tony.advice.recommendation import Advice, SettingChange
-from tony.advice.registry import load_built_in_heuristics
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import JobState
 from tony.units import parse_duration, parse_size
@@ -34,7 +33,7 @@ def advised(kind: str, seed: int) -> tuple[Plan, Facts, Advice]:
 
 def test_every_heuristic_has_its_waste() -> None:
     """A new heuristic needs a planted job that triggers it."""
-    assert {heuristic.name for heuristic in load_built_in_heuristics()} == set(PLANTED)
+    assert {heuristic.name for heuristic in BUILT_IN} == set(PLANTED)
 
 
 def test_a_hundred_healthy_jobs_get_no_recommendation() -> None:

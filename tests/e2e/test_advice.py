@@ -9,11 +9,10 @@ import pytest
 
 from tests.advice.jobs import load_own_facts
 from tests.e2e.lab import Lab
-from tony.advice.engine import advise
+from tony.advice.engine import BUILT_IN, advise
 from tony.advice.heuristic import Heuristic
-from tony.advice.patch_writer import apply
+from tony.advice.patch import apply
 from tony.advice.recommendation import Advice
-from tony.advice.registry import load_built_in_heuristics
 from tony.client.submission import check
 from tony.history.job_record import record_of
 from tony.model.layout import Home
@@ -74,10 +73,7 @@ backoff = "10ms"
 def hasty() -> list[Heuristic]:
     """All heuristics, for jobs of seconds: what is long, large and often is all that is different."""
     small = {"seconds": 0.3, "least": 1.0, "runs": 2}
-    return [
-        cls(**{name: value for name, value in small.items() if name in _names(cls)})
-        for cls in load_built_in_heuristics()
-    ]
+    return [cls(**{name: value for name, value in small.items() if name in _names(cls)}) for cls in BUILT_IN]
 
 
 def _names(cls: type[Heuristic]) -> set[str]:

@@ -1,16 +1,58 @@
-"""Computes recommendations from facts. Pure except for the discovery of plug-ins."""
+"""Loads the heuristics, built-in ones and plug-ins, and computes recommendations from facts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
 
 from tony.advice.facts import Facts
 from tony.advice.heuristic import RUNS_THAT_PROVE, Heuristic
+from tony.advice.heuristics.checkpoints import CheckpointBound, CheckpointInterval
+from tony.advice.heuristics.container_time import ContainersHeldAfterExit, StartupOverhead
+from tony.advice.heuristics.cpu import CpuOverRequested, CpuUnderRequested
+from tony.advice.heuristics.futile_restarts import FutileRestarts
+from tony.advice.heuristics.gpus import DataBound, IdleGpus
+from tony.advice.heuristics.memory import MemoryOverRequested, MemoryUnderRequested
+from tony.advice.heuristics.task_load import ParameterServers, SkewedRanks
 from tony.advice.recommendation import Advice, Recommendation, SettingChange, Severity
-from tony.advice.registry import load_heuristics
 from tony.units import parse_size
 
+#: Entry points through which other packages offer heuristics.
+GROUP = "tony.advice"
+#: In the order of recommendations of the same severity.
+BUILT_IN: tuple[type[Heuristic], ...] = (
+    IdleGpus,
+    MemoryUnderRequested,
+    MemoryOverRequested,
+    DataBound,
+    CheckpointInterval,
+    CheckpointBound,
+    SkewedRanks,
+    FutileRestarts,
+    ContainersHeldAfterExit,
+    ParameterServers,
+    CpuUnderRequested,
+    CpuOverRequested,
+    StartupOverhead,
+)
 _ORDER = {severity: number for number, severity in enumerate(Severity)}
+
+
+def load_heuristics() -> tuple[tuple[Heuristic, ...], tuple[str, ...]]:
+    """Return an instance of each heuristic, and an error for each that cannot be loaded."""
+    found = [heuristic() for heuristic in BUILT_IN]
+    problems = []
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            made = point.load()()
+        except Exception as error:  # errors of another package must not stop the built-in ones
+            problems.append(f"the heuristic {point.name} ({point.value}) cannot be loaded: {error}")
+            continue
+        if isinstance(made, Heuristic):
+            found.append(made)
+        else:
+            problems.append(f"the heuristic {point.name} ({point.value}) is not a tony.advice.heuristic.Heuristic")
+    return tuple(found), tuple(problems)
 
 
 def advise(facts: Facts, heuristics: Sequence[Heuristic] | None = None) -> Advice:

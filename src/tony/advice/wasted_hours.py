@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 
 from tony.advice.facts import RoleFacts, Run, devices, gigabytes
 from tony.advice.heuristic import round_memory
-from tony.advice.heuristics.idle_gpus import IdleGpus
-from tony.advice.heuristics.memory_over_requested import MemoryOverRequested
+from tony.advice.heuristics.gpus import IdleGpus
+from tony.advice.heuristics.memory import MemoryOverRequested
 from tony.history.goodput import Bucket
 
 #: Buckets of goodput that count as unused.

@@ -26,9 +26,9 @@ sys.path.append(more)
 import tony
 tony.__path__.append(more + "/tony")
 import asyncio, tony.web.am_server, tony.web.template_rendering, tony.web.assets, uvicorn.protocols.http.h11_impl
-import anyio._backends._asyncio, tony.advice.registry
+import anyio._backends._asyncio, tony.advice.engine
 tony.web.template_rendering.prepare()
-assert tony.advice.registry.load_built_in_heuristics()
+assert tony.advice.engine.load_heuristics()[0]
 print("charts", tony.web.assets.load_assets().has_charts)
 names = {"tony", "starlette", "jinja2", "markupsafe", "uvicorn", "h11", "anyio", "idna", "click"}
 for name, module in sorted(sys.modules.items()):

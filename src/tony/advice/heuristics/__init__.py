@@ -1,1 +1,1 @@
-"""One heuristic per file, with its thresholds and its help page."""
+"""Heuristics by what they are about; each has its thresholds and its help page."""

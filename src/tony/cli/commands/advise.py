@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tony.advice.engine import advise
+from tony.advice.engine import advise, load_heuristics
 from tony.advice.facts_loader import load_facts
 from tony.advice.heuristic import format_evidence, format_saving
-from tony.advice.patch import format_diff
-from tony.advice.patch_writer import apply
+from tony.advice.patch import apply, format_diff
 from tony.advice.recommendation import Advice
-from tony.advice.registry import load_heuristics
 from tony.cli.open_job import find_job, open_portal, portal_option
 from tony.cli.options import job_argument, json_option
 from tony.cli.terminal.output import print_json, say, say_all, warn
@@ -30,7 +28,7 @@ from tony.units import format_count
 
 if TYPE_CHECKING:
     from tony.advice.facts import Facts
-    from tony.advice.patch_writer import Applied
+    from tony.advice.patch import Applied
     from tony.advice.recommendation import SettingChange
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.advice.fleet import facts
 from tests.advice.jobs import checkpoint_interval, memory_over_asked
-from tony.advice.heuristics.checkpoint_interval import compute_best_interval, compute_overhead, estimate_failure_rate
+from tony.advice.heuristics.checkpoints import compute_best_interval, compute_overhead, estimate_failure_rate
 
 
 @pytest.mark.parametrize(("cost", "mttf"), [(10.0, 3600.0), (60.0, 86_400.0), (300.0, 10_000.0)])

@@ -11,7 +11,7 @@ import pytest
 
 from tests.advice.fleet import simulate
 from tests.advice.jobs import memory_over_asked
-from tony.advice.patch_writer import apply
+from tony.advice.patch import apply
 from tony.advice.recommendation import SettingChange
 from tony.config.load import Resolved, load
 from tony.errors import ConfigError, Problem, UserError
