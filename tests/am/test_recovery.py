@@ -10,7 +10,7 @@ import pytest
 from tony.am import recovery
 from tony.am.recovery import apply_stored_kill_requests
 from tony.core.events import Event, KillRequested
-from tony.history.kill_request import KillRequest, save_kill_request
+from tony.history.job_record import KillRequest, save_kill_request
 from tony.model.actor import Actor
 from tony.model.layout import JobFolder
 from tony.testing.allocator_bench import TIMEOUT_SECONDS

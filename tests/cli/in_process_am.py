@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from tests.jobs.fake_am import FakeAm
 from tests.support.waiting import wait_until
-from tony.client import blocking
+from tony.client import python_api
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 
@@ -23,13 +23,13 @@ class Beside:
         async def do() -> None:
             self.master.change(report)
 
-        blocking.run(do())
+        python_api.run(do())
 
     def finish(self, report: JobReport) -> None:
-        blocking.run(self.master.finish(report))
+        python_api.run(self.master.finish(report))
 
     def wait(self, condition: Callable[[], object]) -> None:
-        blocking.run(wait_until(condition))
+        python_api.run(wait_until(condition))
 
     @contextmanager
     def story(self, tell: Callable[[Beside], None]) -> Iterator[None]:
@@ -54,8 +54,8 @@ class Beside:
 @contextmanager
 def living(folder: JobFolder, report: JobReport) -> Iterator[Beside]:
     master = FakeAm(folder, report)
-    blocking.run(master.__aenter__())
+    python_api.run(master.__aenter__())
     try:
         yield Beside(master)
     finally:
-        blocking.run(master.die())
+        python_api.run(master.die())

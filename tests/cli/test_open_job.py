@@ -22,10 +22,10 @@ from tests.web.serving import served
 from tony.cli.main import main
 from tony.core.events import FailureClassified, FailureResponse, SessionOpened, Snapshot
 from tony.errors import SchedulerError, UserError
+from tony.history.event_queries import TELLING
 from tony.history.job_record import write_summary
-from tony.history.session_facts import TELLING
 from tony.jobs.portal_client.client import PortalClient
-from tony.jobs.portal_client.portal_addresses import is_private, normalize_address
+from tony.jobs.portal_client.known_portals import is_private, normalize_address
 from tony.model.codec import to_plain
 from tony.model.ids import TaskId
 from tony.model.job_report import Restarts

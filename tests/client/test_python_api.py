@@ -18,8 +18,8 @@ import tony
 from tests.jobs.fake_am import JOB, TWO_WORKERS, FakeAm, failed, logged, recorded, standing, succeeded, write_log
 from tests.jobs.recording_scheduler import Desk, Office
 from tests.support.waiting import wait_until
-from tony.client import blocking
-from tony.client.blocking import iterate, run
+from tony.client import python_api
+from tony.client.python_api import iterate, run
 from tony.core.events import Queued
 from tony.errors import InfraError, ProgramError, UnknownJobError, UserError
 from tony.history.event_log import LogEntry
@@ -321,7 +321,7 @@ class TestBackground:
         monkeypatch.setattr(os, "getpid", lambda: -1)
         assert run(thread()) != before
         monkeypatch.undo()
-        blocking._current = None
+        python_api._current = None
 
 
 def test_blocking_methods_are_those_of_the_view() -> None:

@@ -14,11 +14,11 @@ from tests.jobs.fake_am import TWO_WORKERS, FakeAm, recorded, standing
 from tests.web.home_source import HomeSource
 from tests.web.sample_jobs import LONG_AGO, keep
 from tests.web.serving import served
-from tony.client import blocking
+from tony.client import python_api
 from tony.errors import UnknownJobError, UserError
 from tony.jobs.portal_client import client as portal_client
 from tony.jobs.portal_client import view as portal_view
-from tony.jobs.portal_client.saved_logins import KeptToken, keep_token
+from tony.jobs.portal_client.known_portals import KeptToken, keep_token
 from tony.model.job_report import JobReport
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
@@ -180,7 +180,7 @@ def test_editors_may_change_a_job(tmp_path: Path, tokens: TokenFile, here: Home)
     folder, record = recorded(there, JOB, replace(TWO_WORKERS, editors=("mo",), viewers=("vic",)))
     master = FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING))
     master.standing = {"worker:0": Stacks(task="worker:0", text="train", how="py-spy", name="worker-0.s1.t1.stacks")}
-    blocking.run(master.__aenter__())
+    python_api.run(master.__aenter__())
     app = create(HomeSource(there, "ann"), Authenticator(AuthConfig(key=tokens.load_key(), owner="ann", tokens=tokens)))
     try:
         with served(app) as port:
@@ -199,7 +199,7 @@ def test_editors_may_change_a_job(tmp_path: Path, tokens: TokenFile, here: Home)
                     with pytest.raises(UserError, match=r"not change .*editors"):
                         do()
     finally:
-        blocking.run(master.die())
+        python_api.run(master.die())
     assert master.orders == [
         RestartJob(actor="mo"),
         SetLogLevel(level="debug", actor="mo"),

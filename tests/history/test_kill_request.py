@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tony.history.kill_request import KillRequest, load_kill_request, save_kill_request
+from tony.history.job_record import KillRequest, load_kill_request, save_kill_request
 from tony.model.layout import JobFolder
 
 

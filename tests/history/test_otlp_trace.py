@@ -11,7 +11,7 @@ from tests.history.test_goodput import EXPECTED, SAID, trained
 from tests.support.simulation import Simulation
 from tests.support.timelines import timeline
 from tony.core.report_builder import ReportContext, build_report
-from tony.history.otlp_trace import MAX_SPANS_PER_REQUEST, requests
+from tony.jobs.otlp_export import MAX_SPANS_PER_REQUEST, requests
 
 AROUND = ReportContext(folder="/jobs/sim", user="ann", submitted=1000.0, live={})
 

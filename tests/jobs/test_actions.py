@@ -11,8 +11,7 @@ from tests.jobs.fake_am import JOB, FakeAm, recorded, standing, succeeded
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.errors import ConnectionFailedError
-from tony.history.job_record import build_pending_report
-from tony.history.kill_request import KillRequest, load_kill_request
+from tony.history.job_record import KillRequest, build_pending_report, load_kill_request
 from tony.jobs import actions
 from tony.jobs.actions import kill
 from tony.jobs.state_dir import get_user_name

@@ -25,7 +25,7 @@ from tony.history.json_files import MAX_FOREIGN_JSON_BYTES
 from tony.history.metrics_reader import Metrics
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
-from tony.jobs.status.status_from_log import StatusFromLog
+from tony.jobs.status.report_from_log import StatusFromLog
 from tony.model.layout import Home, JobFolder
 from tony.portal.histories.history_layouts import RecordLocation
 from tony.portal.histories.record_reader import read

@@ -297,7 +297,7 @@ def test_numbers_are_held_to_the_documents_bounds(home: Home, after: int) -> Non
 
 
 def test_an_event_log_of_long_lines_is_no_answer_without_end(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tony.jobs.directory.event_reader._MAX_EVENT_BYTES", 1 << 16)
+    monkeypatch.setattr("tony.history.event_queries._MAX_EVENT_BYTES", 1 << 16)
     log = keep(home).events(1)
     data = {"actor": {"name": "a"}, "level": "x" * 10_000}
     event = {"seq": 1, "at": 1.0, "wall": 1, "event": "log-level-requested", "data": data}

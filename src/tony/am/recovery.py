@@ -12,7 +12,7 @@ from tony.core.application import Application
 from tony.core.events import Event, KillRequested
 from tony.errors import InvalidTransitionError, PlatformError, RecordError
 from tony.history.event_log import read, segments
-from tony.history.kill_request import KillRequest, load_kill_request
+from tony.history.job_record import KillRequest, load_kill_request
 from tony.history.replay import replay
 from tony.model.actor import Actor
 from tony.model.layout import JobFolder

@@ -14,11 +14,9 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tony.client.blocking import make_blocking
-from tony.client.python_api import JobMethods
+from tony.client.python_api import JobMethods, make_blocking
 from tony.jobs.portal_client.client import PortalClient
-from tony.jobs.portal_client.portal_addresses import normalize_address
-from tony.jobs.portal_client.saved_logins import KeptToken, load_stored_token
+from tony.jobs.portal_client.known_portals import KeptToken, load_stored_token, normalize_address
 from tony.jobs.portal_client.view import PortalJobView
 from tony.jobs.state_dir import find_state_dir
 from tony.model.job_query import from_words

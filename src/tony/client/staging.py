@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from tony.client.submission_notice import OnNotice, SubmissionNotice
 from tony.config.files.file_entries import FileEntry, parse_file_entry
 from tony.errors import ArchiveError, ConfigError, Problem
 from tony.model.hdfs_uri import is_address
@@ -24,6 +23,25 @@ from tony.storage.staging.remote_files_interface import RemoteFileNotFoundError,
 from tony.storage.staging.staging_requests import StagingRejectedError, StagingRequest
 from tony.storage.stores.disk_errors import explain_os_error
 from tony.units import format_count, format_size
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionNotice:
+    """A message about a submission, such as the size of a packed folder.
+
+    Attributes:
+        is_warning: the job may not run as its user expects.
+    """
+
+    text: str
+    is_warning: bool = False
+
+    def __str__(self) -> str:
+        return f"warning: {self.text}" if self.is_warning else self.text
+
+
+OnNotice = Callable[[SubmissionNotice], None]
+
 
 #: Bytes of a file or folder that cause a warning: it is copied for every task.
 LARGE = 500 * MIB

@@ -15,8 +15,7 @@ from pathlib import Path
 import tony
 from tony import clock
 from tony.client.credential_creation import make_credentials
-from tony.client.staging import stage
-from tony.client.submission_notice import OnNotice, SubmissionNotice
+from tony.client.staging import OnNotice, SubmissionNotice, stage
 from tony.config.files.layers import quote
 from tony.config.files.secret_references import resolve_reference
 from tony.config.load import Resolved, with_sources

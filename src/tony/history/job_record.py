@@ -1,14 +1,15 @@
-"""Read a job's `job.json` (what was submitted), build its first report, read or write `summary.json` (how it ended)."""
+"""Files of a job directory: what was submitted (job.json), how it ended (summary.json), and a pending kill request."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from tony.errors import NewerRecordError, RecordError, UnknownJobError
 from tony.history import ended_jobs_index
-from tony.history.json_files import decode_json, limit_decoding, read_text, write_json
+from tony.history.json_files import decode_json, limit_decoding, read_if_valid, read_text, write_json
 from tony.model.codec import DecodeError, Json, from_plain, to_plain
 from tony.model.job_report import JobReport, RoleSize, TaskReport
 from tony.model.job_spec import Role
@@ -158,3 +159,40 @@ def _decode(folder: JobFolder, cls: type[T], data: Json, name: str) -> T:
         return from_plain(cls, data, ignore_unknown=True)
     except DecodeError as error:
         raise RecordError(f"{folder.path / name} is invalid: {error}") from error
+
+
+#: Characters of a user's name.
+_MAX_ACTOR_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillRequest:
+    """A request to kill the job.
+
+    Attributes:
+        actor: the requesting user.
+        now: skip the grace period in which programs may save their work.
+    """
+
+    actor: str
+    now: bool = False
+
+
+def save_kill_request(folder: JobFolder, request: KillRequest) -> None:
+    """Keep a request for the next AM attempt, or for `jobs/status/job_end.py`. `now` is never taken back.
+
+    Raises:
+        StorageError: the file cannot be written.
+    """
+    before = load_kill_request(folder)
+    if before is None or (request.now and not before.now):
+        write_json(folder.kill_request, to_plain(request))
+
+
+def load_kill_request(folder: JobFolder) -> KillRequest | None:
+    """Return the pending request; None if there is none, or if it is invalid."""
+    request = read_if_valid(folder.kill_request, KillRequest)
+    if request is None:
+        return None
+    actor = "".join(char for char in request.actor if char.isprintable())[:_MAX_ACTOR_LENGTH]
+    return KillRequest(actor=actor, now=request.now)

@@ -9,8 +9,7 @@ from contextlib import aclosing
 
 from tony import clock
 from tony.errors import ConnectionFailedError, InfraError, ProtocolError, UserError
-from tony.history.job_record import build_pending_report, record_of
-from tony.history.kill_request import KillRequest, save_kill_request
+from tony.history.job_record import KillRequest, build_pending_report, record_of, save_kill_request
 from tony.jobs.am_client import (
     ANSWER_TIMEOUT_SECONDS,
     locate_am,
@@ -103,7 +102,7 @@ async def kill(home: Home, job_id: str, *, now: bool = False, actor: str = "") -
 
 async def _end_from_here(home: Home, job_id: str, actor: str) -> JobReport:
     """End the tasks of a job on this machine whose AM cannot be found, even if it seems to be alive."""
-    from tony.jobs.status.status_from_log import report_as_logged  # late: it loads the state machine
+    from tony.jobs.status.report_from_log import report_as_logged  # late: it loads the state machine
 
     folder, record = home.job(job_id), record_of(home, job_id)
     report = await to_thread(report_as_logged, folder, record)

@@ -22,7 +22,7 @@ from tony.history.ended_jobs_index import head_of_report
 from tony.jobs.directory.view import OTHERS, PAGE_STATUS_SECONDS, DirectoryJobView
 from tony.jobs.remote.remote_job_files import RemoteJobFiles, create_fetch_slots
 from tony.jobs.status import job_status
-from tony.jobs.status.status_from_log import StatusFromLog
+from tony.jobs.status.report_from_log import StatusFromLog
 from tony.linux.thread_pools import lock_held, to_thread
 from tony.model.ids import JOB_ID
 from tony.model.job_query import JobsPage, Query

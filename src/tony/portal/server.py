@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from tony import clock
 from tony.errors import InfraError
 from tony.isolated_interpreter import settle
-from tony.jobs.portal_client.portal_addresses import publish_address
+from tony.jobs.portal_client.known_portals import publish_address
 from tony.linux.peer_credentials import peer_uid
 from tony.model.layout import Home
 from tony.portal.access.listen_options import ListenOptions

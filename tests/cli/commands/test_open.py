@@ -12,7 +12,7 @@ from tests.cli.conftest import Tony
 from tests.facts import mentions
 from tests.jobs.fake_am import JOB, recorded, succeeded
 from tony.history.job_record import write_summary
-from tony.jobs.portal_client.portal_addresses import publish_address
+from tony.jobs.portal_client.known_portals import publish_address
 from tony.model.layout import Home
 from tony.schedulers.client_interface import Submitter
 from tony.schedulers.local.submitter import LocalSubmitter

@@ -22,7 +22,7 @@ from tony.cli.text.top_table import TopRow, TopSort, build_rows, format_top_tabl
 from tony.history.job_record import write_summary
 from tony.history.metrics_schema import TaskMetricsUpdate
 from tony.history.metrics_writer import MetricsWriter
-from tony.jobs.progress import Reports, find_job_progress, find_task_progress
+from tony.jobs.job_metrics import Reports, find_job_progress, find_task_progress
 from tony.model.job_report import JobReport
 from tony.model.job_spec import GIB, JobSpec, Resources, Role
 from tony.model.layout import Home

@@ -40,7 +40,7 @@ from tony.history.replay import replay
 from tony.jobs.am_client import AmLocation, locate_am
 from tony.jobs.failure_text import build_error
 from tony.jobs.job_ids import resolve
-from tony.jobs.status.dead_am_report import build_last_report
+from tony.jobs.status.report_from_log import build_last_report
 from tony.model.codec import from_plain, to_plain
 from tony.model.job_report import JobReport
 from tony.model.job_spec import JobSpec

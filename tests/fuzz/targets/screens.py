@@ -19,8 +19,7 @@ from tony.cli.text.status_text import format_live_table, format_status
 from tony.control_characters import escape
 from tony.executor.output.log_file import BoundedLogFile
 from tony.executor.program.printed_values import Exports
-from tony.jobs.logs.log_follower import LiveReader, LogTail
-from tony.jobs.logs.log_reader import MAX_LINE_BYTES, LogReader, open_readers
+from tony.jobs.logs.log_reader import MAX_LINE_BYTES, LiveReader, LogReader, LogTail, open_readers
 from tony.jobs.logs.log_selection import Selection, find
 from tony.model.codec import DecodeError, from_plain
 from tony.model.job_report import JobReport

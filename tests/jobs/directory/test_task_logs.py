@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tony.jobs.directory.log_search import SearchText
-from tony.jobs.directory.open_log import LOG_PIECE
-from tony.jobs.directory.task_logs import TaskLogs
+from tony.jobs.directory.task_logs import LOG_PIECE, SearchText, TaskLogs
 from tony.storage.stores.local_store import LocalStore
 
 NAME = "worker-1.s2.t1.err"

@@ -10,7 +10,7 @@ import pytest
 from tests.jobs.fake_am import recorded, write_log
 from tests.jobs.logs.test_log_reader import OUT, append, texts
 from tony import clock
-from tony.jobs.logs.log_follower import PARTIAL_LINE_SECONDS, LiveReader, LogTail
+from tony.jobs.logs.log_reader import PARTIAL_LINE_SECONDS, LiveReader, LogTail
 from tony.jobs.logs.log_selection import Selection
 from tony.model.layout import Home, JobFolder
 
@@ -82,7 +82,7 @@ async def test_beginning_with_the_last_lines(folder: JobFolder) -> None:
 
 async def test_lines_without_an_end_wait_for_it_one_by_one(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who ends its line meanwhile is not due any longer; who does not is due once."""
-    monkeypatch.setattr("tony.jobs.logs.log_follower.PARTIAL_LINE_SECONDS", 0.0)
+    monkeypatch.setattr("tony.jobs.logs.log_reader.PARTIAL_LINE_SECONDS", 0.0)
     with LogTail(folder.logs, Selection(), live=True) as tail:
         for index in range(3):
             write_log(folder, f"worker-{index}.s1.t1.out", "half")

@@ -6,8 +6,8 @@ import asyncio
 from contextlib import aclosing
 
 from tests.jobs.fake_am import JOB, FakeAm, recorded, standing, succeeded, write_log
+from tony.jobs.job_follower import iterate_lines
 from tony.jobs.logs.log_selection import Selection
-from tony.jobs.logs.log_stream import iterate_lines
 from tony.model.layout import Home
 from tony.model.states import JobState, TaskState
 

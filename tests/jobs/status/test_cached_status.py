@@ -15,7 +15,7 @@ import pytest
 
 from tests.facts import mentions
 from tests.jobs.fake_am import JOB, FakeAm, logged, recorded, standing
-from tests.jobs.status.test_finalize_lost import started
+from tests.jobs.status.test_job_end import started
 from tests.jobs.status.test_scheduler_status import Elsewhere
 from tests.support.waiting import wait_until
 from tony import clock

@@ -13,7 +13,7 @@ import pytest
 
 from tests.facts import mentions
 from tests.jobs.fake_am import JOB, LONG_AGO, FakeAm, logged, recorded, standing
-from tests.jobs.status.test_finalize_lost import exited, started
+from tests.jobs.status.test_job_end import exited, started
 from tony.core.events import Event, KillRequested
 from tony.errors import ConnectionFailedError, Problem, SchedulerError
 from tony.history.job_record import read_summary
@@ -23,8 +23,8 @@ from tony.jobs.actions import kill
 from tony.jobs.am_client import locate_am
 from tony.jobs.remote import remote_job_sync
 from tony.jobs.status import aborted_submissions, job_status
-from tony.jobs.status.dead_am_report import build_last_report
-from tony.jobs.status.report_corrections import apply_scheduler_status
+from tony.jobs.status.job_end import apply_scheduler_status
+from tony.jobs.status.report_from_log import build_last_report
 from tony.model.actor import Actor, ActorKind
 from tony.model.codec import Json, to_plain
 from tony.model.ids import TaskId

@@ -13,7 +13,7 @@ from tony.cli.terminal.output import print_json, say, say_all
 from tony.cli.terminal.terminal_text import find_columns, format_table
 from tony.cli.text.status_text import find_further_sessions, find_lone_restarts, format_status
 from tony.history.event_log import segments
-from tony.history.session_facts import read_session_reasons, read_session_sizes
+from tony.history.event_queries import read_session_reasons, read_session_sizes
 from tony.model.job_report import JobReport
 from tony.model.layout import JobFolder
 

@@ -14,8 +14,7 @@ from tony.cli.terminal.output import print_json, say
 from tony.cli.terminal.terminal_text import is_terminal
 from tony.errors import UserError
 from tony.jobs.portal_client.client import PortalClient
-from tony.jobs.portal_client.portal_addresses import is_private, normalize_address
-from tony.jobs.portal_client.saved_logins import KeptToken, keep_token, load_tokens
+from tony.jobs.portal_client.known_portals import KeptToken, is_private, keep_token, load_tokens, normalize_address
 from tony.model.layout import Home
 
 #: Environment variable with the address of the portal.

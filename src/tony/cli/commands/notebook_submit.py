@@ -15,7 +15,7 @@ from tony.config.legacy import TO_CLUSTER
 from tony.config.load import load
 from tony.errors import TonyError, UserError
 from tony.history.job_record import record_of
-from tony.jobs.tunnel_client import is_answering
+from tony.jobs.am_client import is_answering
 from tony.retry import Backoff
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from tony.cli.terminal.display import format_ssh_hint, has_display
 from tony.cli.terminal.output import print_json, say, say_all
 from tony.errors import InfraError, UserError
 from tony.history.job_record import record_of
-from tony.jobs.portal_client.portal_addresses import find_running
+from tony.jobs.portal_client.known_portals import find_running
 from tony.model.layout import Home
 from tony.schedulers.registry import load_submitter
 

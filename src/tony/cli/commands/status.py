@@ -27,7 +27,7 @@ from tony.model.layout import Home
 
 if TYPE_CHECKING:
     from tony.core.events import Event
-    from tony.history.session_facts import EventSource
+    from tony.history.event_queries import EventSource
     from tony.jobs.portal_client.client import PortalClient
     from tony.model.progress import JobProgress
 
@@ -80,8 +80,7 @@ def _read_progress(home: Home, report: JobReport) -> JobProgress | None:
         return None
     import asyncio
 
-    from tony.jobs.job_metrics import read_progress
-    from tony.jobs.progress import find_job_progress
+    from tony.jobs.job_metrics import find_job_progress, read_progress
 
     tasks = [task.task for task in report.tasks]
     with contextlib.suppress(InfraError):
@@ -99,7 +98,7 @@ def _fetch_progress(portal_client: PortalClient, report: JobReport) -> JobProgre
 
 def _fetch_restart_events(portal_client: PortalClient, report: JobReport) -> Sequence[Event]:
     """Fetch the events about restarts from a portal; without a request for a job that had none."""
-    from tony.history.session_facts import TELLING
+    from tony.history.event_queries import TELLING
 
     if report.session > 1 or report.restarts is not None:
         with contextlib.suppress(InfraError):

@@ -15,8 +15,7 @@ from tony.cli.terminal.output import knows_sequences, print_json, say_all
 from tony.cli.terminal.terminal_text import find_columns, is_terminal, knows_unicode
 from tony.cli.text.top_table import TopRow, TopSort, build_rows, format_top_table, list_top_series, sort_rows
 from tony.history.job_record import record_of
-from tony.jobs.job_metrics import load_series, read_progress
-from tony.jobs.progress import find_job_progress
+from tony.jobs.job_metrics import find_job_progress, load_series, read_progress
 from tony.model.codec import Json
 
 

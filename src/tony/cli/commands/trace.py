@@ -16,8 +16,7 @@ from tony.cli.options import job_argument, json_option
 from tony.cli.terminal.output import print_json, say
 from tony.errors import UnknownJobError, UserError
 from tony.history.metrics_reader import Metrics
-from tony.history.otlp_trace import requests
-from tony.jobs.otlp_export import ENDPOINT, HEADERS, build_traces_url, parse_headers, send
+from tony.jobs.otlp_export import ENDPOINT, HEADERS, build_traces_url, parse_headers, requests, send
 from tony.model.codec import Json
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tony.model.states import TaskState
 from tony.units import format_duration
 
 if TYPE_CHECKING:
-    from tony.history.session_facts import EventSource
+    from tony.history.event_queries import EventSource
 
 _HEADING = ("TASK", "STATE", "HOST", "PID", "SINCE", "SESSION", "OUTPUT", "EXIT", "NOTE")
 #: Columns that are dropped when the terminal is too narrow, in this order: host, since, session, output, pid.
@@ -65,7 +65,7 @@ def find_further_sessions(source: EventSource, report: JobReport) -> dict[int, s
     if report.session < 2:
         return {}
     from tony.core.session_size_event import format_sizes
-    from tony.history.session_facts import read_session_reasons, read_session_sizes
+    from tony.history.event_queries import read_session_reasons, read_session_sizes
 
     reasons = read_session_reasons(source)
     if report.session_reason:  # the AM knows it even if the log is not here
@@ -81,11 +81,11 @@ def find_lone_restarts(source: EventSource, report: JobReport) -> list[tuple[int
     """Return session and text for each task that restarted alone; reads nothing for a job without restarts."""
     if report.restarts is None:
         return []
-    from tony.history import session_facts
+    from tony.history import event_queries
 
     return [
         (session, f"{found.task} alone: {found.failure} ({found.reason})")
-        for session, found in session_facts.list_lone_restarts(source)
+        for session, found in event_queries.list_lone_restarts(source)
         if session <= report.session
     ]
 
@@ -98,7 +98,7 @@ def lacks_restarts(report: JobReport, alone: Sequence[tuple[int, str]]) -> bool:
 
 def lacks_reasons(folder: JobFolder, report: JobReport) -> bool:
     """Return True if the reason of a session is neither in the local log nor in the report."""
-    from tony.history.session_facts import read_session_reasons
+    from tony.history.event_queries import read_session_reasons
 
     known = {report.session} if report.session_reason else set()
     return not read_session_reasons(folder).keys() | known >= set(range(2, report.session + 1))

@@ -10,8 +10,7 @@ from tony.cli.terminal.terminal_text import cut, format_age, format_clock_time, 
 from tony.cli.text.metric_values import NOTHING, draw_sparkline, format_measure, format_progress
 from tony.cli.text.status_text import format_live_headline
 from tony.control_characters import escape
-from tony.jobs.job_metrics import find_last_value
-from tony.jobs.progress import Reports, find_task_progress
+from tony.jobs.job_metrics import Reports, find_last_value, find_task_progress
 from tony.model.job_report import JobReport, TaskReport
 from tony.model.job_spec import JobSpec
 from tony.model.metric_definitions import Points

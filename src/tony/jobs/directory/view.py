@@ -20,17 +20,15 @@ from tony import clock
 from tony.errors import UserError
 from tony.history import event_log
 from tony.history.event_log import EventTail, LogEntry
+from tony.history.event_queries import read_events
 from tony.history.goodput import GoodputLedger
 from tony.history.job_record import read_job, read_summary, record_of
 from tony.history.metrics_reader import Metrics
 from tony.history.timeline import Timeline
 from tony.jobs import actions, job_follower
-from tony.jobs.directory.event_reader import read_events
-from tony.jobs.directory.open_log import LOG_PIECE, LogPart, OpenLog
-from tony.jobs.directory.task_logs import TaskLogs
+from tony.jobs.directory.task_logs import LOG_PIECE, LogPart, OpenLog, TaskLogs
 from tony.jobs.directory.timeline_cache import TimelineCache
 from tony.jobs.job_view import JobView
-from tony.jobs.logs import log_stream
 from tony.jobs.logs.log_reader import LogLine
 from tony.jobs.logs.log_selection import Selection
 from tony.jobs.remote import remote_job_sync
@@ -339,7 +337,7 @@ class DirectoryJobView(JobView):
     def output(
         self, selection: Selection, *, follow: bool = False, tail: int | None = None
     ) -> AsyncGenerator[Sequence[LogLine], None]:
-        return log_stream.iterate_lines(self.home, self.id, selection, self._notice, follow=follow, keep=tail)
+        return job_follower.iterate_lines(self.home, self.id, selection, self._notice, follow=follow, keep=tail)
 
     def task_logs(self, task: str) -> TaskLogs:
         """Return the output of one task by offset."""

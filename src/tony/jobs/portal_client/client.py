@@ -1,6 +1,6 @@
 """Client of a portal's JSON API. Blocking; standard library only.
 
-A token (`saved_logins`) is sent only to the portal that it was issued by, and never unencrypted over a network, unless
+A token (`known_portals`) is sent only to the portal that it was issued by, and never unencrypted over a network, unless
 the user has allowed that.
 """
 
@@ -19,8 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from tony.core.events import EVENTS, Event
 from tony.errors import ConnectionFailedError, InfraError, TonyError, UnknownJobError, UserError
 from tony.jobs.logs.log_selection import LogFileInfo
-from tony.jobs.portal_client.portal_addresses import is_private, normalize_address
-from tony.jobs.portal_client.saved_logins import KeptToken, load_stored_token
+from tony.jobs.portal_client.known_portals import KeptToken, is_private, load_stored_token, normalize_address
 from tony.model.codec import DecodeError, Json, from_plain
 from tony.model.job_query import MAX_PAGE_JOBS
 from tony.model.job_report import JobReport

@@ -14,14 +14,13 @@ from dataclasses import replace
 from tony import clock
 from tony.errors import ConnectionFailedError, InfraError, ProtocolError, UnrecordedJobError
 from tony.history.event_log import segments
+from tony.history.event_queries import read_session_reasons
 from tony.history.job_record import build_pending_report, read_summary, record_of, write_summary
 from tony.history.json_files import write_json
-from tony.history.session_facts import read_session_reasons
 from tony.jobs.am_client import AmLocation, locate_am, request_report
 from tony.jobs.state_dir import prepare
 from tony.jobs.status import aborted_submissions, cached_status
-from tony.jobs.status.finalize_lost import close_lost, remove_secrets
-from tony.jobs.status.report_corrections import add_signal_source, was_killed_by_signal
+from tony.jobs.status.job_end import add_signal_source, close_lost, remove_secrets, was_killed_by_signal
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
 from tony.model.job_report import JobReport

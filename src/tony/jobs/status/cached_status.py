@@ -44,7 +44,7 @@ def load_cached_report(folder: JobFolder, record: JobRecord, *, fresh: bool) -> 
     Args:
         fresh: the local log is as new as the remote one that it is a copy of.
     """
-    from tony.jobs.status.status_from_log import report_as_logged  # late: it loads the state machine
+    from tony.jobs.status.report_from_log import report_as_logged  # late: it loads the state machine
 
     logged, cached = report_as_logged(folder, record), read_if_valid(folder.heard, JobReport)
     if cached is None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from tony.address import format_host
 from tony.errors import UserError
-from tony.jobs.portal_client.portal_addresses import is_loopback
+from tony.jobs.portal_client.known_portals import is_loopback
 from tony.jobs.state_dir import get_user_name
 from tony.portal.access.login_credentials import TokenFile
 from tony.web.user_authentication import PERSON, AuthConfig, TrustedProxy

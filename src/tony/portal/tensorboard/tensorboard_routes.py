@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tony.errors import ConnectionFailedError, OverloadedError, TonyError, UserError
-from tony.jobs.tunnel_client import open_tunnel
+from tony.jobs.am_client import open_tunnel
 from tony.linux.thread_pools import Slots
 from tony.model.ids import JOB_ID, TaskId
 from tony.model.job_query import Query

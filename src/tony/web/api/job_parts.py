@@ -14,7 +14,7 @@ from tony.history.goodput import GoodputLedger
 from tony.history.metric_buckets import RolePoints
 from tony.history.metrics_reader import Metrics
 from tony.jobs.event_text import describe
-from tony.jobs.progress import find_job_progress, read_reports
+from tony.jobs.job_metrics import find_job_progress, read_reports
 from tony.linux.thread_pools import to_thread
 from tony.model.codec import to_plain
 from tony.model.metric_definitions import Points, series_of

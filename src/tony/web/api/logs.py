@@ -6,8 +6,7 @@ import codecs
 
 from starlette.responses import Response, StreamingResponse
 
-from tony.jobs.directory.log_search import LogSearchResult
-from tony.jobs.directory.task_logs import LogBytes, TaskLogs
+from tony.jobs.directory.task_logs import LogBytes, LogSearchResult, TaskLogs
 from tony.model.log_name import LogName
 from tony.web.api.operation import ApiError, OperationCall, build_download_headers
 from tony.web.api.response_types import LogChunk, LogList

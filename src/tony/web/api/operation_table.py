@@ -7,12 +7,11 @@ from dataclasses import replace
 
 from tony.advice.recommendation import Advice
 from tony.core.events import EVENTS
+from tony.history.event_queries import MAX_LATEST_EVENTS
 from tony.history.goodput import GoodputLedger
 from tony.history.metric_buckets import RolePoints
 from tony.jobs.comparison import Comparison
-from tony.jobs.directory.event_reader import MAX_LATEST_EVENTS
-from tony.jobs.directory.log_search import LogSearchResult
-from tony.jobs.directory.open_log import LOG_PIECE
+from tony.jobs.directory.task_logs import LOG_PIECE, LogSearchResult
 from tony.model.codec import Json
 from tony.model.job_query import DAMAGED, DEFAULT_PAGE_JOBS, GROUPS, MAX_PAGE_JOBS, JobSort
 from tony.model.job_report import FailureClass, JobReport, TaskReport

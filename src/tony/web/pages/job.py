@@ -16,7 +16,7 @@ from tony.history.timeline_drawing import PHASE_TEXTS
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.event_text import EventWords
 from tony.jobs.failure_text import find_hints
-from tony.jobs.progress import Reports, find_job_progress, read_reports
+from tony.jobs.job_metrics import Reports, find_job_progress, read_reports
 from tony.model.job_report import Failure, JobReport, TaskReport
 from tony.model.log_name import ERR, LogName
 from tony.model.states import TaskState

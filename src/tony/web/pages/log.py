@@ -12,8 +12,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from tony import clock
 from tony.errors import TonyError
-from tony.jobs.directory.log_search import LogSearchResult
-from tony.jobs.directory.task_logs import LogBytes, TaskLogs
+from tony.jobs.directory.task_logs import LogBytes, LogSearchResult, TaskLogs
 from tony.jobs.directory.view import DirectoryJobView
 from tony.jobs.logs.log_selection import LogFileInfo
 from tony.model.job_report import JobReport

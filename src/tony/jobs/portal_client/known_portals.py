@@ -1,4 +1,4 @@
-"""Addresses of portals: as users write them, and of this user's running portal, which writes its own to a file."""
+"""Portals that a user knows: addresses as users write them, the user's own running one, and saved logins."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from tony.address import format_host
-from tony.errors import StorageError, UserError
-from tony.history.json_files import read_if_valid, write_json
+from tony.errors import RecordError, StorageError, UserError
+from tony.history.json_files import read_if_valid, read_json, write_json
 from tony.linux import process
-from tony.model.codec import to_plain
+from tony.model.codec import DecodeError, from_plain, to_plain
 from tony.model.layout import Home
 
 
@@ -90,3 +90,50 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptToken:
+    """A saved login.
+
+    Attributes:
+        portal: address of the portal that issued the token.
+        without_tls: the token may be sent unencrypted.
+    """
+
+    portal: str
+    user: str
+    token: str = field(repr=False)
+    without_tls: bool = False
+
+
+def load_tokens(home: Home) -> tuple[KeptToken, ...]:
+    """Return the saved logins.
+
+    Raises:
+        RecordError: the file is invalid.
+    """
+    path = home.path / "portals.json"
+    try:
+        return from_plain(tuple[KeptToken, ...], read_json(path) or [], ignore_unknown=True)
+    except DecodeError as error:
+        raise RecordError(f"{path} is invalid: {error}. Remove it, and log in again.") from error
+
+
+def load_stored_token(home: Home, portal: str) -> KeptToken | None:
+    """Return the token that `tony login` stored for a portal; None without one. Raises as `load_tokens`."""
+    return next((token for token in load_tokens(home) if token.portal == portal), None)
+
+
+def keep_token(home: Home, token: KeptToken | None, portal: str) -> None:
+    """Save a token for a portal, replacing an earlier one; None removes it.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    try:
+        home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot create {home.path}: {error.strerror}") from error
+    others = [each for each in load_tokens(home) if each.portal != portal]
+    write_json(home.path / "portals.json", [to_plain(each) for each in (*others, *([token] if token else []))])

@@ -11,7 +11,7 @@ from tony.core.events import AttemptStarted, Event, Granted, Queued, SessionOpen
 from tony.errors import RecordError, UnknownJobError
 from tony.history.event_log import settings_digest
 from tony.history.job_record import write_summary
-from tony.jobs.status.status_from_log import StatusFromLog
+from tony.jobs.status.report_from_log import StatusFromLog
 from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState
 from tony.model.submission_record import JobRecord

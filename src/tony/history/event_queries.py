@@ -1,14 +1,18 @@
-"""Reads a part of a job's event log, from its beginning or from its end."""
+"""Parts of an event log: its first or last events, and the sessions and task restarts in it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
-from tony.errors import RecordError
+from tony.core.events import Event, FailureClassified, FailureResponse, GangSizeSet, SessionOpened
+from tony.errors import RecordError, StorageError
 from tony.history import event_log
-from tony.history.event_log import LogEntry
+from tony.history.event_log import LogEntry, decode_entry, read_lines, segments
 from tony.model.layout import JobFolder
 
 #: Bytes per read when an event log is read backwards from its end.
@@ -75,3 +79,52 @@ def _read_last_lines(path: Path, most: int) -> list[bytes]:
             _check_event_bytes(path, end - start)
     # The text after the last newline is incomplete; the first line is the header or cut off.
     return b"".join(reversed(blocks)).split(b"\n")[1:-1][-most:]
+
+
+E = TypeVar("E", bound=Event)
+#: A job directory, to read the event log from; or events obtained elsewhere, at least those of `TELLING`.
+EventSource = JobFolder | Sequence[Event]
+TELLING: tuple[type[Event], ...] = (SessionOpened, GangSizeSet, FailureClassified)
+
+
+def read_session_sizes(source: EventSource) -> dict[int, GangSizeSet]:
+    """Return session -> number of tasks it started with, for jobs with elastic roles."""
+    found: dict[int, GangSizeSet] = {}
+    for event in _events(source, GangSizeSet):
+        known = found.get(event.session)
+        if known:  # a later role of the same session started
+            event = replace(event, tasks={**known.tasks, **event.tasks}, absent={**known.absent, **event.absent})
+        found[event.session] = event
+    return found
+
+
+def read_session_reasons(source: EventSource) -> dict[int, str]:
+    """Return session -> why it started; invalid lines of the event log are skipped."""
+    return {event.session: event.reason for event in _events(source, SessionOpened)}
+
+
+def list_lone_restarts(source: EventSource) -> list[tuple[int, FailureClassified]]:
+    """Return session and failure of each individual task restart, in order."""
+    session = 0
+    found = []
+    for event in _events(source, SessionOpened, FailureClassified):
+        if isinstance(event, SessionOpened):
+            session = event.session
+        elif isinstance(event, FailureClassified) and event.decision is FailureResponse.RETRY:
+            found.append((session, event))
+    return found
+
+
+def _events(source: EventSource, *classes: type[E]) -> Iterator[E]:
+    """Yield events of some kinds. Other lines are not even decoded: a log may be very long."""
+    if not isinstance(source, JobFolder):
+        yield from (event for event in source if isinstance(event, classes))
+        return
+    kinds = [cls.kind.encode() for cls in classes]
+    with contextlib.suppress(RecordError, StorageError):
+        for path, number, line, attempt in read_lines(segments(source.path)):
+            if any(kind in line for kind in kinds):
+                with contextlib.suppress(RecordError):
+                    event = decode_entry(f"{path}:{number}", line, attempt).event
+                    if isinstance(event, classes):
+                        yield event

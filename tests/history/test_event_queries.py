@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.jobs.fake_am import logged, recorded
 from tony.core.events import Event, FailureClassified, FailureResponse, SessionOpened, Snapshot
 from tony.history.event_log import segments
-from tony.history.session_facts import TELLING, list_lone_restarts, read_session_reasons, read_session_sizes
+from tony.history.event_queries import TELLING, list_lone_restarts, read_session_reasons, read_session_sizes
 from tony.model.ids import TaskId
 from tony.model.layout import Home
 

@@ -15,11 +15,10 @@ from tony.core import events as ev
 from tony.core.application import Application
 from tony.core.events import Event
 from tony.history.event_log import settings_digest
-from tony.history.job_record import read_summary, write_summary
+from tony.history.job_record import KillRequest, read_summary, save_kill_request, write_summary
 from tony.history.json_files import write_json
-from tony.history.kill_request import KillRequest, save_kill_request
-from tony.jobs.status.dead_am_report import build_last_report
-from tony.jobs.status.finalize_lost import close_lost
+from tony.jobs.status.job_end import close_lost
+from tony.jobs.status.report_from_log import build_last_report
 from tony.model.actor import Actor
 from tony.model.exit_status import ExitReason, ExitStatus
 from tony.model.ids import TaskId

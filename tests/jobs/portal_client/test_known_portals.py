@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tony.history.json_files import write_json
-from tony.jobs.portal_client.portal_addresses import find_running, publish_address
+from tony.jobs.portal_client.known_portals import find_running, publish_address
 from tony.linux import process
 from tony.model.codec import to_plain
 from tony.model.layout import Home
