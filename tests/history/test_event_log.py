@@ -24,6 +24,7 @@ from tony.history.event_log import (
     FORMAT,
     MAX_LINE_BYTES,
     VERSION,
+    EventTail,
     Header,
     LogEntry,
     LogWriter,
@@ -33,6 +34,7 @@ from tony.history.event_log import (
 )
 from tony.model.codec import from_plain
 from tony.model.job_spec import JobSpec, Role
+from tony.model.layout import JobFolder
 from tony.model.masking import redact
 from tony.model.setting_choices import RoleKind
 
@@ -248,6 +250,34 @@ def test_half_characters_are_logged(tmp_path: Path) -> None:
     """Names of files that are no text come through the wire as such, and must not end a job."""
     path = logged(tmp_path, [ev.Queued(reason="\ud800")])
     assert [entry.event for entry in read([path])] == [ev.Queued(reason="\ud800")]
+
+
+# --- reading on -------------------------------------------------------------------------------------------------------
+
+
+def test_the_tail_reads_the_same_events_as_the_whole_log(tmp_path: Path) -> None:
+    """From before the first event, over AM attempts, each once."""
+    tail = EventTail(JobFolder(tmp_path))
+    assert list(tail.read_new()) == []
+    logged(tmp_path, SOME[:2])
+    first = list(tail.read_new())
+    logged(tmp_path, SOME[2:], attempt=2, first_seq=3)
+    rest = list(tail.read_new())
+    assert first + rest == list(read(segments(tmp_path)))
+    assert [(entry.seq, entry.attempt) for entry in first + rest] == [(1, 1), (2, 1), (3, 2), (4, 2)]
+    assert list(tail.read_new()) == []
+
+
+@pytest.mark.parametrize(("kept", "found"), [(slice(-5), [1]), (slice(20), [])])
+def test_a_line_that_is_not_whole_waits(tmp_path: Path, kept: slice, found: list[int]) -> None:
+    """What is torn now, be it the header, is whole at the next look."""
+    path = logged(tmp_path, SOME[:2])
+    whole = path.read_bytes()
+    path.write_bytes(whole[kept])
+    tail = EventTail(JobFolder(tmp_path))
+    assert [entry.seq for entry in tail.read_new()] == found
+    path.write_bytes(whole)
+    assert found + [entry.seq for entry in tail.read_new()] == [1, 2]
 
 
 # --- what cannot be read or written -----------------------------------------------------------------------------------

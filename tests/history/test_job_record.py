@@ -1,7 +1,8 @@
-"""A job's record is read for what it is, and refused when a newer version wrote it."""
+"""A job's record is read for what it is, and refused when a newer version wrote it; so is a kill request."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,17 @@ import pytest
 
 from tests.jobs.fake_am import JOB, job_of, recorded, succeeded
 from tony.errors import RecordError
-from tony.history.job_record import build_pending_report, read_job, read_summary, write_summary
+from tony.history.job_record import (
+    KillRequest,
+    build_pending_report,
+    load_kill_request,
+    read_job,
+    read_summary,
+    save_kill_request,
+    write_summary,
+)
 from tony.history.json_files import write_json
-from tony.model.layout import Home
+from tony.model.layout import Home, JobFolder
 from tony.model.states import JobState, TaskState
 from tony.model.submission_record import RECORD_VERSION
 
@@ -100,3 +109,40 @@ def test_before_anything_runs_every_task_is_pending(tmp_path: Path) -> None:
         ("worker:0", TaskState.PENDING, 0),
         ("worker:1", TaskState.PENDING, 0),
     ]
+
+
+def test_kept_and_read(tmp_path: Path) -> None:
+    """For its owner alone; nothing is kept unasked."""
+    folder = JobFolder(tmp_path)
+    assert load_kill_request(folder) is None
+    save_kill_request(folder, KillRequest(actor="ann"))
+    assert load_kill_request(folder) == KillRequest(actor="ann", now=False)
+    assert folder.kill_request.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_first_one_counts_and_the_one_without_patience(tmp_path: Path) -> None:
+    """Who asked first stays known; a later one takes the grace away, and none gives it back."""
+    folder = JobFolder(tmp_path)
+    save_kill_request(folder, KillRequest(actor="ann"))
+    save_kill_request(folder, KillRequest(actor="bob"))
+    assert load_kill_request(folder) == KillRequest(actor="ann")
+    save_kill_request(folder, KillRequest(actor="bob", now=True))
+    assert load_kill_request(folder) == KillRequest(actor="bob", now=True)
+    save_kill_request(folder, KillRequest(actor="ann"))
+    assert load_kill_request(folder) == KillRequest(actor="bob", now=True)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"actor": 1}', '{"actor": "ann", "now": "yes"}'])
+def test_an_invalid_kill_request_is_ignored(tmp_path: Path, text: str) -> None:
+    folder = JobFolder(tmp_path)
+    folder.kill_request.write_text(text)
+    assert load_kill_request(folder) is None
+
+
+def test_a_name_is_made_fit_to_be_shown(tmp_path: Path) -> None:
+    """On one line, of a sane length."""
+    folder = JobFolder(tmp_path)
+    folder.kill_request.write_text(json.dumps({"actor": "a\nb\x1b[31m" + "c" * 1000}))
+    request = load_kill_request(folder)
+    assert request is not None
+    assert request.actor == "ab[31m" + "c" * 194

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from tony.core.events import SessionOpened
 from tony.errors import NoClusterError, ProtocolError, SchedulerError, UnknownJobError
 from tony.history.job_record import build_pending_report, write_summary
 from tony.history.json_files import write_json
-from tony.jobs.job_follower import follow
+from tony.jobs.job_follower import follow, iterate_lines
 from tony.jobs.logs.log_reader import LogLine
 from tony.jobs.logs.log_selection import Selection
 from tony.jobs.remote import remote_job_sync
@@ -392,3 +393,33 @@ async def test_following_continues_with_the_next_am(home: Home, job: Recorded) -
         await following
     assert diary.notices == [f"the application master died; AM attempt {attempt} took over" for attempt in (2, 3)]
     assert diary.states == [JobState.RUNNING, JobState.SUCCEEDED]
+
+
+async def test_to_the_end_of_the_job(home: Home) -> None:
+    folder, record = recorded(home)
+    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+        write_log(folder, "worker-0.s1.t1.out", "a\n")
+        async with aclosing(iterate_lines(home, JOB, Selection(), print, follow=True)) as stream:
+            assert [line.text for line in await anext(stream)] == ["a"]
+            waiting = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0)
+            write_log(folder, "worker-1.s1.t1.out", "b\n")
+            assert [line.text for line in await waiting] == ["b"]
+            write_log(folder, "worker-1.s1.t1.out", "c")
+            await master.finish(succeeded(folder, record))
+            assert [line.text async for part in stream for line in part] == ["c"]
+
+
+async def test_a_slow_taker_loses_nothing(home: Home) -> None:
+    """Portions wait in the files, not in memory."""
+    folder, record = recorded(home)
+    text = "".join(f"{n}\n" for n in range(3000))
+    async with FakeAm(folder, standing(folder, record, JobState.RUNNING, TaskState.RUNNING)) as master:
+        write_log(folder, "worker-0.s1.t1.out", text)
+        seen: list[str] = []
+        async for part in iterate_lines(home, JOB, Selection(), print, follow=True):
+            seen += [line.text for line in part]
+            if len(part) < 600 and master.folder.secret.exists():
+                write_log(folder, "worker-0.s1.t1.out", text)
+                await master.finish(succeeded(folder, record))
+    assert seen == [str(n) for n in range(3000)] * 2

@@ -9,9 +9,8 @@ import pytest
 from tests.cli.conftest import Tony
 from tests.cli.test_reading_commands import write_killed_job
 from tests.facts import mentions
-from tests.history.test_otlp_trace import check, spans_of
 from tests.jobs.fake_am import JOB, failed, recorded
-from tests.jobs.test_otlp_export import collector
+from tests.jobs.test_otlp_export import check, collector, spans_of
 from tony import clock
 from tony.history.job_record import write_summary
 from tony.model.layout import Home

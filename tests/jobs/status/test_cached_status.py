@@ -15,8 +15,8 @@ import pytest
 
 from tests.facts import mentions
 from tests.jobs.fake_am import JOB, FakeAm, logged, recorded, standing
+from tests.jobs.remote.test_remote_job_sync import Elsewhere
 from tests.jobs.status.test_job_end import started
-from tests.jobs.status.test_scheduler_status import Elsewhere
 from tests.support.waiting import wait_until
 from tony import clock
 from tony.cli.main import main

@@ -1,4 +1,4 @@
-"""Numbers for people."""
+"""Evidence and savings of recommendations as text."""
 
 from __future__ import annotations
 
