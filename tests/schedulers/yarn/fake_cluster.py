@@ -50,7 +50,9 @@ class FakeCluster:
         reports: what clients are told of the application, one look after the other; the last one for ever.
     """
 
-    def __init__(self, folder: Path, room: Mapping[str, int], job: PreparedJob, attempt: int) -> None:
+    def __init__(
+        self, folder: Path, room: Mapping[str, int], job: PreparedJob, attempt: int, node_count: int, epoch: int
+    ) -> None:
         self.manager = FakeResourceManager()
         self.clients_door = FakeIpcServer()
         self.clients_door.on(GET_APPLICATION_REPORT, self._report)
@@ -62,6 +64,7 @@ class FakeCluster:
         self.job_id = job.record.job_id
         self.events: list[Event] = []
         self._folder, self._room, self._attempt = folder, room, attempt
+        self._node_count, self._epoch = node_count, epoch
         self.source: YarnAllocator
 
     def make(self) -> None:
@@ -161,13 +164,15 @@ class FakeCluster:
             },
             folder=FOLDER,
             user="ann",
+            node_count=self._node_count,
             suitable_nodes=self._room,
         )
 
     def _container_env(self) -> ContainerEnv:
         token = self.manager.token
+        epoch = f"e{self._epoch:02}_" if self._epoch else ""
         return ContainerEnv(
-            container=f"container_1410901177871_0001_{self._attempt:02}_000001",
+            container=f"container_{epoch}1410901177871_0001_{self._attempt:02}_000001",
             host="127.0.0.1",
             folder=self._folder,
             logs=self._folder,
@@ -183,9 +188,9 @@ SECRET = build_credentials()
 async def hang_up(source: YarnAllocator) -> None:
     """What the end of the process does: nothing more goes to HDFS."""
     journal, publisher = source._journal, source._publisher
-    if publisher and publisher._work:
+    if publisher._work:
         publisher._work.cancel()
-    if publisher and publisher._first_files:
+    if publisher._first_files:
         await asyncio.wait([publisher._first_files])
     if journal:
         await asyncio.wait([journal._opening], timeout=1.0)
@@ -203,11 +208,12 @@ async def start_fake_cluster(
     opens: bool = True,
     spec: JobSpec | None = None,
     room: Mapping[str, int] | None = None,
+    node_count: int = 0,
+    epoch: int = 0,
 ) -> AsyncIterator[FakeCluster]:
     """A cluster, and an allocator on it for a job, else for `build_two_roles`. It is closed afterwards."""
-    cluster = FakeCluster(
-        folder, room or {}, build_prepared_job(folder / "home", spec or build_two_roles(), JOB), attempt
-    )
+    job = build_prepared_job(folder / "home", spec or build_two_roles(), JOB)
+    cluster = FakeCluster(folder, room or {}, job, attempt, node_count, epoch)
     async with AsyncExitStack() as stack:
         stack.enter_context(cluster.files)
         for server in (cluster.manager.server, cluster.clients_door, *(node.server for node in cluster.nodes)):

@@ -56,7 +56,6 @@ class RecordPublisher:
         store: the job's files; closed at the end.
         credentials: those of the executors are for clients, too.
         own_log: the AM's own log.
-        listens: content of `am.json`; None if the AM does not listen.
     """
 
     def __init__(
@@ -66,19 +65,23 @@ class RecordPublisher:
         credentials: AmCredentials,
         folder: JobFolder,
         own_log: Path,
-        listens: Mapping[str, object] | None = None,
     ) -> None:
         self._store = store
         self._record = record
         self._credentials = credentials
         self._folder = folder
         self._own_log = own_log
-        self._listens = listens
+        self._listens: Mapping[str, object] | None = None
         self._work: asyncio.Task[None] | None = None
         self._first_files: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Start in the background. Without it `finish` writes only the last files."""
+    def start(self, listens: Mapping[str, object] | None) -> None:
+        """Start in the background. Without it `finish` writes only the last files.
+
+        Args:
+            listens: content of `am.json`; None if the AM does not listen.
+        """
+        self._listens = listens
         self._work = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:

@@ -40,7 +40,8 @@ from tony.retry import Backoff
 from tony.schedulers.job_store import event_log_replication
 from tony.schedulers.job_store import record_publisher as publishing
 from tony.schedulers.job_store.hdfs_job_store import HdfsJobStore
-from tony.schedulers.yarn.allocation import container_table, exit_reasons, outstanding_requests
+from tony.schedulers.yarn.allocation import am_attempt, container_table, outstanding_requests
+from tony.schedulers.yarn.allocation.allocator import YarnAllocator
 from tony.testing.sample_jobs import build_two_roles
 
 GONE = Refuse(class_name=f"{YARN}ApplicationAttemptNotFoundException", message="application was killed by user bob")
@@ -132,7 +133,9 @@ async def test_gpus_under_yarns_own_name_are_gpus(tmp_path: Path) -> None:
     async with start_fake_cluster(tmp_path) as cluster:
         (container,) = await cluster.granted("worker", 1)
         role = Role(resources=Resources(memory=16 * MIB, others={"yarn.io/gpu": 2}))
-        object.__setattr__(cluster.source, "_spec", replace(cluster.spec, roles={"worker": role, "ps": Role()}))
+        spec = replace(cluster.spec, roles={"worker": role, "ps": Role()})
+        job = replace(cluster.job, record=replace(cluster.job.record, spec=spec))
+        cluster.source._attempt = replace(cluster.source._attempt, job=job)
         await cluster.launch(container)
         assert 2 == cluster.payload_of(container).task.gpus
 
@@ -299,7 +302,7 @@ async def test_an_announced_end_is_reported_in_advance(tmp_path: Path, caplog: p
 async def test_nodes_that_come_make_room_to_leave_one_out(tmp_path: Path) -> None:
     """The third of them is another one then."""
     async with start_fake_cluster(tmp_path) as cluster:
-        await cluster.until(lambda: cluster.source._master and cluster.source._master.answers)
+        await cluster.until(lambda: cluster.source._master.answers)
         cluster.source.exclude("bad")
         cluster.manager.nodes *= 3
         cluster.manager.update(NodeReport(id=NodeId(host="new", port=1), state=NodeState.RUNNING))
@@ -309,11 +312,11 @@ async def test_nodes_that_come_make_room_to_leave_one_out(tmp_path: Path) -> Non
 
 async def test_exclusions_end_where_no_other_host_has_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An excluded host is used again when a job waits for long and gets nothing."""
-    monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._MAX_EXCLUSION_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr("tony.schedulers.yarn.allocation.node_blacklist._MAX_EXCLUSION_WAIT_SECONDS", 0.2)
     async with start_fake_cluster(tmp_path) as cluster:
         cluster.manager.nodes *= 3  # all on one host
         cluster.manager.update(NodeReport(id=NodeId(host="new", port=1), state=NodeState.RUNNING))
-        await cluster.until(lambda: cluster.source._master and (cluster.source._master.cluster_nodes or 0) >= 3)
+        await cluster.until(lambda: (cluster.source._master.cluster_nodes or 0) >= 3)
         cluster.source.exclude("127.0.0.1")
         await cluster.until(lambda: cluster.manager.excluded == {"127.0.0.1"})
         cluster.source.set_demand("worker", 1)
@@ -397,12 +400,12 @@ async def test_the_application_was_ended(tmp_path: Path) -> None:
 
 async def test_the_application_is_about_to_be_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """YARN tells that it runs until it has ended it: killed. If it does not tell, another master may have the job."""
-    monkeypatch.setattr(exit_reasons, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(am_attempt, "_POLL_SECONDS", 0.01)
     async with start_fake_cluster(tmp_path) as cluster:
         cluster.reports = [*[ApplicationReport(state=ApplicationState.RUNNING)] * 3, *cluster.reports]
         cluster.manager.server.order(GONE, times=1000)
         await cluster.until(lambda: cluster.of(KillRequested))
-    monkeypatch.setattr(exit_reasons, "_REASON_SECONDS", 0.1)
+    monkeypatch.setattr(am_attempt, "_REASON_SECONDS", 0.1)
     async with start_fake_cluster(tmp_path / "other") as cluster:
         (container,) = await cluster.launched(1)
         await cluster.clients_door.stop()
@@ -521,7 +524,7 @@ async def test_a_bug_in_the_heartbeat_is_reported(tmp_path: Path, monkeypatch: p
         def stumble(*_: object) -> None:
             raise RuntimeError("a bug")
 
-        monkeypatch.setattr(cluster.source, "_take", stumble)
+        monkeypatch.setattr(cluster.source._session, "_take", stumble)
         cluster.source.set_demand("worker", 1)
         with pytest.raises(RuntimeError, match="a bug"):
             await cluster.source.watch()
@@ -530,14 +533,10 @@ async def test_a_bug_in_the_heartbeat_is_reported(tmp_path: Path, monkeypatch: p
 async def test_no_token(tmp_path: Path) -> None:
     """A master without its token can only say so."""
     async with start_fake_cluster(tmp_path, opens=False) as cluster:
-        cluster.source._container_env = replace(
-            cluster.source._container_env,
-            credentials=cluster.source._container_env.credentials.to_reduced("YARN_AM_RM_TOKEN"),
-        )
+        env = cluster._container_env()
+        env = replace(env, credentials=env.credentials.to_reduced("YARN_AM_RM_TOKEN"))
         with pytest.raises(SchedulerError, match="no AMRMToken for the ResourceManager"):
-            await cluster.open()
-        await cluster.source.close()
-        await cluster.source.finish(_report(cluster))
+            YarnAllocator(cluster.job, cluster._payload(), env)
 
 
 # --- the end of the job ----------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +28,7 @@ from tony.model.ids import TaskId
 from tony.schedulers.allocator_interface import KnownContainer
 from tony.schedulers.job_store import previous_attempt_files
 from tony.schedulers.yarn.allocation import container_recovery, container_table
+from tony.schedulers.yarn.allocation.session import YarnSession
 
 
 def old(number: int, epoch: int = 0) -> ContainerId:
@@ -46,13 +46,17 @@ def known(number: int, epoch: int = 0) -> KnownContainer:
 
 
 @asynccontextmanager
-async def second(tmp_path: Path, *numbers: int, nodes: int = 2) -> AsyncIterator[FakeCluster]:
+async def second(tmp_path: Path, *numbers: int, nodes: int = 2, epoch: int = 0) -> AsyncIterator[FakeCluster]:
     """The second attempt, not registered yet, and what runs of the first one's, on the first node."""
-    async with start_fake_cluster(tmp_path, attempt=2, opens=False) as cluster:
+    async with start_fake_cluster(tmp_path, attempt=2, opens=False, node_count=nodes, epoch=epoch) as cluster:
         cluster.source._has_history = True
-        cluster.source._payload = replace(cluster.source._payload, node_count=nodes)
         cluster.manager.previous = tuple(runs(cluster, number) for number in numbers)
         yield cluster
+
+
+def find_session(cluster: FakeCluster) -> YarnSession:
+    assert cluster.source._session
+    return cluster.source._session
 
 
 def runs(cluster: FakeCluster, number: int, epoch: int = 0) -> Container:
@@ -123,11 +127,11 @@ async def test_a_resource_manager_that_was_restarted_too(tmp_path: Path) -> None
     async with second(tmp_path, nodes=5) as cluster:
         await cluster.open()
         recovering = asyncio.ensure_future(cluster.source.recover([known(1), known(2)]))
-        await cluster.until(lambda: cluster.source._master and cluster.source._master.answers > 1)
+        await cluster.until(lambda: cluster.source._master.answers > 1)
         assert not recovering.done()
         cluster.manager.recover(runs(cluster, 1))
-        cluster.source._master.wake()  # type: ignore[union-attr]
-        await cluster.until(lambda: cluster.source._containers and cluster.source._containers.has(name(1)))
+        cluster.source._master.wake()
+        await cluster.until(lambda: find_session(cluster)._containers.has(name(1)))
         cluster.manager.recover(runs(cluster, 2))
         assert await recovering == [name(1), name(2)]
         assert cluster.causes() == []
@@ -135,7 +139,7 @@ async def test_a_resource_manager_that_was_restarted_too(tmp_path: Path) -> None
 
 async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The state of its containers is unknown: they count as running until their lease has ended."""
-    monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._NODES_RETURN_SECONDS", -59.5)
+    monkeypatch.setattr("tony.schedulers.yarn.allocation.session._NODES_RETURN_SECONDS", -59.5)
     async with second(tmp_path, nodes=5) as cluster:
         await cluster.open()
         assert await cluster.source.recover([known(1)]) == [name(1)]
@@ -146,7 +150,7 @@ async def test_a_node_that_does_not_come_back(tmp_path: Path, monkeypatch: pytes
 
 async def test_a_node_that_returns_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other containers have replaced its own: running ones are stopped, and their end is confirmed then."""
-    monkeypatch.setattr("tony.schedulers.yarn.allocation.allocator._NODES_RETURN_SECONDS", -59.5)
+    monkeypatch.setattr("tony.schedulers.yarn.allocation.session._NODES_RETURN_SECONDS", -59.5)
     async with second(tmp_path, nodes=5) as cluster:
         await cluster.open()
         assert await cluster.source.recover([known(1), known(2)]) == [name(1), name(2)]
@@ -154,7 +158,7 @@ async def test_a_node_that_returns_late(tmp_path: Path, monkeypatch: pytest.Monk
         runs(cluster, 2)
         cluster.manager.complete(old(2), 137)
         cluster.manager.recover(runs(cluster, 1))
-        cluster.source._master.wake()  # type: ignore[union-attr]
+        cluster.source._master.wake()
         await cluster.until(lambda: len(cluster.of(ContainerEnded)) == 4)
         late = {end.container: end for end in cluster.of(ContainerEnded)[2:] if isinstance(end, ContainerEnded)}
         assert mentions(late[name(1)].cause, "killed")
@@ -179,7 +183,6 @@ async def test_a_later_attempts_address_is_not_overwritten(tmp_path: Path) -> No
         cluster.files.files[f"{scene.FOLDER}/am.json"] = theirs
         await cluster.open()
         publisher = cluster.source._publisher
-        assert publisher
         assert publisher._work
         await publisher._work
         assert (cluster.file("am.json"), cluster.file("access.json")) == (theirs.content, None)
@@ -188,10 +191,7 @@ async def test_a_later_attempts_address_is_not_overwritten(tmp_path: Path) -> No
 async def test_older_than_the_resource_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All nodes have come back to the new one: what it does not tell of then has ended, and that is certain."""
     monkeypatch.setattr(container_recovery, "_LAST_NODE_SECONDS", 0.05)
-    async with second(tmp_path, nodes=2) as cluster:
-        cluster.source._container_env = replace(
-            cluster.source._container_env, container="container_e01_1410901177871_0001_02_000001"
-        )
+    async with second(tmp_path, nodes=2, epoch=1) as cluster:
         await cluster.open()
         assert await cluster.source.recover([known(1)]) == []
 
@@ -303,7 +303,7 @@ async def test_a_release_is_no_proof(tmp_path: Path) -> None:
     """The node could not be told; YARN calls the container ended as soon as it is given back."""
     async with start_fake_cluster(tmp_path) as cluster:
         (container,) = await cluster.launched()
-        cluster.source._nodes._timeout = 0.05  # type: ignore[union-attr]
+        find_session(cluster)._nodes._timeout = 0.05
         await cluster.node(container).server.stop()
         cluster.source.set_demand("worker", 0)
         cluster.source.kill(container, "it fell silent")

@@ -6,7 +6,7 @@ from tests.schedulers.yarn.samples import yarn_role
 from tony.hadoop.wire.placement import forbid_tags, require_all
 from tony.hadoop.yarn.constraint_text import parse
 from tony.model.job_spec import JobSpec, Role
-from tony.schedulers.yarn.allocation.container_demand import build_container_request
+from tony.schedulers.yarn.allocation.outstanding_requests import build_container_request
 from tony.schedulers.yarn.client.placement_constraints import build_constraint, find_placed, list_tags
 from tony.schedulers.yarn.settings import YarnSettings
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tony.hadoop.wire.yarn_records import Resource
-from tony.hadoop.yarn.request_table import ContainerRequest
 from tony.model.job_spec import JobSpec
 from tony.schedulers.yarn.client.capacity import ClusterCapacity, ClusterNode
-from tony.schedulers.yarn.client.placement_constraints import build_constraint, find_placed, list_tags
+from tony.schedulers.yarn.client.placement_constraints import find_placed
 from tony.schedulers.yarn.launch_contexts import build_capability, build_master_capability
 from tony.schedulers.yarn.settings import YarnSettings
 from tony.units import format_first, format_size
@@ -101,29 +100,3 @@ def format_amounts(demand: ContainerDemand) -> str:
 def format_names(names: Sequence[str]) -> str:
     """Join names with commas; long lists are cut."""
     return format_first(names, _SHOWN)
-
-
-#: Lower is served first; the same for all roles: the state machine decides their order.
-_PRIORITY = 1
-
-
-def build_container_request(
-    spec: JobSpec, role: str, settings: YarnSettings, nodes: Mapping[str, str]
-) -> ContainerRequest:
-    """Return the request for one container of a role.
-
-    Args:
-        nodes: host -> rack, of all nodes: a request for `*` alone is served more slowly.
-    """
-    role_spec = spec.effective_roles[role]
-    resource = build_capability(role_spec.resources)
-    if role in find_placed(spec, settings):
-        constraint = build_constraint(spec, role, settings)
-        return ContainerRequest(
-            resource=resource, priority=_PRIORITY, tags=list_tags(role, role_spec), constraint=constraint
-        )
-    label = role_spec.node_label or settings.node_label
-    if label:
-        return ContainerRequest(resource=resource, priority=_PRIORITY, label=label)
-    racks = tuple(dict.fromkeys(rack for rack in nodes.values() if rack))
-    return ContainerRequest(resource=resource, priority=_PRIORITY, hosts=tuple(nodes), racks=racks)

@@ -41,7 +41,6 @@ class ContainerRecovery:
         own: the AM's own container.
         usual_nodes: number of nodes when the job was submitted.
         timeout: seconds for which a restarted ResourceManager may still report containers.
-        end: stops a container that is not in the event log.
         emit: receives later events of containers that were given up.
     """
 
@@ -55,13 +54,12 @@ class ContainerRecovery:
         own: str,
         usual_nodes: int,
         timeout: float,
-        end: Callable[[Container], None],
         emit: Callable[[Event], None],
     ) -> None:
         self._known = {container.id: container for container in known}
         self._missing = dict(self._known)
         self._containers, self._master, self._nodes = containers, master, nodes
-        self._own, self._usual_nodes, self._timeout, self._end = own, usual_nodes, timeout, end
+        self._own, self._usual_nodes, self._timeout = own, usual_nodes, timeout
         self._emit = emit
         self._given_up: dict[str, KnownContainer] = {}  # set when recovery has finished: their ends are not proven
         self._places: dict[str, NodeId] = {}  # nodes for which we have a token
@@ -78,7 +76,7 @@ class ContainerRecovery:
             late = self._given_up.pop(name, None)
             known = late or self._missing.pop(name, None)
             if known is None:
-                self._end(container)
+                self._containers.stop_unknown(container)
                 continue
             self._ends.pop(name, None)
             self._containers.add_recovered(container, known.role, str(known.task or ""))

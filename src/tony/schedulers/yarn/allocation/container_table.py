@@ -100,7 +100,7 @@ class ContainerTable:
         emit: Callable[[Event], None],
         ended: Callable[[str], None],
         unfit: Callable[[str, str, str], None],
-        run_when_current: Callable[[Callable[[], None]], None] = lambda do: do(),
+        run_when_current: Callable[[Callable[[], None]], None],
     ) -> None:
         self._master, self._nodes = master, nodes
         self._emit, self._ended, self._unfit, self._run_when_current = emit, ended, unfit, run_when_current
@@ -139,8 +139,11 @@ class ContainerTable:
         """Return True if the container is in the table."""
         return name in self._held
 
-    async def stop_unknown(self, container: Container) -> None:
+    def stop_unknown(self, container: Container) -> None:
         """Stop a container that is not in the event log, with everything in it."""
+        self._spawn(self._stop_unknown(container))
+
+    async def _stop_unknown(self, container: Container) -> None:
         name = ids.format_container(_parse_id(container))
         _log.warning("stopping container %s of an earlier AM attempt, which is not in the event log", name)
         if container.node is not None:

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 
 from tony.core.events import ClusterKill
-from tony.errors import AttemptLostError, AttemptSupersededError, InfraError, TimeLimitExceededError
-from tony.hadoop import ids
-from tony.hadoop.configuration import Configuration
 from tony.hadoop.remote_text import escape_text
-from tony.hadoop.wire.application_client import ApplicationReport, ApplicationState
 from tony.hadoop.wire.yarn_records import ContainerStatus, NodeReport, NodeState
-from tony.hadoop.yarn.am_rm_client import AttemptEndedError
-from tony.hadoop.yarn.application_client import ENDED
 from tony.hadoop.yarn.exit_status import NOT_THE_PROGRAM, YarnExitStatus, exit_status
-from tony.schedulers.yarn.client.application_reports import LIFETIME, explain_exceeded_limit
-from tony.schedulers.yarn.cluster_clients import ClusterClients
-from tony.schedulers.yarn.container_env import ContainerEnv
-from tony.schedulers.yarn.launch_payload import JobPayload
-from tony.schedulers.yarn.settings import read_settings
 from tony.units import format_duration
 
 #: `... beyond the 'PHYSICAL' memory limit. Current usage: 173.1 MB of 128 MB physical memory used; ...`
@@ -139,67 +127,3 @@ def _format_node_text(diagnostics: str, known: YarnExitStatus | None) -> str:
     lines = (_NOISE.sub("", _TIME.sub("", line)).strip() for line in escape_text(diagnostics).splitlines())
     short = " ".join(dict.fromkeys(line for line in lines if line not in _EMPTY_WORDS))
     return f": {short if len(short) <= _MAX_TEXT else f'...{short[-_MAX_TEXT:]}'}" if short else ""
-
-
-#: Seconds to wait for YARN's reason, and between two requests.
-_REASON_SECONDS = 5.0
-_POLL_SECONDS = 0.1
-
-
-async def find_termination_reason(
-    error: AttemptEndedError, configuration: Configuration, payload: JobPayload, container_env: ContainerEnv
-) -> str:
-    """Return YARN's diagnostics if a user killed the application through YARN.
-
-    If YARN cannot be asked (an AM without a Kerberos ticket on some secure clusters), another AM attempt may have the
-    job. If none has, YARN itself stops what is left, and the next reader of the history closes it with YARN's
-    diagnostics.
-
-    Raises:
-        AttemptSupersededError: another AM attempt has the job, or may have it.
-        AttemptLostError: there will be no other; YARN considers our node lost.
-        TimeLimitExceededError: the application exceeded its lifetime.
-    """
-    try:
-        async with asyncio.timeout(_REASON_SECONDS):
-            report = await _wait_for_final_report(configuration, payload, container_env)
-    except (InfraError, TimeoutError) as unknown:
-        raise AttemptSupersededError(f"{error}; reason unknown: {str(unknown) or 'no response in time'}") from error
-    if _find_attempt_number(report) > container_env.attempt or report.state not in (
-        ApplicationState.KILLED,
-        ApplicationState.FAILED,
-    ):
-        raise AttemptSupersededError(f"AM attempt {_find_attempt_number(report)} now runs the job") from error
-    settings, _ = read_settings(payload.record.spec.scheduler_settings)
-    limit = explain_exceeded_limit(report, settings, payload.record.sources.get(LIFETIME))
-    if limit:
-        raise TimeLimitExceededError(limit) from error
-    diagnostics = "" if report.diagnostics in ("", "N/A") else " ".join(escape_text(report.diagnostics).split())
-    if report.state is not ApplicationState.KILLED:
-        raise AttemptLostError(
-            "YARN failed the application because its application master is lost, usually with its node"
-            f"{f': {diagnostics}' if diagnostics else ''}".rstrip(" .")
-            + ". Submit the job again"
-        ) from error
-    return diagnostics or str(error)
-
-
-async def _wait_for_final_report(
-    configuration: Configuration, payload: JobPayload, container_env: ContainerEnv
-) -> ApplicationReport:
-    """Return YARN's report once it has decided; for an application that is being killed that takes a moment."""
-    application = ids.parse_application_id(payload.record.job_id)
-    cluster = ClusterClients.from_configuration(
-        configuration, {"HADOOP_USER_NAME": payload.user}, container_env.credentials
-    )
-    async with cluster.applications() as client:
-        while True:
-            report = await client.report(application)
-            if report.state in ENDED or _find_attempt_number(report) > container_env.attempt:
-                return report
-            await asyncio.sleep(_POLL_SECONDS)
-
-
-def _find_attempt_number(report: ApplicationReport) -> int:
-    """Return the number of the latest AM attempt that YARN knows."""
-    return (report.current_attempt and report.current_attempt.number) or 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
@@ -9,6 +10,8 @@ from tony.core.events import Event, Unsatisfiable
 
 #: At most every third node may be excluded.
 _MIN_NODES_PER_EXCLUSION = 3
+#: Seconds without any new container after which excluded hosts are used again rather than none.
+_MAX_EXCLUSION_WAIT_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -31,13 +34,14 @@ class NodeBlacklist:
         unfit: Callable[[], tuple[str, ...]],
         leave_out: Callable[[str], None],
         take_back: Callable[[str], None],
-        changed: Callable[[tuple[str, ...]], None] = lambda hosts: None,
+        changed: Callable[[tuple[str, ...]], None],
     ) -> None:
         self._nodes, self._suitable_nodes, self._unfit = nodes, suitable_nodes, unfit
         self._leave_out, self._take_back, self._changed = leave_out, take_back, changed
         self._excluded: dict[str, None] = {}
         self._blacklisted: dict[str, None] = {}
         self._counted = nodes()
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -63,6 +67,25 @@ class NodeBlacklist:
             _log.warning("%s is no longer excluded although tasks fail there: no other node has resources", host)
         self._excluded.clear()
         self._update()
+
+    def limit(self, *, is_waiting: bool, was_granted: bool) -> None:
+        """Exclude hosts only as long as that does not keep the job from running.
+
+        Args:
+            is_waiting: the job waits for containers.
+            was_granted: one has just been granted.
+        """
+        is_waiting = is_waiting and bool(self._blacklisted)
+        if self._timer and (was_granted or not is_waiting):
+            self.close()
+        if is_waiting and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_MAX_EXCLUSION_WAIT_SECONDS, self.clear)
+
+    def close(self) -> None:
+        """Stop the timer of `limit`."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
 
     def refresh(self) -> None:
         """Adapt to a changed number of nodes."""

@@ -8,9 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from tony.core.events import Event, Queued, Unsatisfiable
 from tony.hadoop.yarn.am_rm_client import MasterClient, Registration
 from tony.hadoop.yarn.request_table import ContainerRequest
+from tony.model.job_spec import JobSpec
+from tony.schedulers.yarn.client.placement_constraints import build_constraint, find_placed, list_tags
+from tony.schedulers.yarn.launch_contexts import build_capability
+from tony.schedulers.yarn.settings import YarnSettings
 
 #: Seconds until missing containers are reported as pending: before, they are probably just being allocated.
 _PENDING_AFTER_SECONDS = 2.0
+#: Lower is served first; the same for all roles: the state machine decides their order.
+_PRIORITY = 1
 #: Text in the response of a ResourceManager that does not support placement constraints.
 _NO_HANDLER = "cannot handle placement constraints"
 
@@ -135,3 +141,25 @@ class OutstandingRequests:
         if reason != self._queued:
             self._queued = reason
             self._emit(Queued(reason=reason))
+
+
+def build_container_request(
+    spec: JobSpec, role: str, settings: YarnSettings, nodes: Mapping[str, str]
+) -> ContainerRequest:
+    """Return the request for one container of a role.
+
+    Args:
+        nodes: host -> rack, of all nodes: a request for `*` alone is served more slowly.
+    """
+    role_spec = spec.effective_roles[role]
+    resource = build_capability(role_spec.resources)
+    if role in find_placed(spec, settings):
+        constraint = build_constraint(spec, role, settings)
+        return ContainerRequest(
+            resource=resource, priority=_PRIORITY, tags=list_tags(role, role_spec), constraint=constraint
+        )
+    label = role_spec.node_label or settings.node_label
+    if label:
+        return ContainerRequest(resource=resource, priority=_PRIORITY, label=label)
+    racks = tuple(dict.fromkeys(rack for rack in nodes.values() if rack))
+    return ContainerRequest(resource=resource, priority=_PRIORITY, hosts=tuple(nodes), racks=racks)
