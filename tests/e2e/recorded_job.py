@@ -7,12 +7,12 @@ from pathlib import Path
 from tests.e2e.lab import Lab, until
 from tests.support.child_modules import module_setting
 from tests.support.faults.injector import FaultInjector
-from tests.support.faults.plan_parser import parse_plan
+from tests.support.faults.plan import PlannedFault
 from tony.history.job_record import read_job
 from tony.model.layout import Home, JobFolder
 
 #: A setting of the local scheduler: executors that have the network faults that a test injects.
-FAULTY_EXECUTORS = module_setting("executor", "faulty_executor", "orders=orders")
+FAULTY_EXECUTORS = module_setting("executor", "faulty_executor", "orders")
 TASKS = ("worker:0", "worker:1", "worker:2", "ps:0")
 #: Session 1 ends by an exit code of worker:1, once all tasks run; session 2 by its workers, once all tasks run and the
 #: gate is open.
@@ -87,8 +87,10 @@ class Rehearsal:
     def folder(self) -> JobFolder:
         return Home(self.lab.home).job(self.job)
 
-    def injector(self, plan: str) -> FaultInjector:
-        return FaultInjector(self.lab.am_folder(self.job), parse_plan(plan), record=read_job(self.folder))
+    def injector(self, *faults: PlannedFault, seed: int = 0) -> FaultInjector:
+        record = read_job(self.folder)
+        assert record
+        return FaultInjector(self.lab.am_folder(self.job), faults, record, seed)
 
     def open_gate(self) -> None:
         (self.out / "gate").touch()

@@ -1,46 +1,69 @@
-"""Random plans on real processes: whatever happens, the job ends well, and no program starts twice."""
+"""Random faults of real processes: whatever happens, the job ends well, and no program starts twice."""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
 from tests.e2e.lab import Lab
 from tests.e2e.recorded_job import FAULTY_EXECUTORS, TASKS, Rehearsal
-from tests.e2e.test_master_killed import am_fault_setting
-from tests.support.faults.crash_points import read_injected
-from tests.support.faults.plan import FillDisk, ProcessKind, Within
-from tests.support.faults.plan_parser import format_fault, write_plan
-from tests.support.faults.random_plan import random_plan
+from tests.e2e.test_master_killed import DEADLY_STAGES, EVENTS, am_fault_setting
+from tests.support.crashing_master import CrashPoint, read_injected
+from tests.support.faults import plan
+from tests.support.faults.plan import FaultTarget, Kill, PlannedFault, ProcessKind
 from tony.model.ids import TaskId
+from tony.model.states import JobState
 
 pytestmark = pytest.mark.e2e
 
 #: No suspended process is given up, and there are AM attempts enough for every fault.
 HEAD = 'am_attempts = 10\nheartbeat_interval = "100ms"\nheartbeat_timeout = "60s"\n'
+LONGEST_SECONDS = 2.0
+
+
+def draw_fault(chance: random.Random) -> PlannedFault:
+    """Draw one fault of any process of the job. A full disk of the AM has a test of its own: it gives the job up."""
+    share, traffic = chance.choice((0.05, 0.1, 0.3, 1.0)), chance.choice(list(plan.Traffic))
+    faults: tuple[plan.Fault, ...] = (
+        *(Kill(), Kill(), plan.Stop(), plan.FillDisk(), plan.Partition()),
+        *(plan.Drop(traffic, share), plan.Duplicate(traffic, share)),
+        plan.Delay(traffic, chance.uniform(0, LONGEST_SECONDS / 4), share),
+    )
+    fault = chance.choice(faults)
+    kinds = [ProcessKind.PROGRAM, ProcessKind.PROGRAM, ProcessKind.EXECUTOR, ProcessKind.EXECUTOR, ProcessKind.WATCHDOG]
+    kind = chance.choice([*kinds, *([] if isinstance(fault, plan.FillDisk) else [ProcessKind.MASTER])])
+    if isinstance(fault, plan.ConnectionFault):
+        kind = ProcessKind.EXECUTOR
+    task = TaskId.parse(chance.choice(TASKS))
+    moments: tuple[plan.Moment, ...] = (
+        plan.AtStart(),
+        plan.AfterEvent(chance.randint(1, EVENTS)),
+        plan.SessionOpens(chance.choice((1, 2))),
+        plan.TaskReaches(task, chance.choice(list(plan.TaskMilestone)), chance.choice((None, 1, 2))),
+        plan.JobIs(chance.choice((JobState.STARTING, JobState.RUNNING, JobState.RESTARTING, JobState.STOPPING))),
+    )
+    return PlannedFault(
+        fault,
+        FaultTarget(kind, None if kind is ProcessKind.MASTER else task),
+        chance.choice(moments),
+        later=chance.choice((0.0, chance.uniform(0, LONGEST_SECONDS))),
+        lasts=chance.uniform(0, LONGEST_SECONDS),
+    )
 
 
 def rehearse(lab: Lab, seed: int) -> None:
-    """Up to five faults among all processes of the reference job."""
-    drawn = random_plan(seed, [TaskId.parse(task) for task in TASKS], faults=5, longest=2.0)
-    # A master without room on its disk gives the job up, rightly: that has a test of its own.
-    faults = [s for s in drawn.faults if not (isinstance(s.harm, FillDisk) and s.target.part is ProcessKind.MASTER)]
-    inside = "; ".join(format_fault(planned) for planned in faults if isinstance(planned.moment, Within))
-    plan = write_plan(replace(drawn, faults=tuple(faults)))
-    job = Rehearsal(
-        lab,
-        FAULTY_EXECUTORS,
-        *([am_fault_setting(inside)] if inside else []),
-        restarts=6,
-        head=HEAD,
-        name=f"seed-{seed}",
-    )
-    with job.injector(plan) as injector:
+    """Run the reference job with up to five faults among all its processes."""
+    chance = random.Random(seed)
+    faults = [draw_fault(chance) for _ in range(chance.randint(1, 5))]
+    crashes = [CrashPoint(chance.choice(DEADLY_STAGES), chance.randint(1, EVENTS)) for _ in range(chance.randint(0, 1))]
+    settings = [FAULTY_EXECUTORS, *([am_fault_setting(*crashes)] if crashes else [])]
+    job = Rehearsal(lab, *settings, restarts=6, head=HEAD, name=f"seed-{seed}")
+    with job.injector(*faults, seed=seed) as injector:
         status = lab.wait(job.job)
-    fell = [*map(str, injector.injected), *read_injected(job.folder)]
-    story = f"seed {seed}, plan:\n{plan}\ninjected: {fell}\n{status}\nmasters said:\n{job.said()[-6000:]}"
+    fell = [*injector.injected, *read_injected(job.folder)]
+    story = f"seed {seed}: {faults}, {crashes}\ninjected: {fell}\n{status}\nAMs logged:\n{job.said()[-6000:]}"
     assert (status["state"], status["exit_code"]) == ("succeeded", 0), story
     assert max(Counter(job.starts()).values()) == 1, story
     assert job.replays() == "", story

@@ -57,7 +57,6 @@ with open(f"{os.environ['OUT']}/e12-{os.environ['JOB_NAME']}", "w") as file:
 """
 
 PS_AND_WORKER = '[roles.ps]\nkind = "untracked"\n[roles.worker]\n'
-EXECUTOR = module_setting("executor", "faulty_executor")
 _AFTER = 'after = { ended = ["dbloader", "db"] }\n'
 
 
@@ -259,7 +258,7 @@ def test_e17_standalone_with_two_tasks_is_refused(lab: Lab) -> None:
 def test_e18_a_late_completion_should_pass(lab: Lab) -> None:
     """The report that a program ended comes a second late, many heartbeats after: nothing is lost by it."""
     head = 'heartbeat_interval = "100ms"\nheartbeat_timeout = "500ms"'
-    done = lab.submit(lab.roles(OK, head=head), "--set", f"{EXECUTOR} skew=1")
+    done = lab.submit(lab.roles(OK, head=head), "--set", module_setting("executor", "faulty_executor", "delay-exits=1"))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -30,7 +30,7 @@ def test_all_set() -> None:
     """Sizes may come as text or read already."""
     injected = {
         "executor": "tony.testing.module_runner /checkout tests.support.faulty_executor",
-        "master": "tony.testing.module_runner /checkout tests.support.crashing_master kill master after event 3",
+        "master": "tony.testing.module_runner /checkout tests.support.crashing_master logged:3",
     }
     values = {"memory": "4g", "gpus": 2, "ledger": "/somewhere", **injected}
     expected = LocalSettings(memory=4 << 30, gpus=2, ledger=Path("/somewhere"), **injected)

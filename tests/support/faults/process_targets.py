@@ -9,20 +9,12 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.faults.plan import FaultTarget, FillDisk, Harm, Kill, ProcessKind, Slow, Stop
-from tests.support.faults.plan_parser import who
+from tests.support.faults.plan import Fault, FaultTarget, FillDisk, Kill, ProcessKind, Stop
 from tony.core.state import State, Task
 from tony.linux import process
-from tony.model.ids import TaskId
-
-#: Seconds of one period of a slowed process, which runs for a part of it.
-TURN = 0.1
-_FORK_SERVER = b"tony.schedulers.local.containers.fork_server"
-_SUPERVISOR = b"supervisor"
 
 
 class NoTargetError(Exception):
@@ -42,10 +34,10 @@ class Victim:
 
     def send(self, number: signal.Signals) -> bool:
         """Send a signal; return False if the process has exited."""
-        return process.send(self.pid, number, lambda _: self.lives)
+        return process.send(self.pid, number, lambda _: self.is_alive)
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it is running, and not a zombie."""
         return process.start_time(self.pid) == self.started and process.is_alive(self.pid)
 
@@ -59,58 +51,48 @@ def find(target: FaultTarget, state: State) -> Victim:
     Raises:
         NoTargetError: it is not running on this machine.
     """
-    if target.task is None and target.any_of is not None:
-        raise NoTargetError(f"there is no {who(target)}")
-    finders: dict[ProcessKind, Callable[[State, TaskId | None], int | None]] = {
-        ProcessKind.MASTER: lambda state, _: _master(state),
-        ProcessKind.SUPERVISOR: lambda state, _: _supervisor(state),
-        ProcessKind.FORK_SERVER: lambda state, _: _fork_server(state),
-        ProcessKind.EXECUTOR: lambda state, task: _executor(_task(state, task)),
-        ProcessKind.PROGRAM: lambda state, task: _program(_task(state, task)),
-        ProcessKind.WATCHDOG: lambda state, task: _watchdog(_task(state, task)),
-    }
-    pid = finders[target.part](state, target.task)
+    pid = _find_pid(target, state)
     started = process.start_time(pid) if pid else None
     if not pid or started is None or not process.is_alive(pid):
-        raise NoTargetError(f"{who(target)} is not running on this machine")
+        raise NoTargetError(f"{target} is not running on this machine")
     return Victim(pid, started)
 
 
-def inject(victim: Victim, harm: Harm) -> None:
-    """Inject a fault. The caller suspends and resumes a slowed process in turn.
+def inject(victim: Victim, fault: Fault) -> None:
+    """Inject a fault.
 
     Raises:
         NoTargetError: the process has exited.
     """
-    match harm:
+    match fault:
         case Kill():
             done = victim.send(signal.SIGKILL)
-        case Stop() | Slow():
+        case Stop():
             done = victim.send(signal.SIGSTOP)
         case FillDisk():
             done = _limit_files(victim, 0)
         case _:
-            raise ValueError(f"{harm} is not a fault of a process")
+            raise ValueError(f"{fault} is not a fault of a process")
     if not done:
         raise NoTargetError(f"process {victim.pid} has exited")
 
 
-def undo(victim: Victim, harm: Harm) -> None:
+def undo(victim: Victim, fault: Fault) -> None:
     """Undo a fault, if the process is running."""
-    match harm:
-        case Stop() | Slow():
+    match fault:
+        case Stop():
             victim.send(signal.SIGCONT)
         case FillDisk():
-            _limit_files(victim, resource.RLIM_INFINITY)
+            _limit_files(victim, None)
 
 
-def _limit_files(victim: Victim, size: int) -> bool:
+def _limit_files(victim: Victim, size: int | None) -> bool:
     """Limit the size of the files it writes. Python ignores SIGXFSZ, so writes beyond fail with EFBIG."""
-    if not victim.lives:
+    if not victim.is_alive:
         return False
     try:
         _, hard = resource.prlimit(victim.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(victim.pid, resource.RLIMIT_FSIZE, (size if size == 0 else hard, hard))
+        resource.prlimit(victim.pid, resource.RLIMIT_FSIZE, (hard if size is None else size, hard))
     except ProcessLookupError:
         return False
     return True
@@ -119,52 +101,29 @@ def _limit_files(victim: Victim, size: int) -> bool:
 # --- finding ------------------------------------------------------------------------------------------------------
 
 
-def _task(state: State, task: TaskId | None) -> Task:
-    found = state.tasks.get(task) if task else None
-    if found is None:
-        raise NoTargetError(f"the job has no task {task}")
-    return found
-
-
-def _master(state: State) -> int | None:
-    if state.am_host not in ("", socket.gethostname()) or not _command(state.am_pid):
-        return None
-    return state.am_pid
-
-
-def _supervisor(state: State) -> int | None:
-    """Return the parent of the AM if it is a supervisor."""
-    master = _master(state)
-    parent = _parent(master) if master else None
-    return parent if parent and _SUPERVISOR in _command(parent) else None
-
-
-def _fork_server(state: State) -> int | None:
-    above = [pid for pid in (_master(state), _supervisor(state)) if pid]
-    found = (pid for parent in above for pid in process.children(parent) if _FORK_SERVER in _command(pid))
-    return next((pid for pid in found if process.is_alive(pid)), None)
-
-
-def _executor(task: Task) -> int | None:
-    pid = task.executor_pid
-    return pid if pid and task.container and b"tony" in _command(pid) else None
-
-
-def _program(task: Task) -> int | None:
-    pid, executor = task.pid, _executor(task)
-    return pid if pid and task.living and executor and _parent(pid) == executor else None
-
-
-def _watchdog(task: Task) -> int | None:
-    """Return a fork of the executor that has not called exec: its command line is the same."""
-    executor = _executor(task)
+def _find_pid(target: FaultTarget, state: State) -> int | None:
+    if target.task is None:
+        return state.am_pid if state.am_host in ("", socket.gethostname()) and _read_command(state.am_pid) else None
+    task = state.tasks[target.task]
+    executor = _find_executor(task)
     if not executor:
         return None
-    found = (pid for pid in process.children(executor) if pid != task.pid and _command(pid) == _command(executor))
-    return next((pid for pid in found if process.is_alive(pid)), None)
+    match target.kind:
+        case ProcessKind.PROGRAM:
+            return task.pid if task.pid and task.living and _read_parent(task.pid) == executor else None
+        case ProcessKind.WATCHDOG:  # a fork of the executor that has not called exec: its command line is the same
+            others = (pid for pid in process.children(executor) if pid != task.pid)
+            forks = (pid for pid in others if _read_command(pid) == _read_command(executor) and process.is_alive(pid))
+            return next(forks, None)
+    return executor
 
 
-def _parent(pid: int) -> int | None:
+def _find_executor(task: Task) -> int | None:
+    pid = task.executor_pid
+    return pid if pid and task.container and b"tony" in _read_command(pid) else None
+
+
+def _read_parent(pid: int) -> int | None:
     try:
         found = process.parse_stat(Path(f"/proc/{pid}/stat").read_bytes())
     except OSError:
@@ -172,7 +131,7 @@ def _parent(pid: int) -> int | None:
     return found[0] if found else None
 
 
-def _command(pid: int) -> bytes:
+def _read_command(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes() if pid != os.getpid() else b""
     except OSError:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.child_modules import module_command
-from tests.support.faults.plan import FaultTarget, FillDisk, Kill, ProcessKind, Stop
+from tests.support.faults.plan import MASTER, FillDisk, Kill, Stop, executor, program
 from tests.support.faults.process_targets import NoTargetError, Victim, find, inject, undo
 from tests.support.waiting import block_until
 from tony.core.state import State
@@ -23,7 +22,6 @@ from tony.model.ids import TaskId
 from tony.model.job_spec import JobSpec, Role
 from tony.model.states import TaskState
 
-WORKER = TaskId("worker", 0)
 #: Plays an executor: one of ours by its command line, with a program below it.
 EXECUTOR = "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
 
@@ -44,39 +42,34 @@ def state(executor: int, program: int, *, master: int = 0, host: str = "") -> St
     """A job whose log has these pids."""
     made = State("job", JobSpec(command="true", roles={"worker": Role(instances=1)}))
     made.am_pid, made.am_host = master, host or socket.gethostname()
-    task = made.tasks[WORKER]
+    task = made.tasks[TaskId("worker", 0)]
     task.state, task.container, task.executor_pid, task.pid = TaskState.RUNNING, "c-1", executor, program
     return made
-
-
-def target(part: ProcessKind) -> FaultTarget:
-    """A target among the processes of worker:0."""
-    return FaultTarget(part=part, task=WORKER)
 
 
 def test_another_process_with_a_reused_pid_is_left_alone(family: tuple[int, int]) -> None:
     """A program is its executor's child and an executor one of tony's processes: any other process has reused the
     pid."""
-    executor, program = family
-    around = state(executor, os.getppid())
-    with pytest.raises(NoTargetError):
-        find(target(ProcessKind.PROGRAM), around)
-    with pytest.raises(NoTargetError):
-        find(target(ProcessKind.EXECUTOR), state(program, program))
-    with pytest.raises(NoTargetError):
-        find(FaultTarget(part=ProcessKind.MASTER), state(executor, program, master=executor, host="elsewhere"))
+    parent, child = family
+    for target, around in (
+        (program("worker:0"), state(parent, os.getppid())),
+        (executor("worker:0"), state(child, child)),
+        (MASTER, state(parent, child, master=parent, host="elsewhere")),
+    ):
+        with pytest.raises(NoTargetError):
+            find(target, around)
+    assert find(MASTER, state(parent, child, master=parent)).pid == parent
 
 
 def test_ended_processes_are_no_target(family: tuple[int, int]) -> None:
     """Neither dead ones nor those of tasks that do not run."""
-    executor, program = family
-    around = state(executor, program)
-    victim = find(target(ProcessKind.PROGRAM), around)
-    around.tasks[WORKER].state = TaskState.SUCCEEDED
+    around = state(*family)
+    victim = find(program("worker:0"), around)
+    around.tasks[TaskId("worker", 0)].state = TaskState.SUCCEEDED
     with pytest.raises(NoTargetError):
-        find(target(ProcessKind.PROGRAM), around)
+        find(program("worker:0"), around)
     inject(victim, Kill())
-    block_until(lambda: not victim.lives)
+    block_until(lambda: not victim.is_alive)
     with pytest.raises(NoTargetError):
         inject(victim, Stop())
     undo(victim, Stop())
@@ -85,11 +78,11 @@ def test_ended_processes_are_no_target(family: tuple[int, int]) -> None:
 
 def test_another_process_of_the_same_pid_is_not_hit(family: tuple[int, int]) -> None:
     """Its start time says that it is another one."""
-    executor, _ = family
-    other = Victim(executor, (process.start_time(executor) or 0) + 1)
+    pid, _ = family
+    other = Victim(pid, (process.start_time(pid) or 0) + 1)
     with pytest.raises(NoTargetError):
         inject(other, Kill())
-    assert process.is_alive(executor)
+    assert process.is_alive(pid)
 
 
 def test_a_disk_is_full_for_one_process(tmp_path: Path) -> None:
@@ -124,16 +117,3 @@ def test_a_disk_is_full_for_one_process(tmp_path: Path) -> None:
         assert said == ["written", "File too large", "written"]
         assert limits == resource.prlimit(running.pid, resource.RLIMIT_FSIZE)
         running.stdin.close()
-
-
-def test_the_master_is_one_of_ours() -> None:
-    """And its supervisor is its parent process, if that is one of tony's."""
-    argv = module_command("executor_load")
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as running:
-        around = state(0, 0, master=running.pid)
-        block_until(lambda: bool(Path(f"/proc/{running.pid}/cmdline").read_bytes()))  # it has become that program
-        assert find(FaultTarget(part=ProcessKind.MASTER), around).pid == running.pid
-        for part in (ProcessKind.SUPERVISOR, ProcessKind.FORK_SERVER):
-            with pytest.raises(NoTargetError):
-                find(FaultTarget(part=part), around)
-        running.kill()
