@@ -1,9 +1,8 @@
-"""Documents that say what is missing, or list what there is, agree with the program."""
+"""Documents that list what there is agree with the program."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
@@ -15,48 +14,37 @@ from tests.config.jobs import resolve
 from tony.cli.main import COMMANDS
 from tony.config.legacy.keys import KEYS, VARIABLES
 from tony.config.table.settings_table import SETTINGS
+from tony.schedulers.registry import load, names, package_of
 
 ROOT = Path(__file__).parents[2]
 SOURCES = Path(tony.__file__).parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
-#: Words by which a document says that something is missing.
-_MISSING = re.compile(
-    r"\| not yet\b|\bnot (?:done|told|tested|measured|shown|supported) yet\b|\bnone yet\b|\*\*not done\*\*"
-    r"|\bis not supported|\bare not measured|\bnothing is measured\b|not part of this product",
-    re.IGNORECASE,
-)
 
 
-def _mentions(folder: str, text: str) -> bool:
-    return any(text in path.read_text(encoding="utf-8") for path in (SOURCES / folder).rglob("*.py"))
+def test_every_package_and_top_level_module_is_in_the_overview() -> None:
+    """The one of `docs/architecture.md`."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    overview = page[page.index("src/tony/\n") :]
+    packages = {f"{path.parent.name}/" for path in SOURCES.glob("*/__init__.py")}
+    modules = {path.name for path in SOURCES.glob("*.py")} - {"__init__.py"}
+    assert (packages | modules) - set(overview[: overview.index("\n```")].split()) == set()
 
 
-#: What documents say is missing -> whether it is.
-CLAIMS: Mapping[str, Callable[[], bool]] = {
-    "YARN shows 0 % until the end": lambda: not _mentions("schedulers/yarn", ".progress = "),
-    "Elastic Horovod is not supported": lambda: not _mentions("frameworks", "HOROVOD_ELASTIC"),
-    "with a real Docker they are not tested yet": lambda: not list((ROOT / "tests").rglob("test_docker*.py")),
-}
+@pytest.mark.parametrize("name", names())
+def test_a_scheduler_is_complete(name: str) -> None:
+    """Its settings, the suite that it passes, its golden request, its page."""
+    assert name == load(name).name
+    import_module(f"{package_of(name)}.settings")
+    for path in (f"tests/conformance/test_{name}.py", f"docs/{name}.md"):
+        assert (ROOT / path).is_file(), path
+    golden = ROOT / "tests" / "golden" / "schedulers"
+    assert (golden / f"{name}.json").is_file() or list((golden / name).glob("*.json")), name
 
 
-def test_features_that_a_page_calls_missing_are_missing() -> None:
-    """Each such line is a claim of this test, with a check."""
-    for line in (line for page in PAGES for line in page.read_text(encoding="utf-8").splitlines()):
-        if _MISSING.search(line):
-            claims = [claim for claim in CLAIMS if claim in line]
-            assert claims, f"add to CLAIMS, or correct: {line}"
-            assert all(CLAIMS[claim]() for claim in claims), line
-
-
-def test_no_setting_of_linkedin_tony_lacks_effect_because_something_is_missing() -> None:
-    """Those have none because of what there is; `convert` and `validate` print the reason."""
-    reasons = [
-        *(key.obsolete for key in KEYS if key.obsolete),
-        *(each.obsolete for each in VARIABLES if each.obsolete),
-    ]
-    assert [reason for reason in reasons if _MISSING.search(reason)] == []
-    commands = {word for reason in reasons for word in re.findall(r"`tony ([a-z-]+)", reason)}
-    assert commands <= set(COMMANDS)
+def test_reasons_why_a_setting_of_linkedin_tony_has_no_effect_name_existing_commands() -> None:
+    """`convert` and `validate` print them."""
+    reasons = " ".join([*(key.obsolete or "" for key in KEYS), *(each.obsolete or "" for each in VARIABLES)])
+    assert set(re.findall(r"`tony ([a-z-]+)", reasons)) <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("kind", [tony.RoleKind, tony.AfterCondition])
@@ -107,6 +95,18 @@ def test_no_page_or_message_installs_another_project() -> None:
     foreign = re.compile(r"(?:pip install|--spec|--from) '?tony\b(?!-jobs)|\btony\[(?:web|stores|gpu)\]")
     checkout = re.compile(r"pip install .*'\.\[")
     assert [line for line in lines if foreign.search(line) or (checkout.search(line) and "checkout" not in line)] == []
+
+
+def test_pictures_of_the_readme_are_small_and_described() -> None:
+    """The README has a text for readers who see no pictures; the recording runs no script and names no machine."""
+    folder = ROOT / "docs" / "pictures"
+    shown = dict(re.findall(r"!\[(.*)\]\(docs/pictures/(.*)\)", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert sorted(shown.values()) == sorted(path.name for path in folder.iterdir())
+    assert all(len(words) > 40 for words in shown)
+    assert [path for path in folder.iterdir() if path.stat().st_size > 300_000] == []
+    recording = (folder / "demo.svg").read_text(encoding="utf-8")
+    assert not re.search(r"<script|<image|@import|url\(", recording)
+    assert set(re.findall(r"/(?:home/\w+|tmp|root|usr|var|work)\b", recording)) <= {"/home/ann"}
 
 
 def test_measurements_of_the_readme_stand_in_the_results() -> None:

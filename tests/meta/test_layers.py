@@ -1,32 +1,27 @@
-"""Arrows point down: what each room of the house may import."""
+"""Imports between packages go one way, and no other module names a scheduler."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from functools import cache
 
 import pytest
 
 import tony
+from tests.meta.sources import PACKAGE, find_nodes, parse_modules
+from tony.schedulers.registry import list_built_in_names
 
-PACKAGE = Path(tony.__file__).parent
-
-#: Room -> the rooms it may import. A room may always import itself.
 BELOW_MODEL = {"errors", "units", "clock", "retry", "address", "control_characters", "isolated_interpreter"}
 BASE = BELOW_MODEL | {"model", "linux"}
 PURE = BASE | {"core", "frameworks", "protocol", "config"}
 MIDDLE = PURE | {"schedulers", "storage", "rpc"}
+#: Package or top-level module -> those that it may import, besides itself.
 ALLOWED: dict[str, set[str]] = {
-    "errors": set(),
-    "units": set(),
-    "clock": set(),
-    "retry": set(),
-    "address": set(),
-    "control_characters": set(),
-    "isolated_interpreter": set(),
+    **{name: set() for name in BELOW_MODEL},
     "model": BELOW_MODEL,
     "linux": BELOW_MODEL,
     "python_hooks": {"reporting"},  # as programs see it: a part of their own `tony`
@@ -63,63 +58,91 @@ ONLY = {
 OUTSIDE = {"tests", "bench"}
 #: No I/O, no clock, no randomness where decisions are made.
 IMPURE = {"asyncio", "time", "random", "os", "socket", "subprocess", "threading", "logging", "pathlib", "secrets"}
-PURE_ROOMS = ("core", "frameworks", "protocol")
-#: Where plug-ins are looked up: the one place of a pure room that may.
+PURE_PACKAGES = ("core", "frameworks", "protocol")
+#: Where plug-ins are looked up: the one place of a pure package that may.
 LOOKUPS = {"frameworks/registry.py"}
+SCHEDULERS = "|".join(list_built_in_names())
+#: Modules and packages that may name a scheduler, and why.
+NAMES_SCHEDULERS = {
+    "schedulers/registry.py": "the line",
+    "cli/startup.py": "forks an AM on this machine before anything else is loaded",
+    "cli/commands/mini.py": "shows how to use the cluster that it starts",
+    "config/legacy": "LinkedIn TonY has YARN only",
+    "model/job_spec.py": "the default",
+    "storage/hdfs/hdfs_discovery.py": "jobs of every scheduler name Hadoop's configuration in `scheduler.yarn.conf`",
+}
+#: YARN and its properties as parts of Hadoop, and a scheme of file systems called `local`.
+OTHER_MEANINGS = ("hadoop/", "mini/", "portal/histories/history_location.py")
+#: A word of its own, a setting, or an option.
+NAMED = re.compile(rf"{SCHEDULERS}|.*(\bscheduler\.|--scheduler )({SCHEDULERS})\b.*", re.DOTALL)
 
 
-def _modules() -> Iterator[Path]:
-    return (path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "__init__.py" or path.parent != PACKAGE)
+@cache
+def _list_imports() -> list[tuple[str, str]]:
+    """Return path and imported module, also inside functions and type-checking blocks."""
+    assert [path for path, node in find_nodes(ast.ImportFrom) if node.level] == [], "relative imports"
+    found = [(path, alias.name) for path, node in find_nodes(ast.Import) for alias in node.names]
+    for path, node in find_nodes(ast.ImportFrom):
+        names = [f"tony.{alias.name}" for alias in node.names] if node.module == "tony" else [node.module or ""]
+        found += [(path, name) for name in names]
+    return found
 
 
-def _room(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def _get_package(path: str) -> str:
+    return path.partition("/")[0].removesuffix(".py")
 
 
-def _imports(path: Path) -> Iterator[str]:
-    """Every module imported anywhere in a file, also inside functions; type-checking blocks count too."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{path} imports relatively"
-            if node.module == "tony":
-                yield from (f"tony.{alias.name}" for alias in node.names)
-            else:
-                yield node.module
-
-
-def _forbidden(room: str, module: str) -> bool:
+def _is_forbidden(path: str, module: str) -> bool:
     if module.partition(".")[0] in OUTSIDE:
         return True
-    if not module.startswith("tony.") or module == "tony.__version__":
+    if not module.startswith("tony.") or module == "tony.__version__" or path == "__init__.py":
         return False
-    target = module.split(".")[1]
-    only = ONLY.get((room, target))
-    return target not in ALLOWED[room] | {room} or (only is not None and module not in only)
+    package, target = _get_package(path), module.split(".")[1]
+    only = ONLY.get((package, target))
+    return target not in ALLOWED[package] | {package} or (only is not None and module not in only)
 
 
-def test_arrows_point_down() -> None:
-    """A module imports only rooms below its own."""
-    wrong = [
-        f"{path.relative_to(PACKAGE)} must not import {module}"
-        for path in _modules()
-        for module in _imports(path)
-        if _forbidden(_room(path), module)
-    ]
+def test_a_module_imports_only_packages_below_its_own() -> None:
+    wrong = [f"{path} must not import {module}" for path, module in _list_imports() if _is_forbidden(path, module)]
     assert wrong == []
 
 
 def test_deciding_does_no_io() -> None:
-    """Core, frameworks and protocol know no clock, no file, no socket and no chance."""
+    """Core, frameworks and protocol know no clock, no file, no socket and no randomness."""
     wrong = [
-        f"{own} must not import {module}"
-        for path in _modules()
-        if _room(path) in PURE_ROOMS and (own := str(path.relative_to(PACKAGE))) not in LOOKUPS
-        for module in _imports(path)
-        if module.split(".")[0] in IMPURE
+        f"{path} must not import {module}"
+        for path, module in _list_imports()
+        if _get_package(path) in PURE_PACKAGES and path not in LOOKUPS and module.split(".")[0] in IMPURE
     ]
     assert wrong == []
+
+
+def test_schedulers_never_import_each_other() -> None:
+    """What two of them need lies beside them."""
+    pattern = re.compile(rf"schedulers/({SCHEDULERS})/.* tony\.schedulers\.(?!\1\b)({SCHEDULERS})\b")
+    assert [each for pair in _list_imports() if pattern.match(each := " ".join(pair))] == []
+
+
+def test_no_other_module_names_a_scheduler() -> None:
+    """A scheduler is one package and one line. Those that may name one are few, and each does."""
+    found = list(_list_scheduler_names())
+    allowed = {name for name in NAMES_SCHEDULERS for path, _ in found if path == name or path.startswith(f"{name}/")}
+    assert allowed == set(NAMES_SCHEDULERS)
+    assert [(path, name) for path, name in found if not path.startswith(tuple(NAMES_SCHEDULERS))] == []
+
+
+def _list_scheduler_names() -> Iterator[tuple[str, str]]:
+    """Yield path and mention of a scheduler in code; docstrings may name them."""
+    for path, tree in parse_modules().items():
+        if re.match(rf"schedulers/({SCHEDULERS})/", path) or path.startswith(OTHER_MEANINGS):
+            continue
+        prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                imported = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+                yield from ((path, each) for each in imported if re.match(rf"tony\.schedulers\.({SCHEDULERS})\b", each))
+            elif isinstance(node, ast.Constant) and id(node) not in prose and NAMED.fullmatch(str(node.value)):
+                yield path, str(node.value)
 
 
 @pytest.mark.parametrize("module", ["tony.executor.main", "tony.am.main", "tony.schedulers.local.allocator"])
