@@ -2,62 +2,54 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from tony.model.job_report import JobReport
 from tony.model.metric_definitions import Points
 from tony.model.progress import Progress
 from tony.model.value_class import value_class
-from tony.protocol.messages import Message, register
+from tony.protocol.messages import Message
 
 
 @value_class
-class GetReport(Message):
+class GetReport(Message, kind="get-report"):
     """Request one `Report`."""
 
-    kind: ClassVar[str] = "get-report"
-
 
 @value_class
-class Watch(Message):
+class Watch(Message, kind="watch"):
     """Request a `Report` now and after changes, until the job has ended.
 
     With `ages` also when only time has passed: the age of each task's last output. While the job waits for tasks, all
     subscribers get that.
     """
 
-    kind: ClassVar[str] = "watch"
     ages: bool = False
 
 
 @value_class
-class KillJob(Message):
+class KillJob(Message, kind="kill-job"):
     """Kill the job; `now` skips the grace. Answered by `Done`."""
 
-    kind: ClassVar[str] = "kill-job"
     actor: str
     now: bool = False
 
 
 @value_class
-class RestartJob(Message):
+class RestartJob(Message, kind="restart-job"):
     """End this session and begin the next; it does not count against `max_restarts`. Answered by `Done`, or refused."""
 
-    kind: ClassVar[str] = "restart-job"
     actor: str
 
 
 @value_class
-class GetStacks(Message):
+class GetStacks(Message, kind="get-stacks"):
     """Request `Stacks` of one task."""
 
-    kind: ClassVar[str] = "get-stacks"
     actor: str
     task: str
 
 
 @value_class
-class GetMetrics(Message):
+class GetMetrics(Message, kind="get-metrics"):
     """Request `Measured`: recent metrics.
 
     Attributes:
@@ -66,14 +58,13 @@ class GetMetrics(Message):
         points: maximum for each series, the newest; at most `MAX_POINTS`.
     """
 
-    kind: ClassVar[str] = "get-metrics"
     tasks: tuple[str, ...] = ()
     series: tuple[str, ...] = ()
     points: int = 1
 
 
 @value_class
-class Measured(Message):
+class Measured(Message, kind="measured"):
     """Answer to `GetMetrics`.
 
     Attributes:
@@ -82,7 +73,6 @@ class Measured(Message):
         progress: steps reported by these tasks in their newest attempts; with `series` only if it contains `step`.
     """
 
-    kind: ClassVar[str] = "measured"
     now: float
     points: tuple[Points, ...] = ()
     progress: tuple[Progress, ...] = ()
@@ -90,21 +80,8 @@ class Measured(Message):
 
 
 @value_class
-class Report(Message):
+class Report(Message, kind="report"):
     """The state of the job. `final` marks the last one of a `Watch`."""
 
-    kind: ClassVar[str] = "report"
     report: JobReport
     final: bool = False
-
-
-register(
-    GetReport,
-    Watch,
-    KillJob,
-    RestartJob,
-    GetStacks,
-    GetMetrics,
-    Measured,
-    Report,
-)

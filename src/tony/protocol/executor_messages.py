@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import ClassVar
 
 from tony.model.codec import Json
 from tony.model.exit_status import ExitStatus
 from tony.model.value_class import value_class
 from tony.protocol.launch import TaskLaunch
-from tony.protocol.messages import Message, register
+from tony.protocol.messages import Message
 
 
 @value_class
-class Attach(Message):
+class Attach(Message, kind="attach"):
     """First message of every executor connection.
 
     Attributes:
@@ -30,7 +29,6 @@ class Attach(Message):
         listens: where an AM on another node can call it, `tls:<host>:<port>`; empty if it need not be called.
     """
 
-    kind: ClassVar[str] = "attach"
     task: str
     container: str
     incarnation: str
@@ -44,23 +42,21 @@ class Attach(Message):
 
 
 @value_class
-class Enlist(Message):
+class Enlist(Message, kind="enlist"):
     """First message of an executor that was started before its task was known. `Assigned` answers it.
 
     Attributes:
         process: identifies the executor's process: it may enlist again, another one may not take its place.
     """
 
-    kind: ClassVar[str] = "enlist"
     container: str
     process: str
 
 
 @value_class
-class Assigned(Message):
+class Assigned(Message, kind="assigned"):
     """The task of an executor that enlisted; it closes the connection, and attaches for its task."""
 
-    kind: ClassVar[str] = "assigned"
     launch: TaskLaunch
 
 
@@ -72,34 +68,31 @@ class Reported(Message):
 
 
 @value_class
-class Ready(Reported):
+class Ready(Reported, kind="ready"):
     """Ports are reserved for this session.
 
     Attributes:
         address: "host:port".
     """
 
-    kind: ClassVar[str] = "ready"
     session: int
     address: str
     tb_port: int | None = None
 
 
 @value_class
-class ProgramStarted(Reported):
+class ProgramStarted(Reported, kind="program-started"):
     """The user program started."""
 
-    kind: ClassVar[str] = "program-started"
     session: int
     try_: int
     pid: int
 
 
 @value_class
-class ProgramOutput(Reported):
+class ProgramOutput(Reported, kind="program-output"):
     """The program printed its first line in this task attempt."""
 
-    kind: ClassVar[str] = "program-output"
     session: int
     try_: int
 
@@ -109,7 +102,7 @@ MAX_EXPORT_BYTES = 64 << 10
 
 
 @value_class
-class ProgramExited(Reported):
+class ProgramExited(Reported, kind="program-exited"):
     """The program exited, with all processes it had started.
 
     Attributes:
@@ -118,7 +111,6 @@ class ProgramExited(Reported):
             print; empty if it never ran.
     """
 
-    kind: ClassVar[str] = "program-exited"
     session: int
     try_: int
     status: ExitStatus
@@ -127,7 +119,7 @@ class ProgramExited(Reported):
 
 
 @value_class
-class Heartbeat(Message):
+class Heartbeat(Message, kind="heartbeat"):
     """The executor is alive.
 
     Attributes:
@@ -137,7 +129,6 @@ class Heartbeat(Message):
         asks: requests an answer with `Ack.heard`: the lease is to be renewed.
     """
 
-    kind: ClassVar[str] = "heartbeat"
     last_output_age: float | None = None
     last_line: str = ""
     memory: int | None = None
@@ -160,7 +151,7 @@ class Saved:
 
 
 @value_class
-class Sample(Message):
+class Sample(Message, kind="sample"):
     """Current metrics of the program. May be lost; it is not repeated.
 
     Attributes:
@@ -173,7 +164,6 @@ class Sample(Message):
         step_reports: reports of steps in this task attempt.
     """
 
-    kind: ClassVar[str] = "sample"
     session: int
     try_: int
     ago: float
@@ -186,7 +176,7 @@ class Sample(Message):
 
 
 @value_class
-class Welcome(Message):
+class Welcome(Message, kind="welcome"):
     """Answer to `Attach`.
 
     Attributes:
@@ -198,7 +188,6 @@ class Welcome(Message):
         step_interval: seconds between two `Sample`s of steps alone, sent in between when there is a new one. 0: none.
     """
 
-    kind: ClassVar[str] = "welcome"
     attempt: int
     heartbeat_interval: float
     acked: int
@@ -208,28 +197,26 @@ class Welcome(Message):
 
 
 @value_class
-class Ack(Message):
+class Ack(Message, kind="ack"):
     """All reports up to `n` are durable.
 
     Attributes:
         heard: `mono` of the newest heartbeat that requested this answer: the executor's lease is renewed from then on.
     """
 
-    kind: ClassVar[str] = "ack"
     n: int
     heard: float | None = None
 
 
 @value_class
-class Prepare(Message):
+class Prepare(Message, kind="prepare"):
     """Session `session` opens: stop the program, reserve ports, answer `Ready`."""
 
-    kind: ClassVar[str] = "prepare"
     session: int
 
 
 @value_class
-class StartProgram(Message):
+class StartProgram(Message, kind="start-program"):
     """Start the user program.
 
     Attributes:
@@ -242,7 +229,6 @@ class StartProgram(Message):
         addresses: role -> address of its first task that takes part, for the roles that placeholders use.
     """
 
-    kind: ClassVar[str] = "start-program"
     attempt: int
     session: int
     try_: int
@@ -256,14 +242,13 @@ class StartProgram(Message):
 
 
 @value_class
-class StopProgram(Message):
+class StopProgram(Message, kind="stop-program"):
     """Stop the program of `session` (or never start it): SIGTERM to its group, `grace` seconds, SIGKILL.
 
     Attributes:
         try_: not to be applied to a later task attempt; 0 for the running one, or the first.
     """
 
-    kind: ClassVar[str] = "stop-program"
     session: int
     grace: float
     reason: str = ""
@@ -271,27 +256,25 @@ class StopProgram(Message):
 
 
 @value_class
-class ReleaseExecutor(Message):
+class ReleaseExecutor(Message, kind="release"):
     """Stop the program, report its exit, and exit."""
 
-    kind: ClassVar[str] = "release"
     grace: float = 0.0
 
 
 @value_class
-class DumpStacks(Message):
+class DumpStacks(Message, kind="dump-stacks"):
     """Answer with `Stacks` of the running program.
 
     Attributes:
         request: the AM's id of the request.
     """
 
-    kind: ClassVar[str] = "dump-stacks"
     request: str
 
 
 @value_class
-class Summon(Message):
+class Summon(Message, kind="summon"):
     """From an AM on a new node, on a connection that it opens: reconnect to this address.
 
     Answered by `Done`, or refused as `superseded` by an executor that has obeyed a later AM attempt.
@@ -300,27 +283,5 @@ class Summon(Message):
         address: `tls:<host>:<port>`.
     """
 
-    kind: ClassVar[str] = "summon"
     attempt: int
     address: str
-
-
-register(
-    Attach,
-    Enlist,
-    Assigned,
-    Ready,
-    ProgramStarted,
-    ProgramOutput,
-    ProgramExited,
-    Heartbeat,
-    Sample,
-    Welcome,
-    Ack,
-    Prepare,
-    StartProgram,
-    StopProgram,
-    ReleaseExecutor,
-    DumpStacks,
-    Summon,
-)

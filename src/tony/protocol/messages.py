@@ -11,41 +11,37 @@ from typing import ClassVar
 
 from tony.model.value_class import value_class
 
-
-@value_class
-class Message:
-    """The base class of all messages. `kind` is the word on the wire."""
-
-    kind: ClassVar[str] = ""
-
-
 #: kind -> class, of the modules of messages that this process has imported.
 MESSAGES: dict[str, type[Message]] = {}
 
 
-def register(*classes: type[Message]) -> None:
-    """Make messages decodable in this process."""
-    MESSAGES.update({cls.kind: cls for cls in classes})
+@value_class
+class Message:
+    """The base class of all messages. `kind` is the word on the wire; with one, the message can be decoded."""
+
+    kind: ClassVar[str] = ""
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        if kind or cls.kind in MESSAGES:  # `value_class` makes each class a second time, with slots
+            cls.kind = kind or cls.kind
+            MESSAGES[cls.kind] = cls
 
 
 @value_class
-class Refused(Message):
+class Refused(Message, kind="refused"):
     """The message or the connection was refused. The connection closes after this.
 
     Attributes:
         code: stable word, of `protocol/error_codes.py`: `token`, `bad-message`, `stale`, `superseded`, `busy`, ...
     """
 
-    kind: ClassVar[str] = "refused"
     code: str
     reason: str
 
 
 @value_class
-class Done(Message):
+class Done(Message, kind="done"):
     """The request was accepted."""
-
-    kind: ClassVar[str] = "done"
 
 
 #: Log levels, most verbose first.
@@ -53,7 +49,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 @value_class
-class SetLogLevel(Message):
+class SetLogLevel(Message, kind="log-level"):
     """Set the level of the executor's own log: `debug`, `info`, `warning`, `error`.
 
     A client sends it to the AM, which applies it itself, forwards it, and answers `Done`.
@@ -62,7 +58,6 @@ class SetLogLevel(Message):
         actor: the user who requested it, for the log; empty if not named.
     """
 
-    kind: ClassVar[str] = "log-level"
     level: str
     actor: str = ""
 
@@ -72,7 +67,7 @@ MAX_STACKS_BYTES = 256 << 10
 
 
 @value_class
-class Stacks(Message):
+class Stacks(Message, kind="stacks"):
     """Stack traces of a program: from the executor, and to the client that requested them.
 
     Attributes:
@@ -83,13 +78,9 @@ class Stacks(Message):
         name: of the file among the logs in which it is stored.
     """
 
-    kind: ClassVar[str] = "stacks"
     task: str
     request: str = ""
     text: str = ""
     how: str = ""
     problem: str = ""
     name: str = ""
-
-
-register(Refused, Done, SetLogLevel, Stacks)

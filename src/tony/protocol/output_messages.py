@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from tony.model.value_class import value_class
-from tony.protocol.messages import Message, register
+from tony.protocol.messages import Message
 
 #: Maximum bytes of output in one `LogPiece`.
 LOG_PIECE = 64 << 10
 
 
 @value_class
-class ReadLog(Message):
+class ReadLog(Message, kind="read-log"):
     """Request one `LogPiece` of a task's stream. The AM forwards it.
 
     A stream is all that a task prints to stdout or stderr, over all sessions and task attempts: a file each, in order.
@@ -28,7 +26,6 @@ class ReadLog(Message):
         most: maximum bytes of data in the answer; never more than `LOG_PIECE`.
     """
 
-    kind: ClassVar[str] = "read-log"
     reader: int
     task: str
     stream: str
@@ -39,15 +36,14 @@ class ReadLog(Message):
 
 
 @value_class
-class DropLog(Message):
+class DropLog(Message, kind="drop-log"):
     """Stop reading; no answer is expected."""
 
-    kind: ClassVar[str] = "drop-log"
     reader: int
 
 
 @value_class
-class LogPiece(Message):
+class LogPiece(Message, kind="log-piece"):
     """A piece of a program's output.
 
     Attributes:
@@ -60,7 +56,6 @@ class LogPiece(Message):
         over: from an AM that exits: nothing more will come of this stream.
     """
 
-    kind: ClassVar[str] = "log-piece"
     reader: int
     name: str = ""
     start: int = 0
@@ -69,6 +64,3 @@ class LogPiece(Message):
     last: bool = False
     missed: bool = False
     over: bool = False
-
-
-register(ReadLog, DropLog, LogPiece)
