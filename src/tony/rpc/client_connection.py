@@ -16,8 +16,7 @@ from tony.protocol.hello import ANSWER_SIZE, PeerKind, check_answer, encode_hell
 from tony.protocol.launch import AmCredentials
 from tony.protocol.messages import Message
 from tony.rpc.am_address import AmAddress, UnixAddress, parse
-from tony.rpc.connection import READ_SIZE, RpcConnection
-from tony.rpc.handshake_side import HandshakeSide, Phase
+from tony.rpc.connection import READ_SIZE, HandshakeSide, Phase, RpcConnection
 from tony.rpc.sockets import describe_error, resolve, shorten_path
 
 if TYPE_CHECKING:
@@ -110,9 +109,6 @@ class _ConnectingSide(HandshakeSide):
     def on_greeting(self, connection: RpcConnection, data: bytes) -> tuple[PeerKind, bytes]:
         check_answer(data)
         return self._kind, b""
-
-    def build_refusal(self, error: ProtocolError) -> bytes:
-        return b""
 
     def on_open(self, connection: RpcConnection) -> None:
         if not self.answered.done():

@@ -11,15 +11,17 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, cast
 
+from tony.control_characters import escape
 from tony.errors import ConnectionFailedError, ProtocolError
 from tony.protocol.error_codes import Code
 from tony.protocol.framing import Decoder, encode
 from tony.protocol.hello import PeerKind
 from tony.protocol.messages import Message, Refused
-from tony.rpc.handshake_side import HandshakeSide, Phase
 from tony.rpc.sockets import find_peer_process, reset_at_close, watch_for_death
 
 if TYPE_CHECKING:
@@ -32,6 +34,70 @@ _MAX_CODE_CHARACTERS = 40
 _MAX_TEXT_CHARACTERS = 500
 #: Seconds that a closing connection waits for the other side to receive the last data and to close.
 LINGER_SECONDS = 2.0
+
+
+class Phase(Enum):
+    """The phase of a connection. It only moves down this list."""
+
+    SECURING = "securing"  #: TLS handshake
+    GREETING = "greeting"  #: hello and answer
+    OPEN = "open"  #: messages
+    CLOSING = "closing"  #: this side is done; further data is discarded
+    CLOSED = "closed"  #: the socket is closed
+
+
+class HandshakeSide(ABC):
+    """Differences between the listening and the connecting side. Called by `RpcConnection` only."""
+
+    #: Size of the other side's greeting in bytes.
+    greeting_size: int
+    #: Maximum bytes of incoming and outgoing frames.
+    limit_in: int
+    limit_out: int
+
+    @abstractmethod
+    def on_transport(self, connection: RpcConnection) -> None:
+        """Handle a new transport."""
+
+    def may_secure(self, connection: RpcConnection, data: memoryview) -> bool:
+        """Return False to leave a TLS handshake unanswered. `data`: the bytes of it that have just arrived."""
+        return True
+
+    def build_greeting(self) -> bytes:
+        """Return what to send once the connection is secure."""
+        return b""
+
+    @abstractmethod
+    def on_greeting(self, connection: RpcConnection, data: bytes) -> tuple[PeerKind, bytes]:
+        """Check the other side's greeting; return the kind of the connecting peer, and what to send.
+
+        Raises:
+            ProtocolError: the connection ends, after `build_refusal` of it was sent.
+        """
+
+    def build_refusal(self, error: ProtocolError) -> bytes:
+        """Return what to send when `on_greeting` refused."""
+        return b""
+
+    @abstractmethod
+    def on_open(self, connection: RpcConnection) -> None:
+        """Handle that messages may be sent from now on."""
+
+    @abstractmethod
+    def on_message(self, connection: RpcConnection, message: Message) -> None:
+        """Handle a message."""
+
+    async def take(self, connection: RpcConnection) -> Message | None:
+        """Return the next queued message; None at the end. Only where `on_message` queues them."""
+        raise RuntimeError("the messages of this connection go to the server's handler")
+
+    @abstractmethod
+    def on_end(self, connection: RpcConnection) -> None:
+        """Handle that nothing more will be received; `connection.error` says why. `on_closed` follows."""
+
+    @abstractmethod
+    def on_closed(self, connection: RpcConnection, was: Phase) -> None:
+        """Handle the end of a connection, opened or not; `was` is the phase in which its end began."""
 
 
 class RpcConnection(asyncio.BufferedProtocol):
@@ -118,11 +184,7 @@ class RpcConnection(asyncio.BufferedProtocol):
     @property
     def hung_up(self) -> bool:
         """True if the other side has closed the connection. Works even while reading is paused."""
-        if self._transport is None or self._transport.is_closing():
-            return True
-        poll = select.poll()
-        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
-        return bool(poll.poll(0))
+        return self._transport is None or self._transport.is_closing() or self._has_socket_event(select.POLLRDHUP)
 
     @property
     def is_encrypted(self) -> bool:
@@ -132,10 +194,13 @@ class RpcConnection(asyncio.BufferedProtocol):
     @property
     def has_unread(self) -> bool:
         """True if the kernel has unread data of the other side, or its end."""
+        return self._has_socket_event(select.POLLIN)
+
+    def _has_socket_event(self, event: int) -> bool:
         if self._transport is None or self._transport.is_closing():
             return False
         poll = select.poll()
-        poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
+        poll.register(self._transport.get_extra_info("socket").fileno(), event)
         return bool(poll.poll(0))
 
     def proves(self, name: str) -> bool:
@@ -210,7 +275,8 @@ class RpcConnection(asyncio.BufferedProtocol):
             reset: discard data in the kernel's buffer too, so that a peer that does not read notices.
         """
         self._end(error)
-        self._clear_outbox()
+        self._outbox.clear()
+        self._waiting = 0
         if self._transport is not None and self._phase is not Phase.CLOSED:
             self._phase = Phase.CLOSING
             if reset:
@@ -229,20 +295,21 @@ class RpcConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         sock: socket.socket = transport.get_extra_info("socket")
+        error: ProtocolError | ConnectionFailedError | None = None
         try:
             if sock.family == socket.AF_UNIX:
                 self.peer = f"pid {find_peer_process(sock)}"
             else:
                 self.peer = _format_tcp_peer(transport)
                 watch_for_death(sock)
-        except (ProtocolError, OSError) as error:
-            self._side.on_transport(self)
-            self.abort(
-                error if isinstance(error, ProtocolError) else ConnectionFailedError(f"{self.peer} is gone: {error}")
-            )
-            return
+        except ProtocolError as refusal:
+            error = refusal
+        except OSError as broken:
+            error = ConnectionFailedError(f"{self.peer} is gone: {broken}")
         self._side.on_transport(self)
-        if self._tls is None:
+        if error is not None:
+            self.abort(error)
+        elif self._tls is None:
             self._on_secured()
         else:
             self._transport.write(self._tls.start())
@@ -291,7 +358,8 @@ class RpcConnection(asyncio.BufferedProtocol):
         self._transport = None
         if self._lingering is not None:
             self._lingering.cancel()
-        self._clear_outbox()
+        self._outbox.clear()
+        self._waiting = 0
         self.resume_writing()
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
@@ -366,7 +434,8 @@ class RpcConnection(asyncio.BufferedProtocol):
             if message is None:
                 return
             if isinstance(message, Refused):
-                self._close(ProtocolError(message.code[:_MAX_CODE_CHARACTERS], _escape_text(message.reason)))
+                reason = escape(message.reason[:_MAX_TEXT_CHARACTERS])
+                self._close(ProtocolError(message.code[:_MAX_CODE_CHARACTERS], reason))
                 return
             self._side.on_message(self, message)
 
@@ -385,10 +454,6 @@ class RpcConnection(asyncio.BufferedProtocol):
             self._waiting -= len(piece)
             self._transport.write(piece if self._tls is None else b"".join(self._tls.write(piece)))
         del self._outbox[:given]
-
-    def _clear_outbox(self) -> None:
-        self._outbox.clear()
-        self._waiting = 0
 
     def _fail(self, error: ProtocolError) -> None:
         if self._phase is Phase.OPEN:
@@ -433,9 +498,3 @@ class RpcConnection(asyncio.BufferedProtocol):
 def _format_tcp_peer(transport: asyncio.BaseTransport) -> str:
     name = transport.get_extra_info("peername")  # None if it has closed already
     return f"{name[0]}:{name[1]}" if name else "unknown"
-
-
-def _escape_text(text: str) -> str:
-    """Make the other side's text safe for a log and a terminal."""
-    text = text if len(text) <= _MAX_TEXT_CHARACTERS else f"{text[:_MAX_TEXT_CHARACTERS]}..."
-    return text if text.isprintable() else ascii(text)

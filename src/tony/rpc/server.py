@@ -22,8 +22,7 @@ from tony.protocol.hello import HELLO_SIZE, PeerKind, check_hello, decode_token,
 from tony.protocol.launch import AmCredentials
 from tony.protocol.messages import Message
 from tony.rpc.am_address import TlsAddress, UnixAddress, parse
-from tony.rpc.connection import READ_SIZE, RpcConnection
-from tony.rpc.handshake_side import HandshakeSide, Phase
+from tony.rpc.connection import READ_SIZE, HandshakeSide, Phase, RpcConnection
 from tony.rpc.sockets import listen_tcp, listen_unix, remove_socket, wait_until_readable
 
 if TYPE_CHECKING:
@@ -326,9 +325,6 @@ class _ListeningSide(HandshakeSide):
 
     # --- the hello ------------------------------------------------------------------------------------------------
 
-    def build_greeting(self) -> bytes:
-        return b""
-
     def on_greeting(self, connection: RpcConnection, data: bytes) -> tuple[PeerKind, bytes]:
         kind = check_hello(data, self._token)
         if kind not in self._guests:
@@ -365,9 +361,6 @@ class _ListeningSide(HandshakeSide):
             self._open.remove(connection)
             orderly = "closed by the other side" if connection.closed_by_peer else "closed by this side"
             self._handler.on_closed(connection, str(connection.error or orderly))
-
-    async def take(self, connection: RpcConnection) -> Message | None:
-        raise RuntimeError("the messages of this connection go to the server's handler")
 
     def _log_limited(self, about: str, text: str) -> None:
         """Log a line, but not the same kind repeatedly: a peer must not be able to fill the log."""
